@@ -1,3 +1,4 @@
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from typing import Any
@@ -6,11 +7,13 @@ import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.egress.fetch import Fetcher
-from moorage.errors import ApiError
+from moorage.errors import ApiError, SandboxError
 from moorage.inputs import Inputs
 from moorage.store.files import Files
+from moorage.vector_stores.attachments import AttachmentReader, Turns
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store, chunked
+from tests.unit.resources.vector_stores import reads
 from tests.unit.resources.web import Web, serving
 
 PNG = b"\x89PNG\r\n\x1a\n picture"
@@ -214,13 +217,67 @@ async def test_with_a_container_a_file_for_which_a_request_has_no_room_is_named(
     assert first == [{"type": "input_text", "text": "[The file small.pdf (5 bytes) is at /mnt/data/small.pdf]"}]
 
 
+async def test_a_document_is_read_once_and_its_text_goes_with_its_item(
+    inputs: Inputs, files: Files, store: Store, clock: Clock
+) -> None:
+    provisioner = FakeProvisioner()
+    provisioner.programs = reads("A report about glaciers.")
+    containers = containers_of(provisioner, files, store, clock)
+    message = said({"type": "input_file", "filename": "a.pdf", "file_data": data_url(PDF, "application/pdf")})
+    text = {"type": "input_text", "text": "[File a.pdf]\nA report about glaciers.\n[End of a.pdf]"}
+    for _ in range(2):
+        async with AttachmentReader(containers, Turns(), "ten", takes=frozenset(), chars_max=99) as attachments:
+            (shown,) = await inputs.resolve("ten", [message], has_container=False, attachments=attachments)
+            assert shown["content"] == [text]
+    assert (provisioner.starts, provisioner.running()) == (1, [])
+    assert len(store.objects()) == 1
+    await inputs.forget("ten", [message])
+    assert store.objects() == []
+
+
+async def test_a_document_that_no_sandbox_can_be_had_for_is_no_fault_of_the_request(
+    inputs: Inputs, files: Files, store: Store, clock: Clock
+) -> None:
+    provisioner = FakeProvisioner()
+    provisioner.problems = [SandboxError("It is broken.")]
+    message = said({"type": "input_file", "filename": "a.pdf", "file_data": data_url(PDF, "application/pdf")})
+    with pytest.raises(ApiError) as caught:
+        async with AttachmentReader(
+            containers_of(provisioner, files, store, clock), Turns(), "ten", takes=frozenset(), chars_max=9
+        ) as read:
+            await inputs.resolve("ten", [message], has_container=False, attachments=read)
+    assert (caught.value.status, caught.value.message) == (503, "The files of the input could not be read: It is broken. Please retry.")
+
+
+async def test_slow_documents_of_one_tenant_delay_no_other(files: Files, store: Store, clock: Clock) -> None:
+    turns, entered, left = Turns(), list[str](), asyncio.Event()
+
+    async def read(tenant_id: str) -> None:
+        async with turns.of(tenant_id):
+            entered.append(tenant_id)
+            await left.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for tenant_id in [*["hostile"] * 9, "other"]:
+            tasks.create_task(read(tenant_id))
+        while "other" not in entered:
+            await asyncio.sleep(0)
+        assert entered == [*["hostile"] * limits.ATTACHMENTS_READ_AT_ONCE, "other"]
+        left.set()
+    assert (len(entered), turns) == (10, Turns())
+
+
+def containers_of(provisioner: FakeProvisioner, files: Files, store: Store, clock: Clock) -> Containers:
+    return Containers(
+        store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=provisioner.connect
+    )
+
+
 async def test_files_of_the_input_are_put_into_the_container_once(
     inputs: Inputs, files: Files, store: Store, clock: Clock, web: Web
 ) -> None:
     provisioner = FakeProvisioner()
-    containers = Containers(
-        store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=provisioner.connect
-    )
+    containers = containers_of(provisioner, files, store, clock)
     web.page("/c.txt", b"c")
     file = await files.create("ten", filename="a.txt", purpose="user_data", chunks=chunked(b"a"))
     message = said(

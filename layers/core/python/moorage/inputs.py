@@ -7,10 +7,11 @@ would lose its cache), and the server is asked once. An image's URL is left to t
 
 import base64
 import binascii
+import codecs
 import hashlib
 import mimetypes
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
@@ -20,10 +21,12 @@ from moorage.containers.containers import Incoming
 from moorage.egress.fetch import Fetcher, FetchError, Reachable
 from moorage.errors import ApiError, bad_request
 from moorage.store import keys, schema
-from moorage.store.blobs import Blob, Blobs
+from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.containers import WORKSPACE
 from moorage.store.files import Clock, Files, file_name, free_name
 from moorage.store.table import Table
+from moorage.vector_stores.attachments import AttachmentReader
+from moorage.vector_stores.documents import HEAD_BYTES, Kind, Unreadable, look
 from moorage.wire.types import Item
 
 Part = dict[str, Any]
@@ -65,13 +68,21 @@ class Networks(Reachable, Protocol):
     def retention_seconds(self) -> int: ...
 
 
-async def resolve_inputs(resources: Resources, tenant_id: str, items: Sequence[Item], *, has_container: bool = False) -> list[Item]:
+async def resolve_inputs(
+    resources: Resources,
+    tenant_id: str,
+    items: Sequence[Item],
+    *,
+    has_container: bool = False,
+    attachments: AttachmentReader | None = None,
+) -> list[Item]:
     """The items with the content of their files and images as data URLs, as every provider takes them.
 
     With a container a file is also named by its path there, and one that a model cannot read (or that is longer than
-    ``limits.INPUT_INLINE_BYTES_MAX``) is only named. Raises :class:`ApiError` for what cannot be had.
+    ``limits.INPUT_INLINE_BYTES_MAX``) is only named. Without one, documents that the model's server does not take become their text.
+    It is read by ``attachments`` once, and kept like what a URL gave. Raises :class:`ApiError` for what cannot be had.
     """
-    return await _inputs(resources).resolve(tenant_id, items, has_container=has_container)
+    return await _inputs(resources).resolve(tenant_id, items, has_container=has_container, attachments=attachments)
 
 
 async def admit_inputs(resources: Resources, tenant_id: str, items: Sequence[Item]) -> None:
@@ -115,10 +126,13 @@ class Inputs:
         self._clock = clock
         self._retention_seconds = retention_seconds
 
-    async def resolve(self, tenant_id: str, items: Sequence[Item], *, has_container: bool) -> list[Item]:
+    async def resolve(
+        self, tenant_id: str, items: Sequence[Item], *, has_container: bool, attachments: AttachmentReader | None = None
+    ) -> list[Item]:
         """Of more than fits into one request, what was said last is shown."""
         room = _Room(limits.INPUT_FILE_BYTES_MAX)
-        latest = [await self._resolved(tenant_id, i, has_container, room) if _media(i) else i for i in reversed(items)]
+        read = None if has_container else attachments
+        latest = [await self._resolved(tenant_id, i, has_container, room, read) if _media(i) else i for i in reversed(items)]
         return latest[::-1]
 
     async def admit(self, tenant_id: str, items: Iterable[Item]) -> None:
@@ -138,7 +152,7 @@ class Inputs:
 
     async def forget(self, tenant_id: str, items: Iterable[Item]) -> None:
         for item in items:
-            if any("file_url" in part for part in _media(item)):
+            if any(part["type"] == "input_file" for part in _media(item)):
                 await self._erase(tenant_id, item["id"])
 
     async def purge_due(self, now: float) -> int:
@@ -153,7 +167,9 @@ class Inputs:
         pk = keys.input_item(tenant_id, item_id)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in await self._table.query(pk)])
 
-    async def _resolved(self, tenant_id: str, item: Item, has_container: bool, room: "_Room") -> Item:
+    async def _resolved(
+        self, tenant_id: str, item: Item, has_container: bool, room: "_Room", attachments: AttachmentReader | None
+    ) -> Item:
         field = _field(item)
         if isinstance(item[field], dict):
             return {**item, field: await self._screenshot(tenant_id, item, item[field], room)}
@@ -171,9 +187,43 @@ class Inputs:
                 continue
             if part["type"] == "input_image":
                 parts.append(await _shown_image(part, source, room))
+                continue
+            text = None if attachments is None or source.size > room.left else await self._text(tenant_id, item, source, attachments)
+            if text is not None and room.takes(source):
+                parts.append(_note(text))
             else:
                 parts += await _shown_file(part, source, _free(source.filename, taken), has_container, room)
         return {**item, field: parts}
+
+    async def _text(self, tenant_id: str, item: Item, source: "_Source", attachments: AttachmentReader) -> str | None:
+        """A document's text with its name; None of a file that the model's server takes, that is text already, or that has none."""
+        try:
+            kind = look(source.filename, await source.head()).kind
+        except Unreadable:
+            return None  # The provider says what it makes of such a file.
+        if not attachments.can_read or kind in attachments.takes or (kind in ("text", "html") and await source.is_plain()):
+            return None
+        key = f"{keys.input_objects(tenant_id, item['id'])}{source.sha256[:32]}.txt"
+        try:
+            data = await self._blobs.get_bytes(key)
+        except BlobNotFound:
+            data = await self._read(source, kind, attachments)
+            await self._note_due(tenant_id, item["id"])
+            await self._blobs.put_stream(key, _once(data), bytes_max=len(data))
+        text = data.decode("utf-8", "ignore").strip()
+        shown = text[: attachments.chars_max]
+        left = "" if len(shown) == len(text) else f"\n[The text goes on. Its first {attachments.chars_max} characters are shown.]"
+        return f"[File {source.filename}]\n{shown}{left}\n[End of {source.filename}]"
+
+    async def _read(self, source: "_Source", kind: Kind, attachments: AttachmentReader) -> bytes:
+        try:
+            return await attachments.read(kind, source.chunks)
+        except Unreadable as error:
+            raise bad_request(
+                f"This model's server takes no such files, and '{source.filename}' cannot be read here: {error.message}",
+                param="input",
+                code="invalid_prompt",
+            ) from error
 
     async def _screenshot(self, tenant_id: str, item: Item, part: Part, room: "_Room") -> Part:
         """A computer's output is one picture; if its file is gone, the model is told its name."""
@@ -204,17 +254,7 @@ class Inputs:
         record = await self._table.get(pk, keys.input_url(name))
         if record is not None:
             return Blob(key, record["bytes"], record["sha256"])
-        due_at = int(self._clock()) + self._retention_seconds
-        await self._table.put(
-            {
-                "PK": pk,
-                "SK": keys.PURGE,
-                "GSI1PK": keys.due_list(KIND),
-                "GSI1SK": keys.due(due_at, item_id),
-                "tenant_id": tenant_id,
-                "item_id": item_id,
-            }
-        )
+        await self._note_due(tenant_id, item_id)
         try:
             async with self._fetcher.open(url, bytes_max=limits.INPUT_FILE_BYTES_MAX) as download:
                 blob = await self._blobs.put_stream(key, download.chunks, bytes_max=limits.INPUT_FILE_BYTES_MAX)
@@ -222,6 +262,20 @@ class Inputs:
             raise bad_request(f"Could not fetch '{url[:200]}': {error}.", param="input", code="invalid_file_url") from error
         await self._table.put({"PK": pk, "SK": keys.input_url(name), "bytes": blob.bytes, "sha256": blob.sha256})
         return blob
+
+    async def _note_due(self, tenant_id: str, item_id: str) -> None:
+        """Something is about to be kept for the item: the retention erases it."""
+        due_at = int(self._clock()) + self._retention_seconds
+        await self._table.put(
+            {
+                "PK": keys.input_item(tenant_id, item_id),
+                "SK": keys.PURGE,
+                "GSI1PK": keys.due_list(KIND),
+                "GSI1SK": keys.due(due_at, item_id),
+                "tenant_id": tenant_id,
+                "item_id": item_id,
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +286,32 @@ class _Source:
     chunks: Callable[[], AsyncIterator[bytes]]
     media_type: str = ""
     """As the client gave it; empty if it gave none."""
+
+    async def head(self) -> bytes:
+        """What tells its kind."""
+        head, chunks = b"", self.chunks()
+        try:
+            async for chunk in chunks:
+                head += chunk
+                if len(head) >= HEAD_BYTES:
+                    break
+        finally:
+            if isinstance(chunks, AsyncGenerator):
+                await chunks.aclose()
+        return head[:HEAD_BYTES]
+
+    async def is_plain(self) -> bool:
+        """Whether it is text in UTF-8, which every model is shown as it is."""
+        decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        try:
+            async for chunk in self.chunks():
+                if b"\0" in chunk:
+                    return False
+                decoder.decode(chunk)
+            decoder.decode(b"", True)
+        except UnicodeDecodeError:
+            return False
+        return True
 
     async def data_url(self) -> str:
         """Encoded while it is read, so that the content is in memory twice at most."""

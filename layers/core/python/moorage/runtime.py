@@ -22,7 +22,7 @@ from moorage.egress.fleet import ProxyFleet
 from moorage.egress.keys import key_service
 from moorage.egress.service import Egress
 from moorage.knowledge.knowledge import Knowledge
-from moorage.model.catalog import Catalog
+from moorage.model.catalog import Catalog, ModelEntry
 from moorage.net.sender import sends_directly
 from moorage.net.transport import upstream_transport
 from moorage.sandbox.docker import DockerProvisioner
@@ -65,6 +65,7 @@ from moorage.store.uploads import Uploads
 from moorage.store.upstream_containers import UpstreamContainers
 from moorage.store.vector_bucket import VectorBucket
 from moorage.store.webhooks import Webhooks
+from moorage.vector_stores.attachments import AttachmentReader, Turns
 from moorage.vector_stores.vector_stores import VectorStores
 from moorage.wire.requests import WebSearchMode
 
@@ -128,6 +129,9 @@ class Runtime:
     farewells: Counter[str] = field(default_factory=Counter)
     """Those whose clients have gone, and of which is being noted where they can be gone on with."""
 
+    attachment_turns: Turns = field(default_factory=Turns)
+    """For documents of the input that are read here."""
+
     _knowledge: Knowledge | None = None
 
     @property
@@ -161,6 +165,11 @@ class Runtime:
             self.knowledge,
             clock=self.clock,
         )
+
+    def attachments(self, tenant_id: str, entry: ModelEntry) -> AttachmentReader:
+        """What reads the documents of an input for a model."""
+        chars_max = min(limits.ATTACHMENT_CHARS_MAX, entry.context_window_tokens * limits.ATTACHMENT_CHARS_PER_WINDOW_TOKEN)
+        return AttachmentReader(self.containers, self.attachment_turns, tenant_id, takes=entry.documents, chars_max=chars_max)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Hold a task that outlives its request; asyncio itself holds tasks only weakly."""

@@ -40,7 +40,8 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
         tool_choice=wanted.tool_choice,
     )
     await check_tools(runtime, tenant_id, said, wanted.tools)
-    resolved = await resolve_inputs(runtime, tenant_id, visible(said.items, reader(runtime, tenant_id)))
+    async with runtime.attachments(tenant_id, said.entry) as attachments:
+        resolved = await resolve_inputs(runtime, tenant_id, visible(said.items, reader(runtime, tenant_id)), attachments=attachments)
     lowered = lower(
         tuple(resolved),
         wanted.tools,

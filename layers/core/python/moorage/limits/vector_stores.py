@@ -68,6 +68,18 @@ PARSING_MEMORY_BYTES: Final = 768 * MIB
 DOCUMENT_PIECE_CHARS: Final = 262_144
 """Of a text on its way into the bucket."""
 
+ATTACHMENT_TEXT_BYTES_MAX: Final = 1 * MIB
+"""Of a document of the input in UTF-8, for a model whose server takes no documents: 200,000 tokens of English and more."""
+
+ATTACHMENT_CHARS_MAX: Final = 200_000
+"""Of such a text, shown to a model: 50,000 tokens of English, and no more than half of the model's context window."""
+
+ATTACHMENT_CHARS_PER_WINDOW_TOKEN: Final = 2
+"""Half of a window, at four characters a token."""
+
+ATTACHMENTS_READ_AT_ONCE: Final = 4
+"""Requests of one tenant whose documents a process reads at once; further ones wait for them."""
+
 DOCUMENT_REFUSAL_CHARS_MAX: Final = 300
 """Of what the program that reads documents says of one."""
 

@@ -85,7 +85,10 @@ class Prompt:
         wants_words = self.wants_words(before)
         if wants_words:
             choice = "none"
-        resolved = await resolve_inputs(self.runtime, tenant_id, before, has_container=self.stored.container_id is not None)
+        async with self.runtime.attachments(tenant_id, self.entry) as read:
+            resolved = await resolve_inputs(
+                self.runtime, tenant_id, before, has_container=self.stored.container_id is not None, attachments=read
+            )
         if HOSTED_SHELL in self.native_tools:
             resolved = await upstream_shell.with_own_containers(self.runtime, tenant_id, resolved)
         if is_opened:

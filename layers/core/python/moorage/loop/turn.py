@@ -57,7 +57,8 @@ class Turn:
         entry = self.runtime.catalog.resolve(self.stored.parameters.model)
         provider = self.runtime.catalog.provider(entry, self.runtime.http)
         prompt = Prompt(self.runtime, self.stored, self.position, entry, provider.native_tools, keeps_tools)
-        lowered = await prompt.lowered(before)
+        async with Cancellable(watch):
+            lowered = await prompt.lowered(before)
         request = prompt.request(lowered)
         went_without_tools = not keeps_tools and prompt.wants_words(before)
         assembler = self._assembler(lowered, {} if "custom" in provider.native_tools else self._grammars(before))

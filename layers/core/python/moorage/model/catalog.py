@@ -54,6 +54,13 @@ _WITHOUT_REASONING: Final = ("gpt-3.5*", "gpt-4*", "gpt-5-chat*", "chatgpt-*")
 """OpenAI's models that refuse to be asked for encrypted reasoning."""
 
 
+_ALL_DOCUMENTS: Final = frozenset({"pdf", "docx", "pptx", "xlsx", "eml", "rtf", "html", "text"})
+_DOCUMENTS: Final = {
+    "anthropic_messages": frozenset({"pdf"}),
+    "bedrock_converse": frozenset({"pdf", "docx", "xlsx", "html"}),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
     """One model as requests name it."""
@@ -102,6 +109,14 @@ class ModelEntry:
     def is_generic(self) -> bool:
         """Whether a Chat Completions server of no known dialect serves it, as most local models are."""
         return self.provider_kind == "chat_completions" and self.dialect != "openai" and not _is_openai(self.base_url)
+
+    @property
+    def documents(self) -> frozenset[str]:
+        """Kinds of documents (``vector_stores/documents.py``) that its server takes as they are. Of OpenAI's: its guide "File inputs";
+        of Anthropic's: "PDF support"; of Bedrock's: ``DocumentBlock.format``."""
+        if self.is_generic and not self.files:
+            return frozenset()
+        return _DOCUMENTS.get(self.provider_kind, _ALL_DOCUMENTS)
 
     @property
     def is_pattern(self) -> bool:

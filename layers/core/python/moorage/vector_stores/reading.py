@@ -5,27 +5,20 @@ The sandbox is a container of the store's tenant, without a network, which one e
 them does to it is done to files of the same owner, and never to anybody else's. The tenant does not see it, and cannot reach into it.
 """
 
-import shlex
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
 from typing import Final
 
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.life import LiveContainer
 from moorage.errors import ApiError, StorageFull
-from moorage.sandbox.exec_client import Ended, Output
 from moorage.store import vector_keys
 from moorage.store.blobs import Blobs, BlobTooLarge
 from moorage.store.files import File, Files
 from moorage.vector_stores.documents import HEAD_BYTES, Kind, Looked, NotPlain, Unreadable, look, plain_text, too_long
+from moorage.vector_stores.parsing import Parsing, whole
 from moorage.vector_stores.records import StoreFile, VectorStore
 
-_FOLDER: Final = ".indexing"
-"""Of the container's workspace, where commands run."""
-_REFUSED: Final = 10
-_TOO_LONG: Final = 11
-_OUTPUT_CHARS_MAX: Final = 2_000
 _LOST: Final = "The file was deleted before it was read."
 
 
@@ -85,12 +78,10 @@ class Reading:
     async def read_there(self, live: LiveContainer, file: StoreFile) -> None:
         """Have it read by the program in the sandbox. Raises :class:`Unreadable`, and ``SandboxError`` where the sandbox fails."""
         source, looked = await self._look(file)
-        path, target = f"{_FOLDER}/{file.token}", f"{_FOLDER}/{file.token}.txt"
+        parsing = Parsing(live, file.token, f"{file.token}_{file.attempts}")
         try:
-            await live.client.write_file(path, self._files.content(source))
-            await self._run(live, file, looked.kind, path, target)
-            text = live.client.read_file(target)
-            await self._blobs.put_stream(file.text_key, text, bytes_max=limits.DOCUMENT_TEXT_BYTES_MAX)
+            await whole(parsing, looked.kind, self._files.content(source))
+            await self._blobs.put_stream(file.text_key, parsing.text(), bytes_max=limits.DOCUMENT_TEXT_BYTES_MAX)
         except BlobTooLarge as error:
             raise too_long() from error
         except StorageFull:
@@ -98,37 +89,7 @@ class Reading:
         except ApiError as error:
             raise Unreadable("invalid_file", _LOST) from error
         finally:
-            for name in (path, target):
-                await live.client.delete_file(name)
-
-    async def _run(self, live: LiveContainer, file: StoreFile, kind: Kind, path: str, target: str) -> None:
-        bounds = (limits.DOCUMENT_TEXT_BYTES_MAX, limits.PARSING_MEMORY_BYTES, limits.PARSING_SECONDS_MAX)
-        command = shlex.join(["moorage-text", kind, path, target, *map(str, bounds)])
-        said, ended = "", None
-        events = live.client.exec(
-            f"read_{file.token}_{file.attempts}",
-            command,
-            timeout_ms=limits.PARSING_SECONDS_MAX * 1000,
-            max_output_length=_OUTPUT_CHARS_MAX,
-        )
-        async with aclosing(events):
-            async for event in events:
-                match event:
-                    case Output(stream="stdout"):
-                        said += event.text
-                    case Ended():
-                        ended = event
-        match ended:
-            case Ended(outcome="exit", exit_code=0):
-                return
-            case Ended(outcome="exit", exit_code=code) if code == _REFUSED:
-                raise Unreadable("invalid_file", _sentence(said))
-            case Ended(outcome="exit", exit_code=code) if code == _TOO_LONG:
-                raise too_long()
-            case Ended(outcome="timeout"):
-                raise Unreadable("invalid_file", f"Reading the file takes longer than {limits.PARSING_SECONDS_MAX} seconds.")
-            case _:
-                raise Unreadable("invalid_file", "The file brings down the program that reads it: it is damaged, or takes too much.")
+            await parsing.clear()
 
 
 async def _pieces(text: str) -> AsyncIterator[bytes]:
@@ -139,9 +100,3 @@ async def _pieces(text: str) -> AsyncIterator[bytes]:
 def _cut(text: str) -> Iterator[str]:
     for start in range(0, len(text), limits.DOCUMENT_PIECE_CHARS):
         yield text[start : start + limits.DOCUMENT_PIECE_CHARS]
-
-
-def _sentence(said: str) -> str:
-    """The program's own words, which a document may have had a hand in."""
-    printable = "".join(character for character in said if character.isprintable() or character == " ").strip()
-    return printable[: limits.DOCUMENT_REFUSAL_CHARS_MAX] or "The file cannot be read."
