@@ -118,10 +118,13 @@ async def listen(address: str, server: Server) -> asyncio.AbstractServer:
     if kind == "unix":
         with contextlib.suppress(FileNotFoundError):
             os.unlink(rest)
-        listener = await asyncio.start_unix_server(server.connected, rest, limit=HEADER_BYTES_MAX, backlog=1024)
-        # In Docker whoever runs the engine's client is not root. Commands are kept out by the mode of the directory.
-        os.chmod(rest, 0o666)
-        return listener
+        # In Docker whoever runs the engine's client is not root. Commands are kept out by the mode of the directory. By the mask and
+        # not by chmod, which gVisor refuses on a socket that is shared with its host.
+        before = os.umask(0)
+        try:
+            return await asyncio.start_unix_server(server.connected, rest, limit=HEADER_BYTES_MAX, backlog=1024)
+        finally:
+            os.umask(before)
     if kind == "tcp":
         host, _, port = rest.rpartition(":")
         return await asyncio.start_server(server.connected, host, int(port), limit=HEADER_BYTES_MAX, backlog=1024)

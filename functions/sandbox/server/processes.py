@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import subprocess
@@ -10,6 +11,8 @@ from configuration import Config
 from terminal import take_terminal
 
 PROCESSES_SLACK = 16
+PR_SET_NO_NEW_PRIVS = 38
+"""linux/prctl.h"""
 COMMAND_NICENESS = 10
 """Commands give way to the server, however many they are: it sleeps most of the time and answers as soon as it is asked."""
 
@@ -19,6 +22,8 @@ class Processes:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        # Loaded here: between fork and exec nothing is imported.
+        self._prctl = ctypes.CDLL(None).prctl
         self._waiting: Dict[int, Callable[[int], None]] = {}
         self.shell = found("bash", config.path) or found("sh", config.path) or "/bin/sh"
         self.other_uid = config.uid if os.geteuid() == 0 else None
@@ -90,6 +95,8 @@ class Processes:
             # Where the kernel judges by who writes and not by who opened (before 5.16), they stay in the server's group.
             with contextlib.suppress(OSError):
                 os.write(fd, b"0")
+        # No set-uid program gives a command more than it has. Engines can say so themselves, Fargate cannot.
+        self._prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         os.nice(COMMAND_NICENESS)
         # Not 0: a core_pattern that is a program is run all the same then, outside and as root; 1 is what the kernel uses to say no.
         set_limit(resource.RLIMIT_CORE, 1)

@@ -9,6 +9,9 @@ from typing import Dict, FrozenSet, NamedTuple, Optional
 from configuration import Config
 
 COUNTERS_BYTES_MAX = 4_096
+MEMORY_EVENTS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+PROCESS_EVENTS = ("/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events")
+"""Where groups of version 2 and of version 1 count; both have a line with the same name (Linux, admin-guide/cgroup-v1/memory.rst)."""
 SCRATCH_FULL_BYTES = 64 * 1024
 """A scratch directory with less room than this is full."""
 
@@ -26,8 +29,8 @@ class Vitals:
         self._workspace = config.workspace
         self._memory_bytes_max = config.memory_bytes_max
         # In a container of an engine the group is the container's own, and stands where groups always stand.
-        self._memory_fd = config.memory_events_fd or opened("/sys/fs/cgroup/memory.events")
-        self._process_fd = config.process_events_fd or opened("/sys/fs/cgroup/pids.events")
+        self._memory_fd = config.memory_events_fd or opened(*MEMORY_EVENTS)
+        self._process_fd = config.process_events_fd or opened(*PROCESS_EVENTS)
 
     def mark(self) -> Mark:
         return Mark(self._memory_kills(), frozenset(path for path in self._scratch if room(path) < SCRATCH_FULL_BYTES))
@@ -62,9 +65,11 @@ class Vitals:
         return f"files in {' and '.join(self._scratch)} count ({size >> 20} MiB now). "
 
 
-def opened(path: str) -> Optional[int]:
-    with contextlib.suppress(OSError):
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def opened(*paths: str) -> Optional[int]:
+    """The first that is there."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     return None
 
 

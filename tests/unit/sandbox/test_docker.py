@@ -1,20 +1,23 @@
-"""The Docker provisioner against a fake engine, which keeps to the documented API and runs the exec server without a container."""
+"""The Docker provisioner against a fake engine, which refuses what the documented API refuses, and runs the exec server without a
+container. ``tests/docker`` has the same provisioner on a real engine."""
 
 import json
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting
-from moorage.sandbox.docker import DockerProvisioner
+from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, SettingsConflict
+from moorage.sandbox.docker import DockerProvisioner, DockerSettings
+from moorage.sandbox.docker_engine import Engine, engine_socket
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, SandboxSpec, SandboxStatus
+from moorage.settings import SettingsError
 
 from tests.unit.sandbox.support import EXEC_SERVER, ROOT, TOKEN, exec_server, run
 
@@ -29,25 +32,52 @@ class FakeContainer:
     processes: ExitStack = field(default_factory=ExitStack)
 
 
+@dataclass
 class FakeEngine(httpx.AsyncBaseTransport):
-    """``/containers/create``, ``start``, ``json`` and ``DELETE``, with the engine's statuses."""
+    """``/version``, ``/info``, ``/images`` and ``/containers``, with the engine's statuses.
 
-    def __init__(self) -> None:
-        self.containers: dict[str, FakeContainer] = {}
-        self.made = 0
-        self.start_error: str | None = None
-        self.runs_server = True
+    An engine refuses with 400 a version in the path that it does not take ("client version 1.41 is too old. Minimum supported API
+    version is 1.44": docker/docs#23910), and a bind whose source is not there.
+    """
+
+    newest: str = "1.51"
+    oldest: str = "1.44"
+    images: tuple[str, ...] = ("moorage-sandbox",)
+    containers: dict[str, FakeContainer] = field(default_factory=dict)
+    made: int = 0
+    start_error: str | None = None
+    runs_server: bool = True
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        parts = request.url.path.split("/")
-        assert parts[:3] == ["", "v1.41", "containers"]
-        if parts[3:] == ["create"]:
-            return self._create(request.url.params["name"], json.loads(await request.aread()))
-        container_id = self._find(parts[3])
+        path = request.url.path
+        if path == "/version":
+            return httpx.Response(200, json={"ApiVersion": self.newest, "MinAPIVersion": self.oldest})
+        _, version, kind, *rest = path.split("/")
+        numbers = [[int(part) for part in text.removeprefix("v").split(".")] for text in (self.oldest, version, self.newest)]
+        if numbers != sorted(numbers):
+            return httpx.Response(400, json={"message": f"client version {version} is too old or too new"})
+        match kind, rest:
+            case "info", []:
+                return httpx.Response(200, json={"Runtimes": {"runc": {}, "runsc": {}}})
+            case "images", [image, "json"]:
+                found = image in self.images
+                return httpx.Response(200 if found else 404, json={} if found else {"message": f"No such image: {image}"})
+            case "containers", ["create"]:
+                return self._create(request.url.params["name"], json.loads(await request.aread()))
+            case "containers", ["json"]:
+                assert dict(request.url.params) == {"all": "true", "filters": '{"label": ["moorage.container"]}'}
+                return httpx.Response(200, json=[{"Id": key, "Labels": each.body["Labels"]} for key, each in self.containers.items()])
+            case "containers", [name, *what]:
+                return self._of_one(request, name, what)
+            case _:
+                raise AssertionError(request)
+
+    def _of_one(self, request: httpx.Request, name: str, what: list[str]) -> httpx.Response:
+        container_id = self._find(name)
         if container_id is None:
-            return httpx.Response(404, json={"message": f"No such container: {parts[3]}"})
+            return httpx.Response(404, json={"message": f"No such container: {name}"})
         container = self.containers[container_id]
-        match request.method, parts[4:]:
+        match request.method, what:
             case "GET", ["json"]:
                 state = {"Status": container.status, "Running": container.status == "running"}
                 labels = container.body["Labels"]
@@ -70,6 +100,10 @@ class FakeEngine(httpx.AsyncBaseTransport):
     def _create(self, name: str, body: dict[str, Any]) -> httpx.Response:
         if self._find(name):
             return httpx.Response(409, json={"message": f"Conflict. The container name {name} is already in use"})
+        for mount in body["HostConfig"]["Mounts"]:
+            if not Path(mount["Source"]).exists():
+                message = f'invalid mount config for type "bind": bind source path does not exist: {mount["Source"]}'
+                return httpx.Response(400, json={"message": message})
         self.made += 1
         container_id = f"{self.made:064x}"
         self.containers[container_id] = FakeContainer(name, body)
@@ -107,8 +141,13 @@ def runtime_dir() -> Iterator[Path]:
 
 
 @pytest.fixture
-def provisioner(engine: FakeEngine, runtime_dir: Path) -> DockerProvisioner:
-    return DockerProvisioner(runtime_dir, image="moorage-sandbox", engine_socket="/none", transport=engine)
+def settings(runtime_dir: Path) -> DockerSettings:
+    return DockerSettings(runtime_dir, "home")
+
+
+@pytest.fixture
+def provisioner(engine: FakeEngine, settings: DockerSettings) -> DockerProvisioner:
+    return DockerProvisioner(settings, Engine("/none", engine))
 
 
 async def test_a_container_is_started_once_used_and_stopped(
@@ -153,20 +192,23 @@ async def test_trouble_of_the_engine_is_told_by_its_kind(provisioner: DockerProv
     engine.start_error, engine.runs_server = None, False
     with pytest.raises(SandboxStarting):
         await provisioner.start(SPEC)
-    async with DockerProvisioner(runtime_dir, image="x", engine_socket=str(runtime_dir / "none")) as nobody:
+    async with DockerProvisioner(DockerSettings(runtime_dir, "home"), Engine(str(runtime_dir / "none"))) as nobody:
         with pytest.raises(SandboxCapacity, match="engine does not answer"):
             await nobody.start(SPEC)
+        with pytest.raises(SettingsConflict, match="engine does not answer"):
+            await nobody.check()
 
 
 def test_a_container_has_no_network_no_privileges_and_limits(provisioner: DockerProvisioner) -> None:
-    body = provisioner.container(SPEC, Path("/run/user/1/moorage/x"))
+    body = provisioner.container(SPEC, Path("/run/user/1/moorage/x"), 20_001)
     host = body["HostConfig"]
+    privileges, seccomp = host["SecurityOpt"]
+    assert (privileges, json.loads(seccomp.removeprefix("seccomp="))["defaultAction"]) == ("no-new-privileges:true", "SCMP_ACT_ALLOW")
     assert {
-        key: host[key] for key in ("NetworkMode", "CapDrop", "SecurityOpt", "ReadonlyRootfs", "IpcMode", "Memory", "MemorySwap")
+        key: host[key] for key in ("NetworkMode", "CapDrop", "ReadonlyRootfs", "IpcMode", "Memory", "MemorySwap")
     } == {
         "NetworkMode": "none",
         "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges:true"],
         "ReadonlyRootfs": True,
         "IpcMode": "private",
         "Memory": 4 * 1024**3,
@@ -175,19 +217,124 @@ def test_a_container_has_no_network_no_privileges_and_limits(provisioner: Docker
     assert set(host["CapAdd"]) == {"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"}
     assert host["PidsLimit"] == 520
     assert "Privileged" not in host
-    assert [mount["Target"] for mount in host["Mounts"]] == ["/run/moorage"]
+    assert [mount["Target"] for mount in host["Mounts"]] == ["/run/moorage", "/etc/passwd", "/etc/group"]
     assert TOKEN not in json.dumps(body)
 
 
 def test_the_way_out_is_a_shared_directory_and_variables(provisioner: DockerProvisioner) -> None:
     egress = EgressSpec("unix:/run/proxy/egress.sock", "cntr_1", "secret", "PEM")
-    body = provisioner.container(SandboxSpec("acme", "cntr_1", TOKEN, egress=egress), Path("/x"))
-    assert body["HostConfig"]["Mounts"][1] == {"Type": "bind", "Source": "/run/proxy", "Target": "/run/egress", "ReadOnly": True}
+    body = provisioner.container(SandboxSpec("acme", "cntr_1", TOKEN, egress=egress), Path("/x"), 20_001)
+    assert body["HostConfig"]["Mounts"][3] == {"Type": "bind", "Source": "/run/proxy", "Target": "/run/egress", "ReadOnly": True}
     config = json.loads(body["Env"][0].partition("=")[2])
     assert config["egress"] == {"socket": "/run/egress/egress.sock", "ca_pem": "PEM"}
     assert config["env"]["HTTPS_PROXY"] == "http://cntr_1:secret@127.0.0.1:3128"
     with pytest.raises(SandboxError, match="Unix socket"):
-        provisioner.container(SandboxSpec("acme", "cntr_1", TOKEN, egress=EgressSpec("http://proxy:1", "u", "p")), Path("/x"))
+        provisioner.container(SandboxSpec("acme", "cntr_1", TOKEN, egress=EgressSpec("http://proxy:1", "u", "p")), Path("/x"), 20_001)
+
+
+async def test_each_container_has_a_user_of_its_own_with_a_name(
+    provisioner: DockerProvisioner, engine: FakeEngine, runtime_dir: Path
+) -> None:
+    """The kernel counts processes and inotify instances by user, over all containers of an engine."""
+    for number in range(3):
+        await provisioner.start(SandboxSpec("acme", f"cntr_{number}", TOKEN))
+    made = [*engine.containers.values()]
+    uids = [int(container.body["Labels"]["moorage.uid"]) for container in made]
+    assert len({*uids}) == 3
+    assert all(20_000 <= uid < 60_000 for uid in uids)
+    configs = [json.loads(container.body["Env"][0].partition("=")[2]) for container in made]
+    assert [config["uid"] for config in configs] == uids
+    for container, uid in zip(made, uids, strict=True):
+        assert f"user:x:{uid}:{uid}::/home/user:/bin/bash" in (runtime_dir / container.name / "passwd").read_text().splitlines()
+
+
+async def test_no_two_containers_take_one_user_even_of_two_deployments(engine: FakeEngine, settings: DockerSettings) -> None:
+    first = DockerProvisioner(settings, Engine("/none", engine))
+    handle = await first.start(SPEC)
+    other = DockerProvisioner(replace(settings, deployment="away"), Engine("/none", engine))
+    # As if both names had led to the same number.
+    engine.containers[handle.sandbox_id].body["Labels"]["moorage.uid"] = str(other._place("x", SPEC, []))
+    assert other._place("x", SPEC, await other._listed()) == int(engine.containers[handle.sandbox_id].body["Labels"]["moorage.uid"]) + 1
+
+
+async def test_sandboxes_are_bounded_by_number_for_a_tenant_and_for_the_machine(
+    engine: FakeEngine, settings: DockerSettings
+) -> None:
+    bounded = DockerProvisioner(replace(settings, sandboxes_max=3, tenant_sandboxes_max=2), Engine("/none", engine))
+    for number in range(2):
+        await bounded.start(SandboxSpec("acme", f"cntr_{number}", TOKEN))
+    with pytest.raises(SandboxCapacity, match="2 sandboxes of this account are running"):
+        await bounded.start(SandboxSpec("acme", "cntr_2", TOKEN))
+    await bounded.start(SandboxSpec("umbrella", "cntr_1", TOKEN))
+    with pytest.raises(SandboxCapacity, match="3 sandboxes are running on this machine"):
+        await bounded.start(SandboxSpec("hooli", "cntr_1", TOKEN))
+    assert len(await bounded.running()) == 3
+
+
+async def test_leftovers_of_a_deployment_are_found_and_ended_and_no_others(engine: FakeEngine, settings: DockerSettings) -> None:
+    async with DockerProvisioner(settings, Engine("/none", engine)) as ours:
+        await ours.start(SPEC)
+        theirs = DockerProvisioner(replace(settings, deployment="away"), Engine("/none", engine))
+        kept = await theirs.start(SPEC)
+        # One that was made and never started: its starter died in between.
+        (_, lost) = (await ours.start(SandboxSpec("acme", "cntr_2", TOKEN))), engine.containers[f"{engine.made:064x}"]
+        lost.status = "created"
+        assert await ours.stop_all() == 2
+        assert [*engine.containers] == [kept.sandbox_id]
+
+
+@pytest.mark.parametrize(
+    ("newest", "oldest", "spoken"),
+    [("1.41", "1.12", "1.41"), ("1.47", "1.24", "1.47"), ("1.52", "1.44", "1.51"), ("1.60", "1.55", "1.55")],
+)
+async def test_the_version_is_one_that_both_sides_know(
+    newest: str, oldest: str, spoken: str, engine: FakeEngine, provisioner: DockerProvisioner
+) -> None:
+    engine.newest, engine.oldest = newest, oldest
+    assert await Engine("/none", engine).version() == spoken
+    assert await provisioner.find(SPEC) is None
+
+
+async def test_an_engine_that_is_too_old_is_told_so(engine: FakeEngine, provisioner: DockerProvisioner) -> None:
+    engine.newest, engine.oldest = "1.40", "1.12"
+    with pytest.raises(SandboxError, match=r"too old: its API has version 1\.40; 1\.41 \(Docker 20\.10\) is needed"):
+        await provisioner.find(SPEC)
+
+
+async def test_what_keeps_sandboxes_from_starting_is_told_before_the_first_one(engine: FakeEngine, settings: DockerSettings) -> None:
+    await DockerProvisioner(settings, Engine("/none", engine)).check()
+    await DockerProvisioner(replace(settings, runtime="runsc"), Engine("/none", engine)).check()
+    with pytest.raises(SettingsConflict, match=r"MOORAGE_DOCKER_RUNTIME is 'kata'\. The engine has runc, runsc\."):
+        await DockerProvisioner(replace(settings, runtime="kata"), Engine("/none", engine)).check()
+    engine.images = ()
+    with pytest.raises(SettingsConflict, match="no image 'moorage-sandbox': 'moorage sandbox-image build' makes it"):
+        await DockerProvisioner(settings, Engine("/none", engine)).check()
+
+
+def test_another_runtime_is_handed_to_the_engine(engine: FakeEngine, settings: DockerSettings) -> None:
+    provisioner = DockerProvisioner(replace(settings, runtime="runsc"), Engine("/none", engine))
+    assert provisioner.container(SPEC, Path("/x"), 20_001)["HostConfig"]["Runtime"] == "runsc"
+
+
+def test_settings_are_read_and_none_is_ignored() -> None:
+    values = {"runtime_dir": "/run/m", "image": "mine", "runtime": "runsc", "sandboxes_max": "8", "socket": "/s"}
+    assert DockerSettings.from_settings(values, "home") == DockerSettings(Path("/run/m"), "home", "mine", "runsc", 8)
+    assert DockerSettings.from_settings({}, "home") == DockerSettings(Path("/run/moorage"), "home")
+    with pytest.raises(SettingsError, match=r"MOORAGE_DOCKER_IMGE is no setting; image is\."):
+        DockerSettings.from_settings({"imge": "mine"}, "home")
+    with pytest.raises(SettingsError, match="MOORAGE_DOCKER_SANDBOXES_MAX is 'many', and takes a number"):
+        DockerSettings.from_settings({"sandboxes_max": "many"}, "home")
+
+
+def test_the_engine_is_where_docker_clients_look_for_it(tmp_path: Path) -> None:
+    assert engine_socket({"MOORAGE_DOCKER_SOCKET": "/own", "DOCKER_HOST": "unix:///theirs"}) == "/own"
+    assert engine_socket({"DOCKER_HOST": "unix:///theirs/docker.sock"}) == "/theirs/docker.sock"
+    with pytest.raises(SettingsConflict, match="DOCKER_HOST is 'tcp://"):
+        engine_socket({"DOCKER_HOST": "tcp://10.0.0.1:2375"})
+    (tmp_path / ".orbstack" / "run").mkdir(parents=True)
+    (tmp_path / ".orbstack" / "run" / "docker.sock").touch()
+    found = engine_socket({"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)})
+    assert found in (f"{tmp_path}/.orbstack/run/docker.sock", "/var/run/docker.sock")
 
 
 def test_the_image_is_built_from_the_pinned_toolbox() -> None:

@@ -4,7 +4,7 @@ import errno
 import struct
 
 import pytest
-from moorage.local.seccomp import program
+from moorage.sandbox.seccomp import program
 
 ALLOWED = 0
 DONE = -1

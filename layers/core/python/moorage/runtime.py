@@ -25,7 +25,8 @@ from moorage.knowledge.knowledge import Knowledge
 from moorage.model.catalog import Catalog, ModelEntry
 from moorage.net.sender import sends_directly
 from moorage.net.transport import upstream_transport
-from moorage.sandbox.docker import DockerProvisioner
+from moorage.sandbox.docker import DockerProvisioner, DockerSettings
+from moorage.sandbox.docker_engine import Engine, engine_socket
 from moorage.sandbox.elsewhere import Elsewhere
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.fargate import FargateProvisioner, FargateSettings
@@ -371,6 +372,12 @@ def _egress_fleet(settings: Settings, executor: Executor) -> ProxyFleet | None:
     return ProxyFleet(boto3.client("ecs", config=_CONFIG), settings.egress_service, executor)
 
 
+def docker_provisioner(settings: Settings) -> DockerProvisioner:
+    """Sandboxes on the engine that the environment names. Raises :class:`SettingsError` and :class:`SettingsConflict`."""
+    read = DockerSettings.from_settings(settings.docker, settings.table_name)
+    return DockerProvisioner(read, Engine(engine_socket(settings.upstream)))
+
+
 def _provisioner(settings: Settings, executor: Executor) -> Provisioner:
     match settings.provisioner:
         case "launcher":
@@ -378,11 +385,7 @@ def _provisioner(settings: Settings, executor: Executor) -> Provisioner:
                 raise SettingsError("MOORAGE_LAUNCHER_SOCKET is not set: the provisioner 'launcher' needs it.")
             return LauncherProvisioner(settings.launcher_socket)
         case "docker":
-            return DockerProvisioner(
-                Path(settings.docker.get("runtime_dir", "/run/moorage")),
-                image=settings.docker.get("image", "moorage-sandbox"),
-                engine_socket=settings.docker.get("socket", "/var/run/docker.sock"),
-            )
+            return docker_provisioner(settings)
         case "fargate":
             return FargateProvisioner(boto3.client("ecs", config=_CONFIG), FargateSettings.from_settings(settings.fargate), executor)
         case "elsewhere":

@@ -127,7 +127,7 @@ class Settings:
     """Model keys and endpoints by variable name: ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, ``MOORAGE_UPSTREAM_*`` and whatever
     ``models.toml`` refers to as ``env:NAME``."""
     docker: Mapping[str, str] = field(default_factory=dict)
-    """``MOORAGE_DOCKER_*``: ``image``, ``socket`` of the engine, ``runtime_dir`` for the exec servers' sockets."""
+    """``MOORAGE_DOCKER_*``: ``socket`` of the engine, and what ``sandbox/docker.py: DockerSettings`` has."""
     fargate: Mapping[str, str] = field(default_factory=dict)
     """``MOORAGE_FARGATE_*``: cluster, subnets, security groups, task definitions by memory tier."""
     microvm: Mapping[str, str] = field(default_factory=dict)

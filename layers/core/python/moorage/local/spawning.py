@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from moorage.errors import SandboxError
-from moorage.local import seccomp
 from moorage.local.control_groups import Group
 from moorage.local.disks import Disk
 from moorage.local.site import TERMINALS_NAME, Site
@@ -30,6 +29,7 @@ from moorage.local.walls import (
     finish_arguments,
     group_files,
 )
+from moorage.sandbox import seccomp
 
 SECCOMP_FD: Final = 4
 INFO_FD: Final = 5

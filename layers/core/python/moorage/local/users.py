@@ -36,7 +36,7 @@ def check_namespaces(as_other_user: bool) -> None:
     """Make the smallest of sandboxes, as the user that sandboxes will have. Raises :class:`SandboxError`, which says what to do."""
     try:
         tried = subprocess.run(
-            ["bwrap", "--ro-bind", "/", "/", "--unshare-all", "--unshare-user", "--die-with-parent", "/bin/true"],
+            ["bwrap", "--ro-bind", "/", "/", "--proc", "/proc", "--unshare-all", "--unshare-user", "--die-with-parent", "/bin/true"],
             capture_output=True,
             text=True,
             errors="replace",

@@ -5,32 +5,41 @@ The engine owns the containers, so this is a client of its Unix socket and nothi
 network; the exec server listens on a Unix socket in a directory that is shared with it, and the egress proxy's directory is shared in
 the same way.
 
-Tested against a fake engine that keeps to the documented API (``tests/unit/sandbox/test_docker.py``), not against a real one.
+Each container has a user of its own: the kernel counts processes and inotify instances by user, and containers of an engine share its
+user namespace. Labels say which deployment, tenant and container one belongs to, so that leftovers are found and bounds are counted.
 """
 
 import asyncio
 import hashlib
 import json
 import shutil
-import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import httpx
 
 from moorage import limits
 from moorage.egress import trust
-from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting
+from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, SettingsConflict
+from moorage.sandbox import seccomp
+from moorage.sandbox.docker_engine import Engine, refusal
 from moorage.sandbox.exec_client import ExecClient
-from moorage.sandbox.over_http import OverHttp
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, Handle, SandboxSpec, SandboxStatus
+from moorage.settings import SettingsError, nearest
 from moorage.skills.bundle import SKILLS
 
-COMMAND_UID: Final = 61_000
-"""Not 1000: that may be the number of whoever runs this, and the socket's directory belongs to them."""
+UIDS_FROM: Final = 20_000
+UIDS: Final = 40_000
+"""Commands are users of these numbers. An engine whose containers have a user namespace knows those below 65,536 alone."""
 
+DEPLOYMENT_LABEL: Final = "moorage.deployment"
+TENANT_LABEL: Final = "moorage.tenant"
+CONTAINER_LABEL: Final = "moorage.container"
 TOKEN_LABEL: Final = "moorage.token-sha256"  # noqa: S105
+UID_LABEL: Final = "moorage.uid"
 SOCKET_DIRECTORY: Final = "/run/moorage"
 EGRESS_DIRECTORY: Final = "/run/egress"
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
@@ -41,44 +50,136 @@ _START_POLLS: Final = 40
 _START_POLL_SECONDS: Final = 0.05
 
 
-class DockerProvisioner(OverHttp):
-    def __init__(self, runtime_dir: Path, *, image: str, engine_socket: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        """``runtime_dir`` holds the exec servers' sockets: a short path that only this user may enter."""
-        self._runtime_dir = runtime_dir
-        self._image = image
-        self._http = httpx.AsyncClient(
-            base_url="http://engine/v1.41",
-            transport=transport or httpx.AsyncHTTPTransport(uds=engine_socket, verify=_NO_TLS),
-            timeout=httpx.Timeout(limits.SANDBOX_START_SECONDS, connect=limits.EXEC_CONNECT_SECONDS),
-            verify=_NO_TLS,
-            trust_env=False,
+@dataclass(frozen=True, slots=True)
+class DockerSettings:
+    """``MOORAGE_DOCKER_*``."""
+
+    runtime_dir: Path
+    """Holds the exec servers' sockets: a short path that only this user may enter, and that the engine sees under the same name."""
+    deployment: str
+    """Whose containers these are, among those of one engine."""
+    image: str = "moorage-sandbox"
+    runtime: str = ""
+    """An OCI runtime that the engine knows, such as ``runsc`` (gVisor) or ``kata``; empty for the engine's default."""
+    sandboxes_max: int = limits.LOCAL_SANDBOXES_MAX
+    tenant_sandboxes_max: int = limits.TENANT_SANDBOXES_MAX
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, str], deployment: str) -> Self:
+        """Read ``Settings.docker``; ``deployment`` is the name where none is given. Raises :class:`SettingsError`."""
+        known = {each.name for each in fields(cls)} | {"socket"}
+        for name, value in values.items():
+            variable = f"MOORAGE_DOCKER_{name.upper()}"
+            if name not in known:
+                raise SettingsError(f"{variable} is no setting{nearest(name, known)}.")
+            if name.endswith("_max") and value and not (value.isascii() and value.isdecimal() and int(value) > 0):
+                raise SettingsError(f"{variable} is '{value}', and takes a number of sandboxes.")
+        return cls(
+            Path(values.get("runtime_dir") or "/run/moorage"),
+            values.get("deployment") or deployment,
+            values.get("image") or "moorage-sandbox",
+            values.get("runtime", ""),
+            int(values.get("sandboxes_max") or limits.LOCAL_SANDBOXES_MAX),
+            int(values.get("tenant_sandboxes_max") or limits.TENANT_SANDBOXES_MAX),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DockerSandbox:
+    """A container as the engine lists it."""
+
+    sandbox_id: str
+    labels: Mapping[str, str]
+
+    @property
+    def tenant_id(self) -> str:
+        return self.labels.get(TENANT_LABEL, "")
+
+    @property
+    def container_id(self) -> str:
+        return self.labels.get(CONTAINER_LABEL, "")
+
+    @property
+    def uid(self) -> int:
+        said = self.labels.get(UID_LABEL, "")
+        return int(said) if said.isdecimal() else 0
+
+    def belongs_to(self, token: str) -> bool:
+        return self.labels.get(TOKEN_LABEL) == _hash(token)
+
+
+class DockerProvisioner:
+    def __init__(self, settings: DockerSettings, engine: Engine) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._creating = asyncio.Lock()
+        """Held from the look at what runs until the new one is among it, so that two do not take one place, or one user."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._engine.aclose()
+
+    async def check(self) -> None:
+        """Raises :class:`SettingsConflict` where no sandbox can start: no engine, an old one, no image, no such runtime."""
+        image, runtime = self._settings.image, self._settings.runtime
+        try:
+            found = await self._engine.read(f"/images/{image}/json")
+            runtimes = (await self._engine.read("/info")).get("Runtimes") or {}
+        except SandboxError as error:
+            raise SettingsConflict(error.message) from error
+        if found is None:
+            raise SettingsConflict(f"The container engine has no image '{image}': 'moorage sandbox-image build' makes it.")
+        if runtime and runtime not in runtimes:
+            raise SettingsConflict(f"MOORAGE_DOCKER_RUNTIME is '{runtime}'. The engine has {', '.join(sorted(runtimes)) or 'none'}.")
 
     async def start(self, spec: SandboxSpec) -> Handle:
         """Idempotent by the container's name, which the engine keeps unique."""
-        name = _name(spec)
+        name = self._name(spec)
         found = await self._inspect(name)
         if found is not None and not (found["State"]["Running"] and found["Config"]["Labels"].get(TOKEN_LABEL) == _hash(spec.token)):
             # It has ended, or it is that of an earlier incarnation with another token.
             await self.stop(found["Id"])
             found = None
         sandbox_id = found["Id"] if found else await self._create(name, spec)
-        handle = Handle(f"unix:{self._runtime_dir / name / 'exec.sock'}", spec.token, sandbox_id)
+        handle = Handle(f"unix:{self._settings.runtime_dir / name / 'exec.sock'}", spec.token, sandbox_id)
         await self._until_healthy(handle)
         return handle
 
     async def find(self, spec: SandboxSpec) -> str | None:
-        found = await self._inspect(_name(spec))
+        found = await self._inspect(self._name(spec))
         return None if found is None else str(found["Id"])
 
     async def stop(self, sandbox_id: str) -> None:
         found = await self._inspect(sandbox_id)
         if found is None:
             return
-        response = await self._ask("DELETE", f"/containers/{sandbox_id}", params={"force": "true", "v": "true"})
+        response = await self._engine.ask("DELETE", f"/containers/{sandbox_id}", params={"force": "true", "v": "true"})
         if response.status_code not in (httpx.codes.NO_CONTENT, httpx.codes.NOT_FOUND, httpx.codes.CONFLICT):
-            raise _refusal(response)
-        shutil.rmtree(self._runtime_dir / found["Name"].lstrip("/"), ignore_errors=True)
+            raise refusal(response)
+        shutil.rmtree(self._settings.runtime_dir / found["Name"].lstrip("/"), ignore_errors=True)
+
+    async def stop_all(self) -> int:
+        """End every container of this deployment, whoever started it; answers how many there were."""
+        left = await self.running()
+        for sandbox in left:
+            await self.stop(sandbox.sandbox_id)
+        return len(left)
+
+    async def running(self) -> Sequence[DockerSandbox]:
+        """All containers of this deployment that the engine keeps, those that have ended among them."""
+        return [each for each in await self._listed() if each.labels.get(DEPLOYMENT_LABEL) == self._settings.deployment]
+
+    async def _listed(self) -> list[DockerSandbox]:
+        """The containers of every deployment on this engine."""
+        found = await self._engine.read(
+            "/containers/json", params={"all": "true", "filters": json.dumps({"label": [CONTAINER_LABEL]})}
+        )
+        return [DockerSandbox(each["Id"], each["Labels"]) for each in found]
 
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
@@ -94,45 +195,66 @@ class DockerProvisioner(OverHttp):
                 return SandboxStatus.STOPPED
 
     async def _create(self, name: str, spec: SandboxSpec) -> str:
-        directory = self._runtime_dir / name
+        directory = self._settings.runtime_dir / name
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        response = await self._ask("POST", "/containers/create", params={"name": name}, json=self.container(spec, directory))
+        async with self._creating:
+            uid = self._place(name, spec, await self._listed())
+            _write_users(directory, uid)
+            body = self.container(spec, directory, uid)
+            response = await self._engine.ask("POST", "/containers/create", params={"name": name}, json=body)
         match response.status_code:
             case httpx.codes.CREATED:
                 sandbox_id = str(response.json()["Id"])
             case httpx.codes.CONFLICT:
                 raise SandboxStarting(_START_POLL_SECONDS * 10)  # somebody else has just made it
             case _:
-                raise _refusal(response)
-        response = await self._ask("POST", f"/containers/{sandbox_id}/start")
+                raise refusal(response)
+        response = await self._engine.ask("POST", f"/containers/{sandbox_id}/start")
         if response.status_code not in (httpx.codes.NO_CONTENT, httpx.codes.NOT_MODIFIED):
             await self.stop(sandbox_id)
-            raise _refusal(response)
+            raise refusal(response)
         return sandbox_id
 
-    def container(self, spec: SandboxSpec, directory: Path) -> dict[str, Any]:
-        """The body of ``POST /containers/create``. The engine's default seccomp and AppArmor profiles stay on."""
+    def _place(self, name: str, spec: SandboxSpec, listed: Sequence[DockerSandbox]) -> int:
+        """The user of a new container, that no other has. Raises :class:`SandboxCapacity` where one more would be too many."""
+        settings, own = self._settings, [each for each in listed if each.labels.get(DEPLOYMENT_LABEL) == self._settings.deployment]
+        if len(own) >= settings.sandboxes_max:
+            raise SandboxCapacity(f"{settings.sandboxes_max} sandboxes are running on this machine; it takes no more.")
+        if sum(each.tenant_id == spec.tenant_id for each in own) >= settings.tenant_sandboxes_max:
+            most = settings.tenant_sandboxes_max
+            raise SandboxCapacity(f"{most} sandboxes of this account are running; no account has more at once.")
+        taken = {each.uid for each in listed}
+        first = int(_hash(name), 16)
+        return next(uid for offset in range(UIDS) if (uid := UIDS_FROM + (first + offset) % UIDS) not in taken)
+
+    def container(self, spec: SandboxSpec, directory: Path, uid: int) -> dict[str, Any]:
+        """The body of ``POST /containers/create``, for commands that run as ``uid``."""
         mounts = [_shared(directory, SOCKET_DIRECTORY, read_only=False)]
+        mounts += [_shared(directory / name, f"/etc/{name}", read_only=True) for name in ("passwd", "group")]
         if spec.egress is not None:
             mounts.append(_shared(_socket_of(spec.egress).parent, EGRESS_DIRECTORY, read_only=True))
         memory = spec.memory_gib * 1024**3
         return {
-            "Image": self._image,
+            "Image": self._settings.image,
             "Hostname": "sandbox",
             "User": "0:0",
-            "Env": [f"{CONFIG_VARIABLE}={json.dumps(server_config(spec), separators=(',', ':'))}"],
+            "Env": [f"{CONFIG_VARIABLE}={json.dumps(server_config(spec, uid), separators=(',', ':'))}"],
             "Labels": {
-                "moorage.tenant": spec.tenant_id,
-                "moorage.container": spec.container_id,
+                DEPLOYMENT_LABEL: self._settings.deployment,
+                TENANT_LABEL: spec.tenant_id,
+                CONTAINER_LABEL: spec.container_id,
                 TOKEN_LABEL: _hash(spec.token),
+                UID_LABEL: str(uid),
             },
             # Anonymous volumes, removed with the container: on disk, unlike the tmpfs mounts.
             "Volumes": {"/mnt/data": {}, "/home/user": {}, "/tmp/.exec": {}, SKILLS: {}},  # noqa: S108
             "HostConfig": {
+                **({"Runtime": self._settings.runtime} if self._settings.runtime else {}),
                 "NetworkMode": "none",
                 "CapDrop": ["ALL"],
                 "CapAdd": list(CAPABILITIES),
-                "SecurityOpt": ["no-new-privileges:true"],
+                # The engine's own table depends on its age: before 23.0 it let AF_VSOCK through, before 25.0 io_uring.
+                "SecurityOpt": ["no-new-privileges:true", f"seccomp={json.dumps(seccomp.profile(), separators=(',', ':'))}"],
                 "ReadonlyRootfs": True,
                 "Tmpfs": {"/tmp": f"rw,nosuid,nodev,exec,mode=1777,size={memory // limits.SANDBOX_TMP_SHARE}"},  # noqa: S108
                 "ShmSize": memory // limits.SANDBOX_SHM_SHARE,
@@ -167,27 +289,45 @@ class DockerProvisioner(OverHttp):
         raise SandboxStarting(_START_POLL_SECONDS * 10)
 
     async def _inspect(self, name: str) -> dict[str, Any] | None:
-        response = await self._ask("GET", f"/containers/{name}/json")
-        if response.status_code == httpx.codes.NOT_FOUND:
-            return None
-        if response.is_error:
-            raise _refusal(response)
-        found: dict[str, Any] = response.json()
+        found: dict[str, Any] | None = await self._engine.read(f"/containers/{name}/json")
         return found
 
-    async def _ask(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        try:
-            return await self._http.request(method, path, **arguments)
-        except httpx.TransportError as error:
-            raise SandboxCapacity("The container engine does not answer; is it running?") from error
+    def _name(self, spec: SandboxSpec) -> str:
+        """The same for the same container of the same tenant; short, for it is part of a socket's path."""
+        return "moorage-" + _hash(f"{self._settings.deployment}/{spec.tenant_id}/{spec.container_id}")[:24]
 
 
-def server_config(spec: SandboxSpec) -> dict[str, Any]:
-    """The exec server's configuration. The engine shows it to whoever may ask it, so it bears only the token's hash."""
+def _write_users(directory: Path, uid: int) -> None:
+    """``/etc/passwd`` and ``/etc/group`` of a container, in which its commands have a name."""
+    for name, text in (("passwd", _USERS.format(uid=uid)), ("group", _GROUPS.format(uid=uid))):
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o644)
+
+
+_USERS: Final = """\
+root:x:0:0:root:/root:/bin/bash
+daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin
+www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin
+nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+user:x:{uid}:{uid}::/home/user:/bin/bash
+"""
+_GROUPS: Final = """\
+root:x:0:
+daemon:x:1:
+tty:x:5:
+www-data:x:33:
+nogroup:x:65534:
+user:x:{uid}:
+"""
+
+
+def server_config(spec: SandboxSpec, uid: int) -> dict[str, Any]:
+    """The exec server's configuration. The engine shows it to whoever may ask it: the token is there as its hash alone, and the
+    credentials at the proxy say only whose policy applies."""
     return {
         "token_sha256": _hash(spec.token),
         "listen": f"unix:{SOCKET_DIRECTORY}/exec.sock",
-        "uid": COMMAND_UID,
+        "uid": uid,
         "env": {**_egress_variables(spec.egress), **spec.env},
         "egress": None
         if spec.egress is None
@@ -219,21 +359,5 @@ def _shared(source: Path, target: str, *, read_only: bool) -> dict[str, Any]:
     return {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": read_only}
 
 
-def _name(spec: SandboxSpec) -> str:
-    """The same for the same container of the same tenant; short, for it is part of a socket's path."""
-    return "moorage-" + _hash(f"{spec.tenant_id}/{spec.container_id}")[:24]
-
-
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _refusal(response: httpx.Response) -> SandboxError:
-    try:
-        message = response.json()["message"]
-    except (ValueError, KeyError, TypeError):
-        message = f"status {response.status_code}"
-    return SandboxError(f"The container engine refused: {message}")
-
-
-_NO_TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,4 +1,4 @@
-"""The system calls that a sandbox may not make, as a BPF program for ``bwrap --seccomp``.
+"""The system calls that a sandbox may not make: as a BPF program for ``bwrap --seccomp``, and as a profile for container engines.
 
 A deny list, because people run anything in a sandbox: calls that reach kernel parts no ordinary program needs (and where its holes
 have been found), calls that look into other processes, and all that would build new namespaces or mounts. They fail with EPERM, and
@@ -9,7 +9,7 @@ behind it. Numbers: ``asm/unistd_64.h`` and ``asm-generic/unistd.h``.
 import errno
 import platform
 import struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 # Calls that have the same number everywhere (from 424 on all architectures agree).
 _COMMON: Final = {
@@ -180,6 +180,8 @@ _ERRNO: Final = 0x00050000
 _DONE: Final = 0
 """The error that is none: the call returns 0, and nothing happens."""
 _NR, _ARCH, _ARGUMENTS = 0, 4, 16
+_OCI_ERRNO: Final = "SCMP_ACT_ERRNO"
+_LOWER_HALF: Final = 0xFFFFFFFF
 
 
 def program(machine: str = "", *, closing_key: int | None = None) -> bytes:
@@ -226,6 +228,42 @@ def program(machine: str = "", *, closing_key: int | None = None) -> bytes:
     )
     code.append(_allow())
     return b"".join(code)
+
+
+def profile() -> dict[str, Any]:
+    """The same table as container engines take it (``SecurityOpt: seccomp=``; OCI runtime specification, "Seccomp").
+
+    Left out is what keeps commands out of the exec server's way: in an engine's container they are another user. Engines ignore names
+    that their machine does not have.
+    """
+    denied = {"names": sorted(_X86_64.keys() | _AARCH64.keys()), "action": _OCI_ERRNO, "errnoRet": errno.EPERM}
+    others = [family for family in range(_AF_NETLINK) if family not in _FAMILIES]
+    families = [
+        *(_oci("socket", errno.EAFNOSUPPORT, (0, "SCMP_CMP_EQ", family)) for family in others),
+        _oci("socket", errno.EAFNOSUPPORT, (0, "SCMP_CMP_GT", _AF_NETLINK)),
+        _oci("socket", errno.EPROTONOSUPPORT, (0, "SCMP_CMP_EQ", _AF_NETLINK), (2, "SCMP_CMP_NE", _NETLINK_ROUTE)),
+    ]
+    flags = [1 << bit for bit in range(32) if _NAMESPACE_FLAGS >> bit & 1]
+    return {
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [
+            denied,
+            {"names": ["clone3"], "action": _OCI_ERRNO, "errnoRet": errno.ENOSYS},
+            *(_oci("clone", errno.EPERM, (0, "SCMP_CMP_MASKED_EQ", flag, flag)) for flag in flags),
+            *(_oci("ioctl", errno.EPERM, (1, "SCMP_CMP_MASKED_EQ", _LOWER_HALF, number)) for number in (_TIOCSTI, _TIOCLINUX)),
+            _oci("setrlimit", _DONE, (0, "SCMP_CMP_EQ", _RLIMIT_CORE)),
+            _oci("prlimit64", _DONE, (1, "SCMP_CMP_EQ", _RLIMIT_CORE), (2, "SCMP_CMP_NE", 0)),
+            *families,
+        ],
+    }
+
+
+def _oci(name: str, error: int, *arguments: tuple[int, str, int] | tuple[int, str, int, int]) -> dict[str, Any]:
+    compared = [
+        {"index": index, "op": compare, "value": value, **({"valueTwo": rest[0]} if rest else {})}
+        for index, compare, value, *rest in arguments
+    ]
+    return {"names": [name], "action": _OCI_ERRNO, "errnoRet": error, "args": compared}
 
 
 def _out_of_the_servers_way(calls: Calls) -> list[bytes]:
