@@ -16,6 +16,7 @@
 # make setup-dev        only set up: what 'make test' needs
 # make lint             linters and types
 # make lint-template    checkov and cfn-lint over the synthesised templates
+# make test-docker      sandboxes as containers of a real engine (as root; apt-get install docker.io mmdebstrap)
 # make test-deploy      deploy the synthesised templates onto an emulator, call them, destroy and deploy again
 # make afternoon        deploy into an account of AWS's, prove what no emulator can, and take it down again (docs/aws.md)
 # make test-templates   fetch the chat templates of open models and render conversations with them
@@ -49,7 +50,7 @@ UV := $(BIN)/uv
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-deploy test-localstack judges synth \
+.PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-docker test-deploy test-localstack judges synth \
 	afternoon bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox bench-console wheel \
 	lock clean console-screens
 
@@ -165,6 +166,10 @@ test-egress: setup-dev
 
 test-templates: .build/templates/.done
 	$(BIN)/python -m pytest tests/templates
+
+# Sandboxes as containers of a real engine, which the tests start: as root, with docker.io and mmdebstrap of Debian.
+test-docker: setup-dev
+	$(BIN)/python -m pytest tests/docker/ring.py
 
 # The life of a deployment is no part of 'make test': it costs two minutes of a core.
 test-deploy: setup-dev

@@ -237,6 +237,8 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     connect = _connect(provisioner)
     fleet = _fleet(provisioner)
     ecs = fleet if isinstance(fleet, FargateProvisioner) else None
+    # Who lists its sandboxes is looked through for those that belong to nobody.
+    listed = provisioner if isinstance(provisioner, DockerProvisioner) else ecs
     pooled = fleet if settings.warm_pool else ecs
     pool = None if pooled is None else WarmPool(table, pooled, settings.warm_pool, key=keys.sandboxes, clock=clock, connect=connect)
     if settings.warm_pool:
@@ -284,7 +286,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         clock=clock,
         keys=keys,
         fleet=fleet,
-        orphans=None if ecs is None else Orphans(table, ecs, containers.incarnations.token_of, clock),
+        orphans=None if listed is None else Orphans(table, listed, containers.incarnations.token_of, clock),
         warm_pool=pool,
         fetcher=Fetcher.of(settings),
         vector_bucket=_vector_bucket(settings, executor),

@@ -52,6 +52,7 @@ COMMANDS: Final = {
     "backup": "copy all that a local stack keeps into a file",
     "restore": "put a backup in the place of what a stopped local stack keeps",
     "completion": "a script that lets a shell complete these commands",
+    "sandbox-image": "the image that a container engine starts sandboxes from: build",
     "service": "run a local stack as a service of this user (systemd)",
     "uninstall": "list, and remove, what moorage keeps on this machine",
 }
@@ -65,6 +66,7 @@ ACTIONS: Final = {
     "approvals": ("list", "approve", "deny", "link"),
     "webhooks": ("list", "create", "delete", "test", "deliveries"),
     "completion": ("bash", "fish", "zsh"),
+    "sandbox-image": ("build",),
     "service": ("install", "status", "uninstall"),
 }
 """What comes behind some of them; for completion, which is asked for whenever a shell starts."""
@@ -114,7 +116,7 @@ def command_line(chosen: str) -> argparse.ArgumentParser:
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if name == chosen:
-            importlib.import_module(f"moorage.cli.{name}").add_to(command)
+            importlib.import_module(f"moorage.cli.{name.replace('-', '_')}").add_to(command)
     return parser
 
 

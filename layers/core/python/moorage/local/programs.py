@@ -5,10 +5,9 @@ A sandbox sees ``/usr`` of the machine and little of ``/etc``, so that a program
 
 import re
 import secrets
-from typing import Final
+from typing import Final, Protocol
 
 from moorage import limits
-from moorage.local.bubblewrap import Bubblewrap
 from moorage.sandbox.exec_client import ExecClient, Output
 from moorage.sandbox.provisioner import Handle, SandboxSpec
 
@@ -46,7 +45,21 @@ _ASK: Final = "".join(
 _VERSION: Final = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
-async def programs_of(sandboxes: Bubblewrap) -> str:
+class Starts(Protocol):
+    """Bubblewrap's owner, or a provisioner."""
+
+    async def start(self, spec: SandboxSpec) -> "Started": ...
+    async def stop(self, sandbox_id: str) -> None: ...
+
+
+class Started(Protocol):
+    @property
+    def endpoint(self) -> str: ...
+    @property
+    def sandbox_id(self) -> str: ...
+
+
+async def programs_of(sandboxes: Starts) -> str:
     """Their names and versions, such as ``python 3.11.7, node 18.20.4``. Starts a sandbox for it, and ends it."""
     token = secrets.token_hex(16)
     sandbox = await sandboxes.start(SandboxSpec("", "programs", token))

@@ -34,6 +34,7 @@ from moorage.local.children import (
     prepare_environments,
     programs_here,
 )
+from moorage.local.docker_sandboxes import begin, docker_environment, end, provisioner_of
 from moorage.local.emulator import Emulator
 from moorage.local.exports import write_exports
 from moorage.local.kept_keys import kept_keys
@@ -96,11 +97,14 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         "MOORAGE_BUCKET": BUCKET,
         "MOORAGE_MODELS_FILE": str(models_file(os.environ)),
         "MOORAGE_CONTENT_KEY": kept.content_key,
-        "MOORAGE_PROVISIONER": "launcher",
+        "MOORAGE_PROVISIONER": provisioner_of(os.environ),
         "MOORAGE_LAUNCHER_SOCKET": str(launcher_socket),
         "MOORAGE_LOG_FILE": str(state_dir / STEPS),
         "MOORAGE_EXECUTIONS_FILE": str(state_dir / "executions.sqlite"),
     }
+    has_engine = settings_environment["MOORAGE_PROVISIONER"] == "docker"
+    if has_engine:
+        settings_environment |= docker_environment(os.environ, state_dir)
     # These refuse what is set wrongly before anything is started.
     metrics = stack.enter_context(listening(os.environ))
     workers = workers_from(os.environ)
@@ -129,12 +133,18 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         children.append(Child("The egress proxy", proxy.begin(), proxy.start, str(proxy.log_file), str(egress_socket(state_dir))))
         stack.callback(ends.stop, children[-1], PROXY_STOP_SECONDS_MAX)
     provision()
-    launcher = Launcher(state_dir, launcher_socket)
-    children.append(Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket)))
-    stack.callback(ends.stop, children[-1], LAUNCHER_STOP_SECONDS_MAX)
-    if "MOORAGE_SANDBOX_PROGRAMS" not in environment:
-        environment["MOORAGE_SANDBOX_PROGRAMS"] = asyncio.run(programs_here(launcher_socket))
-    if len(children) > 1:
+    if has_engine:
+        settings = Settings.from_environment(environment)
+        programs = begin(settings)
+        stack.callback(end, settings)
+    else:
+        launcher = Launcher(state_dir, launcher_socket)
+        owner = Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket))
+        children.append(owner)
+        stack.callback(ends.stop, owner, LAUNCHER_STOP_SECONDS_MAX)
+        programs = "" if "MOORAGE_SANDBOX_PROGRAMS" in environment else asyncio.run(programs_here(launcher_socket))
+    environment.setdefault("MOORAGE_SANDBOX_PROGRAMS", programs)
+    if "MOORAGE_EGRESS_PROXY" in settings_environment:
         proxy.await_answer()
     for worker in (Worker(state_dir, number, workers, environment | emulator.aws) for number in range(workers)):
         children.append(worker.child())

@@ -1,5 +1,6 @@
 """This machine, before a stack runs on it."""
 
+import asyncio
 import shutil
 import socket
 import sys
@@ -16,6 +17,8 @@ from moorage.local.environments import environment as environment_of
 from moorage.local.places import models_file
 from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
 from moorage.model.catalog import Catalog
+from moorage.sandbox.docker import DockerProvisioner, DockerSettings
+from moorage.sandbox.docker_engine import Engine, engine_socket
 from moorage.settings import SettingsError, api_port, unknown_variables
 
 _DISK_BYTES_MIN: Final = 2 * 1024**3
@@ -24,7 +27,7 @@ _SECONDS_MAX: Final = 10
 
 def of_machine(environ: Mapping[str, str]) -> Iterator[Finding]:
     yield python_finding(sys.version_info[:3])
-    yield _sandbox_finding()
+    yield _sandbox_finding(environ)
     yield from _environment_findings()
     yield disk_finding(Path(environ.get("MOORAGE_STATE_DIR", ".moorage")))
     for sentence in unknown_variables(environ):
@@ -42,14 +45,31 @@ def python_finding(version: tuple[int, ...]) -> Finding:
     return ok(f"Python {shown}") if version >= (3, 11) else fail(f"Python {shown}", "moorage needs Python 3.11 or newer.")
 
 
-def _sandbox_finding() -> Finding:
+def _sandbox_finding(environ: Mapping[str, str]) -> Finding:
     """The same looks that the stack takes at its start."""
+    if environ.get("MOORAGE_PROVISIONER") == "docker":
+        return _engine_finding(environ)
     try:
         has_disable_userns()
         check_namespaces(may_run_as_other_users())
     except SandboxError as error:
         return fail("this machine can have no sandboxes", error.message)
     return ok("bubblewrap makes sandboxes here")
+
+
+def _engine_finding(environ: Mapping[str, str]) -> Finding:
+    try:
+        at = engine_socket(environ)
+        asyncio.run(_check_engine(environ, at))
+    except (SettingsConflict, SettingsError) as error:
+        return fail("the container engine can start no sandboxes", str(error))
+    return ok(f"the container engine at {at} can start sandboxes")
+
+
+async def _check_engine(environ: Mapping[str, str], at: str) -> None:
+    own = {name.removeprefix("MOORAGE_DOCKER_").lower(): value for name, value in environ.items() if name.startswith("MOORAGE_DOCKER_")}
+    async with DockerProvisioner(DockerSettings.from_settings(own, "doctor"), Engine(at)) as sandboxes:
+        await sandboxes.check()
 
 
 def _environment_findings() -> Iterator[Finding]:

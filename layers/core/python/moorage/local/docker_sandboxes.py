@@ -1,0 +1,94 @@
+"""Sandboxes of a container engine in place of bubblewrap's, for a stack on one machine (``MOORAGE_PROVISIONER=docker``)."""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from moorage.errors import SandboxError, SandboxStarting, SettingsConflict
+from moorage.local.programs import programs_of
+from moorage.runtime import docker_provisioner
+from moorage.settings import Settings
+
+log = logging.getLogger(__name__)
+
+KINDS: Final = ("launcher", "docker")
+_STARTS_MAX: Final = 10
+_SOCKET_OF_ONE: Final = "moorage-0123456789abcdef01234567/exec.sock"
+_SOCKET_PATH_BYTES_MAX: Final = 107
+"""unix(7): sun_path has 108 bytes, the last of them null."""
+
+
+def provisioner_of(environ: Mapping[str, str]) -> str:
+    """What starts sandboxes on this machine. Raises :class:`SettingsConflict` for what only an AWS account has."""
+    kind = environ.get("MOORAGE_PROVISIONER") or "launcher"
+    if kind not in KINDS:
+        raise SettingsConflict(f"MOORAGE_PROVISIONER is '{kind}'. On one machine it is 'launcher' (bubblewrap) or 'docker'.")
+    return kind
+
+
+def docker_environment(environ: Mapping[str, str], state_dir: Path) -> dict[str, str]:
+    """Whose containers these are, and where their sockets lie, where the environment does not say. Raises :class:`SettingsConflict`."""
+    named = environ.get("MOORAGE_DOCKER_RUNTIME_DIR")
+    folder = Path(named or state_dir / "docker")
+    if _is_too_long(folder) and not named:
+        folder = Path("/tmp", f"moorage-{hashlib.sha256(bytes(state_dir)).hexdigest()[:16]}")
+    if _is_too_long(folder):
+        raise SettingsConflict(f"Sockets cannot lie in {folder}: its path is too long. MOORAGE_DOCKER_RUNTIME_DIR takes another one.")
+    _make_private(folder)
+    return {"MOORAGE_DOCKER_DEPLOYMENT": str(state_dir), "MOORAGE_DOCKER_RUNTIME_DIR": str(folder)}
+
+
+def _is_too_long(folder: Path) -> bool:
+    return len(bytes(folder / _SOCKET_OF_ONE)) > _SOCKET_PATH_BYTES_MAX
+
+
+def _make_private(folder: Path) -> None:
+    """Who may enter it can speak to sandboxes. Raises :class:`SettingsConflict` for one that is somebody else's."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+    except OSError as error:
+        raise SettingsConflict(f"Sockets cannot lie in {folder}: {error.strerror}.") from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise SettingsConflict(f"Sockets cannot lie in {folder}: it must be a folder that only its owner may enter, and yours.")
+
+
+def begin(settings: Settings) -> str:
+    """End what an earlier stack of this state has left on the engine, and answer what programs sandboxes have. Raises
+    :class:`SettingsConflict` where no sandbox can start."""
+    return asyncio.run(_begin(settings))
+
+
+async def _begin(settings: Settings) -> str:
+    async with docker_provisioner(settings) as sandboxes:
+        await sandboxes.check()
+        await sandboxes.stop_all()
+        try:
+            for _ in range(_STARTS_MAX):
+                with contextlib.suppress(SandboxStarting):
+                    return await programs_of(sandboxes)
+            return await programs_of(sandboxes)
+        except SandboxError as error:
+            log.warning("What programs sandboxes have is not known: %s", error.message)
+            return ""
+        finally:
+            await sandboxes.stop_all()
+
+
+def end(settings: Settings) -> None:
+    """End all containers of this stack; an engine that does not answer is told to the log, and keeps them until the next start."""
+    asyncio.run(_end(settings))
+
+
+async def _end(settings: Settings) -> None:
+    async with docker_provisioner(settings) as sandboxes:
+        try:
+            await sandboxes.stop_all()
+        except SandboxError as error:
+            log.warning("Containers of this stack may be left on the engine: %s", error.message)

@@ -1,0 +1,31 @@
+"""A real engine, and a stack whose sandboxes are its containers."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docker.engine import build_image, missing, started
+from tests.stack import Stack
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[str]:
+    if why := missing():
+        pytest.skip(why)
+    with started() as socket:
+        said = asyncio.run(build_image(socket))
+        assert said[-1].startswith("Successfully tagged moorage-sandbox")
+        yield socket
+
+
+@pytest.fixture(scope="module")
+def stack(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    running = docker_stack(engine, Path(tmp_path_factory.mktemp("stack"))).start()
+    yield running
+    assert running.stop() == 0
+
+
+def docker_stack(engine: str, folder: Path, **environment: str) -> Stack:
+    return Stack(folder, {"MOORAGE_PROVISIONER": "docker", "DOCKER_HOST": f"unix://{engine}", **environment}, finds_programs=True)
