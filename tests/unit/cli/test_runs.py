@@ -240,7 +240,7 @@ def leaves(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, ar
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     for name in COMMANDS:
         parser = argparse.ArgumentParser()
-        importlib.import_module(f"moorage.cli.{name}").add_to(parser)
+        importlib.import_module(f"moorage.cli.{name.replace('-', '_')}").add_to(parser)
         yield name, parser
 
 

@@ -24,13 +24,13 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 def note(name: str, body: str = "x") -> Work:
     def work(connection: sqlite3.Connection) -> None:
-        connection.execute("INSERT INTO documents VALUES (?, ?)", (name, body))
+        connection.execute("INSERT INTO parts VALUES (?, 1, 0, '', ?)", (name, body))
 
     return work
 
 
 def names(journal: Journal) -> list[str]:
-    return [row[0] for row in journal.reader.execute("SELECT name FROM documents ORDER BY name")]
+    return [row[0] for row in journal.reader.execute("SELECT upload FROM parts ORDER BY upload")]
 
 
 async def test_a_write_is_seen_when_it_returns_and_not_before(journal: Journal) -> None:
@@ -98,8 +98,8 @@ async def main():
     journal = Journal(Path(sys.argv[1]))
     for n in range(100000):
         await asyncio.gather(*(journal.write(
-            lambda c, i=i: (c.execute("INSERT INTO documents VALUES (?, '1')", (f"{n}-{i}-a",)),
-                            c.execute("INSERT INTO documents VALUES (?, '2')", (f"{n}-{i}-b",)))) for i in range(4)))
+            lambda c, i=i: (c.execute("INSERT INTO parts VALUES (?, 1, 0, '', '1')", (f"{n}-{i}-a",)),
+                            c.execute("INSERT INTO parts VALUES (?, 1, 0, '', '2')", (f"{n}-{i}-b",)))) for i in range(4)))
         print(n, flush=True)
 
 asyncio.run(main())

@@ -59,16 +59,18 @@ def _make_private(folder: Path) -> None:
         raise SettingsConflict(f"Sockets cannot lie in {folder}: it must be a folder that only its owner may enter, and yours.")
 
 
-def begin(settings: Settings) -> str:
+def begin(settings: Settings, *, asks_programs: bool) -> str:
     """End what an earlier stack of this state has left on the engine, and answer what programs sandboxes have. Raises
     :class:`SettingsConflict` where no sandbox can start."""
-    return asyncio.run(_begin(settings))
+    return asyncio.run(_begin(settings, asks_programs))
 
 
-async def _begin(settings: Settings) -> str:
+async def _begin(settings: Settings, asks_programs: bool) -> str:
     async with docker_provisioner(settings) as sandboxes:
         await sandboxes.check()
         await sandboxes.stop_all()
+        if not asks_programs:
+            return ""
         try:
             for _ in range(_STARTS_MAX):
                 with contextlib.suppress(SandboxStarting):

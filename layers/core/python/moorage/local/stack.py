@@ -102,8 +102,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         "MOORAGE_LOG_FILE": str(state_dir / STEPS),
         "MOORAGE_EXECUTIONS_FILE": str(state_dir / "executions.sqlite"),
     }
-    has_engine = settings_environment["MOORAGE_PROVISIONER"] == "docker"
-    if has_engine:
+    if settings_environment["MOORAGE_PROVISIONER"] == "docker":
         settings_environment |= docker_environment(os.environ, state_dir)
     # These refuse what is set wrongly before anything is started.
     metrics = stack.enter_context(listening(os.environ))
@@ -133,17 +132,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         children.append(Child("The egress proxy", proxy.begin(), proxy.start, str(proxy.log_file), str(egress_socket(state_dir))))
         stack.callback(ends.stop, children[-1], PROXY_STOP_SECONDS_MAX)
     provision()
-    if has_engine:
-        settings = Settings.from_environment(environment)
-        programs = begin(settings)
-        stack.callback(end, settings)
-    else:
-        launcher = Launcher(state_dir, launcher_socket)
-        owner = Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket))
-        children.append(owner)
-        stack.callback(ends.stop, owner, LAUNCHER_STOP_SECONDS_MAX)
-        programs = "" if "MOORAGE_SANDBOX_PROGRAMS" in environment else asyncio.run(programs_here(launcher_socket))
-    environment.setdefault("MOORAGE_SANDBOX_PROGRAMS", programs)
+    environment.setdefault("MOORAGE_SANDBOX_PROGRAMS", start_sandboxes(stack, ends, children, environment, state_dir))
     if "MOORAGE_EGRESS_PROXY" in settings_environment:
         proxy.await_answer()
     for worker in (Worker(state_dir, number, workers, environment | emulator.aws) for number in range(workers)):
@@ -159,6 +148,23 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         code = 1
     stack.close()
     return code or ends.code
+
+
+def start_sandboxes(
+    stack: contextlib.ExitStack, ends: "Ends", children: list[Child], environment: Mapping[str, str], state_dir: Path
+) -> str:
+    """Start what owns the sandboxes, or look at the engine that does. Answers what programs they have, unless that is told already."""
+    is_told = "MOORAGE_SANDBOX_PROGRAMS" in environment
+    if environment["MOORAGE_PROVISIONER"] == "docker":
+        settings = Settings.from_environment(environment)
+        programs = begin(settings, asks_programs=not is_told)
+        stack.callback(end, settings)
+        return programs
+    launcher_socket = Path(environment["MOORAGE_LAUNCHER_SOCKET"])
+    launcher = Launcher(state_dir, launcher_socket)
+    children.append(Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket)))
+    stack.callback(ends.stop, children[-1], LAUNCHER_STOP_SECONDS_MAX)
+    return "" if is_told else asyncio.run(programs_here(launcher_socket))
 
 
 @dataclass(slots=True)

@@ -63,6 +63,7 @@ class DockerSettings:
     """An OCI runtime that the engine knows, such as ``runsc`` (gVisor) or ``kata``; empty for the engine's default."""
     sandboxes_max: int = limits.LOCAL_SANDBOXES_MAX
     tenant_sandboxes_max: int = limits.TENANT_SANDBOXES_MAX
+    """``MOORAGE_DOCKER_SANDBOXES_MAX`` and ``MOORAGE_DOCKER_TENANT_SANDBOXES_MAX``: how many there may be at once."""
 
     @classmethod
     def from_settings(cls, values: Mapping[str, str], deployment: str) -> Self:
