@@ -14,8 +14,9 @@ from moorage.loop.assemble import Assembler
 from moorage.loop.truncate import fit
 from moorage.model import base
 from moorage.model.spoken_calls import SpokenCalls
-from moorage.tools.lowering import Original
+from moorage.tools.lowering import Original, lower
 from moorage.tools.mcp import listing
+from moorage.wire.choices import check_choice
 from moorage.wire.types import Item
 
 _RATIO_MAX = 9
@@ -73,6 +74,18 @@ def assembling(*deltas: base.Delta) -> Work:
     return work
 
 
+def choosing(count: int) -> Work:
+    """All of so many tools are allowed."""
+    tools = [{"type": "function", "name": f"f{n}", "parameters": {}} for n in range(count)]
+    choice: Item = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": tool["name"]} for tool in tools]}
+
+    def work() -> None:
+        check_choice(choice, tools, ())
+        lower((), tuple(tools), choice, frozenset())
+
+    return work
+
+
 CASES: dict[str, tuple[int, Callable[[int], Work]]] = {
     "messages that are left out": (2_500, lambda n: truncating([message("user") for _ in range(n)])),
     "messages that stay": (2_500, lambda n: truncating([message("developer")] * (n // 2) + [message("user")] * (n // 2))),
@@ -84,6 +97,8 @@ CASES: dict[str, tuple[int, Callable[[int], Work]]] = {
     "a call that does not end": (10_000, lambda n: hearing('{"name": "f", "arguments": {"a": "', *["word "] * n)),
     "fences": (2_000, lambda n: hearing("```json\n{}\n```\ntext\n" * n)),
     "calls one after the other": (500, lambda n: hearing('<tool_call>{"name":"f","arguments":{}}</tool_call>' * n)),
+    "space before an answer": (5_000, lambda n: hearing(*[" " * 50] * n, "word")),
+    "allowed tools": (1_000, lambda n: choosing(n)),
     "brackets": (10_000, lambda n: hearing("[" * n, "]" * n)),
     "pieces of a text": (10_000, lambda n: assembling(base.MessageStarted(), *[base.TextDelta("twenty-five characters. ")] * n)),
     "pieces of a thought": (10_000, lambda n: assembling(base.ReasoningStarted(), *[base.ReasoningTextDelta("word " * 5)] * n)),

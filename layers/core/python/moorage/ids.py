@@ -96,16 +96,20 @@ def approval_event_id(approval_id: str, asked_at: int) -> str:
 
 def new_call_id() -> str:
     """A tool call's id: ``call_`` and 24 base-62 characters (143 random bits)."""
-    return "call_" + "".join(secrets.choice(_BASE62) for _ in range(24))
+    return "call_" + _base62(secrets.randbelow(62**24), 24)
 
 
 def new_file_id(now: float) -> str:
     """A file's id: ``file-`` and 24 base-62 characters, of which four are of time."""
-    rest, digits = _microsecond(now), ""
-    for _ in range(4):
-        rest, digit = divmod(rest, len(_BASE62))
+    return "file-" + _base62(_microsecond(now), 4) + _base62(secrets.randbelow(62**20), 20)
+
+
+def _base62(number: int, length: int) -> str:
+    digits = ""
+    for _ in range(length):
+        number, digit = divmod(number, 62)
         digits = _BASE62[digit] + digits
-    return "file-" + digits + "".join(secrets.choice(_BASE62) for _ in range(20))
+    return digits
 
 
 def new_webhook_endpoint_id(now_ms: int) -> str:

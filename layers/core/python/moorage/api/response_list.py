@@ -91,12 +91,12 @@ class Listing:
                 return
             part = entries[start : start + size]
             self._read += len(part)
-            for entry, snapshot in await self._snapshots(part):
-                if snapshot is not None and self._is_wanted(snapshot):
+            for entry, shown in await self._summaries(part):
+                if shown is not None:
                     if len(self._shown) == self.page.limit:
                         self._has_more = True
                         return
-                    self._shown.append(await self._summary(snapshot))
+                    self._shown.append(shown)
                 self._last = entry.response_id
 
     async def _groups(self) -> AsyncGenerator[list[Entry], None]:
@@ -148,22 +148,27 @@ class Listing:
             wanted.has_container,
         )
 
-    async def _snapshots(self, entries: Sequence[Entry]) -> list[tuple[Entry, Snapshot | None]]:
-        """The responses themselves; None for one that has gone meanwhile."""
+    async def _summaries(self, entries: Sequence[Entry]) -> list[tuple[Entry, dict[str, Any] | None]]:
+        """What is shown of each; None for one that is not wanted, or has gone. The responses themselves are let go at once."""
         links = [Ancestor(entry.response_id, entry.final_number) for entry in entries if entry.row is not None]
-        found = {each.stored.response_id: each for each in await self.runtime.responses.snapshots(self.tenant_id, links)}
+        ended = await self.runtime.responses.of_snapshots(self.tenant_id, links, self._of_ended)
         alive = [entry for entry in entries if entry.row is None]
-        for snapshot in await side_by_side(self._running, alive, at_once=limits.SWEEP_AT_ONCE):
-            if snapshot is not None:
-                found[snapshot.stored.response_id] = snapshot
+        found = dict(ended) | dict(await side_by_side(self._of_running, alive, at_once=limits.SWEEP_AT_ONCE))
         return [(entry, found.get(entry.response_id)) for entry in entries]
 
-    async def _running(self, entry: Entry) -> Snapshot | None:
+    def _of_ended(self, snapshot: Snapshot) -> tuple[str, dict[str, Any] | None]:
+        shown = summary(snapshot) | {"waiting_for": None} if self._is_wanted(snapshot) else None
+        return snapshot.stored.response_id, shown
+
+    async def _of_running(self, entry: Entry) -> tuple[str, dict[str, Any] | None]:
         try:
             snapshot = await self.runtime.responses.snapshot(self.tenant_id, entry.response_id)
         except ApiError:
-            return None
-        return await recover.declare_lost(self.runtime, snapshot) if snapshot.stored.is_stored else None
+            return entry.response_id, None
+        if not snapshot.stored.is_stored:
+            return entry.response_id, None
+        snapshot = await recover.declare_lost(self.runtime, snapshot)
+        return entry.response_id, await self._summary(snapshot) if self._is_wanted(snapshot) else None
 
     def _is_wanted(self, snapshot: Snapshot) -> bool:
         """As far as the response itself tells."""

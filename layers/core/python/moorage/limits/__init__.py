@@ -36,6 +36,9 @@ TOOLS_FOUND_MAX: Final = 20
 TOOLS_FOUND_BYTES_MAX: Final = MIB
 """Of one search: more than a few tools are no find, and each stands before the model from then on."""
 
+LOWERED_HERE_MAX: Final = 500
+"""Items and tools that are counted and rewritten for a model on the event loop, in some 10 ms; more of them on a thread."""
+
 TOOLS_DEFERRED_CHARS_MAX: Final = 8_000
 """What a model is told of the tools that it may look for: names and descriptions, about 2,000 tokens."""
 
@@ -381,6 +384,10 @@ IDENTIFIER_CHARS_MAX: Final = 1_024
 """``user``, ``safety_identifier`` and ``prompt_cache_key``; the API's own bounds differ between its documents (64, 128, none)."""
 
 IMAGE_URL_CHARS_MAX: Final = 20_971_520
+FILE_URL_CHARS_MAX: Final = 8_192
+INPUT_FILE_NAME_CHARS_MAX: Final = 1_024
+PATCH_PATH_CHARS_MAX: Final = 4_096
+"""A path that ``apply_patch`` names (Linux ``PATH_MAX``)."""
 FILE_DATA_CHARS_MAX: Final = 73_400_320
 SCHEMA_NAME_CHARS_MAX: Final = 64
 CONVERSATION_ITEMS_PER_CALL_MAX: Final = 20

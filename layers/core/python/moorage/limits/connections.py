@@ -83,6 +83,7 @@ WEBSOCKET_ACTIVE_MAX: Final = 16
 WEBSOCKET_STREAM_IDS_MAX: Final = 32
 """Named lanes of one connection, as at OpenAI."""
 
+WEBSOCKET_STREAM_ID_CHARS_MAX: Final = 256
 WEBSOCKET_WAITING_MAX: Final = 256
 WEBSOCKET_WAITING_BYTES_MAX: Final = 64 * MIB
 """Frames of one connection that wait for those before them; OpenAI names no bound, memory has one."""

@@ -2,9 +2,19 @@
 
 from typing import Final
 
+from moorage.limits.units import KIB
+
 STORED_BYTES_MAX: Final = 2_500_000_000_000
 """Of one tenant's files, containers and vector stores together, unless MOORAGE_STORED_BYTES_MAX says otherwise: what a project of
 OpenAI's may store in files (OpenAPI: ``createFile``)."""
+
+PACKED_HERE_BYTES_MAX: Final = 64 * KIB
+UNPACKED_HERE_BYTES_MAX: Final = 8 * KIB
+"""JSON up to here is packed, and unpacked, on the event loop, in a millisecond; what zlib has packed is 1,000 times as long at most.
+Longer JSON is packed and unpacked on a thread."""
+
+RECORDS_UNPACKED_AT_ONCE: Final = 8
+"""Of those that are read together. One may hold 32 MiB of JSON."""
 
 RECOUNT_SECONDS: Final = 24 * 3600
 """How often it is looked whether what is counted of a tenant is what is there. A listing for each container: half a cent a day for a

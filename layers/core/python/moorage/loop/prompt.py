@@ -4,11 +4,13 @@ The loop asks with it (``loop/turn.py``), and an operator may look at it afterwa
 has, up to where the step began, and all that follows is the same. Only what is sealed stays so.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+from moorage import limits
 from moorage.errors.looking_back import step_not_found
 from moorage.inputs import resolve_inputs
 from moorage.loop import context, decide, truncate, upstream_shell
@@ -93,21 +95,26 @@ class Prompt:
             resolved = await upstream_shell.with_own_containers(self.runtime, tenant_id, resolved)
         if is_opened:
             resolved = [reasoning.opened(item, partial(self.runtime.sealer.open, tenant_id)) for item in resolved]
-        fitting = truncate.fit(
-            resolved,
-            frame_tokens=estimate_frame(parameters.instructions, parameters.tools),
-            window_tokens=self.entry.context_window_tokens,
-            output_tokens=parameters.max_output_tokens,
-            is_auto=parameters.truncation == "auto",
-        )
-        lowered = lower(
-            tuple(fitting),
-            parameters.tools,
-            choice,
-            self.native_tools,
-            programs=self.stored.programs,
-            given=self.stored.given,
-        )
+
+        def fitted() -> Lowered:
+            fitting = truncate.fit(
+                resolved,
+                frame_tokens=estimate_frame(parameters.instructions, parameters.tools),
+                window_tokens=self.entry.context_window_tokens,
+                output_tokens=parameters.max_output_tokens,
+                is_auto=parameters.truncation == "auto",
+            )
+            return lower(
+                tuple(fitting),
+                parameters.tools,
+                choice,
+                self.native_tools,
+                programs=self.stored.programs,
+                given=self.stored.given,
+            )
+
+        is_long = len(resolved) + len(parameters.tools) > limits.LOWERED_HERE_MAX
+        lowered = await asyncio.to_thread(fitted) if is_long else fitted()
         if self.entry.is_shell_sequential:
             lowered = one_command(lowered)
         return replace(lowered, tools=(), names={}) if wants_words and not self.keeps_tools else lowered

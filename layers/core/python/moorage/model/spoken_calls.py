@@ -83,7 +83,7 @@ class SpokenCalls:
     _waiting_chars: int = 0
     """Of the buffer and what came after it."""
     _judge_at: int = 0
-    """How long the buffer has to be before a block is looked at again."""
+    """How long the buffer has to be before a block, or space before one, is looked at again."""
     _work: int = 0
     """Characters looked at so far, each as often as it was."""
     _state: Literal["start", "prose", "block", "last", "text"] = "start"
@@ -99,7 +99,7 @@ class SpokenCalls:
         self._grown.append(text)
         self._chars += len(text)
         self._waiting_chars += len(text)
-        if self._state in ("block", "last") and self._waiting_chars < self._judge_at:
+        if self._state in ("start", "block", "last") and self._waiting_chars < self._judge_at:
             return []
         self._take_grown()
         out: list[str | SpokenCall] = []

@@ -9,12 +9,9 @@ repeated one changes nothing.
 import asyncio
 import random
 import secrets
-import zlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-
-import orjson
 
 from moorage import limits
 from moorage.codec import By, Codec
@@ -31,6 +28,7 @@ from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.files import Clock
 from moorage.store.listing import unknown_after
+from moorage.store.packing import packed, unpacked
 from moorage.store.table import Record, Table
 from moorage.wire.queries import Page
 from moorage.wire.types import Item
@@ -270,16 +268,16 @@ class Conversations:
     async def _open(self, conversation: Conversation, record: Record) -> _Batch:
         if not conversation.holds(keys.batch_number(record["SK"])):
             return _Batch(record, [])
-        packed = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
-        return _Batch(record, orjson.loads(zlib.decompress(packed)))
+        body = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
+        return _Batch(record, await unpacked(body))
 
     async def _body(self, conversation: Conversation, items: Sequence[Item]) -> Record:
         """``body``, or ``blob`` with the key of an object that nobody else writes."""
-        packed = zlib.compress(orjson.dumps(list(items)), level=1)
-        if len(packed) <= limits.CONVERSATION_BATCH_INLINE_BYTES_MAX:
-            return {"body": packed}
+        body = await packed(list(items))
+        if len(body) <= limits.CONVERSATION_BATCH_INLINE_BYTES_MAX:
+            return {"body": body}
         key = keys.conversation_object(conversation.tenant_id, conversation.id, secrets.token_hex(16))
-        await self._blobs.put_bytes(key, packed)
+        await self._blobs.put_bytes(key, body)
         return {"blob": key}
 
     async def _drop(self, body: Record) -> None:

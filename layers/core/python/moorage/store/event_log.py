@@ -23,13 +23,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-import orjson
-
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
 from moorage.store import keys
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
+from moorage.store.packing import packed, unpacked
 from moorage.store.table import Record, Table
 from moorage.wire.events import FINAL
 from moorage.wire.types import Event
@@ -152,7 +151,7 @@ class EventLog:
         another record does."""
         assert batch.events, f"empty batch at {batch.first}"
         # The final batch says everything again, and is often just too large for one write unit; the others come too often for that.
-        body = zlib.compress(orjson.dumps(batch.events), 6 if batch.is_final else 1)
+        body = await packed(batch.events, 6 if batch.is_final else 1)
         record: Record = {
             "PK": self._pk,
             "SK": keys.event(batch.first),
@@ -222,7 +221,8 @@ class EventLog:
 
     async def batches(self, records: Sequence[Record]) -> list[Batch]:
         """Records as batches."""
-        return [_batch(record, body) for record, body in zip(records, await self._blobs.inlined(records, "body"), strict=True)]
+        bodies = await self._blobs.inlined(records, "body")
+        return [_batch(record, await unpacked(body)) for record, body in zip(records, bodies, strict=True)]
 
     async def page(self, *, after: int | None, limit: int, descending: bool, types: frozenset[str]) -> tuple[list[Told], int | None]:
         """Up to ``limit`` events beyond number ``after``, those of ``types`` alone if there are any; and the number to go on from, None
@@ -293,10 +293,10 @@ class EventLog:
                 batches = await self.read_from(expected)
 
 
-def _batch(record: Record, body: bytes) -> Batch:
+def _batch(record: Record, events: Sequence[Event]) -> Batch:
     return Batch(
         first=int(record["SK"].removeprefix(keys.EVENT_PREFIX)),
-        events=tuple(orjson.loads(zlib.decompress(body))),
+        events=tuple(events),
         writer=Writer(record["step"], record["attempt"], record.get("call")),
         offsets=record.get("offsets", {}),
         at_ms=record["at_ms"],

@@ -7,29 +7,29 @@ response back is one backward query that returns ``META`` and the last batch tog
 ``store: false`` responses that need the loop are kept under a short TTL and erased when they have ended.
 """
 
-import asyncio
 import struct
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
-
-import orjson
+from typing import Any, Final, TypeVar
 
 from moorage import ids, limits
 from moorage.codec import By, Codec
 from moorage.errors import ApiError, ConditionFailed, previous_response_not_found, response_not_found
+from moorage.parallel import side_by_side
 from moorage.store import keys, response_list
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
 from moorage.store.event_log import Batch, EventLog
+from moorage.store.packing import packed, unpacked
 from moorage.store.table import Record, Table
 from moorage.store.usage_sums import UsageSums
 from moorage.tracing import Trace
 from moorage.wire.parameters import RECORD, Parameters
 from moorage.wire.types import Item
+
+T = TypeVar("T")
 
 UNSTORED_SECONDS = 600
 """How long a ``store: false`` response that needs the loop may outlive its end, should its eraser die."""
@@ -228,7 +228,6 @@ class Responses:
     async def create(self, stored: StoredResponse, first: Batch | None = None) -> None:
         """Write ``META``, and by the same request the first batch of the log if there is one: nobody else knows of the response yet,
         so nothing needs to be compared."""
-        body = orjson.dumps({"request": RECORD.pack(stored.parameters), "echo": stored.echo, "input": stored.input_items})
         record: Record = {
             "PK": keys.response(stored.tenant_id, stored.response_id),
             "SK": keys.META,
@@ -238,12 +237,12 @@ class Responses:
         }
         if stored.is_looping:
             record |= self._inflight(stored)
-        packed = zlib.compress(body, 1)
-        if len(packed) > limits.ITEM_INLINE_BYTES_MAX:
+        body = await packed({"request": RECORD.pack(stored.parameters), "echo": stored.echo, "input": stored.input_items})
+        if len(body) > limits.ITEM_INLINE_BYTES_MAX:
             record["blob"] = keys.response_blob(stored.tenant_id, stored.response_id, "meta")
-            await self._blobs.put_bytes(record["blob"], packed)
+            await self._blobs.put_bytes(record["blob"], body)
         else:
-            record["body"] = packed
+            record["body"] = body
         if first is None:
             await self._table.put(record, if_absent=True)
             return
@@ -411,8 +410,8 @@ class Responses:
         return await self._stored(tenant_id, response_id, record)
 
     async def _stored(self, tenant_id: str, response_id: str, record: Record, *, with_ancestors: bool = True) -> StoredResponse:
-        (packed,) = await self._blobs.inlined([record], "body")
-        body = orjson.loads(zlib.decompress(packed))
+        (found,) = await self._blobs.inlined([record], "body")
+        body = await unpacked(found)
         return _META.unpack(
             record,
             response_id=response_id,
@@ -440,6 +439,10 @@ class Responses:
 
     async def snapshots(self, tenant_id: str, ancestors: Sequence[Ancestor]) -> list[Snapshot]:
         """Those that still exist, in the order asked for."""
+        return await self.of_snapshots(tenant_id, ancestors, lambda snapshot: snapshot)
+
+    async def of_snapshots(self, tenant_id: str, ancestors: Sequence[Ancestor], told: Callable[[Snapshot], T]) -> list[T]:
+        """What ``told`` makes of those that still exist, in the order asked for. A few at a time are in memory whole."""
         if not ancestors:
             return []
         wanted = [
@@ -449,7 +452,11 @@ class Responses:
         ]
         records = {(record["PK"], record["SK"]): record for record in await self._table.get_many(wanted)}
         there = [link for link in ancestors if _is_whole(tenant_id, link, records)]
-        return list(await asyncio.gather(*(self._link(tenant_id, link, records) for link in there)))
+
+        async def one(link: Ancestor) -> T:
+            return told(await self._link(tenant_id, link, records))
+
+        return await side_by_side(one, there, at_once=limits.RECORDS_UNPACKED_AT_ONCE)
 
     async def _link(self, tenant_id: str, link: Ancestor, records: dict[tuple[str, str], Record]) -> Snapshot:
         pk = keys.response(tenant_id, link.response_id)

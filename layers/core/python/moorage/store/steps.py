@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
 from botocore.exceptions import ClientError
 
 from moorage import limits
@@ -22,6 +21,7 @@ from moorage.errors import ConditionFailed, Superseded
 from moorage.state import OUTCOME, Outcome
 from moorage.store import keys
 from moorage.store.blobs import Blobs
+from moorage.store.packing import packed, unpacked
 from moorage.store.responses import StoredResponse
 from moorage.store.table import TABLE_ERRORS, Record, Table
 from moorage.store.throttling import is_throttle
@@ -363,7 +363,7 @@ class Steps:
 
     async def _packed(self, stored: StoredResponse, name: str, items: Mapping[int, Item]) -> dict[str, Any]:
         """Items as an attribute. Large ones have gone to the bucket by then, under this name."""
-        body = zlib.compress(orjson.dumps([[index, item] for index, item in sorted(items.items())]), 1)
+        body = await packed([[index, item] for index, item in sorted(items.items())])
         if len(body) <= limits.ITEM_INLINE_BYTES_MAX:
             return {"items": body}
         key = keys.response_blob(stored.tenant_id, stored.response_id, name)
@@ -375,7 +375,7 @@ class Steps:
         whole = [record if "outcome" in record or "finished" in record else _NOTHING_YET for record in records]
         for record in whole:
             assert "items" in record or "blob" in record, f"{record['PK']} {record['SK']} was ended by an older version"
-        return [_pairs(orjson.loads(zlib.decompress(body))) for body in await self._blobs.inlined(whole, "items")]
+        return [_pairs(await unpacked(body)) for body in await self._blobs.inlined(whole, "items")]
 
 
 def _account(record: Record) -> Account:

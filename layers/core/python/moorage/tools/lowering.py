@@ -26,6 +26,10 @@ from moorage.tools.room import Room, Where
 from moorage.wire.deferred import has_deferred, searches_deferred
 from moorage.wire.types import Item, Tool
 
+_Named = dict[str | None, list[tuple[str, str | None, str | None, str]]]
+_SPACE: Final = "\0"
+"""Before the name of a space, which no tool's name begins with."""
+
 _NAME_CHARS_MAX: Final = 64
 """Chat Completions and Converse stop here; the Responses API takes 128."""
 
@@ -300,14 +304,24 @@ class _Lowering:
         if isinstance(tool_choice, str):
             return tool_choice
         if tool_choice.get("type") == "allowed_tools":
-            chosen = [lowered for tool in tool_choice.get("tools", []) for lowered in self._chosen(tool)]
+            named = self._named()
+            chosen = [lowered for tool in tool_choice.get("tools", []) for lowered in self._chosen(tool, named)]
             return {"type": "allowed_tools", "mode": tool_choice.get("mode", "auto"), "tools": chosen}
-        chosen = self._chosen(tool_choice)
+        chosen = self._chosen(tool_choice, self._named())
         if len(chosen) > 1:
             return {"type": "allowed_tools", "mode": "required", "tools": chosen}
         return chosen[0] if chosen else "auto"
 
-    def _chosen(self, choice: dict[str, Any]) -> list[dict[str, Any]]:
+    def _named(self) -> _Named:
+        """Each lowered tool, by its name, by the space or server that it is of, and under None: its type, space, name and lowered name.
+        A request may choose a thousand of them."""
+        found: _Named = {}
+        for (kind, space, name), lowered in self.names.items():
+            for key in {name, None if space is None else f"{_SPACE}{space}", None}:
+                found.setdefault(key, []).append((kind, space, name, lowered))
+        return found
+
+    def _chosen(self, choice: dict[str, Any], named: _Named) -> list[dict[str, Any]]:
         """A chosen tool in the upstream's vocabulary; a namespace is several. Empty if it is not offered."""
         type_ = choice.get("type", "")
         room = ROOMS.of_tool(type_)
@@ -315,17 +329,16 @@ class _Lowering:
         if type_ != "function" and kinds & self.native and (room is None or room.is_ever_native):
             return [choice]
         if type_ == "namespace":
-            return [{"type": "function", "name": lowered} for (_, space, _), lowered in self.names.items() if space == choice["name"]]
+            return [{"type": "function", "name": lowered} for *_, lowered in named.get(f"{_SPACE}{choice['name']}", ())]
         if "server_label" in choice:
             label, wanted = choice["server_label"], choice.get("name")
             return [
                 {"type": "function", "name": lowered}
-                for (tool_type, space, name), lowered in self.names.items()
-                if tool_type in kinds and space == label and wanted in (None, name) and lowered in self.tools
+                for tool_type, _, name, lowered in named.get(f"{_SPACE}{label}", ())
+                if tool_type in kinds and wanted in (None, name) and lowered in self.tools
             ]
-        for (tool_type, namespace, name), lowered in self.names.items():
-            is_same_name = choice.get("name") in (None, name) and choice.get("namespace") in (None, namespace)
-            if tool_type in kinds and is_same_name:
+        for tool_type, namespace, _, lowered in named.get(choice.get("name"), ()):
+            if tool_type in kinds and choice.get("namespace") in (None, namespace):
                 return [{"type": "function", "name": lowered}]
         return []
 

@@ -1,7 +1,7 @@
 """``tool_choice``: a word, a tool, or some of the tools."""
 
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from typing_extensions import TypeAliasType, TypedDict
@@ -73,8 +73,11 @@ def check_choice(chosen: str | dict[str, Any], tools: Sequence[Tool], items: Seq
     if not any(item.get("name") == OWN_SEARCH for item in items):
         _check_found(chosen, offered)
     wanted = enumerate(chosen["tools"]) if chosen["type"] == "allowed_tools" else [(None, chosen)]
+    there = set(_choosable(offered))
     for index, tool in wanted:
-        if not is_offered(tool, offered):
+        # What a server offers is known when it has been asked; that it is there must be known now.
+        key = "server_label" if "server_label" in tool else "name"
+        if (_COMPUTERS.get(tool["type"], tool["type"]), key, tool.get(key)) not in there:
             name = tool.get("name", tool["type"])
             param = "tool_choice" if index is None else f"tool_choice.tools[{index}]"
             raise errors.invalid_value(param, f"tool '{name}' is not among 'tools'.")
@@ -88,16 +91,15 @@ def _check_found(chosen: dict[str, Any], offered: Sequence[Tool]) -> None:
         raise errors.invalid_value("tool_choice", f"the tools of the server '{label}' are deferred: no search has found them yet.")
 
 
-def is_offered(chosen: dict[str, Any], tools: Sequence[Tool]) -> bool:
-    """Whether a chosen tool (``{"type", "name"?}``) is among ``tools``, namespaces included."""
-    wanted = _COMPUTERS.get(chosen["type"], chosen["type"])
-    # What a server offers is known when it has been asked; that it is there must be known now.
-    key = "server_label" if "server_label" in chosen else "name"
-    return any(
-        (_COMPUTERS.get(tool["type"], tool["type"]) == wanted and chosen.get(key) in (None, tool.get(key)))
-        or (tool["type"] == "namespace" and is_offered(chosen, tool["tools"]))
-        for tool in tools
-    )
+def _choosable(tools: Sequence[Tool]) -> Iterator[tuple[str | None, str, str | None]]:
+    """Each way in which ``{"type", "name"?}`` can choose one of ``tools``, namespaces included: type, key, and the key's value."""
+    for tool in tools:
+        kind = _COMPUTERS.get(tool["type"], tool["type"])
+        for key in ("name", "server_label"):
+            yield kind, key, tool.get(key)
+            yield kind, key, None
+        if tool["type"] == "namespace":
+            yield from _choosable(tool["tools"])
 
 
 _COMPUTERS: Final = {"computer_use": "computer", "computer_use_preview": "computer"}

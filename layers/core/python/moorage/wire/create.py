@@ -326,7 +326,7 @@ class ResponseCreateEvent(TypedDict, total=False):
 
 @wire
 class Lane(TypedDict, total=False):
-    stream_id: Annotated[str, Field(min_length=1, max_length=256, pattern="^[A-Za-z0-9_.-]+$")]
+    stream_id: Annotated[str, Field(min_length=1, max_length=limits.WEBSOCKET_STREAM_ID_CHARS_MAX, pattern="^[A-Za-z0-9_.-]+$")]
 
 
 def _no_references(items: list[Item]) -> list[Item]:

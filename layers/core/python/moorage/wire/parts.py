@@ -57,7 +57,11 @@ def _file_url(url: str) -> str:
     return url
 
 
-FileUrl = Annotated[str, Field(min_length=1, max_length=8_192, json_schema_extra={"pattern": "^https?://"}), AfterValidator(_file_url)]
+FileUrl = Annotated[
+    str,
+    Field(min_length=1, max_length=limits.FILE_URL_CHARS_MAX, json_schema_extra={"pattern": "^https?://"}),
+    AfterValidator(_file_url),
+]
 
 # --- What is put in ---------------------------------------------------------------------------------------------------
 
@@ -95,7 +99,7 @@ class InputFile(TypedDict, total=False):
     file_data: Annotated[str, Field(min_length=1, max_length=limits.FILE_DATA_CHARS_MAX)]
     file_id: Id
     file_url: FileUrl
-    filename: Annotated[str, Field(max_length=1_024)]
+    filename: Annotated[str, Field(max_length=limits.INPUT_FILE_NAME_CHARS_MAX)]
     detail: Literal["auto", "low", "high"]
     prompt_cache_breakpoint: PromptCacheBreakpoint
 

@@ -6,13 +6,14 @@ from typing import Annotated, Final, Literal, Required
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from moorage import limits
 from moorage.wire.item import Call, Caller, Common, an_item
 from moorage.wire.tools import Callers
 from moorage.wire.validation import CallId, OneOf, Text, wire
 
 PREFIXES: Final = MappingProxyType({"apply_patch_call": "apc", "apply_patch_call_output": "apco"})
 
-_Path = Annotated[str, Field(min_length=1, max_length=4_096)]
+_Path = Annotated[str, Field(min_length=1, max_length=limits.PATCH_PATH_CHARS_MAX)]
 
 
 @wire
