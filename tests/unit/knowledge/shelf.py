@@ -66,7 +66,8 @@ class Shelf:
         return [(hit.file_id, hit.score, hit.text) for hit in hits]
 
     async def texts(self, *queries: str, **options: Any) -> list[str]:
-        return [text for _, _, text in await self.found(*queries, **options)]
+        """Of what is alike at all."""
+        return [text for _, _, text in await self.found(*queries, **{"score_threshold": 0.01} | options)]
 
     def segments_read(self) -> int:
         count = sum("/I/" in key or "/V/" in key for key in self.blobs.read)

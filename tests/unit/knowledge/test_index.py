@@ -31,37 +31,43 @@ async def shelf_with_two_files() -> Shelf:
 # --- What is found --------------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_search_finds_what_is_alike_and_what_has_the_words() -> None:
+async def test_a_search_finds_what_is_alike_and_what_has_the_words_and_leaves_the_cut_to_the_threshold() -> None:
     shelf = await shelf_with_two_files()
     assert await shelf.index.search([STORE], ["kitten"], SearchOptions()) == [
-        Hit("vs_1", "file-cats", "cats.md", {"year": 2026, "kind": "pets"}, 0.5, "A cat purrs.", Ranks(Rank(1, 1.0)))
+        Hit("vs_1", "file-cats", "cats.md", {"year": 2026, "kind": "pets"}, 0.5, "A cat purrs.", Ranks(Rank(1, 1.0))),
+        Hit("vs_1", "file-trade", "trade.md", {"year": 2025}, 0.0, "The market fell.", Ranks(Rank(2, 0.0))),
     ]
-    assert await shelf.found("order QX-42") == [("file-cats", 0.5, "Order number QX-42.")]
-    assert await shelf.found("markets") == [("file-trade", 1.0, "The market fell.")]
-    assert await shelf.found("nothing of this") == []
+    assert await shelf.texts("kitten") == ["A cat purrs."], "above a threshold"
+    assert (await shelf.texts("order QX-42"), await shelf.texts("markets")) == (["Order number QX-42."], ["The market fell."])
+    assert await shelf.found("nothing of this") == [], "a query without a meaning, and without a word that a chunk has"
 
 
-async def test_several_queries_make_one_list() -> None:
+async def test_several_queries_make_one_list_in_which_the_best_counts() -> None:
     shelf = await shelf_with_two_files()
-    assert await shelf.found("kitten", "market") == [("file-trade", 0.5, "The market fell."), ("file-cats", 0.25, "A cat purrs.")]
+    (one,), (other,) = await shelf.found("kitten", max_num_results=1), await shelf.found("market", max_num_results=1)
+    assert await shelf.found("kitten", "market") == [other, one]
     assert shelf.model.asked[-1] == ["kitten", "market"]
 
 
 async def test_weights_say_which_ranking_counts_and_one_that_does_not_is_not_asked_for() -> None:
     shelf = await shelf_with_two_files()
     asked = len(shelf.model.asked)
-    assert await shelf.found("kitten qx", weights=Weights(embedding=0, text=1)) == [("file-cats", 1.0, "Order number QX-42.")]
-    assert len(shelf.model.asked) == asked
-    assert await shelf.found("kitten qx", weights=Weights(embedding=1, text=0)) == [("file-cats", 1.0, "A cat purrs.")]
-    assert await shelf.found("kitten qx", weights=Weights(embedding=3, text=1)) == [
+    (words,) = await shelf.found("kitten qx", weights=Weights(embedding=0, text=1))
+    assert (words[2], len(shelf.model.asked)) == ("Order number QX-42.", asked)
+    meaning = [("file-cats", 1.0, "A cat purrs."), ("file-trade", 0.0, "The market fell.")]
+    assert await shelf.found("kitten qx", weights=Weights(embedding=1, text=0)) == meaning
+    assert await shelf.found("kitten qx", weights=Weights(embedding=3, text=1), score_threshold=0.01) == [
         ("file-cats", 0.75, "A cat purrs."),
-        ("file-cats", 0.25, "Order number QX-42."),
+        ("file-cats", round(words[1] / 4, 4), "Order number QX-42."),
     ]
 
 
 async def test_without_a_ranker_the_score_is_the_likeness_itself() -> None:
     shelf = await shelf_with_two_files()
-    assert await shelf.found("market and tide", ranker="none") == [("file-trade", 0.7071, "The market fell.")]
+    assert await shelf.found("market and tide", ranker="none") == [
+        ("file-trade", 0.7071, "The market fell."),
+        ("file-cats", 0.0, "A cat purrs."),
+    ]
 
 
 async def test_results_are_as_many_and_as_good_as_was_asked_for() -> None:
@@ -71,8 +77,8 @@ async def test_results_are_as_many_and_as_good_as_was_asked_for() -> None:
     scores = [score for _, score, _ in await shelf.found("cat", max_num_results=50)]
     assert scores == sorted(scores, reverse=True)
     assert len(scores) == 30
-    assert [score for _, score, _ in await shelf.found("cat", max_num_results=50, score_threshold=0.8)] == [
-        score for score in scores if score >= 0.8
+    assert [score for _, score, _ in await shelf.found("cat", max_num_results=50, score_threshold=0.6)] == [
+        score for score in scores if score >= 0.6
     ]
 
 
@@ -83,7 +89,7 @@ async def test_filters_hold_for_files_and_their_names() -> None:
     assert await shelf.texts("cat market", filters={"type": "eq", "key": "filename", "value": "trade.md"}) == ["The market fell."]
     await shelf.index.set_attributes(STORE, "file-trade", {"year": 2026})
     assert sorted(await shelf.texts("cat market", filters=this_year)) == ["A cat purrs.", "The market fell."]
-    (hit,) = await shelf.index.search([STORE], ["market"], SearchOptions())
+    hit = (await shelf.index.search([STORE], ["market"], SearchOptions()))[0]
     assert hit.attributes == {"year": 2026}
     await shelf.index.set_attributes(STORE, "file-trade", {})
     assert await shelf.texts("cat market", filters=this_year) == ["A cat purrs."]
@@ -99,7 +105,7 @@ async def test_several_stores_are_one_search_also_with_different_models() -> Non
     shelf = await shelf_with_two_files()
     second = IndexRef("t", "vs_2", "other", 3)
     await shelf.index.put_file(second, IndexedFile("file-more", "more.md"), ["Another cat."])
-    hits = await shelf.index.search([STORE, second, STORE], ["cat"], SearchOptions())
+    hits = await shelf.index.search([STORE, second, STORE], ["cat"], SearchOptions(score_threshold=0.01))
     assert sorted((hit.store_id, hit.text) for hit in hits) == [("vs_1", "A cat purrs."), ("vs_2", "Another cat.")]
     assert (shelf.model.asked[-1], shelf.other_model.asked[-1]) == (["cat"], ["cat"])
 
@@ -126,7 +132,7 @@ async def test_a_file_is_replaced_whole_and_nothing_of_it_stays() -> None:
     second = await shelf.index.put_file(STORE, CATS, ["A kitten sleeps."])
     assert (len(shelf.blobs.objects), second < first) == (count, True)
     assert await shelf.index.chunks(STORE, "file-cats") == ["A kitten sleeps."]
-    (hit,) = await shelf.index.search([STORE], ["cat QX"], SearchOptions())
+    hit = (await shelf.index.search([STORE], ["cat QX"], SearchOptions()))[0]
     assert (hit.text, hit.attributes) == ("A kitten sleeps.", CATS.attributes)
 
 
@@ -151,7 +157,7 @@ async def test_a_deleted_file_and_a_deleted_store_leave_nothing() -> None:
     assert await shelf.texts("cat") == ["A cat purrs."]
     await shelf.index.delete_file(STORE, "file-cats")
     await shelf.index.delete_file(STORE, "file-cats")
-    assert await shelf.found("cat") == []
+    assert await shelf.texts("cat") == []
     assert await shelf.texts("market") == ["The market fell."]
     await shelf.index.delete(STORE)
     assert (await shelf.found("market"), shelf.blobs.objects) == ([], {})

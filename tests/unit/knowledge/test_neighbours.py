@@ -195,7 +195,7 @@ async def test_what_is_told_of_vectors_is_copied_into_bundles_too() -> None:
 
     blobs.get_bytes = noted  # type: ignore[method-assign]
     other = Desk(vectors, blobs)
-    assert await other.found("anchor 7", max_num_results=1) == [("file-007", "anchor 7", 1.0)]
+    assert await other.found("anchor 7", ranker="none", max_num_results=1) == [("file-007", "anchor 7", 1.0)]
     assert sorted(key.split("/")[4] for key in read) == ["M", "X", "stamp"]
     assert await other.index.delete_file(STORE, "file-007"), "a copy of it may be left"
     while await desk.index.tidy(STORE):
@@ -236,7 +236,7 @@ async def test_a_long_models_vectors_are_put_in_smaller_parts_or_compared_in_mem
     vectors.calls.clear()
     wider = IndexRef("acme", "vs_wider", "drawn", 4_097)
     await desk.put(0, "anchor", store=wider)
-    assert await desk.found("anchor", store=wider) == [("file-000", "anchor", 1.0)]
+    assert await desk.found("anchor", store=wider, ranker="none") == [("file-000", "anchor", 1.0)]
     assert vectors.calls == {}
 
 
@@ -337,7 +337,7 @@ async def test_a_vector_bucket_without_room_for_an_index_leaves_the_store_in_mem
     await desk.put(0, "anchor")
     await desk.put(0, "anchor", store=other)
     vectors.asked.clear()
-    assert await desk.found("anchor", store=other) == [("file-000", "anchor", 1.0)]
+    assert await desk.found("anchor", store=other, ranker="none") == [("file-000", "anchor", 1.0)]
     assert (vectors.asked, len(desk.notes())) == ([], 1)
 
 

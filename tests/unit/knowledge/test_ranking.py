@@ -1,5 +1,6 @@
 """The rankings for themselves: words as they are compared, BM25 against another implementation, and the model that comes along."""
 
+import math
 import random
 from typing import Any
 
@@ -9,9 +10,15 @@ import pytest
 from moorage import limits
 from moorage.knowledge import segments, terms
 from moorage.knowledge.blocks import Block, Source
-from moorage.knowledge.index import IndexedFile, Rank, Ranks, SearchOptions, Weights
+from moorage.knowledge.embeddings import Embeddings
+from moorage.knowledge.index import IndexedFile, IndexRef, Rank, Ranks, SearchOptions, Weights
+from moorage.knowledge.object_index import ObjectIndex
 from moorage.knowledge.ranking import Query, Rankings
 from moorage.knowledge.static_model import StaticEmbedder, is_installed
+
+from tests.bench import short_documents
+from tests.unit.knowledge.embedders import Counted, no_budgets
+from tests.unit.store.memory import MemoryBlobs
 
 ALIKE = [
     ("Cats", "cat"),
@@ -66,7 +73,7 @@ def test_bm25_ranks_as_another_implementation_does() -> None:
         rankings = Rankings([Query(tuple(terms.counts(" ".join(asked))), {})], SearchOptions())
         for number, block in enumerate(blocks):
             rankings.look(number, block, "", None)
-        found = {100 * number + chunk: score for score, (number, chunk) in rankings.sharing[0].ranked()}
+        found = {100 * number + chunk: score for score, (number, chunk) in rankings.sharing[0].ranked().found}
         scores: Any = other.get_scores(asked)
         best = sorted(found, key=lambda chunk: -found[chunk])[:50]
         # Lucene leaves the factor (k1 + 1) out, which is the same for all.
@@ -80,22 +87,53 @@ def test_likeness_is_the_cosine_whatever_the_length_of_a_vector() -> None:
     rankings = Rankings([Query((), {"m": query})], SearchOptions(ranker="none"))
     rankings.look(0, block, "m", None)
     best = rankings.best()
-    assert [found[:2] for found in best] == [(1.0, (0, 1)), (pytest.approx(0.6, abs=1e-3), (0, 0))]
+    assert [found[:2] for found in best] == [(1.0, (0, 1)), (pytest.approx(0.6, abs=1e-3), (0, 0)), (0.0, (0, 2))]
     cosines = {place: score for score, place in rankings.likeness[0, "m"].found}
-    assert [found.ranks for found in best] == [Ranks(Rank(1, cosines[0, 1])), Ranks(Rank(2, cosines[0, 0]))]
+    assert [found.ranks for found in best] == [Ranks(Rank(place, cosines[0, at])) for place, at in ((1, 1), (2, 0), (3, 2))]
+    assert cosines[0, 2] == -1, "the least alike is found too; what has no meaning is not"
 
 
-def test_a_fusion_adds_up_places_and_not_scores() -> None:
+def test_a_score_is_the_weighted_mean_of_the_cosine_and_the_share_of_the_words() -> None:
     block = block_of(["alpha", "alpha beta gamma", "delta"], [[1, 0], [1, 0.1], [1, 5]])
     query = Query(tuple(terms.counts("alpha")), {"m": segments.query(np.array([1, 0], "<f4").tobytes())})
     rankings = Rankings([query], SearchOptions(weights=Weights(embedding=1, text=2)))
     rankings.look(0, block, "m", None)
     best = rankings.best()
-    assert [found[:2] for found in best] == [(1.0, (0, 0)), (round(61 / 62, 4), (0, 1)), (round(61 / 63 / 3, 4), (0, 2))]
+    rarity = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
+    most = (limits.BM25_K1 + 1) * rarity
+    shared = {place: score for score, place in rankings.sharing[0].ranked().found}
+    cosines = {place: score for score, place in rankings.likeness[0, "m"].found}
+    assert [found.place for found in best] == [(0, 0), (0, 1), (0, 2)]
+    means = [(cosines[place] + 2 * shared.get(place, 0) / most) / 3 for _, place, _ in best]
+    assert [found.score for found in best] == pytest.approx(means, abs=1e-4)
     (_, _, first), (_, _, second), (_, _, third) = best
-    shared = {place: score for score, place in rankings.sharing[0].ranked()}
     assert (first.text, second.text, third.text) == (Rank(1, shared[0, 0]), Rank(2, shared[0, 1]), None)
     assert [ranks.embedding and ranks.embedding.place for ranks in (first, second, third)] == [1, 2, 3]
+
+
+def test_a_chance_word_is_a_small_share_and_a_rare_one_a_large_one() -> None:
+    block = block_of(["the end of the tale", "order QX-42", "sea and sky"])
+    scores = {}
+    for asked in ("end of something never heard", "order QX-42"):
+        rankings = Rankings([Query(tuple(terms.counts(asked)), {})], SearchOptions(weights=Weights(embedding=0, text=1)))
+        rankings.look(0, block, "", None)
+        scores[asked] = [(place, score) for score, place, _ in rankings.best()]
+    ((tale, chance),), ((order, rare),) = scores.values()
+    assert (tale, order) == ((0, 0), (0, 1))
+    assert chance < 0.2 < 0.4 < rare
+
+
+def test_what_misses_the_best_of_one_ranking_has_no_more_than_the_last_of_them() -> None:
+    """What is known of it is that it has less; to take it for nothing would lose a chunk that shares rare words."""
+    many = limits.RANKED_DEPTH + 1
+    block = block_of(["x"] * (many - 1) + ["anchor"], [[1, number / many] for number in range(many)])
+    query = Query(tuple(terms.counts("anchor")), {"m": segments.query(np.array([1, 0], "<f4").tobytes())})
+    rankings = Rankings([query], SearchOptions(max_num_results=1))
+    rankings.look(0, block, "m", None)
+    (best,) = rankings.best()
+    last, share = rankings.likeness[0, "m"].found[-1][0], rankings.sharing[0].ranked().found[0][0] / rankings.sharing[0].most()
+    assert (best.place, best.ranks.embedding) == ((0, many - 1), None)
+    assert best.score == pytest.approx((last + share) / 2, abs=1e-4)
 
 
 def test_of_several_queries_the_best_place_of_a_chunk_is_told() -> None:
@@ -136,3 +174,20 @@ async def test_its_vectors_may_be_shorter_and_a_text_may_be_empty() -> None:
     assert np.frombuffer(short, "<f4") == pytest.approx(beginning / np.linalg.norm(beginning), abs=1e-6)
     assert (await model.embed(["", "x"], 8)).vectors[0] == bytes(32)
     assert [model.takes(size) for size in (0, 1, 256, 257)] == [False, True, True, False]
+
+
+async def test_a_paraphrase_finds_its_document_among_ten_whatever_small_words_others_share_with_it() -> None:
+    model = StaticEmbedder()
+    embeddings = Embeddings(model, {model.name: model}, Counted(), {}, no_budgets())
+    index = ObjectIndex(MemoryBlobs(), embeddings, clock=lambda: 1.8e9)
+    store = IndexRef("t", "vs_1", model.name, model.dimension)
+    await index.put_file(store, IndexedFile("file-1", "a.md"), short_documents.TEXTS)
+    missed: dict[str, set[str]] = {"both": set(), "vectors": set(), "words": set()}
+    for asked, answer in short_documents.QUESTIONS:
+        for name, weights in (("both", Weights(1, 1)), ("vectors", Weights(1, 0)), ("words", Weights(0, 1))):
+            hits = await index.search([store], [asked], SearchOptions(weights=weights))
+            if not hits or hits[0].text != short_documents.TEXTS[answer]:
+                missed[name].add(asked)
+            assert name == "words" or len(hits) == 10, "nothing is cut off but by a threshold"
+    assert missed["both"] == missed["vectors"] == {"how animals navigate"}
+    assert "end of life of stars" in missed["words"]

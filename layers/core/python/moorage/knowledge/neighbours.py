@@ -57,11 +57,11 @@ class Candidates:
                 self.is_whole = False
 
     def places(self, found: Sequence[tuple[str, float]]) -> list[tuple[float, ChunkPlace]]:
-        """Of what the vector bucket has found, what is alike at all and a part of the store: likeness and place."""
+        """Of what the vector bucket has found, what is a part of the store: likeness and place."""
         placed: list[tuple[float, ChunkPlace]] = []
         for key, distance in found:
             version, _, chunk = key.rpartition("/")
-            if version in self.first and distance < 1:
+            if version in self.first:
                 number, start = self.first[version]
                 placed.append((1 - distance, (number, start + int(chunk))))
         return placed
@@ -217,7 +217,7 @@ class Neighbours:
                     return []  # The store was deleted this moment.
                 raise VectorsGone(look.store) from error
             places = look.candidates.places(found)
-            if len(places) >= limits.RANKED_DEPTH or len(found) < most or found[-1][1] >= 1:
+            if len(places) >= limits.RANKED_DEPTH or len(found) < most:
                 break
         return places
 

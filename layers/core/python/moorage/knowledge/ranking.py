@@ -1,8 +1,10 @@
-"""Which chunks fit a search best: the likeness of embeddings (cosine), shared words (BM25), and the fusion of both rankings.
+"""Which chunks fit a search best: the likeness of embeddings (cosine), shared words (BM25), and a mean of both.
 
-Reciprocal rank fusion adds up ``weight / (60 + place)`` over the rankings that a chunk stands in; the sum is given as a share of what
-the first place in all of them would make, which is 1. So a score tells how well a chunk stands among the others, and not how well it
-answers: something stands first even where nothing fits. Blocks are looked through one by one, and kept by nobody.
+The words of a chunk count as a share: what BM25 gives it, of the most that it could give for the query's words. A word that no chunk
+has counts in that most, so that a chance match of "of" or "the" is a small share, and one of a rare number a large one. The score is
+the weighted mean of the cosine and the share: a convex combination of scores whose bounds do not hang on what else was found (Bruch,
+Gai, Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval", 2023). So it tells how well a chunk answers. Blocks are looked
+through one by one, and kept by nobody.
 """
 
 import math
@@ -15,7 +17,7 @@ import numpy.typing as npt
 
 from moorage import limits
 from moorage.knowledge.blocks import Block
-from moorage.knowledge.index import Rank, Ranks, SearchOptions
+from moorage.knowledge.index import Rank, Ranks, SearchOptions, Weights
 from moorage.knowledge.segments import Floats
 
 Place = tuple[int, int]
@@ -37,13 +39,23 @@ class Query:
 
 
 @dataclass(slots=True)
-class Likeness:
-    """The chunks of one model's stores that are most like one query so far."""
+class Best:
+    """The chunks with the highest scores so far."""
 
     found: list[tuple[float, Place]] = field(default_factory=list)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there may be chunks that are not among them."""
+        return len(self.found) == limits.RANKED_DEPTH
+
+    @property
+    def floor(self) -> float:
+        """What others have at most; 0 where there are no others."""
+        return self.found[-1][0] if self.is_full else 0.0
+
     def look(self, number: int, scores: Floats, allowed: npt.NDArray[np.bool_] | None) -> None:
-        lowest = self.found[-1][0] if len(self.found) == limits.RANKED_DEPTH else 0.0
+        lowest = self.found[-1][0] if self.is_full else -math.inf
         if better := _best(scores, allowed, lowest):
             self.add((float(scores[at]), (number, at)) for at in better)
 
@@ -81,12 +93,21 @@ class Sharing:
             postings = tuple((block.chunk_of[place].copy(), block.counts[place].copy()) for place in where)
             self.blocks.append(_Words(number, block.chunks, allowed, postings, block.lengths))
 
-    def ranked(self) -> list[tuple[float, Place]]:
-        best = Likeness()
-        rarities = [self._rarity(word) for word in range(len(self.words))]
+    def ranked(self) -> Best:
+        """By BM25; a chunk that has none of the words is left out."""
+        best = Best()
+        rarities = self._rarities()
         for block in self.blocks:
-            best.look(block.number, self._scores(block, rarities), block.allowed)
-        return best.found
+            scores = self._scores(block, rarities)
+            best.look(block.number, scores, scores > 0 if block.allowed is None else (scores > 0) & block.allowed)
+        return best
+
+    def most(self) -> float:
+        """What BM25 gives to no chunk, however often it has all words."""
+        return (limits.BM25_K1 + 1) * sum(self._rarities())
+
+    def _rarities(self) -> list[float]:
+        return [self._rarity(word) for word in range(len(self.words))]
 
     def _rarity(self, word: int) -> float:
         having = sum(len(block.postings[word][0]) for block in self.blocks)
@@ -107,52 +128,63 @@ class Rankings:
     def __init__(self, queries: Sequence[Query], options: SearchOptions) -> None:
         self.queries = queries
         self.options = options
-        self.likeness: dict[tuple[int, str], Likeness] = {}
-        has_words = options.ranker != "none" and options.weights.text > 0
-        self.sharing = [Sharing(query.words) for query in queries] if has_words else []
+        self.weights = Weights(1, 0) if options.ranker == "none" else options.weights
+        self.likeness: dict[tuple[int, str], Best] = {}
+        self.sharing = [Sharing(query.words) for query in queries] if self.weights.text > 0 else []
 
     def look(self, number: int, block: Block, model: str, allowed: npt.NDArray[np.bool_] | None) -> None:
         """``allowed`` says of each chunk whether it may be found; all may if there is none."""
         for which, query in enumerate(self.queries):
-            if model in query.vectors and block.has_vectors:
+            if model in query.vectors and block.has_vectors and query.vectors[model].any():
                 # Not by BLAS: its threads wait for each other where other work has the processors, for ten times as long.
                 scores: Floats = np.einsum("ij,j->i", block.vectors, query.vectors[model])
-                self.likeness.setdefault((which, model), Likeness()).look(number, scores, allowed)
+                meant = _with_meaning(block.vectors, scores, allowed)
+                self.likeness.setdefault((which, model), Best()).look(number, scores, meant)
         for sharing in self.sharing:
             sharing.look(number, block, allowed)
 
     def add(self, which: int, model: str, found: Iterable[tuple[float, Place]]) -> None:
         """What somebody else has found to be like a query: likeness and place."""
-        self.likeness.setdefault((which, model), Likeness()).add(found)
+        self.likeness.setdefault((which, model), Best()).add(found)
 
     def best(self) -> list[Ranked]:
-        """The best first, as many as are wanted."""
-        alike = [likeness.found for likeness in self.likeness.values()]
+        """The best first, as many as are wanted. Of several queries the one counts that a chunk answers best."""
         shared = [sharing.ranked() for sharing in self.sharing]
-        scores = _most_alike(alike) if self.options.ranker == "none" else self._fused(alike, shared)
-        wanted = [(round(score, 4), place) for place, score in scores.items()]
-        enough = [found for found in wanted if found[0] >= self.options.score_threshold]
-        best = sorted(enough, key=_by_score)[: self.options.max_num_results]
-        by_embedding, by_text = _ranks(alike), _ranks(shared)
-        return [Ranked(score, place, Ranks(by_embedding.get(place), by_text.get(place))) for score, place in best]
-
-    def _fused(self, alike: Sequence[Ranking], shared: Sequence[Ranking]) -> dict[Place, float]:
-        weights = self.options.weights
         scores: dict[Place, float] = {}
-        for ranking in alike:
-            _add(scores, ranking, weights.embedding)
-        for ranking in shared:
-            _add(scores, ranking, weights.text)
-        most = len(self.queries) * (weights.embedding + weights.text) / (limits.RANK_CONSTANT + 1)
-        return {place: score / most for place, score in scores.items()}
+        for which in range(len(self.queries)):
+            for place, score in self._scores(which, shared).items():
+                scores[place] = max(scores.get(place, -1.0), score)
+        best = sorted(((score, place) for place, score in scores.items()), key=_by_score)[: self.options.max_num_results]
+        by_embedding, by_text = (_ranks([each.found for each in ranking]) for ranking in (self.likeness.values(), shared))
+        shown = [(round(min(max(score, 0.0), 1.0), 4), place) for score, place in best]
+        enough = [found for found in shown if found[0] >= self.options.score_threshold]
+        return [Ranked(score, place, Ranks(by_embedding.get(place), by_text.get(place))) for score, place in enough]
+
+    def _scores(self, which: int, shared: Sequence[Best]) -> dict[Place, float]:
+        """Of one query. Where a chunk is not among the best of one ranking, it is taken to have what the last of them has."""
+        alike = [each for (query, _), each in self.likeness.items() if query == which]
+        cosines = {place: score for each in alike for score, place in each.found}
+        shares: dict[Place, float] = {}
+        cosine_floor, share_floor = min((each.floor for each in alike if each.is_full), default=0.0), 0.0
+        if shared and (most := self.sharing[which].most()):
+            shares = {place: score / most for score, place in shared[which].found}
+            share_floor = shared[which].floor / most
+        embedding, text = self.weights.embedding, self.weights.text
+        return {
+            place: (embedding * cosines.get(place, cosine_floor) + text * shares.get(place, share_floor)) / (embedding + text)
+            for place in cosines | shares
+        }
 
 
-def _most_alike(rankings: Sequence[Ranking]) -> dict[Place, float]:
-    scores: dict[Place, float] = {}
-    for ranking in rankings:
-        for score, place in ranking:
-            scores[place] = max(scores.get(place, 0.0), min(score, 1.0))
-    return scores
+def _with_meaning(vectors: Floats, scores: Floats, allowed: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
+    """Those that are allowed, without chunks whose embedding is nothing but zeros: they are like nothing, and not half like it."""
+    none = np.flatnonzero(scores == 0)
+    empty = none[~vectors[none].any(axis=1)]
+    if not len(empty):
+        return allowed
+    meant: npt.NDArray[np.bool_] = np.ones(len(scores), np.bool_) if allowed is None else allowed.copy()
+    meant[empty] = False
+    return meant
 
 
 def _ranks(rankings: Sequence[Ranking]) -> dict[Place, Rank]:
@@ -163,11 +195,6 @@ def _ranks(rankings: Sequence[Ranking]) -> dict[Place, Rank]:
             if place not in best or (number, -score) < (best[place].place, -best[place].score):
                 best[place] = Rank(number, score)
     return best
-
-
-def _add(scores: dict[Place, float], ranking: Ranking, weight: float) -> None:
-    for rank, (_, place) in enumerate(ranking, 1):
-        scores[place] = scores.get(place, 0.0) + weight / (limits.RANK_CONSTANT + rank)
 
 
 def _best(scores: Floats, allowed: npt.NDArray[np.bool_] | None, lowest: float) -> list[int]:

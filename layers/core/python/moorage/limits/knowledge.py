@@ -31,10 +31,7 @@ SEARCH_STORES_MAX: Final = 10
 """That one tool searches; OpenAI's own models take two."""
 
 RANKED_DEPTH: Final = 200
-"""The places of each ranking that count in their fusion: four times the results that a search gives at most."""
-
-RANK_CONSTANT: Final = 60
-"""``k`` of reciprocal rank fusion, as its authors have it (Cormack, Clarke, Büttcher, 2009)."""
+"""The best of each ranking whose scores are known where both are joined: four times the results that a search gives at most."""
 
 BM25_K1: Final = 1.2
 BM25_B: Final = 0.75
