@@ -209,8 +209,8 @@ class Config(BaseModel):
     """The same for the secret with the content key, without which sealed content of an adopted table cannot be opened."""
 
     streams_percent: int = Field(default=50, ge=0, le=90)
-    """Of the account's Lambda concurrency, what streams may hold; the rest is for their steps. 0 reserves nothing. An account with less
-    than 250 reserves nothing either."""
+    """Of the account's Lambda concurrency, what streams may hold; the rest is for their steps. 0 reserves nothing. Nor does an account
+    with less than 200, or one where others have reserved so much that fewer than 100 would be left for it."""
 
     domain_name: str | None = Field(default=None, pattern=r"^[a-z0-9.-]+\.[a-z]+$")
     """A custom domain; needs ``certificate_arn`` (ACM, same region). DNS stays with the owner: the target is an output."""

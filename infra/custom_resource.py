@@ -68,6 +68,7 @@ class Hooks(Construct):
         group = log_group(self, "Logs", config)
         group.grant_write(role)
         self._role = role
+        self._shares: list[cdk.CustomResource] = []
         self._function = lambda_.Function(
             self,
             "Function",
@@ -129,22 +130,27 @@ class Hooks(Construct):
 
     def share_concurrency(self, construct_id: str, function: lambda_.Function, *, percent: int, at_least: int) -> None:
         """Let a streaming function have so much of the account's concurrency and no more: a stream holds an environment for as long
-        as a response runs, and its steps need others. What the account has is known at deployment
-        only, so it is no part of the template."""
+        as a response runs, and its steps need others. What the account has is no part of the template: it is asked at deployment, and
+        each day, because a quota may have been raised and others may have reserved more."""
         self._allow(["lambda:GetAccountSettings"], ["*"])
         acknowledge(
             self._role,
             "AwsSolutions-IAM5[Resource::*]",
             "lambda:GetAccountSettings accepts no resource (service authorization reference).",
         )
-        self._allow(["lambda:PutFunctionConcurrency", "lambda:DeleteFunctionConcurrency"], [function.function_arn])
-        resource = self._resource(
-            construct_id,
-            "Custom::Concurrency",
-            # The version changes with the function, and a quota may have been raised since: then the share is taken anew.
-            {"Function": function.function_name, "Percent": str(percent), "AtLeast": str(at_least)},
+        actions = [f"lambda:{verb}FunctionConcurrency" for verb in ("Get", "Put", "Delete")]
+        self._allow(actions, [function.function_arn])
+        share: dict[str, object] = {"Function": function.function_name, "Percent": str(percent), "AtLeast": str(at_least)}
+        resource = self._resource(construct_id, "Custom::Concurrency", share)
+        # One after the other: each takes of what the one before has left.
+        resource.node.add_dependency(function, *self._shares)
+        self._shares.append(resource)
+        events.Rule(
+            self,
+            f"{construct_id}Daily",
+            schedule=events.Schedule.rate(cdk.Duration.days(1)),
+            targets=[targets.LambdaFunction(self._function, event=events.RuleTargetInput.from_object({"Share": share}))],
         )
-        resource.node.add_dependency(function)
 
     def kept_key(self, construct_id: str, *, deployment: str, description: str, is_kept: bool) -> kms.IKey:
         """A KMS key that is found again by its alias: by the next deployment after this one is destroyed, and by one that turns on

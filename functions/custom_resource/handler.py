@@ -4,7 +4,9 @@ CloudFormation sends a request with a presigned ``ResponseURL`` and waits until 
 than a function should wait, so it has two invocations: the request starts the build and leaves its address in the build's variables;
 the end of the build, however it ended, comes back as an event, and its answer goes to that address.
 
-Both may run twice (Lambda and EventBridge repeat what failed): a build is started once per request, and CloudFormation takes the
+A day's event has the share of concurrency taken anew, since a quota may have been raised: nobody waits for an answer to that.
+
+All may run twice (Lambda and EventBridge repeat what failed): a build is started once per request, and CloudFormation takes the
 first answer.
 """
 
@@ -62,6 +64,8 @@ def respond(event: Event, client: Clients, pause: Callable[[float], None] = time
     """Answer a request of CloudFormation or the end of a build. Raises when no answer could be given; Lambda then tries again."""
     if event.get("detail-type") == "CodeBuild Build State Change":
         build_ended(event, client("codebuild"))
+    elif "Share" in event:
+        share_concurrency(event["Share"], client("lambda"))
     else:
         requested(event, client, pause)
 
@@ -94,7 +98,7 @@ def _data(event: Event, client: Clients, pause: Callable[[float], None]) -> Mapp
     if kind == "Custom::PrefixLists":
         return prefix_lists(event, client("ec2"))
     if kind == "Custom::Concurrency":
-        return share_concurrency(event, client("lambda"))
+        return share_concurrency(event["ResourceProperties"], client("lambda"))
     if kind == "Custom::KeptKey":
         return kept_key(event, client("kms"))
     if kind == "Custom::KeptVectorBucket":
@@ -241,15 +245,20 @@ def _start_build(codebuild: Any, pause: Callable[[float], None], **request: Any)
     codebuild.start_build(**request)
 
 
-def share_concurrency(event: Event, functions: Any) -> Mapping[str, str]:
-    """Reserve a share of the account's concurrency for a function; none where the account has too little to share."""
-    wanted = event["ResourceProperties"]
-    quota = functions.get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
-    share = min(quota * int(wanted["Percent"]) // 100, quota - UNRESERVED_MIN)
+def share_concurrency(wanted: Mapping[str, str], functions: Any) -> Mapping[str, str]:
+    """Reserve a share of the account's concurrency for a function; none where the account has too little to share.
+
+    What others have reserved is theirs: Lambda refuses a reservation that leaves less than ``UNRESERVED_MIN`` unreserved.
+    """
+    account = functions.get_account_settings()["AccountLimit"]
+    own = functions.get_function_concurrency(FunctionName=wanted["Function"]).get("ReservedConcurrentExecutions", 0)
+    room = account["UnreservedConcurrentExecutions"] + own - UNRESERVED_MIN
+    share = min(account["ConcurrentExecutions"] * int(wanted["Percent"]) // 100, room)
     if share < max(UNRESERVED_MIN, int(wanted["AtLeast"])):
         functions.delete_function_concurrency(FunctionName=wanted["Function"])
         return {"Reserved": "none"}
-    functions.put_function_concurrency(FunctionName=wanted["Function"], ReservedConcurrentExecutions=share)
+    if share != own:
+        functions.put_function_concurrency(FunctionName=wanted["Function"], ReservedConcurrentExecutions=share)
     return {"Reserved": str(share)}
 
 

@@ -89,6 +89,15 @@ def test_streams_have_a_share_of_the_accounts_concurrency_so_that_their_steps_ha
     assert "FunctionsResponses" in json.dumps(properties["Function"])
 
 
+def test_the_share_of_streams_is_taken_anew_each_day_because_quotas_are_raised(stacks: Stacks) -> None:
+    share = {name: value for name, value in stacks.one("Custom::Concurrency").items() if not name.startswith("Service")}
+    daily = stacks.one("AWS::Events::Rule", "ConcurrencyDaily")
+    (target,) = daily["Targets"]
+    assert daily["ScheduleExpression"] == "rate(1 day)"
+    assert json.dumps(share["Function"]) in json.dumps(target["Input"])
+    assert [word in json.dumps(target["Input"]) for word in ("Share", "Percent", "AtLeast")] == [True] * 3
+
+
 def test_a_throttled_step_is_tried_for_minutes_and_a_failing_one_for_seconds() -> None:
     def tasks(states: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for state in states.values():

@@ -239,30 +239,48 @@ def test_a_deployment_that_keeps_nothing_deletes_its_indexes_and_then_the_vector
 
 
 @pytest.mark.parametrize(
-    ("quota", "percent", "at_least", "reserved"),
+    ("quota", "others", "own", "percent", "at_least", "reserved"),
     [
-        (1_000, 60, 0, 600),
-        (1_000, 90, 0, 900),
-        (250, 60, 0, 150),
-        (200, 90, 0, 100),  # at least 100 stay for all other functions of the account
-        (10, 60, 0, None),  # a new account
-        (150, 60, 0, None),
-        (300, 60, 250, None),  # less than what is kept started
+        (1_000, 0, 0, 60, 0, 600),
+        (1_000, 0, 0, 90, 0, 900),
+        (250, 0, 0, 60, 0, 150),
+        (200, 0, 0, 90, 0, 100),  # at least 100 stay for all other functions of the account
+        (1_000, 401, 0, 50, 0, 499),  # other functions have reserved some of it
+        (1_000, 401, 499, 50, 0, 499),  # and what is reserved for this one is its own
+        (10_000, 0, 500, 50, 0, 5_000),  # the quota was raised
+        (1_000, 850, 0, 50, 0, None),  # others have left less than is worth a share
+        (10, 0, 0, 60, 0, None),  # a new account
+        (150, 0, 0, 60, 0, None),
+        (300, 0, 0, 60, 250, None),  # less than what is kept started
     ],
 )
+@pytest.mark.parametrize("is_daily", [False, True])
 def test_streams_get_their_share_of_what_the_account_has(
-    quota: int, percent: int, at_least: int, reserved: int | None, url: ResponseUrl, account: Account
+    quota: int,
+    others: int,
+    own: int,
+    percent: int,
+    at_least: int,
+    reserved: int | None,
+    is_daily: bool,
+    url: ResponseUrl,
+    account: Account,
 ) -> None:
-    properties = {"ServiceToken": "arn", "Function": "responses", "Percent": str(percent), "AtLeast": str(at_least)}
+    share = {"Function": "responses", "Percent": str(percent), "AtLeast": str(at_least)}
+    properties = {"ServiceToken": "arn", **share}
     create = request(url, "Create", ResourceType="Custom::Concurrency", LogicalResourceId="ImageBuild", ResourceProperties=properties)
-    account.functions.add_response("get_account_settings", {"AccountLimit": {"ConcurrentExecutions": quota}}, {})
+    limits = {"ConcurrentExecutions": quota, "UnreservedConcurrentExecutions": quota - others - own}
+    account.functions.add_response("get_account_settings", {"AccountLimit": limits}, {})
+    had = {"ReservedConcurrentExecutions": own} if own else {}
+    account.functions.add_response("get_function_concurrency", had, {"FunctionName": "responses"})
     if reserved is None:
         account.functions.add_response("delete_function_concurrency", {}, {"FunctionName": "responses"})
-    else:
+    elif reserved != own:
         expected = {"FunctionName": "responses", "ReservedConcurrentExecutions": reserved}
         account.functions.add_response("put_function_concurrency", {}, expected)
-    respond(create, account.client)
-    assert url.answers == [answered(create, "SUCCESS", Reserved=str(reserved or "none"))]
+    respond({"Share": share} if is_daily else create, account.client)
+    account.functions.assert_no_pending_responses()
+    assert url.answers == ([] if is_daily else [answered(create, "SUCCESS", Reserved=str(reserved or "none"))])
 
 
 def test_the_sandboxes_key_follows_from_the_content_key_and_is_shown_to_nobody(url: ResponseUrl, account: Account) -> None:
