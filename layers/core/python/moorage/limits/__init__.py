@@ -199,6 +199,12 @@ RETENTION_SECONDS: Final = 30 * 24 * 3600
 
 # --- Model upstreams ---------------------------------------------------------------------------------------------------------
 
+SECRET_SECONDS_MAX: Final = 300
+"""How long a key that was read from the Parameter Store is used before it is read again: so soon one that was rotated is known."""
+
+SECRET_SECONDS_MIN: Final = 10
+"""One that is refused is read again at once, but not for each of many refusals: the Parameter Store gives 40 a second."""
+
 UPSTREAM_CONNECT_SECONDS: Final = 10
 UPSTREAM_IDLE_CONNECTIONS_MAX: Final = 8
 """Connections to model upstreams that are kept open for the next request. How many are in use at once is bounded by the responses that

@@ -6,7 +6,7 @@ before it wrote.
 """
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -170,7 +170,7 @@ def _cached(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @dataclass(slots=True)
 class MessagesDecoder:
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    secrets: Collection[str] = field(default=(), repr=False)
     is_finished: bool = False
     _sse: SseParser = field(default_factory=SseParser)
     _open: Literal["text", "thinking", "tool_use", "other"] | None = None

@@ -9,10 +9,10 @@ Keys are named by reference (``env:NAME``, ``ssm:/path``) and read when a provid
 """
 
 import fnmatch
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
@@ -35,6 +35,7 @@ from moorage.model.demo import Demo
 from moorage.model.embedding_models import EmbeddingTable, check_embeddings
 from moorage.model.http import Upstream
 from moorage.model.image_engine import ImageTable, check_images, images_of
+from moorage.model.kept_secrets import KeptSecrets
 from moorage.model.models_file import CONTEXT_WINDOW_TOKENS, ModelTable, ProviderKind
 from moorage.model.openai_responses import OpenAIResponses
 from moorage.model.prices import FREE, Price, list_price
@@ -134,6 +135,7 @@ class Catalog:
         default: str,
         reason: str,
         secret: Callable[[str], str] | None = None,
+        clock: Callable[[], float] = time.time,
         default_skills: tuple[str, ...] = (),
         servers: Mapping[str, ServerTable] = MappingProxyType({}),
         server_hosts: tuple[str, ...] | None = None,
@@ -153,8 +155,7 @@ class Catalog:
         self._upstream = upstream
         self._default = default
         self._reason = reason
-        self._secret = secret
-        self._secrets: dict[str, str] = {}
+        self._secrets = None if secret is None else KeptSecrets(secret, clock)
         self._aws_session: botocore.session.Session | None = None
         delta_ms = upstream.get("MOORAGE_DEMO_DELTA_MS", "0")
         self._demo = Demo(delta_seconds=float(delta_ms) / 1000)
@@ -166,6 +167,7 @@ class Catalog:
         upstream: Mapping[str, str],
         *,
         secret: Callable[[str], str] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> "Catalog":
         """Read ``models.toml`` (a path; a string with a line break, or an empty one, is the text itself).
 
@@ -180,7 +182,7 @@ class Catalog:
             _check(entry, has_secrets=secret is not None)
         for label, table in file.mcp.items():
             check_server(label, table, upstream, has_secrets=secret is not None)
-        extras: dict[str, Any] = {"secret": secret, "default_skills": file.skills.default, "servers": file.mcp}
+        extras: dict[str, Any] = {"secret": secret, "clock": clock, "default_skills": file.skills.default, "servers": file.mcp}
         extras["server_hosts"] = check_hosts(file.mcp_hosts)
         check_engine(file.web_search, upstream, has_secrets=secret is not None)
         extras["search"] = file.web_search
@@ -298,20 +300,36 @@ class Catalog:
     def _over_http(
         self, entry: ModelEntry, transport: httpx.AsyncBaseTransport, path: str, *, key_header: str = "authorization"
     ) -> Upstream:
-        key = self._key(entry)
+        key = None if entry.key is None else self._value_of(entry.key)
         headers = dict(entry.headers)
         if key_header == "x-api-key":
             headers.setdefault("anthropic-version", anthropic_messages.VERSION)
         if key:
-            headers[key_header] = key if key_header == "x-api-key" else f"Bearer {key}"
+            headers[key_header] = _bearing(key_header, key)
+        secrets = [key] if key else []
         return Upstream(
             transport,
             f"{entry.base_url.rstrip('/')}{path}",
             headers,
             auth=self._aws_auth(entry) if entry.auth == "sigv4" else None,
-            secrets=(key,) if key else (),
+            secrets=secrets,
+            rekeyed=None if entry.key is None else self._rekeyed(entry.key, key_header, secrets),
             idle_seconds=entry.idle_seconds,
         )
+
+    def _rekeyed(self, reference: str, key_header: str, secrets: list[str]) -> Callable[[Upstream, bool], Upstream]:
+        """What gives an upstream the key that a reference stands for now, and adds it to its ``secrets``, which decoders share."""
+
+        def rekeyed(upstream: Upstream, is_refused: bool) -> Upstream:
+            had = upstream.headers.get(key_header, "").removeprefix("Bearer ")
+            key = self._value_of(reference, refused=had if is_refused else None)
+            if key == had:
+                return upstream
+            if key not in secrets:
+                secrets.append(key)
+            return replace(upstream, headers={**upstream.headers, key_header: _bearing(key_header, key)})
+
+        return rekeyed
 
     def _aws_auth(self, entry: ModelEntry) -> AwsAuth:
         host = urlsplit(entry.base_url).hostname or ""
@@ -332,12 +350,9 @@ class Catalog:
             self._aws_session = botocore.session.Session(profile=self._upstream.get("MOORAGE_UPSTREAM_AWS_PROFILE"))
         return self._aws_session.get_credentials()
 
-    def _key(self, entry: ModelEntry) -> str | None:
-        return None if entry.key is None else self._value_of(entry.key)
-
-    @cached_property
+    @property
     def remote_servers(self) -> RemoteServers:
-        """Servers that requests may use by their labels, and where else they may lead."""
+        """Servers that requests may use by their labels, and where else they may lead, with their keys as they are now."""
         named = {label: server_of(table, self._value_of) for label, table in self._servers.items()}
         images = images_of(self._images, self._upstream, self._value_of)
         return RemoteServers(named, self._server_hosts, engine_of(self._search, self._value_of), images)
@@ -353,15 +368,13 @@ class Catalog:
         """Whether the operator has named a search engine."""
         return self._search is not None
 
-    def _value_of(self, reference: str) -> str:
-        """What ``env:NAME`` or ``ssm:/path`` stands for."""
+    def _value_of(self, reference: str, *, refused: str | None = None) -> str:
+        """What ``env:NAME`` or ``ssm:/path`` stands for; ``refused`` as :meth:`KeptSecrets.value` has it."""
         kind, _, name = reference.partition(":")
         if kind == "env":
             return self._upstream[name]
-        assert self._secret is not None, "checked when the catalogue was loaded"
-        if name not in self._secrets:
-            self._secrets[name] = self._secret(name)
-        return self._secrets[name]
+        assert self._secrets is not None, "checked when the catalogue was loaded"
+        return self._secrets.value(name, refused=refused)
 
     def listing(self) -> list[dict[str, Any]]:
         """The data of ``GET /v1/models``: every exact name and alias, and the default."""
@@ -378,6 +391,10 @@ class Catalog:
         if entry.provider_kind == "demo":
             return f"'{entry.name}', {place}, because {self._reason}."
         return f"'{entry.name}'{upstream} at {place}, because {self._reason}."
+
+
+def _bearing(key_header: str, key: str) -> str:
+    return key if key_header == "x-api-key" else f"Bearer {key}"
 
 
 def _natives(entry: ModelEntry, usual: frozenset[str]) -> frozenset[str]:

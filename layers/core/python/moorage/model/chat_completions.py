@@ -6,7 +6,7 @@ itself, and tool calls and reasoning that come as text (``spoken_calls.py``, ``t
 What has been said becomes messages in ``chat_messages.py``.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -126,14 +126,14 @@ def _response_format(format_: dict[str, Any]) -> dict[str, Any] | None:
 # --- the stream -------------------------------------------------------------------------------------------------------------------
 
 
-def decoder_for(request: ModelRequest, secrets: tuple[str, ...] = (), *, starts_thinking: bool = False) -> Decoder:
+def decoder_for(request: ModelRequest, secrets: Collection[str] = (), *, starts_thinking: bool = False) -> Decoder:
     tags = ThinkingTags.inside() if starts_thinking else ThinkingTags()
     return obeying(listening(ChatDecoder(secrets, partial(tokens.estimate_request, request), _tags=tags), request), request)
 
 
 @dataclass(slots=True)
 class ChatDecoder:
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    secrets: Collection[str] = field(default=(), repr=False)
     prompt_tokens: Callable[[], int] = lambda: 0
     """An estimate, for servers that report no usage."""
     is_finished: bool = False

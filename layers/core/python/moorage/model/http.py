@@ -10,7 +10,7 @@ import random
 import re
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -31,6 +31,7 @@ _T = TypeVar("_T")
 _DRAIN_SECONDS: Final = 0.5
 """After the end was said, the rest of the body is read for this long, so that the connection can be used again."""
 
+_STATUS_OF_KEYS: Final = 401
 _MESSAGE_CHARS_MAX: Final = 1_000
 _ERROR_BODY_BYTES_MAX: Final = 64 * limits.KIB
 _STREAM_TYPES: Final = frozenset(
@@ -66,8 +67,10 @@ class Upstream:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     auth: httpx.Auth | None = field(default=None, repr=False)
     """Signs the request; it is not asked about the answer."""
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Texts that an upstream might quote back and that no error may hold."""
+    secrets: Collection[str] = field(default=(), repr=False)
+    """Texts that an upstream might quote back and that no error may hold. A key that is renewed is added."""
+    rekeyed: "Callable[[Upstream, bool], Upstream] | None" = field(default=None, repr=False)
+    """The same with the key as it is now; the flag says that the one it has was refused."""
     idle_seconds: float = limits.UPSTREAM_IDLE_SECONDS
     retries_max: int = limits.UPSTREAM_RETRIES_MAX
     sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
@@ -77,23 +80,32 @@ class Upstream:
     async def stream(self, body: Mapping[str, Any], new_decoder: Callable[[], Decoder]) -> AsyncGenerator[Delta, None]:
         """POST ``body`` and yield deltas. Trouble before the first delta is retried within the bounds, later it is raised."""
         payload = orjson.dumps(body)
+        upstream, was_refused = self.renewed(is_refused=False), False
         for attempt in range(self.retries_max + 1):
             has_spoken = False
             try:
-                async with aclosing(self._once(payload, new_decoder())) as batches:
+                async with aclosing(upstream._once(payload, new_decoder())) as batches:
                     async for deltas in batches:
                         for delta in deltas:
                             has_spoken = has_spoken or not isinstance(delta, Answered)
                             yield delta
                 return
             except UpstreamError as error:
-                wait = self._wait(error, attempt)
-                is_last = has_spoken or not error.is_retryable or attempt == self.retries_max
+                wait, key_is_new = self._wait(error, attempt), False
+                if error.status == _STATUS_OF_KEYS and not was_refused:
+                    was_refused, used = True, upstream
+                    upstream = used.renewed(is_refused=True)
+                    wait, key_is_new = 0.0, upstream is not used
+                is_last = has_spoken or not (error.is_retryable or key_is_new) or attempt == self.retries_max
                 is_given_up = is_last or wait > limits.UPSTREAM_RETRY_AFTER_SECONDS_MAX
                 tell_failure(error, self.url, body, attempt=attempt + 1, wait=None if is_given_up else wait)
                 if is_given_up:
                     raise
             await self.sleep(wait)
+
+    def renewed(self, *, is_refused: bool) -> "Upstream":
+        """With the key as it is now; itself where that is the one it has."""
+        return self if self.rekeyed is None else self.rekeyed(self, is_refused)
 
     def _wait(self, error: UpstreamError, attempt: int) -> float:
         if error.retry_after_seconds is not None:
@@ -231,7 +243,7 @@ def tell_failure(error: UpstreamError, url: str, body: Mapping[str, Any], *, att
     )
 
 
-def refusal(status: int, headers: Mapping[str, str], body: Any, *, secrets: tuple[str, ...], now: float) -> UpstreamError:
+def refusal(status: int, headers: Mapping[str, str], body: Any, *, secrets: Collection[str], now: float) -> UpstreamError:
     """The error that a status other than 200 stands for. ``now`` is Unix seconds, for Retry-After dates."""
     found = _error_object(body)
     code, kind = str(found.get("code") or ""), str(found.get("type") or headers.get("x-amzn-errortype", "").partition(":")[0])
@@ -285,7 +297,7 @@ def refusal(status: int, headers: Mapping[str, str], body: Any, *, secrets: tupl
 _REFUSED: Final = {413: "The request is larger than the model upstream takes (HTTP 413). Send less, or smaller files."}
 
 
-def error_in_stream(payload: Mapping[str, Any], *, secrets: tuple[str, ...] = ()) -> UpstreamError:
+def error_in_stream(payload: Mapping[str, Any], *, secrets: Collection[str] = ()) -> UpstreamError:
     """An error that came after a good status: the code says whether asking again can help."""
     code = str(payload.get("code") or payload.get("type") or "server_error")
     message = _clean(str(payload.get("message") or "The model upstream reported an error."), secrets)
@@ -423,7 +435,7 @@ def _error_object(body: Any) -> dict[str, Any]:
     return error if error.get("message") else {"message": error.get("Message") or error.get("detail") or "", **error}
 
 
-def _clean(message: str, secrets: tuple[str, ...]) -> str:
+def _clean(message: str, secrets: Collection[str]) -> str:
     for secret in secrets:
         if secret:
             message = message.replace(secret, "***")

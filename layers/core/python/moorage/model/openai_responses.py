@@ -5,7 +5,7 @@ it sealed into ``encrypted_content`` goes back as it came.
 """
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -209,7 +209,7 @@ class _Item:
 
 @dataclass(slots=True)
 class ResponsesDecoder:
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    secrets: Collection[str] = field(default=(), repr=False)
     runs_shell: bool = False
     """The upstream runs the shell's calls: they are shown as they grow, and so are their outputs."""
     is_finished: bool = False

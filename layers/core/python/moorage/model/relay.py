@@ -12,7 +12,8 @@ from moorage.errors import UpstreamError, connection_failed
 from moorage.model.http import Upstream
 
 _ERROR_BYTES_MAX: Final = 64 * limits.KIB
-_STATUS_OF_KEYS: Final = (401, 403)
+_STATUS_OF_A_KEY: Final = 401
+_STATUS_OF_KEYS: Final = (_STATUS_OF_A_KEY, 403)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,17 @@ class Passed:
 async def relay(upstream: Upstream, passed: Passed) -> httpx.Response:
     """The upstream's answer, its body still to be read; whoever gets it closes it. A refusal has been read, and names no key. Raises
     :class:`UpstreamError` where there is no answer that could be passed on."""
+    used = upstream.renewed(is_refused=False)
+    response = await _answered(used, passed)
+    if response.status_code == _STATUS_OF_A_KEY:
+        renewed = used.renewed(is_refused=True)
+        if renewed is not used:
+            await response.aclose()
+            used, response = renewed, await _answered(renewed, passed)
+    return response if response.status_code < 400 else await _refusal(used, response)
+
+
+async def _answered(upstream: Upstream, passed: Passed) -> httpx.Response:
     url = f"{upstream.url}{passed.path}" + (f"?{passed.query}" if passed.query else "")
     headers = {"user-agent": f"moorage/{__version__}", "accept-encoding": "identity", **upstream.headers, **passed.headers}
     timeout = httpx.Timeout(upstream.idle_seconds, connect=limits.UPSTREAM_CONNECT_SECONDS)
@@ -36,8 +48,7 @@ async def relay(upstream: Upstream, passed: Passed) -> httpx.Response:
     if upstream.auth is not None:
         request = next(upstream.auth.sync_auth_flow(request))
     try:
-        response = await upstream.transport.handle_async_request(request)
-        return response if response.status_code < 400 else await _refusal(upstream, response)
+        return await upstream.transport.handle_async_request(request)
     except httpx.HTTPError as error:
         raise UpstreamError(connection_failed(error), is_retryable=True) from error
 
