@@ -19,6 +19,9 @@ from moorage.limits import (
     PROGRAMS_CHARS_MAX,
     RETENTION_SECONDS,
     STORED_BYTES_MAX,
+    TENANT_SANDBOXES_MAX,
+    TENANT_STARTS_PER_SECOND,
+    TENANT_VCPUS_MAX,
 )
 from moorage.settings import as_deployed, warm_pool_sizes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -145,6 +148,15 @@ class Config(BaseModel):
 
     retention_days: int = Field(default=RETENTION_SECONDS // 86_400, ge=1, le=3_650)
     """How long responses and their events are kept."""
+
+    tenant_sandboxes_max: int = Field(default=TENANT_SANDBOXES_MAX, ge=0)
+    """Sandboxes that one tenant may have at once; 0 is no bound. One more waits, and says so after a while."""
+
+    tenant_vcpus_max: int = Field(default=TENANT_VCPUS_MAX, ge=0)
+    """vCPUs of them together: 0.5 for a sandbox of 1g, 1 for 4g, 4 for 16g, 16 for 64g; 0 is no bound."""
+
+    tenant_starts_per_second: int = Field(default=TENANT_STARTS_PER_SECOND, ge=0, le=1_000)
+    """Sandboxes that one tenant may start a second, of the 20 that ECS starts for the account; more wait. 0 is no bound."""
 
     stored_bytes_max: int = Field(default=STORED_BYTES_MAX, ge=1)
     """What one tenant may store in files, containers and vector stores together."""

@@ -12,6 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk.aws_logs import ILogGroup
 from constructs import Construct
 from moorage.limits import CONTAINER_OPEN_FILES_MAX, MEMORY_LIMITS
+from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
 
 from infra.bundling import ROOT
 from infra.config import Config
@@ -20,9 +21,6 @@ from infra.functions import log_group
 from infra.images import PYTHON_3_11, Image
 from infra.nag import acknowledge, acknowledge_wildcard
 from infra.network import EXEC_PORT, Network
-
-CPU_UNITS: Final = {"1g": 512, "4g": 1024, "16g": 4096, "64g": 16384}
-"""Fargate pairs memory with CPU: 1 GiB takes up to 0.5 vCPU, 4 GiB 1, 16 GiB 4; 64 GiB is only to be had with 16 vCPU."""
 
 DISK_GIB: Final = 21
 """The smallest size above Fargate's 20 GiB default, of which the image takes a part: ``WORKSPACE_BYTES_MAX`` is 20 GiB."""

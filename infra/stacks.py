@@ -120,6 +120,9 @@ class ServiceStack(cdk.Stack):
             presigned_downloads=True,
             retention_seconds=config.retention_days * 86_400,
             stored_bytes_max=config.stored_bytes_max,
+            tenant_sandboxes_max=config.tenant_sandboxes_max,
+            tenant_vcpus_max=config.tenant_vcpus_max,
+            tenant_starts_per_second=config.tenant_starts_per_second,
             log_level=config.log_level,
             name=config.name,
             web_search=config.web_search,
@@ -289,7 +292,8 @@ class ServiceStack(cdk.Stack):
         )
 
     def _make_placement(self, factory: FunctionFactory) -> lambda_.Function:
-        """Hears of sandboxes that run or have stopped. EventBridge tries again for a day: noting one twice is harmless."""
+        """Hears of sandboxes that run or have stopped. Lambda tries one that fails twice again, and who waits orders again after its
+        claim: noting a sandbox twice is harmless, and so is noting it never."""
         assert self.sandbox is not None
         function = factory.make(
             "Placement", folder="placement", handler="handler.handle", timeout=cdk.Duration.seconds(30), memory_mib=256

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
+
 from infra.config import Config
 from infra.prices import DEFAULT_REGION, HOURS_A_MONTH, PRICES
-from infra.sandbox import CPU_UNITS
 from tests.afternoon.ground import ROOT, Aws, Ground, GroundError
 from tests.afternoon.record import WORDS, Came, Record
 from tests.afternoon.steps import STEPS, Afternoon, NotProved, Step

@@ -31,11 +31,11 @@ from urllib.parse import urlsplit
 import boto3
 import httpx
 from moorage import limits
+from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
 
 from infra.agent_loop import TOOL_MEMORY_MIB
 from infra.config import Config
 from infra.prices import DEFAULT_REGION, PRICES, Prices
-from infra.sandbox import CPU_UNITS
 from localstack.deploy import Deployer
 from tests.deploy.conftest import BUFFERED, REGION, Deployment, emulated_url, make_key, running_emulator, synthesise
 from tests.deploy.test_ring import in_background, script, shell

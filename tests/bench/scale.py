@@ -7,6 +7,7 @@ room; it is seeded, so that the document can be made again and compared.
 
 import argparse
 import heapq
+import math
 import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from moorage import limits
+from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
 
 from infra.config import Config
 from infra.prices import PRICES
-from infra.sandbox import CPU_UNITS
 from tests.bench.cost import HOP_SECONDS, Turn, recorded
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
@@ -55,15 +56,25 @@ class Quota:
     remedy: str
 
 
+ADDRESSES_OF_ZONES = 3 * 4_091
+ADVICE_ON_ADDRESSES = f"three zones have {ADDRESSES_OF_ZONES:,}; beyond that share containers, or a second cell"
+HALF_UNITS = 156 / 4096
+"""Of read capacity for a response that runs: its entry in the index has 156 bytes, and half a unit reads 4 KB (DynamoDB developer guide,
+"Read consistency")."""
+
 QUOTAS = (
     Quota("Lambda: environments at once", 1_000, "", "raise (Service Quotas); new accounts begin with 10"),
     Quota("Step Functions: starts", 300, "/s", "raise; then a second cell"),
     Quota("Step Functions: transitions", 5_000, "/s", "raise; 800 in small regions"),
     Quota("DynamoDB: one partition of the index (INFLIGHT)", 1_000, " writes/s", "shard the key by a digit of the response's id"),
+    Quota("DynamoDB: the same partition, read", 3_000, " reads/s", "shard it: each create reads its tenant's part, the reaper all of it"),
     Quota("DynamoDB: the table, on demand", 40_000, " writes/s", "raise; grows by itself to twice the last peak"),
     Quota("ECS: RunTask on Fargate", FARGATE_STARTS, "/s", "raise; share containers over conversations; a warm pool"),
     Quota("Fargate: vCPUs at once", 6, "", "raise: the first that a new account meets"),
-    Quota("Addresses of a sandbox subnet (/20)", 4_091, " sandboxes", "availability_zones: 2 or 3"),
+    Quota("Addresses of a sandbox subnet (/20)", 4_091, " sandboxes", ADVICE_ON_ADDRESSES),
+    Quota("Network interfaces of the region", 5_000, "", "raise; each sandbox has one"),
+    Quota("Addresses in use in one VPC (NAU)", 64_000, "", "raise to 256,000; then a second cell"),
+    Quota("Parameter Store: reads of one model key", 40, "/s", "raise to 10,000 (higher throughput, billed)"),
     Quota("API Gateway: requests", 10_000, "/s", "raise; `requests_per_second` bounds it before"),
     Quota("EventBridge: invocations", 18_750, "/s", "raise"),
 )
@@ -110,15 +121,23 @@ def demand(turns_a_day: int, peak: float = PEAK) -> dict[str, float]:
     looping = [(share, float(bool(turn.transitions))) for share, turn in parts]
     starts = mean([(share, float(turn.commands > 0) / REUSE) for share, turn in parts])
     alive = starts * (limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60 + REUSE * max(turn.wall_seconds for _, turn in parts))
+    environments = mean([(share, environment_seconds(turn)) for share, turn in parts])
+    running = mean([(share, turn.wall_seconds * bool(turn.transitions)) for share, turn in parts])
+    most = limits.RUNNING_RESPONSES_MAX
     return {
-        "Lambda: environments at once": mean([(share, environment_seconds(turn)) for share, turn in parts]),
+        "Lambda: environments at once": environments,
         "Step Functions: starts": mean(looping),
         "Step Functions: transitions": mean([(share, float(turn.transitions_billed)) for share, turn in parts]),
         "DynamoDB: one partition of the index (INFLIGHT)": 2 * mean(looping),
+        # Of a tenant with as many as it may have, the most; and the reaper looks once a minute.
+        "DynamoDB: the same partition, read": mean(looping) * math.ceil(most * HALF_UNITS) / 2 + running * HALF_UNITS / 2 / 60,
         "DynamoDB: the table, on demand": mean([(share, turn.counts.write_units) for share, turn in parts]),
         "ECS: RunTask on Fargate": starts,
         "Fargate: vCPUs at once": alive * CPU_UNITS["1g"] / 1024,
         "Addresses of a sandbox subnet (/20)": alive,
+        "Network interfaces of the region": alive,
+        "Addresses in use in one VPC (NAU)": alive,
+        "Parameter Store: reads of one model key": environments / limits.SECRET_SECONDS_MAX,
         "API Gateway: requests": arrivals * 1.5,
         "EventBridge: invocations": 2 * starts,
     }
@@ -308,7 +327,9 @@ def document() -> str:
     lines.append("| dollars a day, without tokens | | " + " | ".join(f"{dollars(day):,.0f}" for day in DAYS) + " | |")
     for day in DAYS:
         first = max(QUOTAS, key=lambda quota: asked[day][quota.name] / quota.amount)
-        lines.append(f"\nAt {day:,} turns a day the first to break is **{first.name}**: {first.remedy}.")
+        breaks = asked[day][first.name] > first.amount
+        verdict = f"the first to break is **{first.name}**: {first.remedy}" if breaks else f"nothing breaks; **{first.name}** is nearest"
+        lines.append(f"\nAt {day:,} turns a day {verdict}.")
     lines += [SOCKETS.format(call=EVENTS_OF_A_CALL, command=EVENTS_OF_A_COMMAND, minutes=connected_seconds() / 60)]
     lines += [f"| quota | default | {days} | what to do |", "|---|---|" + "---|" * (len(DAYS) + 1)]
     talk = {day: socket_demand(day) for day in DAYS}
@@ -386,9 +407,13 @@ cell, so the router keeps a map from a key's SHA-256 to a cell (a CloudFront key
 objects under its prefixes, which this project does not do; so tenants are placed, not moved. No record refers to another tenant's, so
 nothing has to be split before a tenant alone is larger than a cell.
 
-Before a second cell, in this order: ask for Lambda concurrency and Fargate vCPUs; two or three availability zones; shard the two index
-partitions that every hand-over writes (`INFLIGHT`, `ALIVE`) by a digit of the id, which the reaper then reads in parallel.
-A create reads its tenant's part of `INFLIGHT` alone. A start that finds no room still reads all of `ALIVE`.
+Before a second cell, in this order: ask for Lambda concurrency, Fargate vCPUs and network interfaces; two or three availability zones,
+which have addresses for 12,273 sandboxes; shard the two index partitions that every hand-over writes (`INFLIGHT`, `ALIVE`) by a digit of
+the id, which the reaper then reads in parallel. What one tenant costs others does not grow with them: a create reads its tenant's part of
+`INFLIGHT` alone, and a start its tenant's sandboxes (`T#<tenant>#SANDBOXES`).
+
+With the mix above a cell serves about 1.7 million turns a day after these raises: its sandboxes then fill the addresses of three zones.
+Ten million are six cells, or fewer where more turns share a container.
 """
 
 

@@ -52,6 +52,7 @@ from moorage.store.executions import Executions
 from moorage.store.file_blobs import FileBlobs
 from moorage.store.files import Files
 from moorage.store.journal import Journal
+from moorage.store.live_sandboxes import SandboxBounds
 from moorage.store.response_list import ResponseList
 from moorage.store.responses import Responses
 from moorage.store.s3 import S3Blobs
@@ -265,6 +266,8 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         connect=connect,
         programs=settings.sandbox_programs,
         at_work=of_responses(responses),
+        bounds=SandboxBounds(settings.tenant_sandboxes_max, settings.tenant_vcpus_max, settings.tenant_starts_per_second),
+        can_start=settings.provisioner != "elsewhere",
     )
     runtime = Runtime(
         settings=settings,

@@ -103,6 +103,12 @@ class Settings:
     """The same for input tokens, by estimate."""
     running_responses_max: int = RUNNING_RESPONSES_MAX
     """Of one tenant at once in the state machine."""
+    tenant_sandboxes_max: int = 0
+    """Sandboxes of one tenant at once; 0 is no bound. The launcher has its own."""
+    tenant_vcpus_max: int = 0
+    """vCPUs of them together, by what Fargate gives each tier of memory; 0 is no bound."""
+    tenant_starts_per_second: int = 0
+    """Sandboxes that one tenant may start a second; more wait. 0 is no bound."""
     stored_bytes_max: int = STORED_BYTES_MAX
     """Of one tenant's files, containers and vector stores together."""
     log_level: str = "INFO"
@@ -426,6 +432,9 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_REQUESTS_PER_MINUTE": _Variable("requests_per_minute", _whole),
     "MOORAGE_TOKENS_PER_MINUTE": _Variable("tokens_per_minute", _whole),
     "MOORAGE_RUNNING_RESPONSES_MAX": _Variable("running_responses_max", _whole),
+    "MOORAGE_TENANT_SANDBOXES_MAX": _Variable("tenant_sandboxes_max", _whole),
+    "MOORAGE_TENANT_VCPUS_MAX": _Variable("tenant_vcpus_max", _whole),
+    "MOORAGE_TENANT_STARTS_PER_SECOND": _Variable("tenant_starts_per_second", _whole),
     "MOORAGE_STORED_BYTES_MAX": _Variable("stored_bytes_max", _whole),
     "MOORAGE_LOG_FILE": _Variable("log_file", _text),
     "MOORAGE_LOG_LEVEL": _Variable("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),

@@ -26,11 +26,9 @@ class Claims:
         earlier = record.sandbox if incarnation == record.incarnation else None
         sandbox = replace(earlier or SandboxRecord("starting", claim=""), claim=secrets.token_hex(8), claimed_until=self._end())
         fresh = {} if earlier is not None else {"ordered_at_ms": self.now_ms(), "running_at_ms": 0, "ending": ""}
-        claimed = await self._store.turn(
+        return await self._store.turn(
             record, sandbox, also={"incarnation": incarnation, **fresh}, condition={"incarnation": record.incarnation}
         )
-        await self._store.put_life(claimed, sandbox.sandbox_id)
-        return claimed
 
     async def renew(self, record: ContainerRecord) -> ContainerRecord:
         assert record.sandbox is not None

@@ -56,6 +56,7 @@ from moorage.store.containers import (
     ContainerStore,
 )
 from moorage.store.files import Clock, File, Files, file_name, free_name
+from moorage.store.live_sandboxes import NO_BOUNDS, SandboxBounds
 from moorage.store.skills import Skills
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import Table
@@ -92,10 +93,14 @@ class Containers:
         connect: Callable[[Handle], ExecClient] | None = ExecClient,
         programs: str = "",
         at_work: AtWork = nobody,
+        bounds: SandboxBounds = NO_BOUNDS,
+        can_start: bool = True,
     ) -> None:
-        """``sandbox_key`` is asked for when a token is derived. ``connect`` None: sandboxes cannot be reached from here, only started
+        """``bounds`` are those of a tenant's sandboxes, and hold where they are started (``can_start``).
+
+        ``sandbox_key`` is asked for when a token is derived. ``connect`` None: sandboxes cannot be reached from here, only started
         and stopped. ``at_work``: those of a tenant that do not give way to others."""
-        store = ContainerStore(table, clock=clock, retention_seconds=retention_seconds, strict_expiry=strict_expiry)
+        store = ContainerStore(table, clock=clock, retention_seconds=retention_seconds, strict_expiry=strict_expiry, bounds=bounds)
         claims = Claims(store, clock)
         self._store = store
         self._blobs = blobs
@@ -108,7 +113,7 @@ class Containers:
         self.skills = GivenSkills(store, ContainerSkills(table), Skills(table, blobs, clock=clock), blobs)
         staging = Staging(store, ContainerSkills(table), blobs, claims, provisioner)
         self.lives = ContainerLives(table)
-        self.sandboxes = Sandboxes(store, provisioner, claims, staging, self.incarnations, self.lives, connect)
+        self.sandboxes = Sandboxes(store, provisioner, claims, staging, self.incarnations, self.lives, connect, can_start=can_start)
         self.past = ContainerPast(table, store)
         self.artifacts = Artifacts(store, self.past, blobs, files.stored, clock)
         self.sweep = Sweep(

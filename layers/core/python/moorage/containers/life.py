@@ -87,8 +87,11 @@ class Sandboxes:
         incarnations: Incarnations,
         lives: ContainerLives,
         connect: Callable[[Handle], ExecClient] | None,
+        *,
+        can_start: bool = True,
     ) -> None:
-        """``connect`` None: sandboxes cannot be reached from here, only started and stopped."""
+        """``connect`` None: sandboxes cannot be reached from here, only started and stopped. ``can_start`` False: they are started
+        elsewhere, and counted there."""
         self._store = store
         self._provisioner = provisioner
         self._claims = claims
@@ -96,6 +99,7 @@ class Sandboxes:
         self._incarnations = incarnations
         self._lives = lives
         self._connect = connect
+        self._can_start = can_start
 
     async def ensure(self, tenant_id: str, container_id: str, *, seen: Record | None = None) -> LiveContainer:
         """The container with a running sandbox that has all its files. ``seen`` is its record, if the caller has just read it.
@@ -286,6 +290,8 @@ class Sandboxes:
             spec = await self._incarnations.spec(record)
             while True:
                 try:
+                    if self._can_start:
+                        await self._store.begin_life(record)
                     handle = await self._provisioner.start(spec)
                     break
                 except SandboxOrdered as ordered:

@@ -18,7 +18,12 @@ from moorage.containers.artifacts import Artifacts
 from moorage.containers.life import LiveContainer, Sandboxes
 from moorage.containers.waiting import Waiting
 from moorage.errors import SandboxError, SandboxGone, SandboxStarting
-from moorage.errors.sessions import container_unavailable, session_input_full, session_not_running, too_many_sessions
+from moorage.errors.sessions import (
+    session_input_full,
+    session_not_running,
+    too_many_sessions,
+    unavailable,
+)
 from moorage.sandbox.terminals import Shown, Terminal
 from moorage.store.container_sessions import ContainerSession, ContainerSessions, Outcome
 from moorage.store.containers import ContainerRecord, ContainerStore
@@ -85,7 +90,7 @@ class Sessions:
         except SandboxGone:
             return Read(await self._lost(session), after, "", after)
         except SandboxError as error:
-            raise container_unavailable(error.message) from error
+            raise unavailable(error) from error
         async with live:
             shown = await self._shown(session, live, after, wait_ms)
             if shown is None:
@@ -137,7 +142,7 @@ class Sessions:
         except SandboxGone:
             return await self._lost(session)
         except SandboxError as error:
-            raise container_unavailable(error.message) from error
+            raise unavailable(error) from error
         return session
 
     async def _live(self, session: ContainerSession, container: ContainerRecord) -> tuple[LiveContainer, ContainerSession]:
@@ -169,7 +174,7 @@ class Sessions:
             await self._lost(session)
             raise session_not_running(session.id, "is lost: its sandbox is gone") from error
         except SandboxError as error:
-            raise container_unavailable(error.message) from error
+            raise unavailable(error) from error
         return session, live
 
     async def _shown(self, session: ContainerSession, live: LiveContainer, after: int, wait_ms: int) -> Shown | None:
@@ -188,7 +193,7 @@ class Sessions:
         except SandboxGone as error:
             raise session_not_running(session.id, "does not answer: read its output, which says whether it is lost") from error
         except SandboxError as error:
-            raise container_unavailable(error.message) from error
+            raise unavailable(error) from error
 
     async def _see_ends(self, container: ContainerRecord) -> None:
         """Note the ends that nobody has read yet, as far as the sandbox can be reached from here."""

@@ -103,9 +103,7 @@ class Sweep:
 
     async def _idle_since(self, tenant_id: str, horizon: float) -> list[ContainerRecord]:
         """The tenant's containers that have a sandbox and have not been used since, the longest idle first."""
-        # A sandbox comes up at the latest when its container's idle time is over; what is due later is the erasure of containers.
-        alive = await self._store.due(self._clock() + limits.CONTAINER_IDLE_MINUTES_MAX * 60)
-        container_ids = {record["container_id"] for record in alive if record["tenant_id"] == tenant_id}
+        container_ids = await self._store.live.containers(tenant_id)
         records = [await self._store.peek(tenant_id, container_id) for container_id in container_ids]
         idle = [record for record in records if record is not None and _is_idle(record, horizon)]
         return sorted(idle, key=lambda record: record.last_active_at)

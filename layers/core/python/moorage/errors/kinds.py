@@ -196,6 +196,10 @@ class SandboxCapacity(SandboxError):
     """No sandbox can be had now (quota, capacity, memory)."""
 
 
+class TenantCapacity(SandboxCapacity):
+    """The tenant has as many as one may have."""
+
+
 class SandboxFileMissing(SandboxError):
     """There is no such file under /mnt/data, or it is not a regular file (a link, a device, a directory)."""
 

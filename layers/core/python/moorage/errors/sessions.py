@@ -1,6 +1,6 @@
 """What can go wrong with a session of a container."""
 
-from moorage.errors.kinds import ApiError, not_found
+from moorage.errors.kinds import ApiError, SandboxError, TenantCapacity, not_found
 
 
 def session_not_found(session_id: str) -> ApiError:
@@ -31,6 +31,12 @@ def session_input_full(session_id: str) -> ApiError:
     )
 
 
-def container_unavailable(message: str) -> ApiError:
+def unavailable(error: SandboxError) -> ApiError:
     """The container has no sandbox, and can have none now."""
+    if isinstance(error, TenantCapacity):
+        return ApiError(429, error.message, type="rate_limit_error", code="too_many_sandboxes", headers={"x-should-retry": "false"})
+    return container_unavailable(error.message)
+
+
+def container_unavailable(message: str) -> ApiError:
     return ApiError(503, message, type="server_error", code="container_unavailable", headers={"retry-after": "5"})

@@ -24,6 +24,10 @@ CONTAINER_IDLE_MINUTES_MAX: Final = 24 * 60
 MEMORY_LIMITS: Final = {"1g": 1, "4g": 4, "16g": 16, "64g": 64}
 """``memory_limit`` in GiB."""
 
+VCPU: Final = 1024
+SANDBOX_CPU_UNITS: Final = {"1g": 512, "4g": 1024, "16g": 4096, "64g": 16384}
+"""Fargate pairs memory with CPU: 1 GiB takes up to 0.5 vCPU, 4 GiB 1, 16 GiB 4; 64 GiB is only to be had with 16 vCPU."""
+
 SESSION_WAIT_MS_DEFAULT: Final = 10_000
 SESSION_POLL_MS_DEFAULT: Final = 250
 """How long a call of ``exec_command`` or ``write_stdin`` waits for the end of its command, if the model says nothing: what models
@@ -84,6 +88,15 @@ LOCAL_SANDBOXES_MAX: Final = 256
 
 TENANT_SANDBOXES_MAX: Final = 64
 """Of these, how many one tenant may have: a quarter, so that it takes four to leave none for a fifth."""
+
+TENANT_VCPUS_MAX: Final = 64
+"""On AWS, of one tenant's sandboxes together: with 0.5 vCPU each, half of them may be larger; four of 64 GiB are the most."""
+
+TENANT_STARTS_PER_SECOND: Final = 5
+"""On AWS, of one tenant: a quarter of the 20 tasks that ECS starts a second for the whole account."""
+
+SANDBOX_STARTS_SECONDS: Final = 4
+"""So many seconds' worth of its starts a tenant may begin at once."""
 
 SANDBOX_IDLE_SECONDS_MIN: Final = 20
 """Where no other sandbox can be had, the tenant's longest idle one is stopped; but none that was in use a moment ago, and none whose

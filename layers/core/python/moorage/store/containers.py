@@ -18,6 +18,7 @@ from moorage.ids import new_listed_id
 from moorage.store import keys, schema
 from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
+from moorage.store.live_sandboxes import NO_BOUNDS, LiveSandboxes, SandboxBounds
 from moorage.store.table import Record, Table
 from moorage.wire.queries import Page
 
@@ -167,8 +168,18 @@ def container_file_id(container_id: str, path: str) -> str:
 
 
 class ContainerStore:
-    def __init__(self, table: Table, *, clock: Clock, retention_seconds: int, strict_expiry: bool = False) -> None:
+    def __init__(
+        self,
+        table: Table,
+        *,
+        clock: Clock,
+        retention_seconds: int,
+        strict_expiry: bool = False,
+        bounds: SandboxBounds = NO_BOUNDS,
+    ) -> None:
+        """``bounds`` are those of a tenant's sandboxes."""
         self._table = table
+        self.live = LiveSandboxes(table, bounds, clock=clock)
         self._clock = clock
         self._retention_seconds = retention_seconds
         self._strict_expiry = strict_expiry
@@ -281,24 +292,19 @@ class ContainerStore:
         _check_turn(container, None)
         await self.change(container, set={"sandbox": None}, condition={"incarnation": container.incarnation})
 
+    async def begin_life(self, container: ContainerRecord) -> None:
+        """Before the container's sandbox is started: count it among its tenant's, and have it looked after. Harmless to repeat.
+        Raises as :meth:`LiveSandboxes.begin` does."""
+        known = None if container.sandbox is None else container.sandbox.sandbox_id
+        await self.live.begin(_life_record(container, known))
+
     async def put_life(self, container: ContainerRecord, sandbox_id: str | None) -> None:
         """Make sure that the container's present sandbox is looked after, even if everybody who knows of it dies."""
-        await self._table.put(
-            {
-                "PK": keys.container(container.tenant_id, container.id),
-                "SK": keys.life(container.incarnation),
-                "GSI1PK": keys.ALIVE,
-                "GSI1SK": keys.due(container.expires_at, container.id),
-                "tenant_id": container.tenant_id,
-                "container_id": container.id,
-                "incarnation": container.incarnation,
-                "sandbox_id": sandbox_id,
-            }
-        )
+        await self._table.put(_life_record(container, sandbox_id))
 
     async def end_life(self, container: ContainerRecord) -> None:
         """The container's last sandbox is known to be stopped."""
-        await self._table.delete(keys.container(container.tenant_id, container.id), keys.life(container.incarnation))
+        await self.live.end(_life_record(container, None))
 
     async def due(self, now: float) -> list[Record]:
         """``LIFE#`` and ``PURGE`` records whose time has come."""
@@ -313,7 +319,7 @@ class ContainerStore:
         """Delete a due record, unless it has been changed meanwhile: a starter may just have learnt which sandbox it has."""
         seen = {name: value for name, value in due_record.items() if name in ("GSI1SK", "sandbox_id")}
         with suppress(ConditionFailed):
-            await self._table.delete(due_record["PK"], due_record["SK"], condition=seen)
+            await self.live.end(due_record, seen=seen)
 
     async def postpone(self, due_record: Record, until: int) -> None:
         """Look at a due record again at ``until`` (Unix seconds), unless it has been changed meanwhile."""
@@ -428,6 +434,20 @@ class ContainerStore:
             "tenant_id": container.tenant_id,
             "container_id": container.id,
         }
+
+
+def _life_record(container: ContainerRecord, sandbox_id: str | None) -> Record:
+    return {
+        "PK": keys.container(container.tenant_id, container.id),
+        "SK": keys.life(container.incarnation),
+        "GSI1PK": keys.ALIVE,
+        "GSI1SK": keys.due(container.expires_at, container.id),
+        "tenant_id": container.tenant_id,
+        "container_id": container.id,
+        "incarnation": container.incarnation,
+        "sandbox_id": sandbox_id,
+        "cpu": limits.SANDBOX_CPU_UNITS[container.memory_limit],
+    }
 
 
 def pk_of_file(file: ContainerFile) -> str:

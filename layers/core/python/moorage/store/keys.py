@@ -26,6 +26,7 @@ a container's skills                       ``PK=T#t#C#id``, ``SK`` begins with `
 how a container's files were at a time     ``FILE#`` rows, and ``PAST#`` rows after that time   Query + Query
 the sandboxes that a container has had     ``PK=T#t#C#id``, ``SK`` begins with ``SANDBOX#``     Query
 containers due to expire                   ``GSI1PK=ALIVE``, ``GSI1SK`` up to now               Query on GSI1 + BatchGet
+a tenant's sandboxes: a sum, and entries   ``PK=T#t#SANDBOXES``, ``SK=TOTAL``, ``<id>#<n>``     TransactWriteItems, Query
 the warm pool's slots and claims           ``PK=POOL``, ``SK`` from ``CLAIM#`` or ``SLOT#`` on  Query
 claim a sandbox of the warm pool           ``SLOT#…``, ``CLAIM#<id>``, ``WARM#<hash>``          TransactWriteItems
 sandboxes without an owner                 ``PK=ORPHANS``, ``SK`` the sandbox's id              Query
@@ -76,6 +77,8 @@ FILE_PREFIX: Final = "FILE#"
 SESSION_PREFIX: Final = "SESSION#"
 INFLIGHT: Final = "INFLIGHT"
 ALIVE: Final = "ALIVE"
+SANDBOXES_TOTAL: Final = "TOTAL"
+"""Sort key of a tenant's sum; ids of containers begin with small letters, so that the entries come after it."""
 KEYS: Final = "KEYS"
 API_KEY_PREFIX: Final = "K#"
 UPSTREAM: Final = "UPSTREAM"
@@ -266,6 +269,15 @@ def gone(resource_id: str) -> str:
 def due_list(kind: str) -> str:
     """``GSI1PK`` of everything of a kind that ends by itself: ``files``, ``uploads``."""
     return f"DUE#{kind}"
+
+
+def sandboxes(tenant_id: str) -> str:
+    return f"T#{tenant_id}#SANDBOXES"
+
+
+def live_sandbox(container_id: str, incarnation: int) -> str:
+    """Sort key of one of them."""
+    return f"{container_id}#{incarnation:08d}"
 
 
 def life(incarnation: int) -> str:

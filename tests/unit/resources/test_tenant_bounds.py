@@ -1,0 +1,175 @@
+"""What one tenant's sandboxes may be, where the table counts them: as on AWS, where no launcher sees them all."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from moorage import limits
+from moorage.containers.containers import Containers
+from moorage.errors import ApiError, SandboxStarting, TenantCapacity
+from moorage.store import keys
+from moorage.store.containers import ContainerRecord
+from moorage.store.files import Files
+from moorage.store.live_sandboxes import SandboxBounds
+
+from tests.unit.resources.support import Clock, FakeProvisioner, Store
+
+IDLE = limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60
+
+
+class Deployment:
+    def __init__(self, store: Store, clock: Clock, bounds: SandboxBounds, **options: Any) -> None:
+        self.store, self.clock, self.provisioner = store, clock, FakeProvisioner()
+        self.containers = Containers(
+            store.table,
+            store.blobs,
+            self.provisioner,
+            Files(store.table, store.blobs, clock=clock),
+            clock=clock,
+            sandbox_key=lambda: b"k" * 32,
+            connect=self.provisioner.connect,
+            bounds=bounds,
+            **options,
+        )
+
+    async def made(self, tenant_id: str = "ten", **options: Any) -> ContainerRecord:
+        return await self.containers.reserve(tenant_id, name="c", **options)
+
+    async def start(self, record: ContainerRecord) -> str:
+        async with await self.containers.sandboxes.ensure(record.tenant_id, record.id) as live:
+            return live.handle.sandbox_id
+
+    async def expire(self) -> None:
+        self.clock.advance(IDLE + 1)
+        await self.containers.sweep.expire_due(self.clock())
+
+    async def counted(self, tenant_id: str = "ten") -> tuple[int, int, int]:
+        """Entries, and what the sum says of them: how many, and CPU units."""
+        entries = await self.store.table.query(keys.sandboxes(tenant_id), after=keys.SANDBOXES_TOTAL)
+        total = await self.store.table.get(keys.sandboxes(tenant_id), keys.SANDBOXES_TOTAL) or {"sandboxes": 0, "cpu": 0}
+        return len(entries), total["sandboxes"], total["cpu"]
+
+
+Deployed = Callable[..., Deployment]
+
+
+@pytest.fixture
+def deployed(store: Store, clock: Clock) -> Deployed:
+    def make(sandboxes: int = 0, vcpus: int = 0, starts_per_second: int = 0, **options: Any) -> Deployment:
+        return Deployment(store, clock, SandboxBounds(sandboxes, vcpus, starts_per_second), **options)
+
+    return make
+
+
+async def test_a_tenant_has_no_more_sandboxes_than_it_may_and_others_have_theirs(deployed: Deployed) -> None:
+    world = deployed(sandboxes=2)
+    first, second, third = [await world.made() for _ in range(3)]
+    await world.start(first)
+    await world.start(second)
+    with pytest.raises(TenantCapacity) as refused:
+        await world.start(third)
+    assert refused.value.message == (
+        "This account has as many sandboxes as it may: 2 sandboxes at once. Delete a container that is not needed, make containers with a "
+        "shorter expires_after or a smaller memory_limit, or ask the operator for more."
+    )
+    assert await world.start(await world.made("neighbour")) == "sb-3"
+    await world.start(first)  # the one that is there
+    assert await world.counted() == (2, 2, 1024)
+    await world.containers.delete("ten", first.id)
+    assert await world.start(third) == "sb-4"
+    assert await world.counted() == (2, 2, 1024)
+
+
+async def test_sandboxes_are_bounded_by_their_processors_too(deployed: Deployed) -> None:
+    """The largest has 16 vCPU, and costs as much as 32 of the smallest."""
+    world = deployed(vcpus=17)
+    await world.start(await world.made(memory_limit="64g"))
+    await world.start(await world.made())
+    await world.start(await world.made())
+    with pytest.raises(TenantCapacity, match="17 vCPUs in sandboxes at once"):
+        await world.start(await world.made())
+    assert await world.counted() == (3, 3, 17 * limits.VCPU)
+
+
+async def test_starts_that_meet_do_not_pass_the_bound(deployed: Deployed) -> None:
+    world = deployed(sandboxes=3)
+    made = [await world.made() for _ in range(12)]
+    came = await asyncio.gather(*(world.start(record) for record in made), return_exceptions=True)
+    assert sorted(type(each).__name__ for each in came) == ["TenantCapacity"] * 9 + ["str"] * 3
+    assert await world.counted() == (3, 3, 3 * 512)
+
+
+async def test_what_has_ended_is_counted_no_more_however_it_ended(deployed: Deployed) -> None:
+    world = deployed(sandboxes=1)
+    idle = await world.made()
+    await world.start(idle)
+    await world.expire()
+    assert await world.counted() == (0, 0, 0)
+    killed = await world.made()
+    world.provisioner.sandboxes[await world.start(killed)].is_alive = False
+    assert await world.start(killed) == "sb-3"  # its next incarnation takes the place of the dead one
+    assert await world.counted() == (1, 1, 512)
+
+
+async def test_starts_of_one_second_are_so_many_and_the_next_wait(deployed: Deployed) -> None:
+    world = deployed(starts_per_second=1)
+    made = [await world.made() for _ in range(limits.SANDBOX_STARTS_SECONDS + 2)]
+    for record in made[:-1]:
+        await world.start(record)
+    with pytest.raises(SandboxStarting) as waits:
+        await world.start(made[-1])
+    assert waits.value.retry_after_seconds == 1
+    await world.start(await world.made("neighbour"))
+    world.clock.advance(1)
+    await world.start(made[-1])
+
+
+async def test_what_an_earlier_version_has_left_is_found_when_there_is_no_room(deployed: Deployed) -> None:
+    """It deletes the record of a sandbox that has ended, and knows nothing of its entry."""
+    world = deployed(sandboxes=1)
+    gone = await world.made()
+    await world.start(gone)
+    await world.store.table.delete(keys.container("ten", gone.id), keys.life(1))
+    await world.start(await world.made())
+    assert await world.counted() == (1, 1, 512)
+
+
+async def test_a_sandbox_that_an_earlier_version_has_started_ends_uncounted(deployed: Deployed) -> None:
+    world = deployed(sandboxes=1)
+    record = await world.made()
+    await world.start(record)
+    for key in (keys.SANDBOXES_TOTAL, keys.live_sandbox(record.id, 1)):
+        await world.store.table.delete(keys.sandboxes("ten"), key)
+    await world.expire()
+    assert await world.counted() == (0, 0, 0)
+    assert await world.store.table.query(keys.container("ten", record.id), prefix=keys.LIFE_PREFIX) == []
+
+
+async def test_where_sandboxes_are_only_reached_nothing_is_counted(deployed: Deployed) -> None:
+    """Who starts them counts them: a call from inside of their network comes before, and goes round by way of that."""
+    world = deployed(sandboxes=1, can_start=False)
+    await world.start(await world.made())
+    await world.start(await world.made())
+    assert await world.counted() == (0, 0, 0)
+
+
+async def test_a_terminal_that_finds_no_room_is_told_so_in_the_apis_words(deployed: Deployed) -> None:
+    world = deployed(sandboxes=1)
+    await world.start(await world.made())
+    other = await world.made()
+    with pytest.raises(ApiError) as refused:
+        await world.containers.sessions.open(other, "sh", rows=24, columns=80)
+    assert (refused.value.status, refused.value.type, refused.value.code) == (429, "rate_limit_error", "too_many_sandboxes")
+    assert "Delete a container that is not needed" in refused.value.message
+
+
+async def test_a_tenant_that_makes_room_reads_nothing_of_others(deployed: Deployed) -> None:
+    world = deployed()
+    for _ in range(5):
+        await world.start(await world.made("neighbour"))
+    mine = await world.made()
+    await world.start(mine)
+    world.clock.advance(limits.SANDBOX_IDLE_SECONDS_MIN + limits.CONTAINER_TOUCH_SECONDS)
+    assert await world.containers.sweep.make_room("ten", spared=())
+    assert [await world.counted(tenant) for tenant in ("ten", "neighbour")] == [(0, 0, 0), (5, 5, 5 * 512)]
