@@ -74,7 +74,7 @@ class Image(Construct):
             self,
             "Source",
             path=str(ROOT / "functions"),
-            asset_hash=tag,
+            asset_hash=hashlib.sha256(f"{tag} {BUILD_SCRIPT}".encode()).hexdigest(),
             asset_hash_type=cdk.AssetHashType.CUSTOM,
             bundling=local_bundling(lambda output: _lay_out(context, output)),
         )
@@ -105,6 +105,9 @@ class Image(Construct):
             ),
         )
         self._repository.grant_pull_push(project)
+        # A password of the public registry: who has one is not counted by an address (its user guide, "Registry authentication").
+        login = ["ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"]
+        project.add_to_role_policy(iam.PolicyStatement(actions=login, resources=["*"]))
         acknowledge(project, "AwsSolutions-CB3", "docker build needs a privileged build container; it runs our Dockerfile only.")
         acknowledge(project, "AwsSolutions-CB4", "It has no artifacts: the image goes to ECR, which encrypts it.")
         assert project.role is not None
@@ -112,7 +115,7 @@ class Image(Construct):
         logical_id = stack.get_logical_id(project.node.default_child)  # type: ignore[arg-type]
         logs = stack.format_arn(service="logs", resource="log-group", resource_name=f"/aws/codebuild/<{logical_id}>:*")
         reasons = {
-            "Resource::*": "ecr:GetAuthorizationToken accepts no resource (service authorization reference).",
+            "Resource::*": "What gives passwords of registries accepts no resource (service authorization reference).",
             "Action::s3:GetBucket*": _ASSET_READ,
             "Action::s3:GetObject*": _ASSET_READ,
             "Action::s3:List*": _ASSET_READ,
@@ -134,18 +137,29 @@ PYTHON_3_11: Final = (
 PYTHON_3_13: Final = (
     "public.ecr.aws/docker/library/python:3.13-slim-bookworm@sha256:01f42367a0a94ad4bc17111776fd66e3500c1d87c15bbd6055b7371d39c124fb"
 )
-"""Docker's official images in Amazon's public registry, which counts no pulls: Docker Hub lets through 100 in six hours for each
-address, and CodeBuild's addresses are shared with everybody."""
+"""Docker's official images in Amazon's public registry. It lets through one pull a second of an address that has not logged in, and
+CodeBuild's addresses are shared with everybody; so does Docker Hub, 100 in six hours."""
 
 BUILD_SCRIPT: Final = """#!/bin/sh
-# Twice, because what a build fetches comes from registries that have bad minutes. Should the registry not know the digest (any more),
-# the name is taken, and the log says so.
+# What a build fetches comes from registries that have bad minutes, so all is tried again. Only where the registry says that it has no
+# such digest (any more), the name is taken, and the log says so: a pin that any failure undid would be none.
+aws ecr-public get-login-password --region us-east-1 | docker login --username AWS --password-stdin "${BASE_IMAGE%%/*}" ||
+    echo "Amazon's public registry gives no password; pulling without one."
 build() { docker build $ARGUMENTS --build-arg BASE_IMAGE="$1" --tag "$REPOSITORY:$IMAGE_TAG" .; }
-if ! docker pull "$BASE_IMAGE"; then
-    echo "The registry has no $BASE_IMAGE; building from $BASE_IMAGE_BY_NAME instead."
-    BASE_IMAGE=$BASE_IMAGE_BY_NAME
-fi
-build "$BASE_IMAGE" || { sleep 30; build "$BASE_IMAGE"; }
+tries=0
+until docker pull "$BASE_IMAGE" 2> pull.log; do
+    cat pull.log
+    if grep -q "manifest unknown" pull.log; then
+        echo "The registry has no $BASE_IMAGE; building from $BASE_IMAGE_BY_NAME instead."
+        BASE_IMAGE=$BASE_IMAGE_BY_NAME
+        break
+    fi
+    tries=$((tries + 1))
+    [ "$tries" -lt 3 ] || exit 1
+    sleep "${PAUSE:-30}"
+done
+rm -f pull.log
+build "$BASE_IMAGE" || { sleep "${PAUSE:-30}"; build "$BASE_IMAGE"; }
 """
 
 
