@@ -15,12 +15,12 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
+from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
 from moorage.store import schema
 
 from infra.config import Config
 from infra.nag import acknowledge
 from infra.prices import DEFAULT_REGION, HOURS_A_MONTH, PRICES
-from infra.sandbox import CPU_UNITS
 
 _PERIOD: Final = cdk.Duration.minutes(5)
 _COST_PERIOD: Final = cdk.Duration.hours(1)
@@ -50,9 +50,10 @@ class Observability(Construct):
         self._alarm("LoopFailed", machine.metric_failed(period=_PERIOD), 1, "A response's execution failed: see its events.")
         self._alarm("LoopTimedOut", machine.metric_timed_out(period=_PERIOD), 1, "A response's execution ran out of time.")
         self._alarm("ApiErrors", rest_api.metric_server_error(period=_PERIOD, statistic="Sum"), 5, "The API answers 5xx.")
-        errors = cloudwatch.Metric(namespace="AWS/Lambda", metric_name="Errors", statistic="Sum", period=_PERIOD)
-        self._alarm("FunctionErrors", errors, 5, "Functions fail; most likely the reaper, which ends sandboxes that nobody uses.")
-        throttles = cloudwatch.Metric(namespace="AWS/Lambda", metric_name="Throttles", statistic="Sum", period=_PERIOD)
+        # Without a function's name these would count all functions of the account, and a sum of several costs as much as each alone.
+        (expiry,) = [function for function in all_functions if function.node.id == "Expiry"]
+        self._alarm_of_reaper(expiry)
+        throttles = functions["ModelStep"].metric_throttles(period=_PERIOD)
         self._alarm("Throttled", throttles, 1, "The account's Lambda concurrency is used up ('moorage doctor' shows the quota).")
         if self._topic:
             self._alarms_to_be_heard(config, table, all_functions)
@@ -115,11 +116,9 @@ class Observability(Construct):
 
     def _alarms_to_be_heard(self, config: Config, table: dynamodb.ITable, functions: list[lambda_.Function]) -> None:
         """Only with a recipient: each costs, and an alarm that nobody hears is none."""
-        reapers = {name: f for f in functions for name in ("Recovery", "Expiry", "Retirement", "Placement") if f.node.id == name}
-        for name, function in reapers.items():
-            errors = function.metric_errors(period=_PERIOD)
-            self._alarm(f"{name}Failed", errors, 3, f"The function {name} fails again and again: sandboxes may run on and be billed.")
         for function in functions:
+            if function.node.id in ("Recovery", "Retirement", "Placement"):
+                self._alarm_of_reaper(function)
             if function.node.id == "Authorizer":
                 self._alarm("AuthorizerFailed", function.metric_errors(period=_PERIOD), 20, "The authorizer fails or is attacked.")
         for kind in ("Read", "Write"):
@@ -132,6 +131,10 @@ class Observability(Construct):
             self._alarm("ManySandboxes", alive, config.sandboxes_alarm, "More sandboxes are alive than sandboxes_alarm expects.")
         if config.monthly_budget:
             self._budget(config)
+
+    def _alarm_of_reaper(self, function: lambda_.Function) -> None:
+        name, errors = function.node.id, function.metric_errors(period=_PERIOD)
+        self._alarm(f"{name}Failed", errors, 3, f"The function {name} fails again and again: sandboxes may run on and be billed.")
 
     def _budget(self, config: Config) -> None:
         assert config.alarm_email is not None
