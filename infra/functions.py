@@ -170,8 +170,9 @@ class FunctionFactory(Construct):
             vpc=vpc,
             vpc_subnets=subnets,
             security_groups=security_groups,
-            # An execution that runs goes on with the versions that it began with; they go with the function.
-            current_version_options=lambda_.VersionOptions(removal_policy=cdk.RemovalPolicy.RETAIN),
+            # An execution that runs goes on with the versions that it began with; they go with the function. One of a deployment that
+            # was rolled back goes: Lambda would not publish the same again, and the next deployment would fail.
+            current_version_options=lambda_.VersionOptions(removal_policy=cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE),
         )
         acknowledge(
             function,

@@ -80,7 +80,8 @@ class State(Construct):
             write_capacity=config.table_write_units or None,
             time_to_live_attribute=schema.TTL_ATTRIBUTE,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True),
-            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if self.key else dynamodb.TableEncryption.AWS_MANAGED,
+            # DynamoDB's own key is free; requests to the account's alias/aws/dynamodb are billed.
+            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if self.key else dynamodb.TableEncryption.DEFAULT,
             encryption_key=self.key,
             deletion_protection=config.retain,
             removal_policy=removal,
