@@ -81,10 +81,12 @@ class Api(Construct):
                 access_log_format=apigateway.AccessLogFormat.custom(json.dumps(_ACCESS_LOG)),
                 logging_level=apigateway.MethodLoggingLevel.ERROR,
                 data_trace_enabled=False,
-                metrics_enabled=True,
+                # The API's own metrics cost nothing; those of each method would be custom metrics, $0.30 a month each.
+                metrics_enabled=False,
                 tracing_enabled=True,
                 throttling_rate_limit=config.requests_per_second,
                 throttling_burst_limit=config.request_burst,
+                method_options=_approval_throttle(config),
             ),
         )
         self._authorizer = self._make_authorizer(handlers.authorizer)
@@ -163,10 +165,9 @@ class Api(Construct):
     def _approval_page(self, integration: apigateway.LambdaIntegration) -> None:
         """What people open who got a link: the link itself is the key, for one decision."""
         page = self.rest_api.root.add_resource("approve").add_resource("{proxy+}")
-        method = page.add_method("ANY", integration, authorization_type=apigateway.AuthorizationType.NONE)
-        _leave_open(
-            method, "The last part of the address is a sealed, expiring token for one decision, which the application opens and checks."
-        )
+        reason = "The last part of the address is a sealed, expiring token for one decision, which the application opens and checks."
+        for verb in _APPROVAL_METHODS:
+            _leave_open(page.add_method(verb, integration, authorization_type=apigateway.AuthorizationType.NONE), reason)
 
     def _make_authorizer(self, function: lambda_.Function | None) -> apigateway.RequestAuthorizer | None:
         if function is None:
@@ -293,6 +294,24 @@ class Api(Construct):
         wafv2.CfnWebACLAssociation(
             self, "FirewallAssociation", resource_arn=self.rest_api.deployment_stage.stage_arn, web_acl_arn=rules.attr_arn
         )
+
+
+_APPROVAL_METHODS: Final = ("GET", "HEAD", "POST")
+_APPROVALS_PER_SECOND: Final = 5
+_APPROVALS_BURST: Final = 20
+"""Of people who open a link, or send a decision."""
+
+
+def _approval_throttle(config: Config) -> dict[str, apigateway.MethodDeploymentOptions]:
+    """What asks for no key gets a part of the stage's throttle: strangers who call it cannot use up what keys need."""
+    options = apigateway.MethodDeploymentOptions(
+        logging_level=apigateway.MethodLoggingLevel.ERROR,
+        data_trace_enabled=False,
+        metrics_enabled=False,
+        throttling_rate_limit=min(_APPROVALS_PER_SECOND, config.requests_per_second),
+        throttling_burst_limit=min(_APPROVALS_BURST, config.request_burst),
+    )
+    return {f"/approve/{{proxy+}}/{verb}": options for verb in _APPROVAL_METHODS}
 
 
 _TOO_MANY: Final = "TooManyRequests"

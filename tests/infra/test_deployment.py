@@ -8,20 +8,22 @@ from typing import Any
 
 import pytest
 from moorage import limits
+from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
 
 from infra.agent_loop import ASL_FILE
 from infra.config import Config
 from infra.prices import ALARMS, HOURS_A_MONTH, PRICES
-from infra.sandbox import CPU_UNITS
 from tests.infra.conftest import EVERYTHING, MICROVM_IMAGES, MICROVMS, ROOT, Stacks, load, masked, shared, synthesise
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
 def test_callers_are_sent_to_an_alias_and_executions_keep_the_versions_that_they_began_with(stacks: Stacks) -> None:
-    """A deployment turns the alias; versions stay, so that what runs goes on with the code that it began with."""
+    """A deployment turns the alias; versions stay, so that what runs goes on with the code that it began with. Those of a deployment
+    that is rolled back go, since Lambda does not publish the same again, which the next try would ask for."""
     versions = stacks.of_type("AWS::Lambda::Version")
-    assert {stacks.resources[name]["DeletionPolicy"] for name in versions} == {"Retain"}
+    policies = {(stacks.resources[name]["DeletionPolicy"], stacks.resources[name]["UpdateReplacePolicy"]) for name in versions}
+    assert policies == {("RetainExceptOnCreate", "Retain")}
     aliases = stacks.of_type("AWS::Lambda::Alias")
     assert sorted(name.removeprefix("Functions").split("Live")[0] for name in aliases) == [
         *("Containers", "Files", "Responses", "Sessions")
@@ -148,17 +150,23 @@ def test_with_a_recipient_there_are_alarms_on_all_that_costs_when_it_fails(every
     def alarms(stacks: Stacks) -> set[str]:
         return {name.removeprefix("Observability")[:-8] for name in stacks.of_type("AWS::CloudWatch::Alarm")}
 
-    always = {"LoopFailed", "LoopTimedOut", "ApiErrors", "FunctionErrors", "Throttled"}
+    always = {"LoopFailed", "LoopTimedOut", "ApiErrors", "ExpiryFailed", "Throttled"}
     assert alarms(stacks) == always
     assert len(always) == ALARMS
     assert alarms(everything) == always | {
-        *("RecoveryFailed", "ExpiryFailed", "RetirementFailed", "PlacementFailed", "AuthorizerFailed"),
+        *("RecoveryFailed", "RetirementFailed", "PlacementFailed", "AuthorizerFailed"),
         *("TableReadsThrottled", "TableWritesThrottled", "ProxyDown", "ManySandboxes"),
     }
     assert all(alarm["AlarmActions"] for alarm in everything.of_type("AWS::CloudWatch::Alarm").values())
     budget = everything.one("AWS::Budgets::Budget")
     assert budget["Budget"]["BudgetLimit"] == {"Amount": 200, "Unit": "USD"}
     assert budget["Budget"]["CostFilters"] == {"TagKeyValue": ["user:moorage:deployment$moorage"]}
+
+
+def test_an_alarm_is_of_this_deployment_and_not_of_all_functions_of_the_account(everything: Stacks, stacks: Stacks) -> None:
+    for found in (everything, stacks):
+        alarms = found.of_type("AWS::CloudWatch::Alarm")
+        assert [name for name, alarm in alarms.items() if not alarm.get("Dimensions") and "Metrics" not in alarm] == []
 
 
 def test_everything_bears_the_deployments_name(stacks: Stacks) -> None:

@@ -42,11 +42,26 @@ def test_uploads_reach_their_function_as_they_are_and_json_as_text(stacks: Stack
 
 
 def test_every_method_asks_the_authorizer(stacks: Stacks) -> None:
-    without = {path: method["HttpMethod"] for path, method in methods(stacks).items() if method["AuthorizationType"] != "CUSTOM"}
-    assert without == {"/console": "GET", "/console/{proxy+}": "GET", "/approve/{proxy+}": "ANY"}  # files, and what bears its key
+    every = stacks.of_type("AWS::ApiGateway::Method").values()
+    without = sorted(method["HttpMethod"] for method in every if method["AuthorizationType"] != "CUSTOM")
+    open_paths = {path for path, method in methods(stacks).items() if method["AuthorizationType"] != "CUSTOM"}
+    assert open_paths == {"/console", "/console/{proxy+}", "/approve/{proxy+}"}  # files, and what bears its key
+    assert without == ["GET", "GET", "GET", "HEAD", "POST"]
     authorizer = stacks.one("AWS::ApiGateway::Authorizer")
     assert (authorizer["Type"], authorizer["IdentitySource"]) == ("REQUEST", "method.request.header.Authorization")
     assert authorizer["AuthorizerResultTtlInSeconds"] == 300
+
+
+def test_strangers_at_the_approval_page_do_not_use_up_what_keys_need(stacks: Stacks) -> None:
+    """Its methods ask for no key; the rest of the stage's throttle is for the others."""
+    settings = {(each["ResourcePath"], each["HttpMethod"]): each for each in stacks.one("AWS::ApiGateway::Stage")["MethodSettings"]}
+    rates = {place: (each["ThrottlingRateLimit"], each["ThrottlingBurstLimit"]) for place, each in settings.items()}
+    page = {("/~1approve~1{proxy+}", verb): (5, 20) for verb in ("GET", "HEAD", "POST")}
+    assert rates == {("/*", "*"): (50, 100), **page}
+
+
+def test_no_metric_of_a_method_is_paid_for(stacks: Stacks) -> None:
+    assert {each["MetricsEnabled"] for each in stacks.one("AWS::ApiGateway::Stage")["MethodSettings"]} == {False}
 
 
 def test_the_api_is_regional_because_edge_cuts_silent_streams(stacks: Stacks) -> None:

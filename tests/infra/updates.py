@@ -195,7 +195,9 @@ def _kind(update: Update, name: str) -> str:
 
 
 def _is_kept(resource: Resource) -> bool:
-    return resource.get("DeletionPolicy") == "Retain" or resource.get("Properties", {}).get("IsKept") == "true"
+    return (
+        resource.get("DeletionPolicy") in ("Retain", "RetainExceptOnCreate") or resource.get("Properties", {}).get("IsKept") == "true"
+    )
 
 
 def exports_in_use(update: Update) -> list[str]:
