@@ -59,15 +59,17 @@ class Quota:
 ADDRESSES_OF_ZONES = 3 * 4_091
 ADVICE_ON_ADDRESSES = f"three zones have {ADDRESSES_OF_ZONES:,}; beyond that share containers, or a second cell"
 HALF_UNITS = 156 / 4096
-"""Of read capacity for a response that runs: its entry in the index has 156 bytes, and half a unit reads 4 KB (DynamoDB developer guide,
-"Read consistency")."""
+"""Of read capacity for a response that runs: its entry in the index has 156 bytes, and half a unit reads 4 KB (DynamoDB developer
+guide, "Read consistency")."""
 
 QUOTAS = (
     Quota("Lambda: environments at once", 1_000, "", "raise (Service Quotas); new accounts begin with 10"),
     Quota("Step Functions: starts", 300, "/s", "raise; then a second cell"),
     Quota("Step Functions: transitions", 5_000, "/s", "raise; 800 in small regions"),
     Quota("DynamoDB: one partition of the index (INFLIGHT)", 1_000, " writes/s", "shard the key by a digit of the response's id"),
-    Quota("DynamoDB: the same partition, read", 3_000, " reads/s", "shard it: each create reads its tenant's part, the reaper all of it"),
+    Quota(
+        "DynamoDB: the same partition, read", 3_000, " reads/s", "shard it: each create reads its tenant's part, the reaper all of it"
+    ),
     Quota("DynamoDB: the table, on demand", 40_000, " writes/s", "raise; grows by itself to twice the last peak"),
     Quota("ECS: RunTask on Fargate", FARGATE_STARTS, "/s", "raise; share containers over conversations; a warm pool"),
     Quota("Fargate: vCPUs at once", 6, "", "raise: the first that a new account meets"),
@@ -328,7 +330,9 @@ def document() -> str:
     for day in DAYS:
         first = max(QUOTAS, key=lambda quota: asked[day][quota.name] / quota.amount)
         breaks = asked[day][first.name] > first.amount
-        verdict = f"the first to break is **{first.name}**: {first.remedy}" if breaks else f"nothing breaks; **{first.name}** is nearest"
+        verdict = (
+            f"the first to break is **{first.name}**: {first.remedy}" if breaks else f"nothing breaks; **{first.name}** is nearest"
+        )
         lines.append(f"\nAt {day:,} turns a day {verdict}.")
     lines += [SOCKETS.format(call=EVENTS_OF_A_CALL, command=EVENTS_OF_A_COMMAND, minutes=connected_seconds() / 60)]
     lines += [f"| quota | default | {days} | what to do |", "|---|---|" + "---|" * (len(DAYS) + 1)]
@@ -408,8 +412,8 @@ objects under its prefixes, which this project does not do; so tenants are place
 nothing has to be split before a tenant alone is larger than a cell.
 
 Before a second cell, in this order: ask for Lambda concurrency, Fargate vCPUs and network interfaces; two or three availability zones,
-which have addresses for 12,273 sandboxes; shard the two index partitions that every hand-over writes (`INFLIGHT`, `ALIVE`) by a digit of
-the id, which the reaper then reads in parallel. What one tenant costs others does not grow with them: a create reads its tenant's part of
+which have addresses for 12,273 sandboxes; shard the two index partitions that every hand-over writes (`INFLIGHT`, `ALIVE`) by a digit
+of the id, which the reaper then reads in parallel. What a tenant asks does not grow with others: a create reads its tenant's part of
 `INFLIGHT` alone, and a start its tenant's sandboxes (`T#<tenant>#SANDBOXES`).
 
 With the mix above a cell serves about 1.7 million turns a day after these raises: its sandboxes then fill the addresses of three zones.

@@ -70,8 +70,8 @@ async def test_a_tenant_has_no_more_sandboxes_than_it_may_and_others_have_theirs
     with pytest.raises(TenantCapacity) as refused:
         await world.start(third)
     assert refused.value.message == (
-        "This account has as many sandboxes as it may: 2 sandboxes at once. Delete a container that is not needed, make containers with a "
-        "shorter expires_after or a smaller memory_limit, or ask the operator for more."
+        "This account has as many sandboxes as it may: 2 sandboxes at once. Delete a container that is not needed, make "
+        "containers with a shorter expires_after or a smaller memory_limit, or ask the operator for more."
     )
     assert await world.start(await world.made("neighbour")) == "sb-3"
     await world.start(first)  # the one that is there
