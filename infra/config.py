@@ -220,6 +220,9 @@ class Config(BaseModel):
     content_key_arn: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:secretsmanager:[^:]+:\d{12}:secret:.+-[A-Za-z0-9]{6}$")
     """The same for the secret with the content key, without which sealed content of an adopted table cannot be opened."""
 
+    content_key_edition: str = Field(default="", pattern=r"^[\w.-]{0,32}$")
+    """Another text after the content key was changed: functions are published anew, and sandboxes' tokens follow from the new key."""
+
     streams_percent: int = Field(default=50, ge=0, le=90)
     """Of the account's Lambda concurrency, what streams may hold; the rest is for their steps. 0 reserves nothing. Nor does an account
     with less than 200, or one where others have reserved so much that fewer than 100 would be left for it."""

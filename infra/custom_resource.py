@@ -204,10 +204,11 @@ class Hooks(Construct):
         resource = self._resource(construct_id, "Custom::KeptVectorBucket", properties, minutes=3 * _STOP_MINUTES + _ANSWER_MINUTES)
         return VectorBucket(bucket, resource.get_att_string("Arn"))
 
-    def sandbox_key(self, secret_arn: str) -> str:
-        """What follows from the secret's content key for the tokens of sandboxes. :attr:`grantee` has to be let read it; the template
-        has only the reference."""
-        return self._resource("SandboxKey", "Custom::SandboxKey", {"Secret": secret_arn}).get_att_string("Hex")
+    def sandbox_key(self, secret_arn: str, edition: str) -> str:
+        """What follows from the secret's content key for the tokens of sandboxes; it is asked for anew with another ``edition``.
+        :attr:`grantee` has to be let read it; the template has only the reference."""
+        properties: dict[str, object] = {"Secret": secret_arn, **({"Edition": edition} if edition else {})}
+        return self._resource("SandboxKey", "Custom::SandboxKey", properties).get_att_string("Hex")
 
     @property
     def grantee(self) -> iam.IGrantable:

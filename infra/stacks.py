@@ -120,6 +120,7 @@ class ServiceStack(cdk.Stack):
             presigned_downloads=True,
             retention_seconds=config.retention_days * 86_400,
             stored_bytes_max=config.stored_bytes_max,
+            content_key_edition=config.content_key_edition,
             tenant_sandboxes_max=config.tenant_sandboxes_max,
             tenant_vcpus_max=config.tenant_vcpus_max,
             tenant_starts_per_second=config.tenant_starts_per_second,
@@ -373,7 +374,7 @@ class ServiceStack(cdk.Stack):
         for function in (*streaming, steps["ModelStep"], steps["ServiceStep"], steps["FailResponse"], reapers["Recovery"]):
             self._state.tell_content_key(function)
         self._state.grant_content_key(self._hooks.grantee)
-        key = self._hooks.sandbox_key(self._state.content_key.secret_arn)
+        key = self._hooks.sandbox_key(self._state.content_key.secret_arn, self._config.content_key_edition)
         told = [steps[name] for name in ("ModelStep", "ToolStep", "IndexStep", "ParseStep")]
         watching = [reaper for name, reaper in reapers.items() if name != "Recovery"]
         for function in (*streaming, self.handlers.containers, self.handlers.sessions, *told, *watching):

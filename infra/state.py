@@ -136,7 +136,11 @@ class State(Construct):
             ),
             removal_policy=removal,
         )
-        acknowledge(key, "AwsSolutions-SMG4", "A rotated key could not open what clients already hold, sealed with the old one.")
+        acknowledge(
+            key,
+            "AwsSolutions-SMG4",
+            "Clients hold what it has sealed, so a rotation keeps the old key beside: docs/aws.md, 'A content key that has leaked'.",
+        )
         return key
 
     def _adopt(self, table_name: str, bucket_name: str, content_key_arn: str | None, exported: list[str]) -> None:

@@ -166,8 +166,9 @@ def let_go_of_key(event: Event, kms: Any) -> None:
 
 
 def sandbox_key(event: Event, secrets: Any) -> Mapping[str, str]:
-    """What follows from the content key for the tokens of sandboxes; ``moorage.store.deployment_keys`` does the same."""
-    content_key = bytes.fromhex(secrets.get_secret_value(SecretId=event["ResourceProperties"]["Secret"])["SecretString"])
+    """What follows from the content key that seals for the tokens of sandboxes; ``moorage.store.deployment_keys`` does the same."""
+    newest = secrets.get_secret_value(SecretId=event["ResourceProperties"]["Secret"])["SecretString"].split()[0]
+    content_key = bytes.fromhex(newest)
     return {"Hex": hmac.digest(content_key, b"moorage sandboxes", "sha256").hex()}
 
 

@@ -28,6 +28,7 @@ VALUES: dict[str, Any] = {
     "authorizer_cache_seconds": 0,
     "bundle_for": "host",
     "code_seconds_max": 60,
+    "content_key_edition": "2",
     "drain": True,
     "log_level": "DEBUG",
     "log_retention_days": 7,

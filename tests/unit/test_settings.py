@@ -134,6 +134,7 @@ EVERYTHING = Settings(
     tokens_per_minute=7,
     running_responses_max=8,
     stored_bytes_max=9,
+    content_key_edition="2",
     tenant_sandboxes_max=10,
     tenant_vcpus_max=11,
     tenant_starts_per_second=12,

@@ -288,7 +288,7 @@ def test_the_sandboxes_key_follows_from_the_content_key_and_is_shown_to_nobody(u
     create = request(
         url, "Create", ResourceType="Custom::SandboxKey", LogicalResourceId="ImageBuild", ResourceProperties={"Secret": secret}
     )
-    found = {"ARN": secret, "Name": "moorage", "SecretString": "ab" * 32}
+    found = {"ARN": secret, "Name": "moorage", "SecretString": f"{'ab' * 32} {'cd' * 32}"}  # the second one opens only
     account.secrets.add_response("get_secret_value", found, {"SecretId": secret})
     respond(create, account.client)
     assert url.answers == [answered(create, "SUCCESS", Hex=sandbox_key(bytes.fromhex("ab" * 32)).hex()) | {"NoEcho": True}]

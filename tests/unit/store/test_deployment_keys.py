@@ -1,13 +1,15 @@
 """Who is told which key, and when it is read."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from moorage import limits
 from moorage.settings import Settings, SettingsError
 from moorage.store.deployment_keys import DeploymentKeys, sandbox_key
 from moorage.store.sealed import Sealer
 
-KEY = "ab" * 32
+KEY, OTHER = "ab" * 32, "cd" * 32
 SECRET = "arn:aws:secretsmanager:us-east-1:000000000000:secret:moorage-AbCdEf"
 
 
@@ -21,8 +23,8 @@ class Secrets:
         return self.text
 
 
-def on_aws(secrets: Secrets, **told: Any) -> DeploymentKeys:
-    return DeploymentKeys(Settings("t", "b", provisioner="fargate", **told), secrets.read)
+def on_aws(secrets: Secrets, now: Sequence[float] = (0.0,), **told: Any) -> DeploymentKeys:
+    return DeploymentKeys(Settings("t", "b", provisioner="fargate", **told), secrets.read, lambda: now[0])
 
 
 def test_the_key_is_read_when_something_is_sealed_and_once() -> None:
@@ -75,3 +77,41 @@ def test_on_one_machine_a_start_without_a_key_is_refused(key: str | None) -> Non
 def test_a_key_of_sandboxes_that_is_none_is_named(key: str) -> None:
     with pytest.raises(SettingsError, match="MOORAGE_SANDBOX_KEY must be 32 bytes"):
         on_aws(Secrets(), sandbox_key=key).sandboxes()
+
+
+def test_after_a_leak_the_newer_key_seals_and_the_older_one_opens() -> None:
+    secrets = Secrets()
+    leaked = Sealer(on_aws(secrets, content_key_secret=SECRET).content).seal("acme", "before")
+    secrets.text = f"{OTHER} {KEY}"
+    keys = on_aws(secrets, content_key_secret=SECRET)
+    sealer = Sealer(keys.content, keys.opening_anew)
+    sealed = sealer.seal("acme", "after")
+    assert [sealer.open("acme", token) for token in (leaked, sealed)] == ["before", "after"]
+    assert Sealer(lambda: bytes.fromhex(OTHER)).open("acme", sealed) == "after"
+    assert sealer.open("other", leaked) is None
+    assert keys.sandboxes() == sandbox_key(bytes.fromhex(OTHER))
+
+
+def test_what_a_newer_process_has_sealed_is_opened_by_one_that_has_read_the_key_before() -> None:
+    secrets, now = Secrets(), [0.0]
+    keys = on_aws(secrets, now, content_key_secret=SECRET)
+    sealer = Sealer(keys.content, keys.opening_anew)
+    old = sealer.seal("acme", "old")
+    secrets.text = f"{OTHER} {KEY}"
+    newer = Sealer(lambda: bytes.fromhex(OTHER)).seal("acme", "new")
+    now[0] = limits.SECRET_SECONDS_MIN
+    assert [sealer.open("acme", token) for token in (old, newer)] == ["old", "new"]
+
+
+def test_tokens_of_no_key_at_all_do_not_have_the_secret_read_each_time() -> None:
+    secrets = Secrets()
+    keys = on_aws(secrets, content_key_secret=SECRET)
+    sealer = Sealer(keys.content, keys.opening_anew)
+    assert [sealer.open("acme", f"mrg1.{number:08x}.AAAA") for number in range(5)] == [None] * 5
+    assert secrets.asked == 1
+
+
+@pytest.mark.parametrize("text", [f"{KEY} no-hex", f"{KEY} {KEY[:10]}", " "])
+def test_each_key_of_several_is_checked(text: str) -> None:
+    with pytest.raises(SettingsError, match="must be 32 bytes as hex"):
+        on_aws(Secrets(text), content_key_secret=SECRET).content()

@@ -196,7 +196,7 @@ class Runtime:
 
     @property
     def sealer(self) -> Sealer:
-        return Sealer(self.keys.content)
+        return Sealer(self.keys.content, self.keys.opening_anew)
 
     @property
     def webhooks(self) -> Webhooks:

@@ -49,6 +49,8 @@ class Settings:
     models_file: str = "models.toml"
     content_key: str | None = field(default=None, repr=False)
     """32 bytes as hex: the key that seals ``encrypted_content`` and other secrets (``store/deployment_keys.py``)."""
+    content_key_edition: str = ""
+    """Changes with it, so that a deployment publishes anew what has read it."""
     content_key_secret: str | None = None
     """The ARN of a secret of Secrets Manager that holds it, instead."""
     sandbox_key: str | None = field(default=None, repr=False)
@@ -406,6 +408,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_STORE_DIR": _Variable("store_dir", _text),
     "MOORAGE_MODELS_FILE": _Variable("models_file", _text),
     "MOORAGE_CONTENT_KEY": _Variable("content_key", _text),
+    "MOORAGE_CONTENT_KEY_EDITION": _Variable("content_key_edition", _text),
     "MOORAGE_CONTENT_KEY_SECRET": _Variable("content_key_secret", _text),
     "MOORAGE_SANDBOX_KEY": _Variable("sandbox_key", _text),
     "MOORAGE_PROVISIONER": _Variable("provisioner", _one_of(*get_args(ProvisionerKind))),

@@ -1,12 +1,13 @@
 """Text that only this deployment can read again, for ``encrypted_content``: clients carry it, and cannot look into it.
 
 AES-256-GCM with a key derived from the deployment's content key. The tenant is authenticated with it, so that one tenant's token
-means nothing for another, and the token names its key, so that a later one can be told from it.
+means nothing for another, and the token names its key, so that a later one is told from it: an older one may open what it has sealed.
 """
 
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,12 +20,16 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from moorage import sealing
 
 _VERSION: Final = "mrg1"
+_NAME: Final = re.compile(r"[0-9a-f]{8}")
+_KEYS_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Sealer:
     content_key: Callable[[], bytes] = field(repr=False)
     """32 bytes, asked for when something is sealed or opened."""
+    others: Callable[[], tuple[bytes, ...]] = field(default=tuple, repr=False)
+    """Those that open too, read anew: asked for where the first does not."""
 
     def seal(self, tenant_id: str, text: str) -> str:
         key, known_as = _derived(self.content_key())
@@ -35,8 +40,8 @@ class Sealer:
         """The text; None for what another deployment or tenant sealed, and for what is no token at all."""
         version, _, rest = token.partition(".")
         name, _, body = rest.partition(".")
-        key, known_as = _derived(self.content_key())
-        if version != _VERSION or name != known_as:
+        key = self._named(name) if version == _VERSION else None
+        if key is None:
             return None
         try:
             data = base64.b64decode(body, altchars=b"-_", validate=True)
@@ -44,8 +49,15 @@ class Sealer:
         except (InvalidTag, ValueError, binascii.Error):
             return None
 
+    def _named(self, name: str) -> bytes | None:
+        key, known_as = _derived(self.content_key())
+        if name == known_as:
+            return key
+        others = (_derived(other) for other in self.others()) if _NAME.fullmatch(name) else ()
+        return next((other for other, known_as in others if name == known_as), None)
 
-@lru_cache(maxsize=1)
+
+@lru_cache(maxsize=_KEYS_MAX)
 def _derived(content_key: bytes) -> tuple[bytes, str]:
     """The key that is sealed with, and a name for it that does not give it away."""
     key = HKDF(SHA256(), 32, salt=None, info=b"moorage encrypted_content").derive(content_key)
