@@ -1,13 +1,16 @@
 """The reaper's comparison of what runs with what the records own."""
 
+import asyncio
 import hashlib
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from moorage import limits
 from moorage.errors import SandboxError
 from moorage.sandbox.orphans import Orphans
 from moorage.store import keys
+from moorage.store.table import Record
 
 from tests.unit.store.memory import MemoryTable
 
@@ -64,7 +67,7 @@ class World:
 
     async def look(self, seconds_later: float = 0) -> list[str]:
         self.now += seconds_later
-        await self.orphans.stop_lost()
+        await self.orphans.stop_lost(await self.cluster.running())
         return self.cluster.stopped
 
     def notes(self) -> list[str]:
@@ -182,3 +185,28 @@ async def test_the_note_of_a_task_that_ended_by_itself_goes(world: World) -> Non
     world.cluster.tasks = []
     await world.look(60)
     assert world.notes() == []
+
+
+class SlowTable(MemoryTable):
+    """Answers about containers when as many are asked for as are looked into side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.all_there = asyncio.Event()
+
+    async def query(self, pk: str, **options: Any) -> list[Record]:
+        if pk.startswith("T#"):
+            self.asked += 1
+            if self.asked == limits.SWEEP_AT_ONCE:
+                self.all_there.set()
+            await self.all_there.wait()
+        return await super().query(pk, **options)
+
+
+async def test_owners_are_asked_side_by_side(world: World) -> None:
+    """One after the other, 30,000 would take longer than the reaper's function may run."""
+    table = SlowTable()
+    orphans = Orphans(table, world.cluster, token_of, lambda: world.now)
+    assert await orphans.stop_lost([Task(f"task-{number}", f"cntr_{number}") for number in range(3 * limits.SWEEP_AT_ONCE)]) == 0
+    assert table.asked == 3 * limits.SWEEP_AT_ONCE

@@ -51,7 +51,8 @@ class World:
 
 
 DUE = "due in the table"
-ALL = ["containers", "pool", "orphans", "files", "uploads", "skills", "vector stores", DUE, "proxy", "count", DUE, "what is stored"]
+ALL = ["containers", "pool", "count", "orphans", "files", "uploads", "skills", "vector stores", DUE, "proxy", DUE, "what is stored"]
+"""The sandboxes are listed once, for the count and for the look at orphans."""
 
 
 async def test_a_round_does_everything_and_counts_what_it_settled() -> None:
@@ -66,7 +67,8 @@ async def test_a_part_that_fails_is_told_when_the_others_are_done(failing: tuple
     with pytest.raises(ExceptionGroup) as caught:
         await expire(world.runtime)
     assert [str(problem) for problem in caught.value.exceptions] == list(failing)
-    assert [part for part in world.done if part in ALL] == ALL
+    without_a_list = {"orphans"} if "count" in failing else set()
+    assert [part for part in world.done if part in ALL] == [part for part in ALL if part not in without_a_list]
 
 
 @pytest.mark.parametrize("alive", [0, 3])

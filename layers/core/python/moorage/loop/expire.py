@@ -4,12 +4,14 @@ Called once a minute from where sandboxes can be stopped; on AWS ``Sweep.retire_
 says which. Every part is harmless to run twice, or by two reapers at once.
 """
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import cast
 
 from moorage.loop.ledger import keep_due
 from moorage.recount import recount_due
 from moorage.retention import purge_expired
 from moorage.runtime import Runtime
+from moorage.sandbox.orphans import Running
 from moorage.telemetry import Metric, tell
 
 
@@ -31,17 +33,18 @@ def _parts(runtime: Runtime) -> Iterator[Awaitable[int | None]]:
     yield runtime.containers.sweep.expire_due(runtime.clock())
     if runtime.warm_pool is not None:
         yield runtime.warm_pool.settle()
-    if runtime.orphans is not None:
-        yield runtime.orphans.stop_lost()
+    yield _look_at_fleet(runtime)
     yield purge_expired(runtime, runtime.clock())
     yield runtime.egress.settle_fleet()
-    yield _count_sandboxes(runtime)
     yield keep_due(runtime)
     yield recount_due(runtime, runtime.clock())  # the longest, and what waits for nobody
 
 
-async def _count_sandboxes(runtime: Runtime) -> None:
-    """Nothing is said of none: a metric that is sent costs $0.30 a month, and a deployment at rest should cost nothing."""
+async def _look_at_fleet(runtime: Runtime) -> int:
+    """Count the sandboxes, and stop those that are lost. Nothing is said of none: a metric that is sent costs $0.30 a month, and a
+    deployment at rest should cost nothing."""
     alive = [] if runtime.fleet is None else await runtime.fleet.running()
     if alive:
         tell("sandboxes", {}, {Metric.SANDBOXES_ALIVE: len(alive)})
+    # Where there are orphans to look for, the fleet is theirs.
+    return 0 if runtime.orphans is None else await runtime.orphans.stop_lost(cast("Sequence[Running]", alive))

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from moorage import limits
 from moorage.errors import SandboxError
+from moorage.parallel import side_by_side
 from moorage.sandbox.warm_pool import hash_of, is_pooled
 from moorage.store import keys
 from moorage.store.table import Record, Table
@@ -43,12 +44,18 @@ class Orphans:
         self._token_of = token_of
         self._clock = clock
 
-    async def stop_lost(self) -> int:
-        """Stop what had no owner now and at an earlier look; answers how many. To be called about once a minute; harmless twice."""
-        running = await self._fleet.running()
+    async def stop_lost(self, running: Sequence[Running]) -> int:
+        """Stop what of the fleet had no owner now and at an earlier look; answers how many. ``running`` is what there is. To be called
+        about once a minute; harmless twice."""
         pool = {record["pool_id"]: record for record in await self._table.query(keys.POOL)}
         seen = {record["SK"]: int(record["seen_at"]) for record in await self._table.query(keys.ORPHANS)}
-        lost = {each.sandbox_id for each in running if not await self._has_owner(each, pool.get(each.container_id))}
+
+        async def owned(sandbox: Running) -> bool:
+            return await self._has_owner(sandbox, pool.get(sandbox.container_id))
+
+        # One after the other, tens of thousands would take longer than the reaper may run.
+        owners = await side_by_side(owned, running, at_once=limits.SWEEP_AT_ONCE)
+        lost = {each.sandbox_id for each, is_owned in zip(running, owners, strict=True) if not is_owned}
         due = [sandbox_id for sandbox_id in lost if seen.get(sandbox_id, self._clock()) + limits.ORPHAN_SECONDS_MIN <= self._clock()]
         stopped = [sandbox_id for sandbox_id in due if await self._stop(sandbox_id)]
         # The note of one that found its owner or its end must go: a later doubt starts anew.
