@@ -149,6 +149,10 @@ class Config(BaseModel):
     retention_days: int = Field(default=RETENTION_SECONDS // 86_400, ge=1, le=3_650)
     """How long responses and their events are kept."""
 
+    object_versions_days: int = Field(default=0, ge=0, le=3_650)
+    """How long the bucket keeps what was overwritten or deleted, so that it can be had again; 0 keeps nothing. AWS Backup needs it, and
+    so does replication into another region."""
+
     tenant_sandboxes_max: int = Field(default=TENANT_SANDBOXES_MAX, ge=0)
     """Sandboxes that one tenant may have at once; 0 is no bound. One more waits, and says so after a while."""
 

@@ -36,6 +36,13 @@ _OPERATORS_PARTITIONS: Final = [f"{keys.API_KEY_PREFIX}*", keys.EGRESS_OPERATOR_
 _OBJECT_ACTIONS: Final = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
 
 
+def _versions(days: int) -> list[s3.LifecycleRule]:
+    """What was overwritten or deleted goes after so many days, and then the mark of a deletion too."""
+    if not days:
+        return []
+    return [s3.LifecycleRule(noncurrent_version_expiration=cdk.Duration.days(days), expired_object_delete_marker=True)]
+
+
 class State(Construct):
     """One table and one bucket, as ``store/schema.py`` and ``store/keys.py`` describe them."""
 
@@ -108,11 +115,13 @@ class State(Construct):
             minimum_tls_version=1.2,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             removal_policy=removal,
+            versioned=bool(config.object_versions_days) or None,
             lifecycle_rules=[
                 s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_EXPIRY_DAYS)),
                 # What is too long for a response's record goes after it: TTL may be two days late (DynamoDB developer guide), and a
                 # response that runs writes for two days after its record.
                 s3.LifecycleRule(prefix=keys.RESPONSE_BLOBS, expiration=cdk.Duration.days(config.retention_days + 2)),
+                *_versions(config.object_versions_days),
             ],
         )
         acknowledge(

@@ -34,6 +34,7 @@ VALUES: dict[str, Any] = {
     "log_retention_days": 7,
     "memory_tiers": ["1g", "4g"],
     "model_memory_mib": 1024,
+    "object_versions_days": 30,
     "provisioner": "none",
     "proxy_memory_mib": 1024,
     "request_burst": 10,

@@ -35,7 +35,8 @@ def test_callers_are_sent_to_an_alias_and_executions_keep_the_versions_that_they
 
 @pytest.fixture(scope="session")
 def canary(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
-    return shared({"rollout": "canary", "table_read_units": 10, "table_write_units": 5, "drain": True}, tmp_path_factory)
+    settings = {"rollout": "canary", "table_read_units": 10, "table_write_units": 5, "drain": True, "object_versions_days": 30}
+    return shared(settings, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
@@ -321,6 +322,15 @@ def test_whoever_begins_responses_is_told_to_drain(canary: Stacks, stacks: Stack
         return {f["Environment"]["Variables"].get("MOORAGE_DRAIN") for f in found}
 
     assert (told(stacks), told(canary)) == ({None}, {"true"})
+
+
+def test_what_was_deleted_from_the_bucket_is_kept_for_some_days_on_request(canary: Stacks, stacks: Stacks) -> None:
+    bucket = canary.one("AWS::S3::Bucket")
+    rules = [rule for rule in bucket["LifecycleConfiguration"]["Rules"] if "NoncurrentVersionExpiration" in rule]
+    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
+    expected = {"NoncurrentVersionExpiration": {"NoncurrentDays": 30}, "ExpiredObjectDeleteMarker": True, "Status": "Enabled"}
+    assert rules == [expected]
+    assert "VersioningConfiguration" not in stacks.one("AWS::S3::Bucket")
 
 
 def test_capacity_of_the_table_is_provisioned_on_request(canary: Stacks) -> None:
