@@ -66,6 +66,13 @@ def test_a_session_that_the_code_ends_begins_anew_and_says_so(client: OpenAI) ->
     assert after == "False\n[The Python session was started anew: variables and imports of earlier calls are gone.]"
 
 
+def test_a_figure_shows_chinese_japanese_and_korean(client: OpenAI) -> None:
+    if not Path("/usr/share/fonts/truetype/wqy/wqy-microhei.ttc").exists():
+        pytest.skip("no font for Chinese, Japanese and Korean (fonts-wqy-microhei) is installed")
+    response = ask(client, python('import matplotlib.pyplot as plt\nplt.title("北京 東京 서울")\nplt.show()'), say("end"))
+    assert logs(response) == ["[figure: /mnt/data/figure-1.png]"]
+
+
 def test_a_figure_comes_as_an_image_and_as_a_file_that_is_cited(client: OpenAI) -> None:
     code = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
     response = ask(client, python(code), say("Look at figure-1.png."))

@@ -36,6 +36,9 @@ class Surroundings:
         return path
 
 
+CJK_FONT = "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc"
+
+
 def base_environment(config: Config) -> Dict[str, str]:
     """What every command finds: a plain environment, nothing of the server's, and what the owner adds."""
     environment = {
@@ -53,6 +56,8 @@ def base_environment(config: Config) -> Dict[str, str]:
         "MPLBACKEND": "Agg",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
+    if os.path.exists(CJK_FONT):  # Where it is missing, matplotlib would complain of its name at every word.
+        environment["MATPLOTLIBRC"] = os.path.join(os.path.dirname(config.python_session), "matplotlibrc")
     bundle = certificate_bundle(config)
     if bundle:
         environment["WGETRC"] = os.path.join(os.path.dirname(bundle), "wgetrc")  # wget reads no variable for its certificates

@@ -86,6 +86,24 @@ def pdf(*pages: str, picture: bytes = b"") -> bytes:
 # --- Hostile ones --------------------------------------------------------------------------------------------------------------------
 
 
+def vast_picture_pdf() -> bytes:
+    """A page of one line over a picture that claims 2^31 pixels each way; a table of the file's objects is missing, too."""
+    drawn = b"q 9 0 0 9 0 0 cm /Im Do Q BT /F1 9 Tf 9 99 Td (Tides) Tj ET"
+    side = b"2147483647"
+    return b"".join(
+        (
+            b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n",
+            b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]/Contents 4 0 R",
+            b"/Resources<</XObject<</Im 5 0 R>>/Font<</F1 6 0 R>>>>>>endobj\n",
+            b"4 0 obj<</Length %d>>stream\n%s\nendstream endobj\n" % (len(drawn), drawn),
+            b"5 0 obj<</Type/XObject/Subtype/Image/Width %s/Height %s/ColorSpace/DeviceRGB/BitsPerComponent 8/Length 3>>"
+            % (side, side),
+            b"stream\nabc\nendstream endobj\n6 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj\n",
+            b"trailer<</Root 1 0 R>>\n%%EOF\n",
+        )
+    )
+
+
 def bomb() -> bytes:
     """200 MB of text in 200 KB."""
     return zip_of(word__document_xml=b'<w:document xmlns:w="urn:w"><w:t>' + b"a" * 200_000_000 + b"</w:t></w:document>")

@@ -45,6 +45,15 @@ async def test_the_launcher_reports_what_starts_in_a_sandbox_and_leaves_none(
             assert (await run(sandbox, f"command -v {name}")).stdout == ""
 
 
+def test_the_image_has_the_fonts_that_plots_are_told_of() -> None:
+    told = (PACKAGES.parent / "matplotlibrc").read_text()
+    assert (
+        "font.family: DejaVu Sans, WenQuanYi Micro Hei" in told,
+        "matplotlibrc" in (PACKAGES.parent / "Dockerfile").read_text(),
+    ) == (True, True)
+    assert {"fonts-dejavu-core", "fonts-wqy-microhei"} <= packages("slim.txt").keys()
+
+
 def packages(name: str) -> dict[str, str]:
     """The packages of a list, with the releases that they are pinned to."""
     return {package: release for package, _, release in (line.partition("=") for line in (PACKAGES / name).read_text().split())}

@@ -68,6 +68,7 @@ GOOD: dict[str, tuple[str, bytes, str]] = {
         ("東京は日本の首都です。人口は多いです。" * 20).encode("shift_jis"),
         "[The file does not say its encoding. It was read as cp932, which is a guess.]\n\n東京は日本の首都です。",
     ),
+    "a PDF without a table, and with a vast picture": ("pdf", documents.vast_picture_pdf(), "Tides"),
     "a Word document with a header and a chart alone": (
         "docx",
         documents.zip_of(

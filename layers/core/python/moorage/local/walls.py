@@ -88,7 +88,7 @@ _SESSIONS: Final = ("python_session.py", "javascript_session.js")
 def files(site: Site) -> list[File]:
     seen = [File(f"/etc/{name}", content.encode()) for name, content in ETC_FILES.items()]
     seen.append(File(COMPILED_SERVER, site.server.read_bytes()))
-    seen += [File(f"{SERVER}/{name}", (site.server_dir / name).read_bytes()) for name in _SESSIONS]
+    seen += [File(f"{SERVER}/{name}", (site.server_dir / name).read_bytes()) for name in (*_SESSIONS, "matplotlibrc")]
     programs = sorted((site.server_dir / "bin").iterdir())
     return seen + [File(f"{SERVER}/bin/{program.name}", program.read_bytes(), 0o755) for program in programs]
 
