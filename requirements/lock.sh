@@ -13,6 +13,7 @@ for name in uv egress toolbox template; do compile "requirements/$name.in" -o "r
 for folder in clients conformance fuzz; do compile "tests/$folder/requirements.in" -o "tests/$folder/requirements.txt"; done
 for name in frameworks agents aider; do compile "tests/clients/$name.in" -o "tests/clients/$name.txt"; done
 compile tests/conformance/servers.in -o tests/conformance/servers.txt
+compile tests/judges/files.in -o tests/judges/files.txt
 compile console/node.in -o console/node.txt
 # LocalStack's newest version without a token starts with what was published when it was, and on Python 3.13 alone.
 uv pip compile -q --python-version 3.13 --exclude-newer 2026-04-01 --generate-hashes --no-emit-index-url --no-emit-find-links \
