@@ -244,7 +244,7 @@ judges-files: setup-dev .venv-toolbox/.done .build/judges/files/.done
 	$(BIN)/python -m tests.judges.files
 
 judges: setup-dev .build/judges/dynamodb/.done .build/judges/adapter-$(ADAPTER)/.done
-	$(BIN)/python -m pytest tests/judges/judge_*.py $(OPTIONS)
+	$(BIN)/python -m pytest tests/judges/judge_*.py tests/contract/test_tables.py $(OPTIONS)
 
 # Installing needs a network; without one the programs say what they skip.
 .build/clients/python/.done: $(UV) tests/clients/requirements.txt

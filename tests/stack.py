@@ -1,24 +1,28 @@
 """``make up`` for tests: the embedded stack as a child process, on a free port, with state in a folder of the test's own."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
-from moorage.cli.target import local_aws
 from moorage.local.exports import read_exports
+from moorage.store.journal import Journal
+from moorage.store.record_text import load_record
 from moorage.tools.registry import ROOMS
 from moorage.wire.events import CATALOGUE
 from moorage.wire.items import SHAPES, InputItem
 from moorage.wire.validation import Parser
 from openai import OpenAI
+
+from tests.ministack import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY
 
 _ITEM = Parser[Any](InputItem)
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,9 +88,25 @@ class Stack:
     def http(self, key: str | None = None) -> httpx.Client:
         return httpx.Client(base_url=self.url, headers={"authorization": f"Bearer {key or self.key}"}, timeout=120)
 
-    def aws(self) -> Any:
-        """Arguments of boto3's clients: where the stack's AWS emulator answers, and the credentials of its start."""
-        return local_aws(self.state_dir)
+    @contextlib.contextmanager
+    def journal(self) -> Iterator[Journal]:
+        """Its store, which any process may open."""
+        journal = Journal(self.state_dir / "store")
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every record of its table."""
+        with self.journal() as journal:
+            return [load_record(item) for (item,) in journal.reader.execute("SELECT item FROM records")]
+
+
+def at_endpoint(endpoint: str) -> dict[str, str]:
+    """What has a stack keep its table and its bucket at an emulator of AWS."""
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY_ID, "AWS_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY}
+    return {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION, **keys}
 
 
 def clean_environment() -> dict[str, str]:

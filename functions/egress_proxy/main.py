@@ -33,6 +33,8 @@ from moorage.egress.service import ceiling
 from moorage.egress.store import EgressStore
 from moorage.settings import Settings
 from moorage.store.dynamodb import DynamoTable
+from moorage.store.sqlite_table import table_in
+from moorage.store.table import Table
 from moorage.telemetry import open_log, tell, tell_error
 
 from functions.egress_proxy.addon import Gate
@@ -135,7 +137,12 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
 
 
 def _stores(settings: Settings, executor: ThreadPoolExecutor, config: Config) -> tuple[EgressStore, KeyService | None]:
-    store = EgressStore(DynamoTable(boto3.client("dynamodb", config=config), settings.table_name, executor))
+    table: Table
+    if settings.store_dir is not None:
+        table = table_in(Path(settings.store_dir))
+    else:
+        table = DynamoTable(boto3.client("dynamodb", config=config), settings.table_name, executor)
+    store = EgressStore(table)
     if not settings.egress_key:
         return store, None
     return store, key_service(settings.egress_key, executor, config=config)

@@ -3,7 +3,7 @@
     python -m tests.bench.documents [--folder PLACE] [CASE ...]
 
 By hand, and not in the suite: it uploads files of up to 512 MB. Memory is the high-water mark of each process (VmHWM), looked at every
-50 ms: the workers that run the steps, the API, the emulator that holds table and bucket, and the program that reads documents.
+50 ms: the workers that run the steps, the API, and the program that reads documents.
 """
 
 import argparse
@@ -72,7 +72,7 @@ class Peaks:
 
 
 def _kind(line: str) -> str:
-    for part, kind in (("moorage-text", "reader"), ("step_worker", "worker"), ("aws.server", "emulator")):
+    for part, kind in (("moorage-text", "reader"), ("step_worker", "worker")):
         if part in line:
             return kind
     return "api" if line == "api" else ""
@@ -114,7 +114,7 @@ def _row(name: str, stack: Stack, path: Path) -> str:
             added = client.vector_stores.files.retrieve(uploaded.id, vector_store_id=store.id)
         time.sleep(_LOOK_SECONDS)
     came = added.status if added.last_error is None else added.last_error.message
-    kinds = ("worker", "reader", "emulator", "api")
+    kinds = ("worker", "reader", "api")
     memory = " | ".join(f"{peaks.mb[kind]:,.0f}" if kind in peaks.mb else "-" for kind in kinds)
     return f"| {name} | {time.monotonic() - began:.0f} | {memory} | {came} |"
 
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("cases", nargs="*", default=[*CASES])
     options = parser.parse_args()
-    print("| document | s | index step, MB | parse step, MB | reader, MB | emulator, MB | API, MB | what came of it |")
+    print("| document | s | index step, MB | parse step, MB | reader, MB | API, MB | what came of it |")
     print("|---|---|---|---|---|---|---|---|")
     for name in options.cases:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:

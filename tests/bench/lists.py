@@ -17,16 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-import boto3
 import httpx
 from moorage import ids, limits
 from moorage.parallel import side_by_side
 from moorage.store import keys
 from moorage.store.blobs import Blobs
-from moorage.store.dynamodb import DynamoTable
 from moorage.store.event_log import Batch, Writer
+from moorage.store.file_blobs import FileBlobs
+from moorage.store.journal import Journal
 from moorage.store.responses import Responses, StoredResponse
-from moorage.store.s3 import S3Blobs
+from moorage.store.sqlite_table import SqliteTable
 from moorage.store.table import Record
 from moorage.store.table import Table as Records
 from moorage.wire.parameters import Parameters
@@ -57,18 +57,18 @@ USAGE: Final = {
 }
 
 
-class _Collected(DynamoTable):
+class _Collected(SqliteTable):
     """Keeps what would be written."""
 
-    def __init__(self, table: DynamoTable) -> None:
-        super().__init__(table.client, table.name, ThreadPoolExecutor(1))
+    def __init__(self, table: SqliteTable) -> None:
+        super().__init__(table.journal)
         self.records: list[Record] = []
 
     async def write_many(self, puts: Any = (), deletes: Any = ()) -> None:
         self.records += puts
 
 
-async def fill(table: DynamoTable, blobs: Blobs, count: int, now: int) -> None:
+async def fill(table: SqliteTable, blobs: Blobs, count: int, now: int) -> None:
     """Responses that ended in the last days, one a second."""
     collected = _Collected(table)
     responses = Responses(collected, blobs, now_ms=lambda: now * 1000, retention_seconds=limits.RETENTION_SECONDS)
@@ -180,11 +180,11 @@ FILTERS: Final[Sequence[tuple[str, Mapping[str, Any]]]] = (
 
 def _measure(stack: Stack, count: int, events: int) -> Iterator[Row]:
     now, executor = int(time.time()), ThreadPoolExecutor(16)
-    aws = stack.aws()
-    table = DynamoTable(boto3.client("dynamodb", **aws), "moorage", executor)
+    journal = Journal(stack.state_dir / "store")
+    table, blobs = SqliteTable(journal), FileBlobs(journal, executor)
     began = time.perf_counter()
-    asyncio.run(fill(table, S3Blobs(boto3.client("s3", **aws), "moorage", executor), count, now))
-    long = asyncio.run(fill_log(table, S3Blobs(boto3.client("s3", **aws), "moorage", executor), events, now))
+    asyncio.run(fill(table, blobs, count, now))
+    long = asyncio.run(fill_log(table, blobs, events, now))
     print(f"{count} responses and {events} events written in {time.perf_counter() - began:.0f} s")
     with stack.http() as http:
         http.get("/models")

@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import Final
 
 import bm25s
-import boto3
 import numpy as np
 from moorage.knowledge.embeddings import Embeddings
 from moorage.knowledge.index import IndexedFile, IndexRef, SearchOptions, Weights
@@ -44,7 +43,7 @@ from moorage.knowledge.segments import Segment
 from moorage.knowledge.static_model import StaticEmbedder
 from moorage.store import vector_keys
 from moorage.store.blobs import Blobs
-from moorage.store.s3 import S3Blobs
+from moorage.store.file_blobs import FileBlobs
 
 from tests.bench import short_documents
 from tests.bench.run import REPORT, Table, machine
@@ -321,8 +320,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         stack = Stack(Path(folder)).start()
         try:
-            blobs = S3Blobs(boto3.client("s3", **stack.aws()), "moorage", ThreadPoolExecutor(32))
-            taken = asyncio.run(speed(blobs, documents.texts, options.real, options.chunks))
+            with stack.journal() as journal:
+                blobs = FileBlobs(journal, ThreadPoolExecutor(32))
+                taken = asyncio.run(speed(blobs, documents.texts, options.real, options.chunks))
         finally:
             stack.stop()
     tables = [

@@ -4,16 +4,15 @@ import asyncio
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import boto3
 import httpx
 from moorage import ids
 from moorage.store.bell import BELL, Bell
-from moorage.store.dynamodb import DynamoTable
 from moorage.store.event_log import LogWriter, Writer
+from moorage.store.file_blobs import FileBlobs
+from moorage.store.journal import Journal
 from moorage.store.responses import Responses, StoredResponse
-from moorage.store.s3 import S3Blobs
+from moorage.store.sqlite_table import SqliteTable
 from moorage.wire.parameters import Parameters
 
 from tests.stack import Stack
@@ -23,10 +22,8 @@ _EVENTS = 60
 
 async def tail_latencies(running: Stack) -> list[float]:
     """Seconds for each of so many events, written by this process and read over SSE."""
-    access: Any = running.aws()
-    executor = ThreadPoolExecutor(4)
-    table = DynamoTable(boto3.client("dynamodb", **access), "moorage", executor)
-    blobs = S3Blobs(boto3.client("s3", **access), "moorage", executor)
+    journal = Journal(running.state_dir / "store")
+    table, blobs = SqliteTable(journal), FileBlobs(journal, ThreadPoolExecutor(4))
     bell = Bell(running.state_dir / BELL)
     responses = Responses(table, blobs, now_ms=lambda: int(time.time() * 1000), retention_seconds=3600, bell=bell)
     now = int(time.time())

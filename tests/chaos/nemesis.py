@@ -37,7 +37,6 @@ VICTIMS: Final[dict[str, Callable[[str], bool]]] = {
     "command": lambda line: "tok_" in line and line.startswith(("/usr/bin/bash", "bash", "sh", "/bin/sh")),
     "launcher": lambda line: "moorage.local.launcher" in line,
     "proxy": lambda line: "egress_proxy" in line,
-    "emulator": lambda line: "moorage.local.aws.server" in line,
 }
 WEIGHTS: Final = {
     "worker": 6,
@@ -45,14 +44,13 @@ WEIGHTS: Final = {
     "command": 3,
     "launcher": 2,
     "proxy": 1,
-    "emulator": 3,
     "API": 1,
     "everything": 1,
     "connections": 2,
     "clock": 1,
     "disk": 1,
 }
-FREEZABLE: Final = ("worker", "exec server", "emulator", "launcher")
+FREEZABLE: Final = ("worker", "exec server", "launcher")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ class Field:
         for name in ("clock", "faults"):
             self._tell(name, 0)
         self._upstream = ScriptedUpstream(seed)
-        self._disk = folder / "state" / "aws"
+        self._disk = folder / "state" / "store"
         environment = {
             "MOORAGE_CHAOS": str(self._folder),
             "MOORAGE_CHAOS_SEED": str(seed),
@@ -248,7 +246,7 @@ class Nemesis:
 
     def _watch(self, victim: str, killed: int) -> None:
         """Note when one of the stack's own children is there again."""
-        if victim in ("worker", "launcher", "proxy", "emulator"):
+        if victim in ("worker", "launcher", "proxy"):
             watch = threading.Thread(target=self._until_back, args=(victim, killed, self.field_.stack.process), daemon=True)
             self._watches.append(watch)
             watch.start()
@@ -257,7 +255,7 @@ class Nemesis:
         began = time.monotonic()
         while time.monotonic() - began < BACK_SECONDS_MAX and self.field_.stack.process is stack:
             others = [pid for pid in self._pids(victim) if pid != killed]
-            if others and (victim != "emulator" or is_serving(self.field_.stack)):
+            if others:
                 self.back.setdefault(victim, []).append(round(time.monotonic() - began, 2))
                 return
             time.sleep(LOOK_SECONDS)

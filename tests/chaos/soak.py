@@ -23,7 +23,6 @@ from tests.processes import descendants
 from tests.stack import Stack
 
 KINDS: Final = {
-    "emulator": "moorage.local.aws.server",
     "launcher": "moorage.local.launcher",
     "worker": "moorage.local.step_worker",
 }
@@ -43,13 +42,12 @@ def sample(stack: Stack) -> Sample:
         if kind:
             for name, value in (("RSS", _rss(pid)), ("descriptors", _descriptors(pid))):
                 found[f"{kind}: {name}"] = max(found.get(f"{kind}: {name}", 0), value)
-    aws = stack.state_dir / "aws"
-    with closing(sqlite3.connect(f"file:{aws / 'journal.sqlite'}?mode=ro", uri=True)) as journal:
-        for table in ("rows", "objects", "garbage"):
+    store = stack.state_dir / "store"
+    with closing(sqlite3.connect(f"file:{store / 'journal.sqlite'}?mode=ro", uri=True)) as journal:
+        for table in ("records", "objects", "garbage"):
             (found[f"journal: {table}"],) = journal.execute(f"SELECT COUNT(*) FROM {table}").fetchone()
-    found["journal: bytes"] = sum(path.stat().st_size for path in aws.glob("journal.sqlite*"))
+    found["journal: bytes"] = sum(path.stat().st_size for path in store.glob("journal.sqlite*"))
     found["files"] = sum(len(files) for _, _, files in os.walk(stack.state_dir))
-    found["files of workers"] = sum(len(files) for _, _, files in os.walk(aws / "tmp"))
     return found
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import descendants
 from tests.stack import Stack
 
 RESPONSES = 100_000
@@ -18,24 +17,23 @@ def fill(journal: Path, like: str) -> None:
     """Copies of one stored response, under ids of their own."""
     with closing(sqlite3.connect(journal)) as connection:
         rows = connection.execute(
-            "SELECT place, pk, sk, index_pk, index_sk, ttl, item FROM rows WHERE pk LIKE ?", (f"%{like}",)
+            "SELECT pk, sk, index_pk, index_sk, ttl, item FROM records WHERE pk LIKE ?", (f"%{like}",)
         ).fetchall()
         assert len(rows) == 2
 
         def copies() -> object:
             for number in range(RESPONSES):
                 new = f"resp_{number:048x}"
-                for place, pk, sk, index_pk, index_sk, ttl, item in rows:
-                    yield place, pk.replace(like, new), sk, index_pk, index_sk, ttl, item.replace(like, new)
+                for pk, sk, index_pk, index_sk, ttl, item in rows:
+                    yield pk.replace(like, new), sk, index_pk, index_sk, ttl, item.replace(like.encode(), new.encode())
 
-        connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?)", copies())  # type: ignore[arg-type]
+        connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?)", copies())  # type: ignore[arg-type]
         connection.commit()
 
 
 def rss(stack: Stack) -> int:
     assert stack.process is not None
-    (emulator,) = [pid for pid, line in descendants(stack.process.pid).items() if "moorage.local.aws.server" in line]
-    return int(Path(f"/proc/{emulator}/statm").read_text().split()[1]) * 4096
+    return int(Path(f"/proc/{stack.process.pid}/statm").read_text().split()[1]) * 4096
 
 
 @pytest.mark.timeout(300)
@@ -56,5 +54,5 @@ def test_a_large_state_starts_stops_and_answers_like_a_small_one(tmp_path: Path)
         assert stack.stop() == 0
         seconds[f"stop, {name}"] = time.monotonic() - began
         if name == "small":
-            fill(stack.state_dir / "aws" / "journal.sqlite", made.id)
+            fill(stack.state_dir / "store" / "journal.sqlite", made.id)
     print({name: round(value, 2) for name, value in seconds.items()})

@@ -12,7 +12,7 @@ from tests.stack import Stack
 
 SHORT = [
     Event(2.0, "worker", "kill"),
-    Event(0.5, "emulator", "kill"),
+    Event(0.5, "worker", "kill"),
     Event(1.0, "connections", "cut"),
     Event(0.5, "launcher", "kill"),
     Event(1.0, "clock", "set", 60),
@@ -68,5 +68,5 @@ def test_a_long_history_keeps_no_more_than_its_disk_has_room_for() -> None:
 def test_a_short_history_leaves_nothing_wrong(tmp_path: Path) -> None:
     report = play(5, SHORT, tmp_path, is_whole=False)
     assert report.violations == []
-    assert {"emulator killed", "launcher killed", "API killed", "clock set"} <= set(report.struck)
+    assert {"worker killed", "launcher killed", "API killed", "clock set"} <= set(report.struck)
     assert report.responses > 3

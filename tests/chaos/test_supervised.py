@@ -22,10 +22,6 @@ def is_launcher(line: str) -> bool:
     return "moorage.local.launcher" in line
 
 
-def is_emulator(line: str) -> bool:
-    return "moorage.local.aws.server" in line
-
-
 @pytest.mark.timeout(300)
 def test_a_dead_launcher_comes_back_and_commands_wait_for_it(tmp_path: Path) -> None:
     """One that had begun is lost, never said not to have run; those after it run."""

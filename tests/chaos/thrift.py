@@ -16,12 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import boto3
 import httpx
 from moorage.cli.main import main
 from moorage.store import keys
 from moorage.store.api_keys import hash_of, key_id_of
-from moorage.store.dynamodb import decode
 
 from tests.chaos.upstream import NAME
 from tests.receivers import HANG_UP, Answer, Receiver
@@ -164,11 +162,8 @@ def _is_refused(http: httpx.Client) -> bool:
 def _held(stack: Stack, refused: Mapping[str, bool]) -> dict[str, int]:
     """Tokens that the records of the tenant's budgets hold for somebody, whether their time is over or not; by scope. Of one that has
     refused nobody that is nothing wrong."""
-    found = boto3.client("dynamodb", **stack.aws()).query(
-        TableName="moorage", KeyConditionExpression="PK = :pk", ExpressionAttributeValues={":pk": {"S": keys.budgets(TENANT)}}
-    )
     held: dict[str, int] = {}
-    for record in map(decode, found["Items"]):
+    for record in (record for record in stack.records() if record["PK"] == keys.budgets(TENANT)):
         entries = [entry for name, entry in record.items() if name.startswith("h_")]
         scope = record["SK"].partition(":")[0]
         held[scope] = sum(entry["held"].get("total_tokens", 0) for entry in entries) if refused[scope] else 0

@@ -1,8 +1,7 @@
 """AWS's own clients judge the functions as they are uploaded: the Lambda Web Adapter runs the streaming one, ``awslambdaric`` the
-others, behind the twin of API Gateway and before a local stack's table and sandboxes (``packages.py``).
+others, behind the twin of API Gateway and before an emulator's table and a local stack's sandboxes (``packages.py``).
 """
 
-import contextlib
 import json
 import os
 import shutil
@@ -10,9 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
-import boto3
 import httpx
 import pytest
 from openai import AuthenticationError, NotFoundError, OpenAI
@@ -20,7 +17,8 @@ from openai import AuthenticationError, NotFoundError, OpenAI
 from tests.deploy.conftest import SETTINGS, synthesise
 from tests.judges import adapter
 from tests.judges.packages import Deployed, deployed
-from tests.stack import Stack, outputs, raw_events, say, script, shell
+from tests.ministack import Ministack
+from tests.stack import Stack, at_endpoint, outputs, raw_events, say, script, shell
 from tests.twin import runtime_api
 from tests.twin.sockets import told_by
 from tests.unit.sandbox import documents
@@ -33,9 +31,11 @@ SHELL: Any = {"type": "shell", "environment": {"type": "container_auto"}}
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     if (reason := adapter.reason_without()) is not None:
         pytest.skip(reason)
-    running = Stack(tmp_path_factory.mktemp("stack")).start()
+    emulator = Ministack.start()
+    running = Stack(tmp_path_factory.mktemp("stack"), at_endpoint(emulator.endpoint)).start()
     yield running
     running.stop()
+    emulator.stop()
 
 
 @pytest.fixture(scope="session")
@@ -64,15 +64,13 @@ def http(service: Deployed) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def downloaded(stack: Stack, http: httpx.Client) -> Callable[[str], bytes]:
-    """What the signed address leads to that an answer without a body names. The local bucket takes signatures in headers alone."""
+def downloaded(http: httpx.Client) -> Callable[[str], bytes]:
+    """What the signed address leads to that an answer without a body names."""
 
     def download(path: str) -> bytes:
         answer = http.get(path)
         assert (answer.status_code, "X-Amz-Signature" in answer.headers["location"]) == (302, True)
-        bucket, _, key = unquote(urlsplit(answer.headers["location"]).path).lstrip("/").partition("/")
-        with contextlib.closing(boto3.client("s3", **stack.aws())) as s3:
-            return bytes(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+        return httpx.get(answer.headers["location"], trust_env=False).raise_for_status().content
 
     return download
 

@@ -154,7 +154,7 @@ def test_a_secret_of_a_tool_is_for_its_runs_alone(stack_with_dice: Stack, upstre
     with stack_with_dice.http() as http:
         assert CHARM not in http.get(f"/responses/{response['id']}").text
     state_dir = stack_with_dice.state_dir
-    kept = [path for path in (*state_dir.glob("*"), *(state_dir / "aws").rglob("*")) if path.is_file()]
+    kept = [path for path in (*state_dir.glob("*"), *(state_dir / "store").rglob("*")) if path.is_file()]
     assert [path for path in kept if CHARM.encode() in path.read_bytes()] == []
 
 

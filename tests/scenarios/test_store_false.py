@@ -1,14 +1,16 @@
 """``store: false``: nothing of the content survives the response."""
 
+import asyncio
 import secrets
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import boto3
 import openai
 import pytest
-from botocore.config import Config
+from moorage.store.blobs import Blobs
+from moorage.store.file_blobs import FileBlobs
 from openai import OpenAI
 
 from tests.stack import SHELL, Stack, outputs, say, script, shell
@@ -18,25 +20,22 @@ TOOLS: Any = [SHELL]
 
 def everything(stack: Stack) -> bytes:
     """All that the table and the bucket hold, with what is compressed opened."""
-    session, access = boto3.Session(), stack.aws()
-    table = session.client("dynamodb", **access)
     found = bytearray()
-    for page in table.get_paginator("scan").paginate(TableName="moorage"):
-        for item in page["Items"]:
-            found += repr(item).encode()
-            for value in item.values():
-                if "B" in value:
-                    try:
-                        found += zlib.decompress(value["B"])
-                    except zlib.error:
-                        found += value["B"]
-    bucket = session.client("s3", **access, config=Config(s3={"addressing_style": "path"}))
-    for listed in bucket.get_paginator("list_objects_v2").paginate(Bucket="moorage"):
-        for entry in listed.get("Contents", []):
-            found += entry["Key"].encode() + bucket.get_object(Bucket="moorage", Key=entry["Key"])["Body"].read()
-    table.close()
-    bucket.close()
+    for record in stack.records():
+        found += repr(record).encode()
+        for value in record.values():
+            if isinstance(value, bytes):
+                try:
+                    found += zlib.decompress(value)
+                except zlib.error:
+                    found += value
+    with stack.journal() as journal, ThreadPoolExecutor() as executor:
+        found += asyncio.run(_objects(FileBlobs(journal, executor)))
     return bytes(found)
+
+
+async def _objects(blobs: Blobs) -> bytes:
+    return b"".join([key.encode() + await blobs.get_bytes(key) async for key, _ in blobs.list_prefix("")])
 
 
 def test_the_search_finds_what_is_stored(stack: Stack, client: OpenAI) -> None:

@@ -3,16 +3,14 @@
 import asyncio
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
-import boto3
 import pytest
 from moorage.api.routers import ROUTERS
 from moorage.ids import approval_id
 from moorage.store.api_keys import ApiKeys
-from moorage.store.dynamodb import DynamoTable
+from moorage.store.sqlite_table import SqliteTable
 
 from tests.stack import SHELL, Stack, say, script, shell
 from tests.unit.skills.archives import skill
@@ -40,9 +38,8 @@ def revoke(stack: Stack, tenant_id: str) -> None:
 
 @contextmanager
 def keys_of(stack: Stack) -> Iterator[ApiKeys]:
-    client = boto3.client("dynamodb", **stack.aws())
-    with closing(client), ThreadPoolExecutor() as executor:
-        yield ApiKeys(DynamoTable(client, "moorage", executor), clock=time.time)
+    with stack.journal() as journal:
+        yield ApiKeys(SqliteTable(journal), clock=time.time)
 
 
 def belongings(stack: Stack) -> dict[str, str]:

@@ -114,7 +114,7 @@ def test_make_up_is_the_same(state_dir: Path) -> None:
 def test_ctrl_c_during_the_start_leaves_nothing(state_dir: Path) -> None:
     terminal = Terminal(*up(state_dir, "--port", "0"))
     deadline = time.monotonic() + _SECONDS_MAX
-    while not any("moorage.local.aws.server" in line for line in descendants(terminal.process.pid).values()):
+    while not any("moorage.local.launcher" in line for line in descendants(terminal.process.pid).values()):
         assert time.monotonic() < deadline
     assert terminal.press_ctrl_c() == (130, "", [])
 
@@ -126,13 +126,13 @@ def test_on_a_terminal_the_start_says_what_it_waits_for(state_dir: Path) -> None
         process = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=screen)
         os.close(screen)
         seen = b""
-        while b"Starting the AWS emulator" not in seen and select.select([master], [], [], _SECONDS_MAX)[0]:
+        while b"Starting the owner of the sandboxes" not in seen and select.select([master], [], [], _SECONDS_MAX)[0]:
             seen += os.read(master, 65536)
         process.terminate()
         process.wait(_SECONDS_MAX)
     finally:
         os.close(master)
-    assert b"Starting the AWS emulator" in seen
+    assert b"Starting the owner of the sandboxes" in seen
 
 
 class Systemd:
@@ -217,7 +217,7 @@ def test_a_port_in_use_is_named_before_anything_starts(state_dir: Path, taken_po
         f"moorage: Port {taken_port} cannot be had: Address already in use. MOORAGE_PORT or 'moorage up --port' takes another; "
         "0 is any free one.\n"
     )
-    assert not (state_dir / "aws").exists()
+    assert not (state_dir / "store").exists()
 
 
 WRONG = {

@@ -43,6 +43,12 @@ class Door:
 
 
 @pytest.fixture(scope="module")
+def stack(aws_stack: Stack) -> Stack:
+    """Its table is where the functions behind the gateway find it too."""
+    return aws_stack
+
+
+@pytest.fixture(scope="module")
 def process_door(stack: Stack) -> Door:
     return Door(stack.url.replace("http", "ws", 1) + "/responses", stack.key)
 

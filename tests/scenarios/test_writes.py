@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.stack import ROOT, Stack, say, script
+from tests.ministack import Ministack
+from tests.stack import ROOT, Stack, at_endpoint, say, script
 
 _READS = ("GetItem", "Query", "BatchGetItem")
 _AT_ONCE = [("BatchWriteItem", 3)]
@@ -17,12 +18,12 @@ _RECORD_FIRST = [("PutItem", 1), ("PutItem", 3)]
 
 
 @pytest.fixture(scope="module")
-def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Path]]:
+def counted(ministack: Ministack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Path]]:
     """A stack, and the file in which its requests are noted."""
     state_dir = Path(tmp_path_factory.mktemp("counted"))
     counts = state_dir / "counts"
     counting = {"PYTHONPATH": str(ROOT / "tests" / "bench" / "counting"), "MOORAGE_BENCH_COUNTS": str(counts)}
-    stack = Stack(state_dir, counting).start()
+    stack = Stack(state_dir, {**at_endpoint(ministack.endpoint), "MOORAGE_TABLE": "counted", **counting}).start()
     yield stack, counts
     assert stack.stop() == 0
 

@@ -61,7 +61,7 @@ def sockets_of(template: Template, variables: Mapping[str, str]) -> Iterator[Dep
 
 
 def told_by(stack: Stack) -> dict[str, str]:
-    """What a local stack tells the workers of its loop, and how its emulator is reached."""
+    """What a local stack tells the workers of its loop, and how its emulator of AWS is reached."""
     assert stack.process is not None
     worker = next(pid for pid, line in descendants(stack.process.pid).items() if is_worker(line))
     pairs = (pair.partition("=") for pair in Path(f"/proc/{worker}/environ").read_text().split("\0"))

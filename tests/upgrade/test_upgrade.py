@@ -1,14 +1,17 @@
 """A state folder that an older version left, with a response in the middle of a command, goes on under this one.
 
 Each archive here is what a stack of that version had on disk after Ctrl-C; ``expected.json`` in it says what was made. ``0.1.0-memory``
-is of the version whose emulator kept its state in memory and wrote it when it ended.
+is of the version whose emulator kept its state in memory and wrote it when it ended, ``0.1.0-journal`` of the last one that had an
+emulator.
 """
 
 import base64
 import json
 import re
+import sqlite3
 import tarfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +65,19 @@ def as_if_it_had_just_been_left(state_dir: Path, made_at: int) -> None:
     path, since = state_dir / "aws" / "state" / "dynamodb.json", int(time.time()) - made_at - 60
 
     def later(found: re.Match[str]) -> str:
-        moment = found[0]
-        return str(int(moment) + since * (1000 if len(moment) == len("1795355932544") else 1))
+        moment = found[2]
+        return found[1] + str(int(moment) + since * (1000 if len(moment) == len("1795355932544") else 1))
 
-    path.write_text(re.sub(r'(?<="N": ")(\d{10}|\d{13})(?=")', later, path.read_text()))
+    def all_later(text: str) -> str:
+        return re.sub(r'("N": ?")(\d{10}|\d{13})(?=")', later, text)
+
+    if path.exists():
+        path.write_text(all_later(path.read_text()))
+        return
+    with closing(sqlite3.connect(state_dir / "aws" / "journal.sqlite")) as journal:
+        journal.create_function("later", 1, all_later)
+        journal.execute("UPDATE rows SET item = later(item), ttl = ttl + ?", (since,))
+        journal.commit()
 
 
 def goes_on(stack: Stack, response_id: str) -> None:
@@ -81,9 +93,13 @@ def goes_on(stack: Stack, response_id: str) -> None:
 
 
 def assert_kept_once(state_dir: Path) -> None:
-    """The old files stay beside the journal, out of the way."""
-    aws = state_dir / "aws"
-    assert not (aws / "state").exists()
-    assert not (aws / "s3").exists()
-    assert json.loads((aws / "before-journal" / "state" / "dynamodb.json").read_text())["payload"]["tables"]
-    assert list((aws / "before-journal" / "s3").rglob("*.meta.json"))
+    """What the older version had stays beside the journal, out of the way."""
+    store = state_dir / "store"
+    assert not (state_dir / "aws").exists()
+    if (older := store / "before-store.sqlite").exists():
+        with closing(sqlite3.connect(older)) as journal:
+            assert journal.execute("PRAGMA user_version").fetchone() == (1,)
+            assert journal.execute("SELECT COUNT(*) > 10 FROM rows").fetchone() == (1,)
+        return
+    assert json.loads((store / "before-journal" / "state" / "dynamodb.json").read_text())["payload"]["tables"]
+    assert list((store / "before-journal" / "s3").rglob("*.meta.json"))

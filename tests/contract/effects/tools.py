@@ -188,8 +188,7 @@ def domain_secrets(world: World) -> None:
     for container in containers:
         assert "TOKEN" not in json.dumps(container)
         (sealed,) = [record for record in records if container["id"] in str(record) and "path_prefixes" in record]
-        kept = {name: [entry["S"] for entry in sealed[name]["L"]] for name in scope}
-        assert (sealed["domain"]["S"], kept) == ("api.example.com", scope)
+        assert (sealed["domain"], {name: sealed[name] for name in scope}) == ("api.example.com", scope)
         assert "TOKEN" in str(sealed)
     environment = {"type": "container_auto", "network_policy": policy}
     assert ran(run_in(world, environment, "echo $TOKEN"))[0]["stdout"].startswith("MOORAGE_SECRET_TOKEN_")
@@ -212,7 +211,7 @@ def what_is_asked_first(world: World) -> None:
     for container, shown in made:
         assert container["network_policy"].get("require_approval") == shown
         kept = [record for record in world.records() if container["id"] in str(record) and "asks_hosts" in record]
-        assert [record["asks_secrets"] for record in kept] == ([] if shown is None else [{"L": [{"S": "TOKEN"}]}])
+        assert [record["asks_secrets"] for record in kept] == ([] if shown is None else [["TOKEN"]])
 
 
 @row("tool", "shell.environment<container_auto>.skills", "shell.environment<container_reference>.skills")

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import httpx
 
 from docs import parameters
@@ -61,11 +60,7 @@ class World:
 
     def records(self) -> list[Json]:
         """What the table holds."""
-        table = boto3.Session().client("dynamodb", **self.stack.aws())
-        pages = table.get_paginator("scan").paginate(TableName="moorage")
-        found = [dict(record) for page in pages for record in page["Items"]]
-        table.close()
-        return found
+        return self.stack.records()
 
 
 Check = Callable[[World], None]

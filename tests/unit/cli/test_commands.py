@@ -12,6 +12,7 @@ import pytest
 from moorage.cli.main import COMMANDS, main
 from moorage.cli.target import Target, find
 from moorage.local.exports import write_exports
+from moorage.store.sqlite_table import SqliteTable
 
 from tests.unit.cli.deployment import MODELS, Answer, refusal, serving
 
@@ -21,10 +22,7 @@ NOWHERE = {"MOORAGE_STATE_DIR": "/nonexistent"}
 
 def local_state(folder: Path) -> Path:
     """What a stack that was started has left."""
-    (folder / "aws").mkdir(parents=True)
-    (folder / "aws" / "environment").write_text(
-        "AWS_ENDPOINT_URL=http://127.0.0.1:4566\nAWS_REGION=us-east-1\nAWS_ACCESS_KEY_ID=k\nAWS_SECRET_ACCESS_KEY=s\n"
-    )
+    folder.mkdir(parents=True, exist_ok=True)
     client = {"OPENAI_BASE_URL": "http://127.0.0.1:8080/v1", "OPENAI_API_KEY": "sk-moorage-local", "MOORAGE_MODEL": "demo"}
     write_exports(folder / "env", client)
     return folder
@@ -49,7 +47,10 @@ def test_the_region_is_read_from_both_variables() -> None:
 
 def test_a_local_stack_comes_before_the_sdks_variables(tmp_path: Path) -> None:
     target = find(OPENAI | {"MOORAGE_STATE_DIR": str(local_state(tmp_path))})
-    assert (target.url, target.api_key, target.table_name) == ("http://127.0.0.1:8080/v1", "sk-moorage-local", "moorage")
+    assert (target.url, target.api_key, target.table_name) == ("http://127.0.0.1:8080/v1", "sk-moorage-local", None)
+    assert isinstance(target.table(), SqliteTable)
+    elsewhere = find({"MOORAGE_STATE_DIR": str(tmp_path), "AWS_ENDPOINT_URL": "http://127.0.0.1:4566"})
+    assert elsewhere.table_name == "moorage"
 
 
 def test_the_sdks_variables_are_enough_for_what_the_api_answers() -> None:

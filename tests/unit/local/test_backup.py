@@ -4,40 +4,56 @@ import json
 import sqlite3
 import tarfile
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from moorage.errors import SettingsConflict
 from moorage.local.backup import back_up, restore
+from moorage.local.housekeeping import Housekeeping
+from moorage.store.file_blobs import FileBlobs
+from moorage.store.journal import Journal
 
-from tests.unit.local.test_bucket_service import Bucket
+
+class Held:
+    """The bucket of a state folder, open."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.journal = Journal(state_dir / "store")
+        self._disk = ThreadPoolExecutor(1)
+        self.blobs = FileBlobs(self.journal, self._disk)
+
+    async def objects(self) -> dict[str, bytes]:
+        return {key: await self.blobs.get_bytes(key) async for key, _ in self.blobs.list_prefix("")}
+
+    def close(self) -> None:
+        self.journal.close()
+        self._disk.shutdown()
 
 
 @pytest.fixture
 async def state_dir(tmp_path: Path) -> AsyncIterator[Path]:
     folder = tmp_path / "state"
-    (folder / "aws").mkdir(parents=True)
+    folder.mkdir()
     (folder / "secrets.json").write_text('{"api_key": "k"}')
-    bucket = Bucket(folder / "aws")
-    await bucket.ask("PUT", "/moorage")
-    await bucket.ask("PUT", "/moorage/a", body=b"first")
+    held = Held(folder)
+    await held.blobs.put_bytes("a", b"first")
     yield folder
-    bucket.close()
+    held.close()
 
 
 async def write(state_dir: Path, key: str, body: bytes) -> None:
-    bucket = Bucket(state_dir / "aws")
-    await bucket.ask("PUT", f"/moorage/{key}", body=body)
-    await bucket.service.sweep(0)
-    bucket.close()
+    held = Held(state_dir)
+    await held.blobs.put_bytes(key, body)
+    await Housekeeping(held.journal).unlink()
+    held.close()
 
 
 async def held_by(state_dir: Path) -> dict[str, bytes]:
-    bucket = Bucket(state_dir / "aws")
-    names = [row[0] for row in bucket.journal.reader.execute("SELECT key FROM objects ORDER BY key")]
-    found = {name: (await bucket.ask("GET", f"/moorage/{name}"))[1] for name in names}
-    bucket.close()
+    held = Held(state_dir)
+    found = await held.objects()
+    held.close()
     return found
 
 
@@ -51,8 +67,8 @@ async def test_what_was_held_then_is_held_again(state_dir: Path, tmp_path: Path,
     await write(state_dir, "b", b"later")
     assert restore(target, state_dir) == 1
     assert await held_by(state_dir) == {"a": b"first"}
-    (aside,) = state_dir.glob("aws-before-restore-*")
-    assert (aside / "journal.sqlite").exists()
+    (aside,) = state_dir.glob("before-restore-*")
+    assert (aside / "store" / "journal.sqlite").exists()
 
 
 async def test_a_restore_into_an_empty_place_brings_the_keys_along(state_dir: Path, tmp_path: Path) -> None:

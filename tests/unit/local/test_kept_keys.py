@@ -115,7 +115,7 @@ async def test_a_backup_brings_its_keys_along_and_sets_the_others_aside(tmp_path
     assert await keys.unwrap(before.wrapped, CONTEXT) == before.plaintext
     with pytest.raises(KeyLost):
         await keys.unwrap(after.wrapped, CONTEXT)
-    (aside,) = state_dir.glob("aws-before-restore-*")
+    (aside,) = state_dir.glob("before-restore-*")
     assert await KeyFile(aside / "keys.json").unwrap(after.wrapped, CONTEXT) == after.plaintext
     assert stat.S_IMODE((state_dir / "keys.json").stat().st_mode) == 0o600
 

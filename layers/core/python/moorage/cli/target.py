@@ -18,10 +18,12 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError, NoRegionError
 
 from moorage.local.exports import read_exports
+from moorage.local.store_place import OnAws, store_place
+from moorage.local.takeover import STORE
 from moorage.store.dynamodb import DynamoTable
+from moorage.store.sqlite_table import table_in
 from moorage.store.table import Table
 
-_LOCAL_TABLE: Final = "moorage"
 _SECONDS_MAX: Final = 300.0
 """A sandbox on Fargate takes up to a minute to start, and its first image longer."""
 AWS_CONFIG: Final = Config(connect_timeout=5, retries={"mode": "standard", "total_max_attempts": 2})
@@ -49,6 +51,8 @@ class Target:
         return self.state_dir is not None
 
     def table(self) -> Table:
+        if self.state_dir is not None and self.table_name is None:
+            return table_in(self.state_dir / STORE)
         if self.table_name is None:
             raise TargetError("Set MOORAGE_TABLE: the keys lie in the deployment's table. 'make deployed' shows its name.")
         return DynamoTable(boto3.client("dynamodb", **self.aws, config=AWS_CONFIG), self.table_name, ThreadPoolExecutor(4))
@@ -72,7 +76,7 @@ def find(environ: Mapping[str, str]) -> Target:
     if environ.get("MOORAGE_URL") or environ.get("MOORAGE_TABLE"):
         return Target(environ.get("MOORAGE_URL"), environ.get("MOORAGE_API_KEY"), environ.get("MOORAGE_TABLE"), region)
     if (state_dir := local_state(environ)) is not None:
-        return _local(state_dir)
+        return _local(state_dir, environ)
     if environ.get("OPENAI_BASE_URL"):
         return Target(environ["OPENAI_BASE_URL"], environ.get("OPENAI_API_KEY"), None, region)
     raise TargetError(
@@ -86,26 +90,11 @@ def aws_region(environ: Mapping[str, str]) -> str | None:
     return environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None
 
 
-def _local(state_dir: Path) -> Target:
-    said = read_exports(state_dir / "env")
-    return Target(
-        said.get("OPENAI_BASE_URL"),
-        said.get("OPENAI_API_KEY"),
-        _LOCAL_TABLE,
-        local_aws(state_dir),
-        state_dir,
-    )
-
-
-def local_aws(state_dir: Path) -> dict[str, str]:
-    """Arguments of boto3's clients for a local stack's emulator, which takes the credentials of its latest start alone."""
-    said = read_exports(state_dir / "aws" / "environment")
-    return {
-        "endpoint_url": said["AWS_ENDPOINT_URL"],
-        "region_name": said["AWS_REGION"],
-        "aws_access_key_id": said["AWS_ACCESS_KEY_ID"],
-        "aws_secret_access_key": said["AWS_SECRET_ACCESS_KEY"],
-    }
+def _local(state_dir: Path, environ: Mapping[str, str]) -> Target:
+    """Its table is in its folder, or where the stack was told to keep it by the same variable."""
+    said, place = read_exports(state_dir / "env"), store_place(environ, state_dir)
+    table = place.table if isinstance(place, OnAws) else None
+    return Target(said.get("OPENAI_BASE_URL"), said.get("OPENAI_API_KEY"), table, {"region_name": aws_region(environ)}, state_dir)
 
 
 def local_state(environ: Mapping[str, str]) -> Path | None:
@@ -113,7 +102,7 @@ def local_state(environ: Mapping[str, str]) -> Path | None:
     named = environ.get("MOORAGE_STATE_DIR")
     here = Path.cwd()
     candidates = [Path(named)] if named else [folder / ".moorage" for folder in (here, *here.parents)]
-    return next((path for path in candidates if (path / "env").exists() and (path / "aws" / "environment").exists()), None)
+    return next((path for path in candidates if (path / "env").exists()), None)
 
 
 def answer_of(response: httpx.Response) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Start the local stack and keep serving: API, AWS emulator and sandboxes, all on this machine. "
+        "Start the local stack and keep serving: API, loop and sandboxes, all on this machine. "
         "Ctrl-C stops it; what it stored is there at the next start."
     )
     parser.add_argument("--port", type=int, help="of the API; by default MOORAGE_PORT or 8080, and 0 is any free one")

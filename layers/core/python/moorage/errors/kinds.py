@@ -7,8 +7,6 @@ from typing import Any, Final
 from moorage.limits import SANDBOX_HOST_POLL_SECONDS
 
 INVALID_REQUEST: Final = "invalid_request_error"
-STORAGE_FULL: Final = "InsufficientStorage"
-"""What the local emulator's table and bucket answer to a write for which the disk has no room."""
 
 
 class MoorageError(Exception):

@@ -363,7 +363,7 @@ STACK_START_SECONDS_MAX: Final = 1800
 STOP_REQUESTS_SECONDS_MAX: Final = 5
 STOP_TASKS_SECONDS_MAX: Final = 5
 """How long a stop waits for a start that is under way, for requests, and for what goes on behind them. With the children's own time
-(``local/children.py``, ``local/emulator.py``) a stop takes 40 seconds at most, whatever hangs."""
+(``local/children.py``) a stop takes 40 seconds at most, whatever hangs."""
 
 LOCAL_LOG_BYTES_MAX: Final = 16 * MIB
 """A log file of the stack is put aside at this size; one of its predecessors is kept."""

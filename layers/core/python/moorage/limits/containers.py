@@ -118,7 +118,7 @@ TENANT_DISK_BYTES_MAX: Final = 60 * 1024 * MIB
 """What all live sandboxes of one tenant may hold on this machine's disk: three times what one may."""
 
 DISK_RESERVE_BYTES: Final = 1024 * MIB
-"""What sandboxes leave of a disk that others use too, the emulator's journal among them."""
+"""What sandboxes leave of a disk that others use too, the store among them."""
 
 DISK_SHARE_BYTES_MIN: Final = 256 * MIB
 """A sandbox that holds no more than this is never the one that has filled the disk."""

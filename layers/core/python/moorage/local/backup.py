@@ -21,13 +21,17 @@ from typing import Final
 
 from moorage.disk import flush_folder
 from moorage.errors import SettingsConflict
+from moorage.local.housekeeping import HOLD
 from moorage.local.kept_keys import KEY_FILE, NOTE
 from moorage.local.processes import write_private
 from moorage.local.state_folder import held
+from moorage.local.takeover import BEFORE, STORE
+from moorage.store.file_blobs import path_of
+from moorage.store.journal import JOURNAL
 
-JOURNAL: Final = "journal.sqlite"
 _MANIFEST: Final = "moorage-backup.json"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+"""1 is of the journals of older versions (``takeover.py``)."""
 _SEALED_WITH: Final = (KEY_FILE, NOTE)
 _BESIDE: Final = ("secrets.json", *_SEALED_WITH, "key-made")
 """Files of the state folder that belong to what the journal holds."""
@@ -38,19 +42,20 @@ _OBJECT_FILE: Final = re.compile(r"[0-9a-f]{32}")
 
 def back_up(state_dir: Path, target: Path) -> int:
     """Write a backup to ``target``: one file, or, if that is a folder, what is new into it. Answers how many objects' files it has."""
-    aws = state_dir / "aws"
-    if not (aws / JOURNAL).exists():
+    formats = {state_dir / STORE: _FORMAT, state_dir / BEFORE: 1}
+    store = next((place for place in formats if (place / JOURNAL).exists()), None)
+    if store is None:
         raise SettingsConflict(f"There is nothing to back up in {state_dir}: no stack has stored anything there.")
     target.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        stack.enter_context(_nothing_unlinked(aws))
+        stack.enter_context(_nothing_unlinked(store))
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".moorage-backup-", dir=target.parent)))
-        _copy_journal(aws / JOURNAL, work / JOURNAL)
+        _copy_journal(store / JOURNAL, work / JOURNAL)
         names = sorted(_named(work / JOURNAL))
-        (work / _MANIFEST).write_text(json.dumps({"format": _FORMAT, "taken_at": int(time.time()), "objects": len(names)}))
+        (work / _MANIFEST).write_text(json.dumps({"format": formats[store], "taken_at": int(time.time()), "objects": len(names)}))
         members = {_MANIFEST: work / _MANIFEST, JOURNAL: work / JOURNAL}
         members |= {name: state_dir / name for name in _BESIDE if (state_dir / name).exists()}
-        members |= {f"objects/{name[:2]}/{name}": _file(aws, name) for name in names}
+        members |= {f"objects/{name[:2]}/{name}": path_of(store, name) for name in names}
         if target.is_dir():
             _into_folder(members, target)
         else:
@@ -68,23 +73,24 @@ def restore(source: Path, state_dir: Path) -> int:
             shutil.copytree(source, new)
         else:
             _unpack(source, new)
-        count = _checked(source, new)
+        count, version = _checked(source, new)
         _set_aside(state_dir)
         for name in _BESIDE:
             if (new / name).exists():
                 write_private(state_dir / name, (new / name).read_text())
-        aws = state_dir / "aws"
-        aws.mkdir(mode=0o700)
+        # The next start takes over what an older version has backed up.
+        place = state_dir / (STORE if version == _FORMAT else BEFORE)
+        place.mkdir(mode=0o700)
         (new / "objects").mkdir(exist_ok=True)
-        (new / "objects").rename(aws / "objects")
-        (new / JOURNAL).rename(aws / JOURNAL)
+        (new / "objects").rename(place / "objects")
+        (new / JOURNAL).rename(place / JOURNAL)
         os.sync()
     return count
 
 
 @contextmanager
-def _nothing_unlinked(aws: Path) -> Iterator[None]:
-    with (aws / "objects.lock").open("a") as lock:
+def _nothing_unlinked(store: Path) -> Iterator[None]:
+    with (store / HOLD).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         yield
 
@@ -99,12 +105,8 @@ def _named(journal: Path) -> set[str]:
     """The files of the bucket that the journal names."""
     with closing(sqlite3.connect(journal)) as connection:
         found = {file for (files,) in connection.execute("SELECT files FROM objects") for file, _ in json.loads(files)}
-        return found | {file for (file,) in connection.execute("SELECT file FROM parts")}
-
-
-def _file(aws: Path, name: str) -> Path:
-    settled = aws / "objects" / name[:2] / name
-    return settled if settled.exists() else aws / "incoming" / name
+        has_parts = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'parts'").fetchone()  # Of format 1.
+        return found | {file for (file,) in (connection.execute("SELECT file FROM parts") if has_parts else ())}
 
 
 def _into_file(members: dict[str, Path], target: Path, work: Path) -> None:
@@ -146,8 +148,8 @@ def _unpack(source: Path, new: Path) -> None:
         raise SettingsConflict(f"{source} is no backup of moorage: it is no archive, or not the whole of one.") from error
 
 
-def _checked(source: Path, new: Path) -> int:
-    """A backup is whole, or nothing is touched."""
+def _checked(source: Path, new: Path) -> tuple[int, int]:
+    """A backup is whole, or nothing is touched. Answers how many files of the bucket it has, and its format."""
     try:
         manifest = json.loads((new / _MANIFEST).read_text())
         names = _named(new / JOURNAL)
@@ -155,22 +157,20 @@ def _checked(source: Path, new: Path) -> int:
             (verdict,) = connection.execute("PRAGMA quick_check").fetchone()
     except (OSError, ValueError, sqlite3.Error) as error:
         raise SettingsConflict(f"{source} is no backup of moorage: {error}.") from error
-    if manifest["format"] != _FORMAT:
+    if manifest["format"] not in (1, _FORMAT):
         raise SettingsConflict(f"{source} was written by another version of moorage (format {manifest['format']}, this is {_FORMAT}).")
     if foreign := sorted(name for name in names if not _OBJECT_FILE.fullmatch(name)):
         raise SettingsConflict(f"{source} is no backup of moorage: it names a file {foreign[0]!r}.")
     missing = [name for name in names if not (new / "objects" / name[:2] / name).exists()]
     if verdict != "ok" or missing:
         raise SettingsConflict(f"{source} is damaged: {len(missing)} files are missing, and its journal is {verdict}.")
-    return len(names)
+    return len(names), int(manifest["format"])
 
 
 def _set_aside(state_dir: Path) -> None:
     """With the keys that open what is sealed there."""
-    aws, aside = state_dir / "aws", state_dir / f"aws-before-restore-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    if aws.exists():
-        aws.rename(aside)
-    for name in _SEALED_WITH:
+    aside = state_dir / f"before-restore-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    for name in (STORE, BEFORE, *_SEALED_WITH):
         if (state_dir / name).exists():
             aside.mkdir(mode=0o700, exist_ok=True)
             (state_dir / name).rename(aside / name)

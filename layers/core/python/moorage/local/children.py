@@ -10,18 +10,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import boto3
+from typing import IO
 
 from moorage.errors import SandboxError, SettingsConflict
 from moorage.local.environments import EGRESS_PYTHON, Environment, ensure, environment
 from moorage.local.places import PACKAGE, ROOT
 from moorage.local.processes import dying_with, end_leftover, identity, uninterrupted, write_private
-from moorage.local.provision import TABLE
 from moorage.local.supervision import Child
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.store.execution_rows import worker_socket
-from moorage.store.schema import create_table
 from moorage.terminal import say
 
 log = logging.getLogger(__name__)
@@ -141,6 +138,8 @@ class Worker:
     number: int
     workers: int
     environment: dict[str, str] = field(repr=False)
+    lock: IO[str]
+    """Of the state folder: it holds it until it ends, for it has the store open."""
 
     @property
     def log_file(self) -> Path:
@@ -161,6 +160,7 @@ class Worker:
             process = subprocess.Popen(
                 [sys.executable, "-m", "moorage.local.step_worker", str(self.number), str(self.workers)],
                 env=self.environment,
+                pass_fds=(self.lock.fileno(),),
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -185,7 +185,6 @@ def egress_socket(state_dir: Path) -> Path:
 
 def egress_settings(state_dir: Path, key: str) -> dict[str, str]:
     """What tells the others of the way out. It is there only where the operator allows domains. ``key`` seals its secrets."""
-    create_table(boto3.client("dynamodb"), TABLE)
     return {
         "MOORAGE_ALLOWED_EGRESS_DOMAINS": os.environ["MOORAGE_ALLOWED_EGRESS_DOMAINS"],
         "MOORAGE_EGRESS_PROXY": f"unix:{egress_socket(state_dir)}",
@@ -199,6 +198,8 @@ class Proxy:
 
     state_dir: Path
     environment: dict[str, str] = field(repr=False)
+    lock: IO[str]
+    """As of :class:`Worker`."""
     started: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     @property
@@ -219,6 +220,7 @@ class Proxy:
                 command,
                 env=self.environment | {"PYTHONPATH": f"{ROOT}:{_package_alone(self.state_dir)}"},
                 cwd=ROOT,
+                pass_fds=(self.lock.fileno(),),
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

@@ -19,6 +19,7 @@ from moorage.local.processes import write_private
 KEY_FILE: Final = "keys.json"
 NOTE: Final = "egress-key"
 _JOURNAL: Final = "aws/journal.sqlite"
+"""Of older versions; it is taken over after the keys are (``takeover.py``)."""
 _BEFORE_THE_JOURNAL: Final = "aws/state/kms.json"
 
 

@@ -17,8 +17,6 @@ _LEFTOVER_SECONDS_MAX = 5
 _ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _STATE, _STARTED = 0, 19
 """proc(5), counted from the third field."""
-REFUSED_WRITES = 3
-"""Exit code of an emulator whose disk had no room for the last write."""
 
 
 def dying_with(parent: int) -> Callable[[], None]:
@@ -104,5 +102,5 @@ def write_private(path: Path, text: str) -> None:
 
 
 def inherited_environment() -> dict[str, str]:
-    """This process's environment without AWS credentials: the emulator must never be handed real ones."""
+    """This process's environment without AWS credentials, which the egress proxy has no use for."""
     return {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}

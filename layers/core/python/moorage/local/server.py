@@ -21,6 +21,7 @@ from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.local.address import Address, FromHere
 from moorage.local.exports import write_exports
+from moorage.local.housekeeping import Housekeeping
 from moorage.local.logs import STEPS, cut
 from moorage.local.loop_watch import LoopWatch
 from moorage.local.metrics import Metrics, address_of
@@ -34,6 +35,7 @@ from moorage.loop.recover import recover
 from moorage.loop.webhooks import deliver_due
 from moorage.net.http_server import BoundedHttp
 from moorage.runtime import Runtime, relieve_collector
+from moorage.store.sqlite_table import SqliteTable
 from moorage.telemetry import tell_error
 from moorage.terminal import clear_status, say
 
@@ -81,7 +83,9 @@ async def serve(
         runtime.responses.bell.listen()
     relieve_collector()
     metrics = None if metrics_listener is None else Metrics(runtime, state_dir)
-    works = (_reap(runtime, state_dir, metrics), _deliver(runtime), manager.keep_told())
+    works = [_reap(runtime, state_dir, metrics), _deliver(runtime), manager.keep_told()]
+    if isinstance(runtime.table, SqliteTable):
+        works.append(Housekeeping(runtime.table.journal).keep())
     beside = {asyncio.create_task(work) for work in works}
     if metrics is not None and metrics_listener is not None:
         beside.add(asyncio.create_task(metrics.serve(metrics_listener)))

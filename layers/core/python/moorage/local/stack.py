@@ -1,8 +1,8 @@
 """moorage on one machine: ``make up``.
 
-One terminal, no Docker, no Node, no account. This process serves the API. Its children are the AWS emulator (table and objects),
-the workers that play the loop, and the launcher, which owns the sandboxes. State lies under ``.moorage/`` and is there at the next
-start. Ctrl-C and SIGTERM stop everything in order.
+One terminal, no Docker, no Node, no account. This process serves the API. Its children are the workers that play the loop, and the
+launcher, which owns the sandboxes. All but the launcher have the store open (``store/journal.py``). State lies under ``.moorage/`` and
+is there at the next start. Ctrl-C and SIGTERM stop everything in order.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn, TextIO, cast
 
@@ -35,22 +34,21 @@ from moorage.local.children import (
     programs_here,
 )
 from moorage.local.docker_sandboxes import begin, docker_environment, end, provisioner_of
-from moorage.local.emulator import Emulator
-from moorage.local.exports import write_exports
 from moorage.local.kept_keys import kept_keys
 from moorage.local.logs import API, STEPS, RotatingFile
 from moorage.local.metrics import listening
 from moorage.local.places import models_file
-from moorage.local.processes import REFUSED_WRITES, inherited_environment, stop_process
-from moorage.local.provision import BUCKET, TABLE, provision
+from moorage.local.processes import inherited_environment, stop_process
 from moorage.local.server import serve
 from moorage.local.service_manager import ServiceManager
 from moorage.local.state_folder import held, kept_secrets
 from moorage.local.step_worker import workers_from
+from moorage.local.store_place import store_place
 from moorage.local.supervision import CannotLive, Child, Supervisor
 from moorage.model.catalog import Catalog, probe_ollama
 from moorage.runtime import build_runtime
 from moorage.settings import Settings, SettingsError, unknown_variables
+from moorage.store.sqlite_table import SqliteTable
 from moorage.telemetry import open_log
 from moorage.terminal import say, show_status
 
@@ -93,8 +91,6 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     kept, key = kept_secrets(state_dir), kept_keys(state_dir)
     launcher_socket = state_dir / "launcher.sock"
     settings_environment = {
-        "MOORAGE_TABLE": TABLE,
-        "MOORAGE_BUCKET": BUCKET,
         "MOORAGE_MODELS_FILE": str(models_file(os.environ)),
         "MOORAGE_CONTENT_KEY": kept.content_key,
         "MOORAGE_PROVISIONER": provisioner_of(os.environ),
@@ -107,6 +103,8 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     # These refuse what is set wrongly before anything is started.
     metrics = stack.enter_context(listening(os.environ))
     workers = workers_from(os.environ)
+    place = store_place(os.environ, state_dir)
+    settings_environment |= place.settings
     Settings.from_environment(inherited_environment() | settings_environment)
     for sentence in unknown_variables(os.environ, _text_of(settings_environment["MOORAGE_MODELS_FILE"])):
         say(f"moorage: {sentence}", out=sys.stderr)
@@ -114,45 +112,42 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         settings_environment["MOORAGE_OLLAMA_MODELS"] = " ".join(probe_ollama())
     prepare_environments()
     logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
-    show_status("Starting the AWS emulator, the owner of the sandboxes and the API ...")
+    show_status("Starting the owner of the sandboxes and the API ...")
     open_log(cast("TextIO", stack.enter_context(RotatingFile(state_dir / API))))
-    environment = inherited_environment() | settings_environment
-    emulator = Emulator(state_dir / "aws", environment, lock)
-    ends = Ends()
-    stack.callback(ends.stop_emulator, emulator)
-    process = emulator.start()
-    write_exports(state_dir / "aws" / "environment", emulator.aws)
-    os.environ.update(emulator.aws)
+    environment = {**os.environ, **settings_environment}
+    place.prepare()
     children: list[Child] = []
     if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS"):
         proxy_environment = egress_settings(state_dir, key)
         settings_environment |= proxy_environment
         environment |= proxy_environment
-        proxy = Proxy(state_dir, environment | emulator.aws)
+        proxy = Proxy(state_dir, inherited_environment() | settings_environment | place.aws, lock)
         children.append(Child("The egress proxy", proxy.begin(), proxy.start, str(proxy.log_file), str(egress_socket(state_dir))))
-        stack.callback(ends.stop, children[-1], PROXY_STOP_SECONDS_MAX)
-    provision()
-    environment.setdefault("MOORAGE_SANDBOX_PROGRAMS", start_sandboxes(stack, ends, children, environment, state_dir))
+        stack.callback(stop_child, children[-1], PROXY_STOP_SECONDS_MAX)
+    environment.setdefault("MOORAGE_SANDBOX_PROGRAMS", start_sandboxes(stack, children, environment, state_dir))
     if "MOORAGE_EGRESS_PROXY" in settings_environment:
         proxy.await_answer()
-    for worker in (Worker(state_dir, number, workers, environment | emulator.aws) for number in range(workers)):
+    for worker in (Worker(state_dir, number, workers, environment, lock) for number in range(workers)):
         children.append(worker.child())
-        stack.callback(ends.stop, children[-1], WORKER_STOP_SECONDS_MAX)
-    log_file, where = str(emulator.log_file), emulator.listener.getsockname()
-    children.append(Child("The AWS emulator", process, emulator.start, log_file, where))
-    runtime = build_runtime(Settings.from_environment(environment | emulator.aws))
+        stack.callback(stop_child, children[-1], WORKER_STOP_SECONDS_MAX)
+    runtime = build_runtime(Settings.from_environment(environment))
     try:
         code = asyncio.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children), metrics, manager))
     except CannotLive as error:
         say(f"moorage: {error}", out=sys.stderr)
         code = 1
     stack.close()
-    return code or ends.code
+    if isinstance(runtime.table, SqliteTable) and runtime.table.journal.is_refusing:
+        say(
+            "moorage: There is no room on the disk that holds the state: what was refused last is not stored. All that was "
+            "acknowledged is.",
+            out=sys.stderr,
+        )
+        return 1
+    return code
 
 
-def start_sandboxes(
-    stack: contextlib.ExitStack, ends: "Ends", children: list[Child], environment: Mapping[str, str], state_dir: Path
-) -> str:
+def start_sandboxes(stack: contextlib.ExitStack, children: list[Child], environment: Mapping[str, str], state_dir: Path) -> str:
     """Start what owns the sandboxes, or look at the engine that does. Answers what programs they have, unless that is told already."""
     is_told = "MOORAGE_SANDBOX_PROGRAMS" in environment
     if environment["MOORAGE_PROVISIONER"] == "docker":
@@ -163,27 +158,13 @@ def start_sandboxes(
     launcher_socket = Path(environment["MOORAGE_LAUNCHER_SOCKET"])
     launcher = Launcher(state_dir, launcher_socket)
     children.append(Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket)))
-    stack.callback(ends.stop, children[-1], LAUNCHER_STOP_SECONDS_MAX)
+    stack.callback(stop_child, children[-1], LAUNCHER_STOP_SECONDS_MAX)
     return "" if is_told else asyncio.run(programs_here(launcher_socket))
 
 
-@dataclass(slots=True)
-class Ends:
-    """How the children ended, for the stack's own exit code."""
-
-    code: int = 0
-
-    def stop(self, child: Child, seconds_max: int) -> None:
-        stop_process(child.process, seconds_max)
-
-    def stop_emulator(self, emulator: Emulator) -> None:
-        if emulator.stop() == REFUSED_WRITES:
-            say(
-                "moorage: There is no room on the disk that holds the state: what was refused last is not stored. All that was "
-                "acknowledged is.",
-                out=sys.stderr,
-            )
-            self.code = 1
+def stop_child(child: Child, seconds_max: int) -> None:
+    """What runs of it then: it may have been started again."""
+    stop_process(child.process, seconds_max)
 
 
 def _text_of(models_file: str) -> str:

@@ -13,11 +13,10 @@ from typing import IO
 
 from moorage.errors import SettingsConflict
 from moorage.ids import KEY_PREFIX
-from moorage.local.emulator import NOTE
 from moorage.local.processes import end_leftover, identity, is_running, write_private
 
 _LEFTOVER_SECONDS_MAX = 2.0
-"""An emulator whose stack has died ends at once, unless it hangs."""
+"""Processes whose stack has died end at once, unless they hang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,8 @@ class Secrets:
 def held(state_dir: Path) -> Iterator[IO[str]]:
     """The state directory, for one stack alone: a second one would overwrite the first one's state.
 
-    The emulator is given the lock too. Where a stack was killed, the next one waits a moment until its emulator has ended, and ends it
-    if need be.
+    Processes that have the store open are given the lock too. Where a stack was killed, the next one waits a moment until they have
+    ended, and ends them if need be.
     """
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,8 +51,9 @@ def held(state_dir: Path) -> Iterator[IO[str]]:
                     "with MOORAGE_STATE_DIR or 'moorage up --state-dir'."
                 )
             if time.monotonic() - began > _LEFTOVER_SECONDS_MAX:
-                # The stack is dead and its emulator hangs. It holds nothing that is not on disk.
-                end_leftover(state_dir / "aws" / NOTE)
+                # The stack is dead and a child of it hangs. It holds nothing that is not on disk.
+                for noted in (*state_dir.glob("*.process"), state_dir / "aws" / "process"):
+                    end_leftover(noted)
             time.sleep(0.02)
         lock.truncate(0)
         lock.write(identity(os.getpid()))

@@ -1,6 +1,6 @@
 """Taking up what was left lying: loops without an execution, foreground responses without their process.
 
-Called once a minute by the reaper, and at the start of a local stack, whose emulator comes back with its running executions failed.
+Called once a minute by the reaper, and every few seconds on one machine.
 Every part is harmless to run twice, or by two reapers at once.
 """
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 
 from moorage import limits
-from moorage.errors import STORAGE_FULL, ConditionFailed, StorageFull
+from moorage.errors import ConditionFailed
 from moorage.store.table import SORT_KEY_BYTES_MAX, Record, RecordTooLarge, Table, Write, can_stand, check_keys, check_together
 from moorage.store.throttling import is_cancelled_for_now
 
@@ -162,8 +162,6 @@ class DynamoTable(Table):
             if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
                 item = error.response.get("Item")
                 raise ConditionFailed(decode(item) if item else None) from error  # type: ignore[arg-type]
-            if error.response["Error"]["Code"] == STORAGE_FULL:
-                raise StorageFull from error
             if _TOO_LARGE in str(error):
                 raise RecordTooLarge from error
             raise

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from moorage.errors import STORAGE_FULL, StorageFull
 from moorage.limits import BLOB_READ_BYTES
 from moorage.store.blobs import Blob, BlobNotFound, Blobs, check_size, first_two, parts_of
 
@@ -192,9 +191,4 @@ class S3Blobs(Blobs):
 
     async def _call(self, method: Callable[..., Any], **request: Any) -> Any:
         loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._executor, lambda: method(Bucket=self.bucket, **request))
-        except ClientError as error:
-            if error.response["Error"]["Code"] == STORAGE_FULL:
-                raise StorageFull from error
-            raise
+        return await loop.run_in_executor(self._executor, lambda: method(Bucket=self.bucket, **request))

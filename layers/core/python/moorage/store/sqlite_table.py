@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from moorage.errors import ConditionFailed
@@ -13,7 +14,7 @@ from moorage.store.table import RECORD_BYTES_MAX, Record, RecordTooLarge, Table,
 _FIND: Final = "SELECT item FROM records WHERE pk = ? AND sk = ?"
 _ADD: Final = "INSERT INTO records (pk, sk, index_pk, index_sk, ttl, item) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (pk, sk) DO "
 _ADD_NEW: Final = _ADD + "NOTHING"
-_PUT: Final = (
+PUT: Final = (
     _ADD + "UPDATE SET index_pk = excluded.index_pk, index_sk = excluded.index_sk, ttl = excluded.ttl, item = excluded.item"
 )
 _DELETE: Final = "DELETE FROM records WHERE pk = ? AND sk = ?"
@@ -26,10 +27,10 @@ _Row = tuple[str, str, str | None, str | None, float | None, bytes]
 
 class SqliteTable(Table):
     def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+        self.journal = journal
 
     async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None:
-        return _find(self._journal.reader, pk, sk)
+        return _find(self.journal.reader, pk, sk)
 
     async def get_many(self, keys: Iterable[tuple[str, str]], *, consistent: bool = False) -> list[Record]:
         wanted = list(dict.fromkeys(keys))
@@ -38,7 +39,7 @@ class SqliteTable(Table):
             some = wanted[start : start + _KEYS_AT_ONCE]
             values = ", ".join(["(?, ?)"] * len(some))
             sql = f"SELECT item FROM records WHERE (pk, sk) IN (VALUES {values})"  # noqa: S608 (question marks alone)
-            rows = self._journal.reader.execute(sql, [part for key in some for part in key]).fetchall()
+            rows = self.journal.reader.execute(sql, [part for key in some for part in key]).fetchall()
             found += [load_record(item) for (item,) in rows]
         return found
 
@@ -68,7 +69,7 @@ class SqliteTable(Table):
             f"SELECT {shown} FROM records WHERE {' AND '.join(where)} "  # noqa: S608 (names of columns, and question marks)
             f"ORDER BY {', '.join(f'{column} {order}' for column in sort)} LIMIT ?"
         )
-        rows = self._journal.reader.execute(sql, (*values, -1 if limit is None else limit)).fetchall()
+        rows = self.journal.reader.execute(sql, (*values, -1 if limit is None else limit)).fetchall()
         if index is None:
             return [load_record(item) for (item,) in rows]
         names = (PARTITION_KEY, SORT_KEY, INDEX_PARTITION_KEY, INDEX_SORT_KEY)
@@ -76,29 +77,33 @@ class SqliteTable(Table):
 
     async def write(self, write: Write) -> Record | None:
         if write.record is not None and not (write.condition or write.absent or write.below) and write.is_there is not True:
-            row = _row(write.record)
+            row = row_of(write.record)
             if write.is_there is None:
-                await self._journal.write(lambda connection: connection.execute(_PUT, row))
+                await self.journal.write(lambda connection: connection.execute(PUT, row))
             else:
-                await self._journal.write(lambda connection: _add_new(connection, row))
+                await self.journal.write(lambda connection: _add_new(connection, row))
             return None
-        return await self._journal.write(lambda connection: _write(connection, write))
+        return await self.journal.write(lambda connection: _write(connection, write))
 
     async def write_all(self, writes: Sequence[Write]) -> tuple[int, ...]:
         check_together(writes)
-        rows = {index: _row(write.record) for index, write in enumerate(writes) if write.record is not None}
-        return await self._journal.write(lambda connection: _write_all(connection, writes, rows))
+        rows = {index: row_of(write.record) for index, write in enumerate(writes) if write.record is not None}
+        return await self.journal.write(lambda connection: _write_all(connection, writes, rows))
 
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
         """All or none."""
-        rows, ends = [_row(record) for record in puts], list(deletes)
+        rows, ends = [row_of(record) for record in puts], list(deletes)
 
         def make(connection: sqlite3.Connection) -> None:
-            connection.executemany(_PUT, rows)
+            connection.executemany(PUT, rows)
             connection.executemany(_DELETE, ends)
 
         if rows or ends:
-            await self._journal.write(make)
+            await self.journal.write(make)
+
+
+def table_in(folder: Path) -> SqliteTable:
+    return SqliteTable(Journal(folder))
 
 
 def _find(connection: sqlite3.Connection, pk: str, sk: str) -> Record | None:
@@ -118,8 +123,8 @@ def _write(connection: sqlite3.Connection, write: Write) -> Record | None:
     if write.is_end:
         connection.execute(_DELETE, (write.pk, write.sk))
         return there
-    row = _row(write.applied(there))
-    connection.execute(_PUT, row)
+    row = row_of(write.applied(there))
+    connection.execute(PUT, row)
     return load_record(row[-1]) if write.record is None else None
 
 
@@ -132,11 +137,11 @@ def _write_all(connection: sqlite3.Connection, writes: Sequence[Write], rows: di
         if write.is_end:
             connection.execute(_DELETE, (write.pk, write.sk))
         else:
-            connection.execute(_PUT, rows.get(index) or _row(write.applied(there[index])))
+            connection.execute(PUT, rows.get(index) or row_of(write.applied(there[index])))
     return ()
 
 
-def _row(record: Record) -> _Row:
+def row_of(record: Record) -> _Row:
     """Raises what :meth:`Table.write` does for a record that cannot be kept."""
     pk, sk = record[PARTITION_KEY], record[SORT_KEY]
     check_keys(pk, sk)

@@ -1,52 +1,50 @@
 """Objects go with their rows, and those that never had one go too."""
 
-import json
+import fcntl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from moorage import limits
-from moorage.local.aws.bucket import BucketService, Request
-from moorage.local.aws.journal import Journal
-from moorage.local.aws.leftovers import Leftovers
-from moorage.local.aws.table import TableService
+from moorage.local.housekeeping import HOLD, Housekeeping, tidy
 from moorage.store import keys
-
-from tests.unit.local.test_table_service import NAME, TABLE
+from moorage.store.file_blobs import FileBlobs
+from moorage.store.journal import Journal
+from moorage.store.sqlite_table import SqliteTable
 
 
 class World:
     def __init__(self, folder: Path) -> None:
-        self.journal = Journal(folder / "journal.sqlite")
-        self.table, self.bucket = TableService(self.journal), BucketService(self.journal, folder)
-        self.leftovers = Leftovers(self.journal)
-
-    async def begin(self) -> None:
-        await self.table.handle("CreateTable", json.dumps(TABLE).encode())
-        ttl = {"TableName": NAME, "TimeToLiveSpecification": {"Enabled": True, "AttributeName": "ttl"}}
-        await self.table.handle("UpdateTimeToLive", json.dumps(ttl).encode())
-        await self.bucket.handle(Request("PUT", "/moorage", "", {}, b""))
+        self.journal = Journal(folder)
+        self._disk = ThreadPoolExecutor(1)
+        self.table, self.blobs = SqliteTable(self.journal), FileBlobs(self.journal, self._disk)
+        self.house = Housekeeping(self.journal)
 
     async def row(self, response_id: str, sk: str, ttl: int) -> None:
-        item = {"PK": {"S": keys.response("t", response_id)}, "SK": {"S": sk}, "ttl": {"N": str(ttl)}}
-        assert (await self.table.handle("PutItem", json.dumps({"TableName": NAME, "Item": item}).encode()))[0] == 200
+        await self.table.put({"PK": keys.response("t", response_id), "SK": sk, "ttl": ttl})
 
     async def put(self, key: str, age: float = 0) -> None:
-        await self.bucket.handle(Request("PUT", f"/moorage/{key}", "", {}, b"x"))
+        await self.blobs.put_bytes(key, b"x")
         await self.journal.write(lambda c: c.execute("UPDATE objects SET modified = modified - ? WHERE key = ?", (age, key)))
 
     def objects(self) -> list[str]:
         return [row[0] for row in self.journal.reader.execute("SELECT key FROM objects ORDER BY key")]
 
+    def files(self) -> int:
+        return sum(path.is_file() for place in ("objects", "incoming") for path in (self.journal.folder / place).rglob("*"))
+
+    def close(self) -> None:
+        self.journal.close()
+        self._disk.shutdown()
+
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
-    await made.begin()
     yield made
-    made.bucket.close()
-    made.journal.close()
+    made.close()
 
 
 async def test_a_response_that_expires_takes_its_objects_along_with_its_last_row(world: World) -> None:
@@ -56,10 +54,11 @@ async def test_a_response_that_expires_takes_its_objects_along_with_its_last_row
     await world.row("resp_old", "META", 100)
     await world.row("resp_old", "EV#0", 200)
     await world.row("resp_new", "META", 900)
-    assert await world.leftovers.expire(150) == 1
+    assert await world.house.expire(150) == 1
     assert len(world.objects()) == 3
-    assert await world.leftovers.expire(250) == 1
+    assert await world.house.expire(250) == 1
     assert world.objects() == [keys.response_blob("t", "resp_new", "meta"), "T/t/F/file_1"]
+    assert (world.files(), await world.house.unlink(), world.files(), await world.house.unlink()) == (3, 1, 2, 0)
 
 
 async def test_an_object_whose_row_was_never_written_goes_when_nobody_can_still_be_writing_it(world: World) -> None:
@@ -70,12 +69,32 @@ async def test_an_object_whose_row_was_never_written_goes_when_nobody_can_still_
     await world.row("resp_kept", "META", 10**12)
     await world.put("T/t/C/cntr_1/x", age=old)
 
-    assert await world.leftovers.sweep(time.time()) == 1
+    assert await world.house.sweep(time.time()) == 1
     assert world.objects() == [
         keys.response_blob("t", "resp_kept", "meta"),
         keys.response_blob("t", "resp_young", "meta"),
         "T/t/C/cntr_1/x",
     ]
+
+
+async def test_nothing_is_unlinked_while_a_backup_holds_the_files(world: World) -> None:
+    await world.put("T/t/F/a")
+    await world.blobs.delete("T/t/F/a")
+    with (world.journal.folder / HOLD).open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        assert (await world.house.unlink(), world.files()) == (0, 1)
+    assert (await world.house.unlink(), world.files()) == (1, 0)
+
+
+async def test_a_start_settles_files_with_a_name_and_drops_the_others(world: World) -> None:
+    await world.put("T/t/F/a")
+    (named,) = (world.journal.folder / "objects").rglob("*/*")
+    incoming = world.journal.folder / "incoming"
+    named.rename(incoming / named.name)
+    assert await world.blobs.get_bytes("T/t/F/a") == b"x"
+    (incoming / ("0" * 32)).write_bytes(b"nobody was told of it")
+    tidy(world.journal)
+    assert (list(incoming.iterdir()), named.read_bytes()) == ([], b"x")
 
 
 def test_names_of_responses_are_told_from_others() -> None:
