@@ -1,4 +1,4 @@
-"""Files of variables that a shell can source: ``.moorage/env`` for clients of a stack, ``aws/environment`` for its own parts.
+"""Files of variables that a shell can source: ``.moorage/env`` for clients of a stack.
 
 Each line is ``export NAME=value``, with the value quoted as a POSIX shell wants it. So ``. .moorage/env`` reaches the programs that the
 shell starts: without ``export`` they would keep an ``OPENAI_BASE_URL`` of their own, and send moorage's key there.
