@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai import APIStatusError
+from openai import APIStatusError, OpenAI
 
-from tests.processes import descendants, is_worker, kill_all
+from tests.processes import descendants, is_worker, kill_all, until
 from tests.stack import SHELL, Stack, outputs, say, script, shell
 
 TOOLS: Any = [SHELL]
@@ -87,6 +87,8 @@ def test_a_full_disk_is_said_reads_go_on_and_it_heals(tmp_path: Path) -> None:
             client.files.create(file=("large.bin", os.urandom(2_000_000)), purpose="user_data")
         assert (caught.value.status_code, caught.value.code) == (507, "insufficient_storage")
         assert client.responses.retrieve(kept.id) == kept
+        with pytest.raises(APIStatusError, match="The disk of this deployment is full"):
+            client.responses.create(model="demo", input="meanwhile")
         (disk / "ballast").unlink()
         uploaded = client.files.create(file=("large.bin", b"x" * 2_000_000), purpose="user_data")
         assert client.files.content(uploaded.id).read() == b"x" * 2_000_000
@@ -98,6 +100,44 @@ def test_a_full_disk_is_said_reads_go_on_and_it_heals(tmp_path: Path) -> None:
         if stack.process is not None and stack.process.poll() is None:
             stack.stop()
         subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="a small disk takes mount")
+@pytest.mark.timeout(300)
+def test_on_a_full_disk_a_run_ends_and_what_is_stored_can_be_deleted(tmp_path: Path) -> None:
+    """The store has a disk of its own: sandboxes leave theirs a gibibyte."""
+    disk = tmp_path / "state" / "store"
+    disk.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m,mode=0700", "tmpfs", str(disk)], check=True)
+    stack = Stack(tmp_path / "state")
+    try:
+        stack.start()
+        client = stack.client()
+        files = [client.files.create(file=(f"{n}.bin", os.urandom(5_000_000)), purpose="user_data") for n in range(4)]
+        steps = script(shell("sleep 6; head -c 1000 /dev/urandom > /mnt/data/left"), say("done"))
+        running = client.responses.create(model="demo", input=steps, tools=TOOLS, background=True)
+        until(lambda: client.responses.retrieve(running.id).output, 60)
+        fill(disk)
+        until(lambda: client.responses.retrieve(running.id).status not in ("queued", "in_progress"), 60)
+        ended = client.responses.retrieve(running.id)
+        assert ended.status == "completed"
+        (((_, told, _),),) = outputs(ended.output)
+        assert "what changed under /mnt/data could not be stored" in told
+        for file in files:
+            assert client.files.delete(file.id).deleted
+        until(lambda: _takes(client), 30)
+        assert stack.stop() == 0
+    finally:
+        if stack.process is not None and stack.process.poll() is None:
+            stack.stop()
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def _takes(client: OpenAI) -> bool:
+    try:
+        return client.responses.create(model="demo", input="after").status == "completed"
+    except APIStatusError:
+        return False
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="a small disk takes mount")

@@ -168,3 +168,13 @@ async def test_what_was_acknowledged_before_a_sigkill_is_there_and_every_write_w
     assert {name.removesuffix("-a") for name in found if name.endswith("a")} == {
         name.removesuffix("-b") for name in found if name.endswith("b")
     }
+
+
+async def test_what_finds_no_room_is_tried_once_more_in_the_room_that_was_kept_back(journal: Journal) -> None:
+    await journal.write(note("before"))
+    held = [journal.reserve.is_held]
+    await limit_pages(journal, 4)
+    with pytest.raises(StorageFull):
+        await journal.write(note("large", "x" * 1_000_000))
+    held += [journal.reserve.is_held, journal.reserve.hold(), journal.reserve.is_held]
+    assert held == [True, False, True, True]

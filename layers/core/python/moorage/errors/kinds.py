@@ -83,8 +83,8 @@ class StorageFull(ApiError):
     def __init__(self) -> None:
         super().__init__(
             507,
-            "The disk of this deployment is full: nothing of this request was stored. What is stored can still be read; free some "
-            "room and send it again.",
+            "The disk of this deployment is full: nothing of this request was stored. What is stored can still be read and deleted; "
+            "make room and send it again.",
             type="server_error",
             code="insufficient_storage",
         )

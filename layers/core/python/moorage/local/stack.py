@@ -137,7 +137,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         say(f"moorage: {error}", out=sys.stderr)
         code = 1
     stack.close()
-    if isinstance(runtime.table, SqliteTable) and runtime.table.journal.is_refusing:
+    if not runtime.blobs.has_room() or (isinstance(runtime.table, SqliteTable) and runtime.table.journal.is_refusing):
         say(
             "moorage: There is no room on the disk that holds the state: what was refused last is not stored. All that was "
             "acknowledged is.",

@@ -19,6 +19,7 @@ from moorage.containers.file_map import line_of, with_map
 from moorage.errors import (
     ApiError,
     MoorageError,
+    StorageFull,
     Superseded,
     container_expired,
     container_not_found,
@@ -90,6 +91,8 @@ async def prepare(
     """
     if runtime.settings.drain:
         raise draining()
+    if not runtime.blobs.has_room():
+        raise StorageFull
     tools, secrets = conceal(runtime, tenant_id, request.tools)
     request = replace(request, tools=tools) if secrets else request
     said = await gather(

@@ -30,6 +30,10 @@ class Blob:
 
 
 class Blobs(Protocol):
+    def has_room(self) -> bool:
+        """Whether there is room for what begins now. Where there is none, what runs may still end, and what is stored be deleted."""
+        return True
+
     async def put_bytes(self, key: str, data: bytes) -> Blob: ...
 
     async def put_stream(self, key: str, chunks: AsyncIterator[bytes], *, bytes_max: int) -> Blob:

@@ -168,6 +168,9 @@ class FileBlobs(Blobs):
 
     # --- files ---
 
+    def has_room(self) -> bool:
+        return self._journal.reserve.hold()
+
     async def _on_disk(self, work: Callable[..., T], *arguments: object) -> T:
         """Raises :class:`StorageFull`."""
         try:
@@ -244,7 +247,10 @@ class FileBlobs(Blobs):
         return linked
 
     def _new(self) -> str:
+        """The name of a file to be written. Raises :class:`StorageFull` while the reserve is given up."""
         self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.has_room():
+            raise StorageFull
         return secrets.token_hex(16)
 
     def _drop(self, files: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from typing import IO, Any, Final, TypeVar
 
 from moorage.errors import SettingsConflict, StorageFull
+from moorage.store.reserve import Reserve
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -68,6 +69,7 @@ class Journal:
         self.folder = folder
         self.is_refusing = False
         """The last write found no room."""
+        self.reserve = Reserve(folder)
         self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._reader: sqlite3.Connection | None = None
@@ -128,6 +130,7 @@ class Journal:
                 turn = stack.enter_context((self.folder / _LOCK).open("a"))
                 with _Turn(turn):
                     self._make()
+                    self.reserve.hold()
                 stack.pop_all()
             self._turn = turn
 
@@ -154,7 +157,12 @@ class Journal:
                 first = self._queue.get()
             is_over = first is None
             if batch:
-                _answer(self._commit(connection, batch))
+                outcomes = self._commit(connection, batch)
+                refused = [outcome.asked for outcome in outcomes if isinstance(outcome.error, StorageFull)]
+                if refused and self.reserve.give_up():
+                    kept = [outcome for outcome in outcomes if not isinstance(outcome.error, StorageFull)]
+                    outcomes = kept + self._commit(connection, refused)
+                _answer(outcomes)
         connection.close()
 
     def _commit(self, connection: sqlite3.Connection, batch: list[_Asked]) -> list[_Outcome]:
