@@ -67,6 +67,7 @@ def test_a_wrong_setting_is_refused_with_one_sentence(settings: dict[str, Any], 
 
 
 NOT_ON_AWS = {
+    "MOORAGE_STORE_DIR": "records and files are in DynamoDB and S3",
     "MOORAGE_RUNNING_RESPONSES_MAX": "the concurrency of the functions bounds them",
     "MOORAGE_CONTENT_KEY": "functions read it from Secrets Manager",
     "MOORAGE_DOCKER_": "sandboxes are Fargate tasks",

@@ -31,7 +31,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         raise TargetError("Set MOORAGE_URL (https://.../v1): it says where the API is, and the console beside it.")
     # What knows only the address without a slash leads on from it, and browsers take along what stands behind '#'.
     address = f"{target.url.rstrip('/').removesuffix('/v1')}/console{'/' if target.is_local else ''}"
-    if target.api_key and target.table_name:
+    if target.api_key and target.has_table:
         address += f"#k={_code(target, reads_only=options.read_only)}"
     elif options.read_only:
         raise TargetError("A key that only reads lies in the deployment's table: set MOORAGE_TABLE and MOORAGE_API_KEY.")

@@ -50,6 +50,10 @@ class Target:
     def is_local(self) -> bool:
         return self.state_dir is not None
 
+    @property
+    def has_table(self) -> bool:
+        return self.is_local or self.table_name is not None
+
     def table(self) -> Table:
         if self.state_dir is not None and self.table_name is None:
             return table_in(self.state_dir / STORE)

@@ -145,6 +145,12 @@ def environment(tools: Sequence[Tool]) -> Environment | None:
     )
 
 
+def run_by_the_client(tools: Sequence[Tool]) -> list[str]:
+    """A notice for a shell without an environment: OpenAI's protocol means the client's, and newcomers mostly mean another."""
+    said = "A shell without an environment is run by the client: environment.type 'container_auto' runs it here."
+    return [said for tool in tools if tool["type"] == "shell" and "environment" not in tool]
+
+
 def takes_skills(tools: Sequence[Tool]) -> bool:
     """Whether there is a hosted shell to read skills by."""
     return any(one.kind == "shell" for one in _containers(tools))

@@ -21,7 +21,7 @@ from moorage.wire.create import (
     FORK,
     LANE,
 )
-from moorage.wire.environments import Environment, environment, redacted, unplaced
+from moorage.wire.environments import Environment, environment, redacted, run_by_the_client, unplaced
 from moorage.wire.parameters import Parameters
 from moorage.wire.tools import HOSTED_IN_ITEM, WEB_SEARCH_CACHED, WEB_SEARCH_REASON, WEB_SEARCH_TEXT, WEB_SEARCH_TOOLS
 from moorage.wire.types import Item, Tool
@@ -240,7 +240,7 @@ def _without(fields: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def _create(fields: dict[str, Any], web_search: WebSearchMode, *, needs_input: bool = True) -> CreateRequest:
     tools, items, notices = _without_web_search(fields, web_search)
-    notices += [_CLIENTS_SHELL for tool in tools if tool["type"] == "shell" and "environment" not in tool]
+    notices += run_by_the_client(tools)
     _check_together(fields, tools, items, needs_input=needs_input)
     return CreateRequest(
         **{
@@ -257,7 +257,6 @@ def _create(fields: dict[str, Any], web_search: WebSearchMode, *, needs_input: b
     )
 
 
-_CLIENTS_SHELL: Final = "A shell without an environment is run by the client: environment.type 'container_auto' runs it here."
 _REWRITTEN: Final = ("input", "conversation", "context_management", "include", "stream_options", "tools", "client_metadata")
 
 
