@@ -9,6 +9,7 @@ to be called. What AWS does with them is from the API Gateway developer guide:
 * a request has at most 10 MB, and what Lambda is called with at most 6 MB;
 * a slash at the end of a path changes nothing in where it leads, and stays in what the function is told;
 * a path whose resource does not take the method is looked for among the greedy ones above it;
+* a method with a throttle of its own does not use up the stage's;
 * a path without a route is a missing token; a missing identity source is refused without asking the authorizer;
 * a client that goes away does not end a stream: the function writes on.
 """
@@ -44,6 +45,7 @@ _DEFAULTS = {
     "THROTTLED": (429, "Too Many Requests"),
     "UNAUTHORIZED": (401, "Unauthorized"),
 }
+_EVERY_METHOD = ("*", "*")
 _NOT_PASSED_ON = {"connection", "transfer-encoding", "keep-alive", "content-length", "server", "date"}
 
 
@@ -135,7 +137,7 @@ class GatewayTwin:
         self._answers = {a["ResponseType"]: a for _, a in template.of_type("AWS::ApiGateway::GatewayResponse")}
         self._routes = _routes(template)
         self._authorizer = Authorizer(template, functions, clock) if any(r.is_authorized for r in self._routes.values()) else None
-        self._throttle = _stage_throttle(template, clock)
+        self._throttles = _throttles(template, clock)
         self._plans = UsagePlans(template, clock)
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -151,7 +153,8 @@ class GatewayTwin:
         if len(request.body) > REQUEST_BYTES_MAX:
             raise Refused("REQUEST_TOO_LARGE")
         route, parameters = self._route(request.method, request.path)
-        if self._throttle and not self._throttle.takes():
+        throttle = self._throttles.get((route.resource, route.method)) or self._throttles.get(_EVERY_METHOD)
+        if throttle and not throttle.takes():
             raise Refused("THROTTLED")
         allowed = await self._authorizer.check(request, route) if self._authorizer and route.is_authorized else {}
         if route.wants_key:
@@ -168,8 +171,8 @@ class GatewayTwin:
         """The most specific resource that takes the method: the whole path, else the longest prefix that has a greedy child."""
         segments = path.strip("/").split("/")
         for resource, parameters in _candidates(segments):
-            route = self._routes.get(resource)
-            if route is not None and route.method in ("ANY", method):
+            route = self._routes.get((resource, method)) or self._routes.get((resource, "ANY"))
+            if route is not None:
                 return route, parameters
         raise Refused("MISSING_AUTHENTICATION_TOKEN")
 
@@ -325,12 +328,13 @@ def _candidates(segments: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
         yield f"{prefix}/{{proxy+}}", {"proxy": "/".join(segments[length:])}
 
 
-def _routes(template: Template) -> dict[str, Route]:
+def _routes(template: Template) -> dict[tuple[str, str], Route]:
+    """By resource and method."""
     resources = dict(template.of_type("AWS::ApiGateway::Resource"))
 
     def path(reference: str) -> str:
-        resource = resources.get(reference.strip("<>"))
-        return f"{path(resource['ParentId'])}/{resource['PathPart']}" if resource else ""
+        properties = resources.get(reference.strip("<>"))
+        return f"{path(properties['ParentId'])}/{properties['PathPart']}" if properties else ""
 
     callable_by_gateway = {
         _function_of(template, permission["FunctionName"])
@@ -345,8 +349,9 @@ def _routes(template: Template) -> dict[str, Route]:
         assert is_streamed == ("response-streaming-invocations" in integration["Uri"]), integration["Uri"]
         assert integration["Type"] == "AWS_PROXY"
         assert function in callable_by_gateway, f"{function} lets nobody call it"
-        found[path(method["ResourceId"])] = Route(
-            resource=path(method["ResourceId"]),
+        resource = path(method["ResourceId"])
+        found[resource, method["HttpMethod"]] = Route(
+            resource=resource,
             method=method["HttpMethod"],
             function=function,
             is_streamed=is_streamed,
@@ -368,12 +373,16 @@ def _function_of(template: Template, text: str) -> str:
     raise AssertionError(f"no function in {text}")
 
 
-def _stage_throttle(template: Template, clock: Callable[[], float]) -> Bucket | None:
+def _throttles(template: Template, clock: Callable[[], float]) -> dict[tuple[str, str], Bucket]:
+    """By resource and method. A method's own settings take the place of the stage's; ``~1`` is a slash in their paths."""
     _, stage = template.one("AWS::ApiGateway::Stage")
-    (settings,) = stage["MethodSettings"]
-    if "ThrottlingRateLimit" not in settings:
-        return None
-    return Bucket(settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"], clock)
+    return {
+        (settings["ResourcePath"].removeprefix("/").replace("~1", "/"), settings["HttpMethod"]): Bucket(
+            settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"], clock
+        )
+        for settings in stage["MethodSettings"]
+        if "ThrottlingRateLimit" in settings
+    }
 
 
 def is_allowed(policy: Mapping[str, Any], method_arn: str) -> bool:

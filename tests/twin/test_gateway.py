@@ -270,6 +270,12 @@ async def test_the_stage_takes_a_burst_and_then_its_rate(api: Deployment) -> Non
     assert (await api.call("GET", "/v1/models")).status_code == 200
 
 
+async def test_strangers_at_the_approval_page_use_up_nothing_that_keys_need(api: Deployment) -> None:
+    statuses = [(await api.call("GET", "/approve/token", {})).status_code for _ in range(121)]
+    assert statuses == [200] * 20 + [429] * 101
+    assert [(await api.call("GET", "/v1/models")).status_code for _ in range(100)] == [200] * 100
+
+
 @pytest.mark.parametrize("path", ["/console", "/console/index.html", "/console/a/0123456789abcdef/pages/runs.js"])
 async def test_a_browser_reads_the_console_before_it_has_a_key(api: Deployment, path: str) -> None:
     answer = await api.call("GET", path, headers={})
