@@ -214,7 +214,8 @@ def test_a_name_that_turns_the_reading_direction_passes_for_no_other(console: Co
     stand_in_order(row, "cod.txt", "file-", "assistants", "16 B")
     console.go(f"#/vector_stores/{store.id}?tab=search&ask=tide")
     passage = page.get_by_role("list", name="Passages").get_by_role("listitem")
-    stand_in_order(passage.get_by_role("paragraph"), "1", "cod.txt", "1.0000", "6")
+    (found,) = client.vector_stores.search(store.id, query="tide").data
+    stand_in_order(passage.get_by_role("paragraph"), "1", "cod.txt", f"{found.score:.4f}", "6")
     stand_in_order(page.get_by_role("banner").first, "Vector stores", "vs_")
     assert "\u202e" not in str(page.get_by_role("main").text_content())
     client.vector_stores.delete(store.id)

@@ -186,9 +186,12 @@ def shelf(world: World) -> tuple[str, dict[str, str]]:
     return store, ids
 
 
+QUERIES = ["high tide in oslo", "oslo"]
+
+
 def looked_up(world: World, answer: str = "So.", **tool: Any) -> list[Json]:
     """What becomes of a call of the tool."""
-    calls = (Call("file_search", json.dumps({"queries": ["high tide", "oslo"]}), "call_1"),)
+    calls = (Call("file_search", json.dumps({"queries": QUERIES}), "call_1"),)
     world.upstream.plays(Reply(calls=calls, finish="tool_calls"), said(answer))
     response = world.create("chat", tools=[{"type": "file_search", **tool}], include=["file_search_call.results"])
     return list(response["output"])
@@ -211,18 +214,19 @@ def file_search(world: World) -> None:
     (text,) = message["content"]
     cited = {"type": "file_citation", "index": 7, "file_id": ids["oslo.md"], "filename": "oslo.md"}
     assert (text["text"], text["annotations"]) == ("At noon.", [cited])
+    between = sum(result["score"] for result in call["results"]) / 2
     old = {"type": "lt", "key": "year", "value": 2025}
     for fields, names in (
         ({"filters": old}, ["bergen.md"]),
         ({"max_num_results": 1}, ["oslo.md"]),
-        ({"ranking_options": {"score_threshold": 0.9, "ranker": "auto"}}, ["oslo.md"]),
+        ({"ranking_options": {"score_threshold": between, "ranker": "auto"}}, ["oslo.md"]),
         ({"ranking_options": {"hybrid_search": {"embedding_weight": 0, "text_weight": 1}}}, ["oslo.md", "bergen.md"]),
     ):
         found = looked_up(world, vector_store_ids=[store], **fields)[0]["results"]
         assert [result["filename"] for result in found] == names
     for sent in (call, {name: value for name, value in call.items() if name != "results"}):
         said_before, output = world.asked("plain", input=[sent, {"role": "user", "content": "So?"}])["input"][:2]
-        assert (said_before["name"], json.loads(said_before["arguments"])) == ("file_search", {"queries": ["high tide", "oslo"]})
+        assert (said_before["name"], json.loads(said_before["arguments"])) == ("file_search", {"queries": QUERIES})
         assert "High tide in Oslo is at noon." in output["output"]
     tool = {"type": "file_search", "vector_store_ids": [store]}
     chosen = world.asked("plain", tools=[tool, FUNCTION], tool_choice={"type": "file_search"})
