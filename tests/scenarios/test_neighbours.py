@@ -23,8 +23,9 @@ _NEIGHBOUR_SECONDS_MAX = 1.0
 _NEIGHBOUR_REST_SECONDS = 0.02
 _GROWTH_MAX = 3.0
 """Of processor time, where the input is twice as large: linear work takes twice the time, quadratic work four times."""
-_SECONDS_LEAST = 0.1
-"""What takes less is compared with this."""
+_SECONDS_LEAST = 0.2
+"""What takes less is compared with this: the kernel counts in hundredths of a second."""
+_AGAIN_MAX = 2
 
 
 @pytest.fixture(scope="module")
@@ -85,18 +86,30 @@ def processor_seconds(stack: Stack) -> float:
 
 
 def watched(site: Site, play: Callable[[Bounds], Any]) -> None:
-    """Play it with a neighbour beside it. What takes long is played by half, which must take about half the work."""
-    before = processor_seconds(site.stack)
-    with neighbour(site.stack) as took:
-        play(Share())
-    whole = processor_seconds(site.stack) - before
-    assert max(took) < _NEIGHBOUR_SECONDS_MAX
+    """Play it with a neighbour beside it. What takes long is played by half, which must take about half the work.
+
+    A second measurement is taken where the first one is too large, for processors are shared: what is slow by itself is so each time.
+    """
+    whole, slowest = _beside_a_neighbour(site, play)
+    for _ in range(_AGAIN_MAX):
+        if slowest >= _NEIGHBOUR_SECONDS_MAX:
+            slowest = min(slowest, _beside_a_neighbour(site, play)[1])
+    assert slowest < _NEIGHBOUR_SECONDS_MAX
     if whole < _GROWTH_MAX * _SECONDS_LEAST:
         return
     half = _worked(site, play, 0.5)
-    if whole >= _GROWTH_MAX * half:  # The rest of the stack works too, and may have done so meanwhile.
-        whole = min(whole, _worked(site, play, 1.0))
+    for _ in range(_AGAIN_MAX):
+        if whole >= _GROWTH_MAX * half:
+            whole, half = min(whole, _worked(site, play, 1.0)), max(half, _worked(site, play, 0.5))
     assert whole < _GROWTH_MAX * half, f"{half:.2f} s for half of it, {whole:.2f} s for all"
+
+
+def _beside_a_neighbour(site: Site, play: Callable[[Bounds], Any]) -> tuple[float, float]:
+    """Seconds of processor time: of the API for the whole, and of its loop for the neighbour's slowest answer."""
+    before = processor_seconds(site.stack)
+    with neighbour(site.stack) as took:
+        play(Share())
+    return processor_seconds(site.stack) - before, max(took)
 
 
 def _worked(site: Site, play: Callable[[Bounds], Any], part: float) -> float:
