@@ -4,6 +4,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from contextvars import Context, copy_context
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -66,6 +67,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def close(self) -> None:
         super().close()
         self._made.clear()  # Each of them knows its loop.
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
+        """What is meant for a thread of the loop's runs at once: its clock would not wait for a thread."""
+        if executor is not None:
+            return super().run_in_executor(executor, func, *args)
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
     def unfinished(self) -> "list[asyncio.Task[Any]]":
         """Of its tasks. asyncio would look for them among those of all loops."""
