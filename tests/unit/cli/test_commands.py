@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,15 @@ def test_a_local_stack_comes_before_the_sdks_variables(tmp_path: Path) -> None:
     assert isinstance(target.table(), SqliteTable)
     elsewhere = find({"MOORAGE_STATE_DIR": str(tmp_path), "AWS_ENDPOINT_URL": "http://127.0.0.1:4566"})
     assert elsewhere.table_name == "moorage"
+
+
+def test_a_command_leaves_nothing_of_the_store_open(tmp_path: Path) -> None:
+    environ = {"MOORAGE_STATE_DIR": str(local_state(tmp_path))}
+    commands = (["create", "--tenant", "t"], ["list"], ["revoke", "none"])
+    assert [main(["keys", *arguments], environ) for arguments in commands] == [0, 0, 1]
+    opened = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    assert [path for path in opened if path.startswith(str(tmp_path))] == []
+    assert [thread.name for thread in threading.enumerate() if thread.name == "journal"] == []
 
 
 def test_the_sdks_variables_are_enough_for_what_the_api_answers() -> None:

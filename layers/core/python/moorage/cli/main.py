@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from moorage import __version__
+from moorage.cli.at_end import closing_at_end
 from moorage.cli.usage_errors import Parser
 from moorage.terminal import say
 
@@ -76,7 +77,8 @@ _INTERRUPTED: Final = 130
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
     """Run one command; the answer is the exit code."""
     try:
-        return _run(sys.argv[1:] if arguments is None else arguments, environ)
+        with closing_at_end():
+            return _run(sys.argv[1:] if arguments is None else arguments, environ)
     except BrokenPipeError:
         # Whoever read it ('| head') has enough. What is still to be written must not fail again at the end of the process.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

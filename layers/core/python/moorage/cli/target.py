@@ -17,6 +17,7 @@ import httpx
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError, NoRegionError
 
+from moorage.cli.at_end import at_end
 from moorage.local.exports import read_exports
 from moorage.local.store_place import OnAws, store_place
 from moorage.local.takeover import STORE
@@ -56,7 +57,9 @@ class Target:
 
     def table(self) -> Table:
         if self.state_dir is not None and self.table_name is None:
-            return table_in(self.state_dir / STORE)
+            table = table_in(self.state_dir / STORE)
+            at_end(table.journal.close)
+            return table
         if self.table_name is None:
             raise TargetError("Set MOORAGE_TABLE: the keys lie in the deployment's table. 'make deployed' shows its name.")
         return DynamoTable(boto3.client("dynamodb", **self.aws, config=AWS_CONFIG), self.table_name, ThreadPoolExecutor(4))
