@@ -293,7 +293,7 @@ _COLUMNS: Final = ("texts", "ranking", "recall@10", "nDCG@10", "recall@10, odd",
 _QUALITY_NOTE: Final = (
     "By the small model that comes along: recall of the ten best results, and nDCG of their order. Docstrings of the standard library "
     "and of numpy are asked for by their first sentence, sentences by a paraphrase without a word of theirs, orders by their number. "
-    "The last two columns are of the questions with an odd number, which the rule was not chosen by."
+    "The last two columns are of the questions with an odd number. The rule was chosen by the others, with these in sight."
 )
 
 
