@@ -8,12 +8,15 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from moorage.errors import SettingsConflict, StorageFull
 from moorage.store.journal import FORMAT, JOURNAL, Journal
+from moorage.store.reserve import RESERVED_BYTES, Reserve
 
 
 @pytest.fixture
@@ -114,7 +117,9 @@ def test_a_file_of_another_format_is_refused_and_left_as_it_is(tmp_path: Path) -
 _COUNTER = """
 import asyncio, sys
 from pathlib import Path
+from threading import Barrier
 from moorage.store.journal import Journal
+from moorage.store.reserve import RESERVED_BYTES, Reserve
 from moorage.store.sqlite_table import SqliteTable
 
 async def main():
@@ -137,7 +142,9 @@ def test_processes_that_write_at_once_take_turns(journal: Journal) -> None:
 _WRITER = """
 import asyncio, sys
 from pathlib import Path
+from threading import Barrier
 from moorage.store.journal import Journal
+from moorage.store.reserve import RESERVED_BYTES, Reserve
 
 async def main():
     journal = Journal(Path(sys.argv[1]))
@@ -178,3 +185,22 @@ async def test_what_finds_no_room_is_tried_once_more_in_the_room_that_was_kept_b
         await journal.write(note("large", "x" * 1_000_000))
     held += [journal.reserve.is_held, journal.reserve.hold(), journal.reserve.is_held]
     assert held == [True, False, True, True]
+
+
+def test_several_threads_hold_the_room_at_once(tmp_path: Path) -> None:
+    reserve = Reserve(tmp_path)
+    together = Barrier(8)
+
+    def hold() -> bool:
+        together.wait()
+        return reserve.hold()
+
+    with ThreadPoolExecutor(8) as threads:
+        held = list(threads.map(lambda _: hold(), range(8)))
+    assert (held, [(file.name, file.stat().st_size) for file in tmp_path.iterdir()]) == ([True] * 8, [("reserve", RESERVED_BYTES)])
+
+
+def test_room_that_a_killed_process_held_by_half_is_held_whole(tmp_path: Path) -> None:
+    (tmp_path / "reserve").write_bytes(b"")
+    reserve = Reserve(tmp_path)
+    assert [reserve.is_held, reserve.hold(), reserve.is_held] == [False, True, True]

@@ -23,7 +23,9 @@ class Reserve:
 
     @property
     def is_held(self) -> bool:
-        return self._path.exists()
+        with suppress(FileNotFoundError):
+            return self._path.stat().st_size == RESERVED_BYTES  # shorter: whoever made it was killed
+        return False
 
     def hold(self) -> bool:
         """Keep the room back, or say that there is none: False where it was given up and the disk is still full."""
@@ -32,13 +34,11 @@ class Reserve:
         disk = os.statvfs(self._path.parent)
         if disk.f_bavail * disk.f_frsize < 2 * RESERVED_BYTES:
             return False
-        made = self._path.with_name(f"{_NAME}.{os.getpid()}")
-        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.posix_fallocate(descriptor, 0, RESERVED_BYTES)
-            made.rename(self._path)
+            os.posix_fallocate(descriptor, 0, RESERVED_BYTES)  # threads and processes may do it at once
         except OSError as error:
-            made.unlink(missing_ok=True)
+            self._path.unlink(missing_ok=True)
             if error.errno in NO_ROOM:
                 return False
             raise
