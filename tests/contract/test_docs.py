@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import botocore.session
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
     *(ROOT / folder / "README.md" for folder in ("localstack", "functions/sandbox")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -88,12 +89,17 @@ def test_every_file_of_ours_that_is_named_exists(page: Path) -> None:
     assert [name for name in names if not any((base / name).exists() for base in (ROOT, core, page.parent))] == []
 
 
+@cache
+def names_of_tests() -> set[str]:
+    """Of their files and of their functions."""
+    tests = list((ROOT / "tests").rglob("test_*.py"))
+    return {path.stem for path in tests} | set(re.findall(r"def (test_\w+)", "\n".join(path.read_text() for path in tests)))
+
+
 @parametrize_pages
 def test_every_test_that_is_named_is_there(page: Path) -> None:
-    tests = list((ROOT / "tests").rglob("test_*.py"))
-    there = {path.stem for path in tests} | set(re.findall(r"def (test_\w+)", "\n".join(path.read_text() for path in tests)))
     named = set(re.findall(r"\b(test_\w+)", " ".join(re.findall(r"`([^`\n]+)`", page.read_text())))) - {"test_"}
-    assert named - there == set()
+    assert named - names_of_tests() == set()
 
 
 def test_every_variable_that_is_named_is_read_by_a_program() -> None:
@@ -129,6 +135,24 @@ def test_the_recipes_for_contributors_name_files_that_exist() -> None:
     assert len(named) > 25
     assert [path for path in named if not any((home / path).exists() for home in homes)] == []
     assert len(text.splitlines()) < 80, "one page"
+
+
+def test_the_page_on_the_architecture_can_be_read_at_a_sitting() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    terms = re.findall(r"^\| ([^|]+) \|", text.partition("## Glossary")[2], re.MULTILINE)[1:]
+    assert len(text.split()) <= 2_000
+    assert 30 <= len(terms) <= 40
+    assert len(set(terms)) == len(terms)
+
+
+def test_each_decision_is_dated_and_listed() -> None:
+    folder = ROOT / "docs" / "decisions"
+    pages = sorted(folder.glob("[0-9]*.md"))
+    row = re.compile(r"^\| (\d{3}) \| (\S+) \| \[(.+)\]\((\d{3})(-[a-z0-9-]+\.md)\) \|$", re.MULTILINE)
+    rows = row.findall((folder / "README.md").read_text())
+    listed = [(number + name, f"# {title}\n\nDecided on {date}.\n") for number, date, title, _, name in rows]
+    assert listed == [(page.name, "".join(page.read_text().splitlines(keepends=True)[:3])) for page in pages]
+    assert [name[:3] for name, _ in listed] == [f"{number:03}" for number in range(1, len(pages) + 1)]
 
 
 def aws_commands(text: str) -> list[list[str]]:
