@@ -39,6 +39,7 @@
 #
 # make console-screens  take pictures of the console in both themes (under .build/console/screens; those of the documentation too)
 #
+# make docs             build the documentation's site into .build/site; a warning or a dead link fails
 # make wheel            build dist/moorage-*.whl, which holds all that one machine needs
 # make lock             resolve requirements/*.in anew
 # make clean            remove environments and what was built; state under .moorage/ stays
@@ -52,7 +53,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-docker test-deploy test-localstack judges judges-files synth \
-	afternoon bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox bench-console wheel \
+	afternoon bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox bench-console wheel docs \
 	lock clean console-screens
 
 help:
@@ -326,6 +327,15 @@ console-screens: setup-dev
 	@sh localstack/system_packages.sh chromium:chromium
 	$(BIN)/python -m tests.console_screens
 
+# Sphinx and its theme, which nothing else needs.
+.venv-docs/.done: $(UV) requirements/docs.txt
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-docs
+	@$(UV) pip install --quiet --python .venv-docs/bin/python --require-hashes -r requirements/docs.txt
+	@touch $@
+
+docs: .venv-docs/.done
+	@.venv-docs/bin/python docs/site/pages.py
+
 wheel: $(UV)
 	@$(UV) build --quiet --out-dir dist
 	@ls dist/*.whl
@@ -334,7 +344,7 @@ lock:
 	PATH="$(BIN):$$PATH" sh requirements/lock.sh
 
 clean:
-	rm -rf $(VENV) .venv-toolbox .venv-egress .venv-template .venv-localstack .build build dist cdk.out
+	rm -rf $(VENV) .venv-toolbox .venv-egress .venv-template .venv-docs .venv-localstack .build build dist cdk.out
 
 PEERS_PYTHON ?= python3.12
 bench: setup-dev
