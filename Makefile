@@ -14,7 +14,7 @@
 # make quick            the inner loop, within a minute: linters, types, and the tests that start nothing
 # make check            the tests of one area: AREA=egress, or a folder of tests/unit (api, cli, local, loop, model, sandbox, wire ...)
 # make setup-dev        only set up: what 'make test' needs
-# make lint             linters and types
+# make lint             linters, types, and the English of the documentation
 # make lint-template    checkov and cfn-lint over the synthesised templates
 # make test-docker      sandboxes as containers of a real engine (as root; apt-get install docker.io mmdebstrap)
 # make test-deploy      deploy the synthesised templates onto an emulator, call them, destroy and deploy again
@@ -111,6 +111,7 @@ up: setup
 
 lint: setup-dev
 	$(BIN)/ruff check .
+	$(BIN)/python docs/site/prose.py
 	@$(MAKE) --no-print-directory types
 
 .PHONY: types suite
