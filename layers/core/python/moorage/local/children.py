@@ -78,21 +78,23 @@ class Launcher:
         if toolbox.exists():
             command += ["--toolbox", str(toolbox)]
         began = len(self.log_file.read_text()) if self.log_file.exists() else 0
-        with self.log_file.open("ab") as log, uninterrupted():
-            process = subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                preexec_fn=dying_with(os.getpid()),
-            )
-        write_private(noted, identity(process.pid))
+        process = None
         try:
+            with self.log_file.open("ab") as log, uninterrupted():
+                process = subprocess.Popen(
+                    command,
+                    stdout=log,
+                    stderr=log,
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                    preexec_fn=dying_with(os.getpid()),
+                )
+            write_private(noted, identity(process.pid))
             if _answers(process, self.socket_path):
                 return process
         except KeyboardInterrupt:
-            _end(process)
+            if process is not None:
+                _end(process)
             raise
         _end(process)
         said = self.log_file.read_text()[began:].strip()
