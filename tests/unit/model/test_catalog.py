@@ -8,7 +8,7 @@ import pytest
 from moorage.errors import ApiError, SettingsConflict
 from moorage.model.anthropic_messages import AnthropicMessages
 from moorage.model.bedrock_converse import BedrockConverse
-from moorage.model.catalog import Catalog, probe_ollama
+from moorage.model.catalog import Catalog, ollama_url, probe_ollama
 from moorage.model.chat_completions import ChatCompletions
 from moorage.model.chat_messages import GENERIC, Style
 from moorage.model.chat_templates import FAMILIES, Family
@@ -288,6 +288,11 @@ DETECTED: dict[str, tuple[dict[str, str], list[str], str]] = {
         "'claude-sonnet-5' at api.anthropic.com, because ANTHROPIC_API_KEY is set.",
     ),
     "then Ollama": ({}, ["llama3:8b"], "'llama3:8b' at 127.0.0.1:11434, because an Ollama runs on this machine."),
+    "an Ollama elsewhere": (
+        {"OLLAMA_HOST": "host.docker.internal"},
+        ["llama3:8b"],
+        "'llama3:8b' at host.docker.internal:11434, because OLLAMA_HOST names an Ollama.",
+    ),
     "Bedrock only when it is named": (
         {"MOORAGE_UPSTREAM_KIND": "bedrock_converse", "MOORAGE_UPSTREAM_MODEL": "us.amazon.nova-2", "AWS_REGION": "eu-west-1"},
         [],
@@ -324,6 +329,27 @@ def test_without_a_file_the_environment_decides_and_says_why(environ: dict[str, 
     assert catalog.describe_default() == sentence
     assert catalog.resolve("any-name-at-all").provider_kind == catalog.resolve(None).provider_kind
     assert catalog.resolve("demo").provider_kind == "demo"
+
+
+@pytest.mark.parametrize(
+    ("said", "url"),
+    [
+        ("", "http://127.0.0.1:11434"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),
+        ("0.0.0.0:9999", "http://127.0.0.1:9999"),
+        ("gpu:11435", "http://gpu:11435"),
+        ("https://ollama.test", "https://ollama.test:443"),
+        ("http://[::1]:1", "http://[::1]:1"),
+    ],
+)
+def test_ollama_is_looked_for_where_its_own_variable_says(said: str, url: str) -> None:
+    assert ollama_url({"OLLAMA_HOST": said}) == url
+
+
+@pytest.mark.parametrize("said", ["gpu:port", "gpu:99999", ":11434", "unix:///run/ollama"])
+def test_an_address_that_no_ollama_has_is_refused(said: str) -> None:
+    with pytest.raises(SettingsConflict, match="OLLAMA_HOST is"):
+        ollama_url({"OLLAMA_HOST": said})
 
 
 def test_an_ollama_is_asked_for_its_models() -> None:

@@ -1,4 +1,8 @@
-"""Where a local stack serves: this machine alone, or, over TLS, others too."""
+"""Where a local stack serves: this machine alone, or, over TLS, others too.
+
+Inside a container ``MOORAGE_PUBLISHED`` says under which address the container's engine publishes the port. The stack then listens at
+all addresses of the container and tells its clients that one. The port is the same on both sides, so that the URL holds inside too.
+"""
 
 import ipaddress
 import os
@@ -8,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import orjson
 
@@ -16,6 +20,8 @@ from moorage.errors import ApiError, SettingsConflict
 from moorage.settings import api_port
 
 _LOOPBACK = "127.0.0.1"
+_ANY = "0.0.0.0"
+_INTERFACES = Path("/sys/class/net")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +30,22 @@ class Address:
     port: int = 0
     certificate: Path | None = None
     key: Path | None = None
+    listens_at: str | None = None
+    """Where it is another than ``host``, which is then the host that a container's engine publishes it at."""
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str]) -> "Address":
-        """Refuses to serve other machines in clear: keys and files would be anybody's on the way."""
-        host, certificate, key = (environ.get(f"MOORAGE_{name}") or None for name in ("HOST", "TLS_CERT", "TLS_KEY"))
+    def from_environment(cls, environ: Mapping[str, str], interfaces: Path = _INTERFACES) -> "Address":
+        """Refuses to serve other machines in clear: keys and files would be anybody's on the way. Raises :class:`SettingsConflict`."""
+        names = ("HOST", "TLS_CERT", "TLS_KEY", "PUBLISHED")
+        host, certificate, key, published = (environ.get(f"MOORAGE_{name}") or None for name in names)
         if (certificate is None) != (key is None):
             raise SettingsConflict(
                 "TLS takes a certificate and its key: --tls-cert (MOORAGE_TLS_CERT) and --tls-key (MOORAGE_TLS_KEY)."
             )
-        address = cls(host or _LOOPBACK, api_port(environ), _path(certificate), _path(key))
+        if published is None:
+            address = cls(host or _LOOPBACK, api_port(environ), _path(certificate), _path(key))
+        else:
+            address = cls(*_published(published, environ, interfaces), _path(certificate), _path(key), _ANY)
         if not address.is_loopback and certificate is None:
             raise SettingsConflict(
                 f"{address.host} can be reached from other machines, which takes TLS: give --tls-cert and --tls-key, or serve "
@@ -80,12 +92,12 @@ class Address:
 
     def bound(self) -> socket.socket:
         """Taken before anything is started. Nobody is let in before it serves."""
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        family = socket.AF_INET6 if ":" in (self.listens_at or self.host) else socket.AF_INET
         # asyncio sends at once (TCP_NODELAY) only where the socket names its protocol; else an event may wait 40 ms.
         listener = socket.socket(family, proto=socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((self.host, self.port))
+            listener.bind((self.listens_at or self.host, self.port))
         except OSError as error:
             listener.close()
             said = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
@@ -93,6 +105,44 @@ class Address:
                 f"Port {self.port} cannot be had: {said}. MOORAGE_PORT or 'moorage up --port' takes another; 0 is any free one."
             ) from error
         return listener
+
+
+def _published(text: str, environ: Mapping[str, str], interfaces: Path) -> tuple[str, int]:
+    """The host and the port that the engine publishes."""
+    parts = _split(f"//{text}")
+    if (
+        parts is None
+        or f"//{text}" != parts.geturl()
+        or parts.path
+        or parts.query
+        or parts.username
+        or not parts.hostname
+        or not parts.port
+    ):
+        raise SettingsConflict(f"MOORAGE_PUBLISHED takes a host and a port such as 127.0.0.1:8080, not '{text}'.")
+    if environ.get("MOORAGE_HOST"):
+        raise SettingsConflict("MOORAGE_PUBLISHED serves at all addresses of a container: take MOORAGE_HOST out, or MOORAGE_PUBLISHED.")
+    if environ.get("MOORAGE_PORT") and api_port(environ) != parts.port:
+        port = environ["MOORAGE_PORT"]
+        raise SettingsConflict(
+            f"MOORAGE_PORT is {port} and MOORAGE_PUBLISHED is {text}: the port is the same inside of a container and outside."
+        )
+    if not has_own_network(interfaces):
+        raise SettingsConflict(
+            "MOORAGE_PUBLISHED is for a container with a network of its own, and the network here is the machine's: others would be "
+            "served in clear. Give the container its own network and publish the port ('docker run -p'), or take MOORAGE_PUBLISHED out."
+        )
+    return parts.hostname, parts.port
+
+
+def has_own_network(interfaces: Path) -> bool:
+    """Whether none of the interfaces in ``/sys/class/net`` is the machine's: an adapter has a device, and a bridge, a wireless or a
+    macvlan interface names its type. The end of a container's own pair (veth) has neither."""
+    try:
+        found = [each for each in interfaces.iterdir() if each.name != "lo"]
+        return not any((each / "device").exists() or "DEVTYPE=" in (each / "uevent").read_text() for each in found)
+    except OSError:
+        return False
 
 
 def _path(text: str | None) -> Path | None:
@@ -138,8 +188,14 @@ def _is_from_here(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def _is_local_name(url: str) -> bool:
+    parts = _split(url)
+    return parts is not None and Address(parts.hostname or "").is_loopback
+
+
+def _split(url: str) -> SplitResult | None:
     try:
-        host = urlsplit(url).hostname or ""
+        parts = urlsplit(url)
+        _ = parts.port  # raises too
     except ValueError:
-        return False
-    return Address(host).is_loopback
+        return None
+    return parts

@@ -99,7 +99,7 @@ def embedded_stack() -> Iterator[dict[str, str]]:
             with words.open("wb") as log, uninterrupted():
                 process = subprocess.Popen(
                     [sys.executable, "-m", "moorage.local.stack"],
-                    env=os.environ | {"MOORAGE_STATE_DIR": state_dir, "MOORAGE_PORT": "0"},
+                    env=os.environ | {"MOORAGE_STATE_DIR": state_dir, "MOORAGE_PORT": "0", "MOORAGE_PUBLISHED": ""},
                     stdout=subprocess.DEVNULL,
                     stderr=log,
                     start_new_session=True,

@@ -59,7 +59,8 @@ async def serve(
     await _first_key(runtime, state_dir, kept)
 
     def on_started() -> None:
-        announce(runtime, address.url(listener.getsockname()[1]), state_dir, kept, metrics_listener)
+        url, is_inside = address.url(listener.getsockname()[1]), address.listens_at is not None
+        announce(runtime, url, state_dir, kept, metrics_listener, is_inside=is_inside)
         manager.tell("READY=1")
 
     app, loop_watch = create_app(runtime, ROUTERS), LoopWatch()
@@ -185,8 +186,16 @@ async def _deliver(runtime: Runtime) -> None:
         await asyncio.sleep(_REAPER_SECONDS)
 
 
-def announce(runtime: Runtime, url: str, state_dir: Path, kept: Secrets, metrics_listener: socket.socket | None = None) -> None:
-    """Tell the user, and scripts by ``.moorage/env``, how to reach it."""
+def announce(
+    runtime: Runtime,
+    url: str,
+    state_dir: Path,
+    kept: Secrets,
+    metrics_listener: socket.socket | None = None,
+    *,
+    is_inside: bool = False,
+) -> None:
+    """Tell the user, and scripts by ``.moorage/env``, how to reach it; ``is_inside`` of a container, whose files they do not see."""
     model = runtime.catalog.default_model
     path = state_dir / "env"
     write_exports(path, {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": kept.api_key, "MOORAGE_MODEL": model})
@@ -195,11 +204,15 @@ def announce(runtime: Runtime, url: str, state_dir: Path, kept: Secrets, metrics
     notes = "".join(f"  note   {sentence}\n" for sentence in runtime.catalog.notices)
     if metrics_listener is not None:
         notes = f"  count  {address_of(metrics_listener)}\n{notes}"
+    from_file = f". {shlex.quote(os.path.relpath(path))}"
+    variables = f"export OPENAI_BASE_URL={url} OPENAI_API_KEY={kept.api_key}" if is_inside else from_file
+    place = "In the container " if is_inside else ""
     say(
         f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {runtime.catalog.describe_default()}\n{notes}"
-        f"  try    . {shlex.quote(os.path.relpath(path))}; "
+        f"  try    {variables}; "
         f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
         f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'
         "Ctrl-C stops it; what it stored is there at the next start.\n"
-        f"'{command} console' shows what runs in a browser, '{command} logs -f' what it does, '{command} doctor' whether all is well."
+        f"{place}'{command} console' shows what runs in a browser, '{command} logs -f' what it does, '{command} doctor' whether all is "
+        "well."
     )

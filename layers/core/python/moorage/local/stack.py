@@ -45,7 +45,7 @@ from moorage.local.state_folder import held, kept_secrets
 from moorage.local.step_worker import workers_from
 from moorage.local.store_place import store_place
 from moorage.local.supervision import CannotLive, Child, Supervisor
-from moorage.model.catalog import Catalog, probe_ollama
+from moorage.model.catalog import Catalog, ollama_url, probe_ollama
 from moorage.runtime import build_runtime
 from moorage.settings import Settings, SettingsError, unknown_variables
 from moorage.store.sqlite_table import SqliteTable
@@ -109,7 +109,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     for sentence in unknown_variables(os.environ, _text_of(settings_environment["MOORAGE_MODELS_FILE"])):
         say(f"moorage: {sentence}", out=sys.stderr)
     if Catalog.load(Path(settings_environment["MOORAGE_MODELS_FILE"]), os.environ).resolve(None).provider_kind == "demo":
-        settings_environment["MOORAGE_OLLAMA_MODELS"] = " ".join(probe_ollama())
+        settings_environment["MOORAGE_OLLAMA_MODELS"] = " ".join(probe_ollama(ollama_url(os.environ)))
     prepare_environments()
     logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
     show_status("Starting the owner of the sandboxes and the API ...")

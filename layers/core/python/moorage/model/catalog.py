@@ -476,10 +476,10 @@ def _detected(upstream: Mapping[str, str]) -> tuple[tuple[ModelEntry, ...], str,
         return (claude, other), model or ANTHROPIC_MODEL, "ANTHROPIC_API_KEY is set"
     found = upstream.get("MOORAGE_OLLAMA_MODELS", "").split()
     if found:
-        model = model or found[0]
-        exact = tuple(ModelEntry(name, "chat_completions", name, f"{OLLAMA_URL}/v1") for name in found)
-        other = ModelEntry("*", "chat_completions", model, f"{OLLAMA_URL}/v1")
-        return (*exact, other), model, "an Ollama runs on this machine"
+        model, url = model or found[0], ollama_url(upstream)
+        exact = tuple(ModelEntry(name, "chat_completions", name, f"{url}/v1") for name in found)
+        other = ModelEntry("*", "chat_completions", model, f"{url}/v1")
+        return (*exact, other), model, "an Ollama runs on this machine" if url == OLLAMA_URL else "OLLAMA_HOST names an Ollama"
     reason = "no model is configured: neither models.toml nor MOORAGE_UPSTREAM_URL, OPENAI_API_KEY or ANTHROPIC_API_KEY names one"
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         if upstream.get(name) and (lack := why_no_key(name, upstream)) is not None:
@@ -516,6 +516,21 @@ def _from_upstream_variables(upstream: Mapping[str, str]) -> tuple[tuple[ModelEn
     )
     reason = "MOORAGE_UPSTREAM_URL is set" if url else "MOORAGE_UPSTREAM_KIND is set"
     return (entry,), model or "default", reason
+
+
+def ollama_url(environ: Mapping[str, str]) -> str:
+    """Where an Ollama is looked for: ``OLLAMA_HOST`` as Ollama's own client reads it, by default this machine. A server that listens at
+    all addresses is told so by the same variable, and is asked on this machine. Raises :class:`SettingsConflict`."""
+    text = environ.get("OLLAMA_HOST") or OLLAMA_URL
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        port = parts.port or ({"http": 80, "https": 443}.get(parts.scheme) if "://" in text else 11434)
+    except ValueError:
+        port = None
+    if port is None or not parts.hostname:
+        raise SettingsConflict(f"OLLAMA_HOST is '{text}'; it takes a host with a port, such as 127.0.0.1:11434.")
+    host = "127.0.0.1" if parts.hostname in ("0.0.0.0", "::") else parts.hostname  # noqa: S104
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def probe_ollama(url: str = OLLAMA_URL) -> list[str]:
