@@ -200,10 +200,10 @@ class Sandbox(Construct):
 
 _ALWAYS: Final = "perl, gcc, g++, make, cmake, git, sqlite3, rg, jq, curl, pdftotext"
 PROGRAMS: Final = {
-    "slim": f"python 3.11, node 18, npm 9.2, {_ALWAYS}",
-    "full": f"python 3.11, node 18, npm 9.2, java 17, javac 17, go 1.19, php 8.2, ruby 3.1, {_ALWAYS}",
+    "slim": f"python 3.11, node 22.20, npm 10.9, {_ALWAYS}",
+    "full": f"python 3.11, node 22.20, npm 10.9, java 17, javac 17, go 1.19, php 8.2, ruby 3.1, {_ALWAYS}",
 }
-"""What the image has (``functions/sandbox/packages``), in words for the model."""
+"""What the image has (``functions/sandbox/packages`` and ``node.txt``), in words for the model."""
 
 
 def programs(config: Config) -> str:

@@ -15,6 +15,7 @@ for name in frameworks agents aider; do compile "tests/clients/$name.in" -o "tes
 compile tests/conformance/servers.in -o tests/conformance/servers.txt
 compile tests/judges/files.in -o tests/judges/files.txt
 compile console/node.in -o console/node.txt
+compile functions/sandbox/node.in -o functions/sandbox/node.txt
 # LocalStack's newest version without a token starts with what was published when it was, and on Python 3.13 alone.
 uv pip compile -q --python-version 3.13 --exclude-newer 2026-04-01 --generate-hashes --no-emit-index-url --no-emit-find-links \
     --custom-compile-command requirements/lock.sh requirements/localstack.in -o requirements/localstack.txt

