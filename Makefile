@@ -41,6 +41,7 @@
 #
 # make docs             build the documentation's site into .build/site; a warning or a dead link fails
 # make wheel            build dist/moorage-*.whl, which holds all that one machine needs
+# make image            build the image of all of moorage (docs/docker.md); PLATFORM=linux/arm64 for another processor, BASE_IMAGE=... on another Debian
 # make lock             resolve requirements/*.in anew
 # make clean            remove environments and what was built; state under .moorage/ stays
 
@@ -54,7 +55,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-docker test-deploy test-localstack judges judges-files synth \
 	afternoon bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox bench-console wheel docs \
-	lock clean console-screens
+	image lock clean console-screens
 
 help:
 	@sed -n '/^$$/q; s/^# *//p' Makefile
@@ -340,6 +341,13 @@ docs: .venv-docs/.done
 wheel: $(UV)
 	@$(UV) build --quiet --out-dir dist
 	@ls dist/*.whl
+
+# Another processor than this machine's takes buildx.
+IMAGE ?= moorage
+PLATFORM ?=
+image:
+	docker $(if $(PLATFORM),buildx build --load --platform $(PLATFORM),build) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) \
+		--file docker/Dockerfile --tag $(IMAGE) .
 
 lock:
 	PATH="$(BIN):$$PATH" sh requirements/lock.sh
