@@ -43,7 +43,7 @@ _STOP_MINUTES: Final = 5
 
 
 @dataclass(frozen=True)
-class VectorBucket:
+class VectorBucketResource:
     arn: str
     """As it is known at synthesis."""
     made: str
@@ -59,7 +59,7 @@ class VectorBucket:
         acknowledge_wildcard(function.role, f"Resource::{indexes}", "Each vector store has an index of its own.")
 
 
-class Hooks(Construct):
+class CustomResources(Construct):
     """Custom resources of the stack, each with only the permission that it needs."""
 
     def __init__(self, scope: Construct, construct_id: str, *, config: Config) -> None:
@@ -179,7 +179,7 @@ class Hooks(Construct):
         )
         return kms.Key.from_key_arn(self, f"{construct_id}Arn", made.get_att_string("Arn"))
 
-    def kept_vector_bucket(self, construct_id: str, *, config: Config, tag: str, key: kms.IKey | None) -> "VectorBucket":
+    def kept_vector_bucket(self, construct_id: str, *, config: Config, tag: str, key: kms.IKey | None) -> "VectorBucketResource":
         """A vector bucket that is found again by its name, by the next deployment and by one that turns on again what was turned off.
         What a function may do in it is each function's own right.
 
@@ -202,7 +202,7 @@ class Hooks(Construct):
             key.grant(self._role, "kms:Decrypt", "kms:GenerateDataKey")
             properties["Key"] = key.key_arn
         resource = self._resource(construct_id, "Custom::KeptVectorBucket", properties, minutes=3 * _STOP_MINUTES + _ANSWER_MINUTES)
-        return VectorBucket(bucket, resource.get_att_string("Arn"))
+        return VectorBucketResource(bucket, resource.get_att_string("Arn"))
 
     def sandbox_key(self, secret_arn: str, edition: str) -> str:
         """What follows from the secret's content key for the tokens of sandboxes; it is asked for anew with another ``edition``.

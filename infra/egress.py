@@ -17,9 +17,9 @@ from constructs import Construct
 from moorage.store import keys
 
 from infra.config import Config
-from infra.custom_resource import Hooks
+from infra.custom_resource import CustomResources
 from infra.functions import log_group
-from infra.images import Image
+from infra.images import ContainerImage
 from infra.nag import acknowledge
 from infra.network import SANDBOX_CIDR, Network, reserved_zones
 from infra.state import State
@@ -40,7 +40,7 @@ _RECORDS: Final = {
 """What the proxy asks of the table, by partition: it reads what strangers send, and no API key is any business of its."""
 
 
-class Egress(Construct):
+class EgressProxy(Construct):
     """Proxy service, its network, its name, and the key of the domain secrets."""
 
     def __init__(
@@ -50,8 +50,8 @@ class Egress(Construct):
         *,
         config: Config,
         network: Network,
-        hooks: Hooks,
-        image: Image,
+        hooks: CustomResources,
+        image: ContainerImage,
         state: State,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -115,7 +115,7 @@ class Egress(Construct):
         self,
         config: Config,
         network: Network,
-        image: Image,
+        image: ContainerImage,
         table: dynamodb.ITable,
         group: ec2.ISecurityGroup,
     ) -> ecs.FargateService:
@@ -140,7 +140,7 @@ class Egress(Construct):
             ),
         )
 
-    def _define(self, config: Config, image: Image, table: dynamodb.ITable) -> ecs.FargateTaskDefinition:
+    def _define(self, config: Config, image: ContainerImage, table: dynamodb.ITable) -> ecs.FargateTaskDefinition:
         """The proxy's task, and what it may read."""
         execution_role = iam.Role(self, "ExecutionRole", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
         image.grant_pull(execution_role)

@@ -16,12 +16,12 @@ from constructs import Construct
 
 from infra.bundling import ROOT, context_hash, copy_context, local_bundling
 from infra.config import Config
-from infra.custom_resource import BUILD_MINUTES, QUEUED_MINUTES, Hooks
+from infra.custom_resource import BUILD_MINUTES, QUEUED_MINUTES, CustomResources
 from infra.functions import log_group
 from infra.nag import acknowledge, acknowledge_wildcard
 
 
-class Image(Construct):
+class ContainerImage(Construct):
     """An image: given by its URI, or built from ``context`` and tagged with the hash of what is in it."""
 
     def __init__(
@@ -30,12 +30,12 @@ class Image(Construct):
         construct_id: str,
         *,
         config: Config,
-        hooks: Hooks,
+        hooks: CustomResources,
         context: Mapping[str, Path],
         base: str,
         given: str | None = None,
         arguments: Mapping[str, str] = MappingProxyType({}),
-        after: "Image | None" = None,
+        after: "ContainerImage | None" = None,
     ) -> None:
         """``context`` is what ``docker build`` sees: files and folders of the repository by their place in it. ``arguments`` are
         those of its Dockerfile; an image with others has another tag. ``after`` is built first: new accounts have room for one build

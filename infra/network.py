@@ -16,7 +16,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.config import AVAILABILITY_ZONES_MAX, Config
-from infra.custom_resource import Hooks
+from infra.custom_resource import CustomResources
 from infra.nag import acknowledge
 
 EXEC_PORT: Final = 8080
@@ -38,7 +38,7 @@ def reserved_zones(scope: Construct, config: Config) -> int:
 class Network(Construct):
     """VPC, endpoints, DNS firewall, and the security groups of sandboxes and of the functions that reach them."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: Config, bucket: s3.IBucket, hooks: Hooks) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, bucket: s3.IBucket, hooks: CustomResources) -> None:
         super().__init__(scope, construct_id)
         self.vpc = ec2.Vpc(
             self,

@@ -16,9 +16,9 @@ from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
 
 from infra.bundling import ROOT
 from infra.config import Config
-from infra.custom_resource import Hooks
+from infra.custom_resource import CustomResources
 from infra.functions import log_group
-from infra.images import PYTHON_3_11, Image
+from infra.images import PYTHON_3_11, ContainerImage
 from infra.nag import acknowledge, acknowledge_wildcard
 from infra.network import EXEC_PORT, Network
 
@@ -29,10 +29,10 @@ CONTAINER_NAME: Final = "sandbox"
 assert set(CPU_UNITS) == set(MEMORY_LIMITS)
 
 
-class Sandbox(Construct):
+class SandboxTask(Construct):
     """Everything that ``sandbox/fargate.py`` names in its calls."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: Config, network: Network, hooks: Hooks) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, network: Network, hooks: CustomResources) -> None:
         super().__init__(scope, construct_id)
         self._config = config
         self._network = network
@@ -49,7 +49,7 @@ class Sandbox(Construct):
             "Container Insights bills per task and metric; what matters of a sandbox is in the event log of its response.",
         )
         self._execution_role = iam.Role(self, "ExecutionRole", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
-        self.image = image = Image(
+        self.image = image = ContainerImage(
             self,
             "Image",
             config=config,

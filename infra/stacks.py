@@ -18,15 +18,15 @@ from infra.agent_loop import AgentLoop, grant_executions, machine_arn
 from infra.api import BUFFERED_TIMEOUT, OTHERS, STREAM_SECONDS_MAX, STREAM_TIMEOUT, Api, Handlers
 from infra.bundling import ROOT
 from infra.config import Config, Models
-from infra.custom_resource import Hooks, VectorBucket
-from infra.egress import Egress
+from infra.custom_resource import CustomResources, VectorBucketResource
+from infra.egress import EgressProxy
 from infra.functions import REAPER_MEMORY_MIB, FunctionFactory, live
-from infra.images import PYTHON_3_13, Image
+from infra.images import PYTHON_3_13, ContainerImage
 from infra.microvms import Microvms
 from infra.nag import acknowledge
 from infra.network import Network
 from infra.observability import DEPLOYMENT_TAG, Observability
-from infra.sandbox import Sandbox, programs
+from infra.sandbox import SandboxTask, programs
 from infra.state import State
 from infra.websocket import DOOR_TIMEOUT, WORK_AGE_MAX, WORK_ATTEMPTS, WebSocketDoor
 
@@ -65,9 +65,9 @@ class ServiceStack(cdk.Stack):
     def __init__(self, scope: Construct, construct_id: str, *, config: Config, models: Models, state: State, **options: Any) -> None:
         super().__init__(scope, construct_id, **options)
         self._config, self._models, self._state = config, models, state
-        hooks = self._hooks = Hooks(self, "Hooks", config=config)
+        hooks = self._hooks = CustomResources(self, "Hooks", config=config)
         self.network = Network(self, "Network", config=config, bucket=state.bucket, hooks=hooks) if config.has_fargate else None
-        self.sandbox = Sandbox(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
+        self.sandbox = SandboxTask(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
         self.microvms = Microvms(config) if config.has_microvms else None
         self.egress = self._make_egress(hooks)
         self.vector_bucket = (
@@ -84,7 +84,7 @@ class ServiceStack(cdk.Stack):
         self._grant()
         if config.streams_percent:
             # Of its own: what the function depends on must not depend on the right to change the function.
-            sharing = Hooks(self, "Sharing", config=config)
+            sharing = CustomResources(self, "Sharing", config=config)
             doors, least = (2 if self.sockets else 1), config.provisioned_concurrency
             percent = config.streams_percent // doors
             sharing.share_concurrency("Concurrency", self.handlers.responses, percent=percent, at_least=least)
@@ -147,12 +147,14 @@ class ServiceStack(cdk.Stack):
         """Settings without a bound of their own: 80 domains would fill a function's variables."""
         return {"MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(self._config.allowed_egress_domains)}
 
-    def _make_egress(self, hooks: Hooks) -> Egress | None:
+    def _make_egress(self, hooks: CustomResources) -> EgressProxy | None:
         if not (self._config.has_egress and self.network):
             return None
         first = self.sandbox.image if self.sandbox else None
-        image = Image(self, "ProxyImage", config=self._config, hooks=hooks, context=_PROXY_CONTEXT, base=PYTHON_3_13, after=first)
-        return Egress(
+        image = ContainerImage(
+            self, "ProxyImage", config=self._config, hooks=hooks, context=_PROXY_CONTEXT, base=PYTHON_3_13, after=first
+        )
+        return EgressProxy(
             self,
             "Egress",
             config=self._config,
@@ -357,7 +359,7 @@ class ServiceStack(cdk.Stack):
             state.grant_key_lookup(self.sockets["SocketDoor"])
             state.grant_sockets(self.sockets["SocketDoor"])
 
-    def _grant_vectors(self, bucket: VectorBucket) -> None:
+    def _grant_vectors(self, bucket: VectorBucketResource) -> None:
         """Who indexes, who searches, and who deletes files and stores: all of them outside of the sandboxes' network. What is inside
         works on the bucket alone. A filter takes the right to read vectors (S3 Vectors API reference, ``QueryVectors``)."""
         searches, deletes = ("QueryVectors", "GetVectors"), ("DeleteVectors", "DeleteIndex")

@@ -19,12 +19,12 @@ from moorage.store.record_text import load_record
 from moorage.tools.registry import ROOMS
 from moorage.wire.events import CATALOGUE
 from moorage.wire.items import SHAPES, InputItem
-from moorage.wire.validation import Parser
+from moorage.wire.validation import JsonValidator
 from openai import OpenAI
 
 from tests.ministack import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY
 
-_ITEM = Parser[Any](InputItem)
+_ITEM = JsonValidator[Any](InputItem)
 ROOT = Path(__file__).resolve().parent.parent
 _START_SECONDS_MAX = 120
 _STOP_SECONDS_MAX = 60

@@ -23,16 +23,16 @@ from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode
 from mitmproxy.proxy.layers.modes import HttpProxy
 from moorage import limits
 from moorage.egress.client_hello import NotTls, looks_like_tls, read_client_hello
-from moorage.egress.echoes import Scrubber, patterns_of
 from moorage.egress.grants import Grant, Grants, PolicyUnavailable
-from moorage.egress.policy import Decision, EgressRequest, Reason, decide, sentence, shown
-from moorage.egress.store import Entry
-from moorage.egress.substitution import Substituted, substitute
+from moorage.egress.policy import EgressDecision, EgressReason, EgressRequest, decide, sentence, shown
+from moorage.egress.redaction import Scrubber, patterns_of
+from moorage.egress.store import EgressLogEntry
+from moorage.egress.substitution import SubstitutedRequest, substitute
 from moorage.hosts import normalise
 
 from functions.egress_proxy.exchange import Exchange, Windows, exchange_of
-from functions.egress_proxy.journal import Journal, new_entry_id
-from functions.egress_proxy.layers import UNRECOGNIZED_NAME, BoundedHttpLayer, Refusal, Tunnel
+from functions.egress_proxy.journal import DecisionLog, new_entry_id
+from functions.egress_proxy.layers import UNRECOGNIZED_NAME, BoundedHttpLayer, RefusalLayer, Tunnel
 from functions.egress_proxy.messages import (
     Credential,
     connect_host,
@@ -48,28 +48,28 @@ from functions.egress_proxy.messages import (
 from functions.egress_proxy.peers import OpenTunnel, Peer, Peers
 from functions.egress_proxy.resolver import Resolver, Unresolvable
 
-_ASKED = frozenset({Reason.HOST_NEEDS_APPROVAL, Reason.SECRET_NEEDS_APPROVAL})
+_ASKED = frozenset({EgressReason.HOST_NEEDS_APPROVAL, EgressReason.SECRET_NEEDS_APPROVAL})
 _SWEEP_SECONDS = 0.5
 _UNAVAILABLE_SECONDS_MAX = 15.0
 """Open tunnels outlive a table that does not answer for this long; new requests do not."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request ends here; the decision says why."""
 
-    def __init__(self, decision: Decision, secrets: tuple[str, ...] = ()) -> None:
+    def __init__(self, decision: EgressDecision, secrets: tuple[str, ...] = ()) -> None:
         super().__init__(decision.sentence)
         self.decision = decision
         self.secrets = secrets
         """Names of those that wait for a person's word."""
 
 
-class Gate:
+class EgressAddon:
     def __init__(
         self,
         grants: Grants,
         resolver: Resolver,
-        journal: Journal,
+        journal: DecisionLog,
         server: Proxyserver,
         peers: Peers,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -108,11 +108,11 @@ class Gate:
         context = next_layer.context
         peer = self._peers.get(context.client.id)
         if peer is None:
-            next_layer.layer = Refusal(context, b"")
+            next_layer.layer = RefusalLayer(context, b"")
         elif len(context.layers) == 1 and isinstance(context.layers[0], HttpProxy):
             next_layer.layer = _http_layer(context, HTTPMode.regular, peer)
         elif peer.tunnel is None:
-            next_layer.layer = Refusal(context, b"")
+            next_layer.layer = RefusalLayer(context, b"")
         elif context.client.tls_established:
             next_layer.layer = _http_layer(context, HTTPMode.transparent, peer)
         else:
@@ -122,18 +122,18 @@ class Gate:
         context, data = next_layer.context, next_layer.data_client()
         if not data:
             if next_layer.data_server():  # The host speaks first: ssh, SMTP and the like.
-                self._refuse_tunnel(next_layer, tunnel, Reason.NOT_TLS_OR_HTTP, b"")
+                self._refuse_tunnel(next_layer, tunnel, EgressReason.NOT_TLS_OR_HTTP, b"")
             return
         if not looks_like_tls(data):
             if may_be_http(data):
                 next_layer.layer = _http_layer(context, HTTPMode.transparent, peer)
             else:
-                self._refuse_tunnel(next_layer, tunnel, Reason.NOT_TLS_OR_HTTP, b"")
+                self._refuse_tunnel(next_layer, tunnel, EgressReason.NOT_TLS_OR_HTTP, b"")
             return
         try:
             hello = read_client_hello(data)
         except NotTls:
-            self._refuse_tunnel(next_layer, tunnel, Reason.MALFORMED, UNRECOGNIZED_NAME)
+            self._refuse_tunnel(next_layer, tunnel, EgressReason.MALFORMED, UNRECOGNIZED_NAME)
             return
         if hello is None:
             return
@@ -155,8 +155,8 @@ class Gate:
             peer.is_settled = True
             self._journal.began(tunnel.entry)
 
-    def _refuse_tunnel(self, next_layer: layer.NextLayer, tunnel: OpenTunnel, reason: Reason, message: bytes) -> None:
-        next_layer.layer = Refusal(next_layer.context, message)
+    def _refuse_tunnel(self, next_layer: layer.NextLayer, tunnel: OpenTunnel, reason: EgressReason, message: bytes) -> None:
+        next_layer.layer = RefusalLayer(next_layer.context, message)
         self._journal.ended(replace(tunnel.entry, decision="denied", reason=reason))
 
     def _tunnel_ended(self, tunnel: OpenTunnel, error: str | None = None) -> None:
@@ -183,7 +183,7 @@ class Gate:
             grant = await self._authenticate(peer, credential, host, port)
             entry = replace(entry, tenant_id=grant.tenant_id, container_id=grant.container_id)
             decision, address = await self._approve(EgressRequest(host, port), grant)
-        except Refused as refused:
+        except RequestRefused as refused:
             await self._refuse(flow, entry, refused.decision)
             return
         assert peer is not None
@@ -219,10 +219,10 @@ class Gate:
             entry = replace(entry, tenant_id=tunnel.entry.tenant_id, container_id=tunnel.entry.container_id)
         try:
             if peer is None:
-                raise Refused(_refusal(Reason.TOO_MANY_CONNECTIONS, host, port))
+                raise RequestRefused(_refusal(EgressReason.TOO_MANY_CONNECTIONS, host, port))
             # An https:// URL in a plain request would have the proxy do the TLS, and show it what a tunnel hides.
             if flow.error is not None or is_malformed(request) or (tunnel is None and request.scheme != "http"):
-                raise Refused(_refusal(Reason.MALFORMED, host, port))
+                raise RequestRefused(_refusal(EgressReason.MALFORMED, host, port))
             if tunnel:
                 grant, decision, address = await self._decide_inside(peer, tunnel, flow)
             else:
@@ -233,23 +233,25 @@ class Gate:
                 peer.approve(address, port)
                 request.data.host = address
             swapped = _swapped(flow, grant, normalise(host) or "", port)
-        except Refused as refused:
+        except RequestRefused as refused:
             await self._refuse(flow, replace(entry, secrets=refused.secrets), refused.decision)
             return
         entry = replace(entry, decision="allowed", reason=decision.reason, address=address)
         peer.is_settled = True
         self._let_through(flow, grant, normalise(host) or "", entry, swapped)
 
-    async def _decide_inside(self, peer: Peer, tunnel: OpenTunnel, flow: http.HTTPFlow) -> tuple[Grant, Decision, str]:
+    async def _decide_inside(self, peer: Peer, tunnel: OpenTunnel, flow: http.HTTPFlow) -> tuple[Grant, EgressDecision, str]:
         grant = await self._authenticate(peer, peer.credential, tunnel.host, tunnel.port)
         # The SNI was compared before the tunnel was opened; what remains is the name in the request.
         asked = EgressRequest(tunnel.host, tunnel.port, address=tunnel.address, host_header=host_header(flow.request))
         decision = decide(asked, grant.policy)
         if not decision.allowed:
-            raise Refused(decision)
+            raise RequestRefused(decision)
         return grant, decision, tunnel.address
 
-    def _let_through(self, flow: http.HTTPFlow, grant: Grant, host: str, entry: Entry, swapped: Substituted | None) -> None:
+    def _let_through(
+        self, flow: http.HTTPFlow, grant: Grant, host: str, entry: EgressLogEntry, swapped: SubstitutedRequest | None
+    ) -> None:
         request = flow.request
         for name in ("proxy-connection", "proxy-authorization"):
             request.headers.pop(name, None)
@@ -315,35 +317,35 @@ class Gate:
 
     async def _authenticate(self, peer: Peer | None, credential: Credential | None, host: str, port: int) -> Grant:
         if peer is None or credential is None:
-            raise Refused(_refusal(Reason.CREDENTIAL_MISSING, host, port))
+            raise RequestRefused(_refusal(EgressReason.CREDENTIAL_MISSING, host, port))
         try:
             grant = await self._grants.find(credential.username, credential.password)
             if grant is not None and _may_have_been_allowed(grant, host, port):
                 grant = await self._grants.reread(credential.password)
         except PolicyUnavailable as error:
-            raise Refused(_refusal(Reason.POLICY_UNAVAILABLE, host, port)) from error
+            raise RequestRefused(_refusal(EgressReason.POLICY_UNAVAILABLE, host, port)) from error
         if grant is None:
-            raise Refused(_refusal(Reason.REVOKED if peer.tunnel else Reason.CREDENTIAL_UNKNOWN, host, port))
+            raise RequestRefused(_refusal(EgressReason.REVOKED if peer.tunnel else EgressReason.CREDENTIAL_UNKNOWN, host, port))
         if not self._peers.recognise(peer, credential, grant, time.monotonic()):
-            raise Refused(_refusal(Reason.TOO_MANY_CONNECTIONS, host, port))
+            raise RequestRefused(_refusal(EgressReason.TOO_MANY_CONNECTIONS, host, port))
         return grant
 
-    async def _approve(self, request: EgressRequest, grant: Grant) -> tuple[Decision, str]:
+    async def _approve(self, request: EgressRequest, grant: Grant) -> tuple[EgressDecision, str]:
         """Judge the name, resolve it once, judge the addresses; the first that passes is the one to connect to."""
         decision = decide(request, grant.policy)
         if not decision.allowed:
-            raise Refused(decision)
+            raise RequestRefused(decision)
         try:
             addresses = await self._resolver.resolve(normalise(request.host) or "", request.port)
         except Unresolvable as error:
-            raise Refused(_refusal(Reason.UNRESOLVABLE, request.host, request.port)) from error
+            raise RequestRefused(_refusal(EgressReason.UNRESOLVABLE, request.host, request.port)) from error
         decisions = [(decide(replace(request, address=address), grant.policy), address) for address in addresses]
         chosen = next(((decision, address) for decision, address in decisions if decision.allowed), None)
         if chosen is None:
-            raise Refused(decisions[0][0])
+            raise RequestRefused(decisions[0][0])
         return chosen
 
-    async def _refuse(self, flow: http.HTTPFlow, entry: Entry, decision: Decision) -> None:
+    async def _refuse(self, flow: http.HTTPFlow, entry: EgressLogEntry, decision: EgressDecision) -> None:
         status = status_of(decision.reason)
         refused = replace(entry, decision="denied", reason=decision.reason, status=status)
         if decision.reason in _ASKED:
@@ -357,9 +359,9 @@ class Gate:
             return
         flow.response = refusal(status, decision.sentence, decision.reason)
 
-    def _entry(self, host: str, port: int, method: str, path: str | None) -> Entry:
+    def _entry(self, host: str, port: int, method: str, path: str | None) -> EgressLogEntry:
         at_ms = self._now_ms()
-        return Entry(
+        return EgressLogEntry(
             id=new_entry_id(at_ms),
             at_ms=at_ms,
             tenant_id="",
@@ -415,25 +417,25 @@ def _http_layer(context: Context, mode: HTTPMode, peer: Peer) -> HttpLayer:
 
 def _may_have_been_allowed(grant: Grant, host: str, port: int) -> bool:
     """Whether what is known of a grant would refuse what a person may have allowed since it was read."""
-    if decide(EgressRequest(host, port), grant.policy).reason is Reason.HOST_NEEDS_APPROVAL:
+    if decide(EgressRequest(host, port), grant.policy).reason is EgressReason.HOST_NEEDS_APPROVAL:
         return True
     return any(grant.policy.holds_secret(secret.name) for secret in grant.secrets_for(normalise(host) or ""))
 
 
-def _swapped(flow: http.HTTPFlow, grant: Grant, host: str, port: int) -> Substituted | None:
-    """The request with its secrets; None if none can be in it. Raises :class:`Refused` if one waits for a person's word."""
+def _swapped(flow: http.HTTPFlow, grant: Grant, host: str, port: int) -> SubstitutedRequest | None:
+    """The request with its secrets; None if none can be in it. Raises :class:`RequestRefused` if one waits for a person's word."""
     request, secrets = flow.request, grant.secrets_for(host)
     if not secrets or not flow.client_conn.tls_established:
         return None
     swapped = substitute(secrets, host, request.method, request.path, request.headers.fields)
     held = tuple(name for name in swapped.names if grant.policy.holds_secret(name))
     if held:
-        raise Refused(_refusal(Reason.SECRET_NEEDS_APPROVAL, host, port), held)
+        raise RequestRefused(_refusal(EgressReason.SECRET_NEEDS_APPROVAL, host, port), held)
     return swapped
 
 
-def _refusal(reason: Reason, host: str, port: int) -> Decision:
-    return Decision(False, reason, sentence(reason, host, port))
+def _refusal(reason: EgressReason, host: str, port: int) -> EgressDecision:
+    return EgressDecision(False, reason, sentence(reason, host, port))
 
 
 def _upstream_error(flow: http.HTTPFlow) -> str:

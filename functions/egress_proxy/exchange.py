@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from mitmproxy import http
 from moorage import limits
-from moorage.egress.echoes import Scrubber
-from moorage.egress.policy import Reason, sentence
-from moorage.egress.store import Entry
+from moorage.egress.policy import EgressReason, sentence
+from moorage.egress.redaction import Scrubber
+from moorage.egress.store import EgressLogEntry
 
 from functions.egress_proxy.messages import refusal, status_of
 from functions.egress_proxy.unpacking import WITH_WINDOW, Unpacker, codings, unpacker
@@ -44,7 +44,7 @@ class Windows:
 
 @dataclass(slots=True)
 class Exchange:
-    entry: Entry
+    entry: EgressLogEntry
     scrubber: Scrubber = field(repr=False)
     windows: Windows = field(repr=False)
     bytes_sent: int = 0
@@ -84,12 +84,12 @@ class Exchange:
         packed = codings(fields)
         # A part of a packed body begins in its middle.
         if packed is None or (packed and response.status_code == 206):
-            return self._refused(response, Reason.UNREADABLE_BODY) if self.entry.secrets else self._plain
+            return self._refused(response, EgressReason.UNREADABLE_BODY) if self.entry.secrets else self._plain
         if not packed:
             return self._plain
         count = sum(coding in WITH_WINDOW for coding in packed)
         if count and not self.windows.take(self.entry.tenant_id, count):
-            return self._refused(response, Reason.TOO_MANY_UNPACKED)
+            return self._refused(response, EgressReason.TOO_MANY_UNPACKED)
         self._windows_taken = count
         for name in _OF_THE_PACKED_BODY:
             response.headers.pop(name, None)
@@ -109,7 +109,7 @@ class Exchange:
         if not data:
             yield self.scrubber.chunk(b"")
 
-    def _refused(self, response: http.Response, reason: Reason) -> Callable[[bytes], Iterable[bytes]]:
+    def _refused(self, response: http.Response, reason: EgressReason) -> Callable[[bytes], Iterable[bytes]]:
         """The host's answer becomes the proxy's: its head is overwritten, and of its body nothing is passed on."""
         status, text = status_of(reason), sentence(reason, self.entry.host, self.entry.port)
         self.entry = replace(self.entry, decision="denied", reason=reason)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 
 from moorage import limits
-from moorage.egress.store import EgressStore, Entry
+from moorage.egress.store import EgressLogEntry, EgressStore
 from moorage.telemetry import Metric, embedded, tell_error
 
 _PENDING_MAX = 20_000
@@ -26,28 +26,28 @@ def new_entry_id(at_ms: int) -> str:
     return f"{at_ms:013d}-{secrets.token_hex(4)}"
 
 
-class Journal:
+class DecisionLog:
     def __init__(self, store: EgressStore, retention_seconds: int, now_ms: Callable[[], int]) -> None:
         self._store = store
         self._retention_seconds = retention_seconds
         self._now_ms = now_ms
-        self._pending: dict[str, Entry] = {}
+        self._pending: dict[str, EgressLogEntry] = {}
         self._wakeup = asyncio.Event()
         self._refused = asyncio.Event()
         self._writing = asyncio.Lock()
 
-    def began(self, entry: Entry) -> None:
+    def began(self, entry: EgressLogEntry) -> None:
         """Something was allowed and goes on."""
         self._keep(entry)
 
-    def ended(self, entry: Entry) -> None:
+    def ended(self, entry: EgressLogEntry) -> None:
         """A refusal, or the end of what was allowed."""
         self._keep(entry)
         fields = {key: value for key, value in asdict(entry).items() if value not in (None, ())}
         counted = embedded({Metric.EGRESS_DENIED: entry.count}) if entry.decision == "denied" else {}
         write_line({"event": "egress", **fields, **counted})
 
-    async def asked(self, entry: Entry) -> None:
+    async def asked(self, entry: EgressLogEntry) -> None:
         """A refusal of which a person is asked when the command has ended: it stands in the table when this returns, and so before its
         client can have read it. Those that come while one is written are written together."""
         self.ended(entry)
@@ -56,7 +56,7 @@ class Journal:
         async with self._writing:
             return  # Somebody else's flush may have taken it, and be writing still.
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: EgressLogEntry) -> None:
         if entry.container_id and (len(self._pending) < _PENDING_MAX or entry.id in self._pending):
             self._pending[entry.id] = entry
             self._wakeup.set()
@@ -89,9 +89,9 @@ class Journal:
                 tell_error(error, "egress_log_failed", entries=len(pending))
 
 
-def _bounded(entries: list[Entry]) -> list[Entry]:
+def _bounded(entries: list[EgressLogEntry]) -> list[EgressLogEntry]:
     """Equal refusals as one, and a bounded number per container."""
-    merged: dict[tuple[object, ...], Entry] = {}
+    merged: dict[tuple[object, ...], EgressLogEntry] = {}
     for entry in entries:
         key: tuple[object, ...] = (entry.id,)
         if entry.decision == "denied":
@@ -99,7 +99,7 @@ def _bounded(entries: list[Entry]) -> list[Entry]:
             key = (entry.tenant_id, entry.container_id, *about)
         before = merged.get(key)
         merged[key] = entry if before is None else replace(before, count=before.count + entry.count)
-    kept: dict[str, list[Entry]] = defaultdict(list)
+    kept: dict[str, list[EgressLogEntry]] = defaultdict(list)
     for entry in merged.values():
         of_container = kept[entry.container_id]
         if len(of_container) < limits.EGRESS_LOG_ENTRIES_PER_FLUSH_MAX or entry.decision == "allowed":

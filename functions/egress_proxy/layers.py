@@ -96,7 +96,7 @@ class Tunnel(TCPLayer):
         yield from super().relay_messages(event)
 
 
-class Refusal(Layer):
+class RefusalLayer(Layer):
     """One last message to the client, and the end of both connections."""
 
     def __init__(self, context: Context, message: bytes) -> None:

@@ -25,7 +25,7 @@ _CREDENTIALS: Final = struct.Struct("3i")
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Listener:
+class ClientListener:
     """Takes connections from the kernel as they come, and lets them wait in front of ``admission``."""
 
     def __init__(self, address: str, admission: Admission, handle: Handler) -> None:

@@ -37,11 +37,11 @@ from moorage.store.sqlite_table import table_in
 from moorage.store.table import Table
 from moorage.telemetry import open_log, tell, tell_error
 
-from functions.egress_proxy.addon import Gate
+from functions.egress_proxy.addon import EgressAddon
 from functions.egress_proxy.admission import Admission
 from functions.egress_proxy.certificates import DeploymentCertificates
-from functions.egress_proxy.journal import Journal, write_line
-from functions.egress_proxy.listening import Listener
+from functions.egress_proxy.journal import DecisionLog, write_line
+from functions.egress_proxy.listening import ClientListener
 from functions.egress_proxy.pacing import PacedConnection
 from functions.egress_proxy.peers import Peers
 from functions.egress_proxy.resolver import Resolver
@@ -97,12 +97,12 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
     authority = await _authority(chosen.ca_dir, *_stores(settings, executor, _START_CONFIG))
     store, keys = _stores(settings, executor, _READ_CONFIG)
     grants = Grants(store, keys, ceiling(settings), time.monotonic)
-    journal = Journal(store, settings.retention_seconds, lambda: time.time_ns() // 1_000_000)
+    journal = DecisionLog(store, settings.retention_seconds, lambda: time.time_ns() // 1_000_000)
 
     master = Master(options.Options())
     server = proxyserver.Proxyserver()
     peers = Peers(_connections_max())
-    gate = Gate(grants, Resolver(chosen.hosts), journal, server, peers)
+    gate = EgressAddon(grants, Resolver(chosen.hosts), journal, server, peers)
     master.addons.add(server, disable_h2c.DisableH2C(), gate, DeploymentCertificates(authority))
     master.options.update(
         server=False,  # It listens here, since mitmproxy knows no Unix sockets.
@@ -123,7 +123,7 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, master.shutdown)
     admission = Admission(peers.has_room)
-    listeners = [Listener(address, admission, handle) for address in chosen.listen]
+    listeners = [ClientListener(address, admission, handle) for address in chosen.listen]
     background = [asyncio.create_task(each) for each in (journal.run(), gate.sweep(), admission.run())]
     write_line({"event": "egress_ready", "listen": [listener.name for listener in listeners]})
     try:

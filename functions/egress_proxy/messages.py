@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 
 from mitmproxy import http
 from moorage import limits
-from moorage.egress.policy import Reason
+from moorage.egress.policy import EgressReason
 
 _STATUS = {
-    Reason.CREDENTIAL_MISSING: 407,
-    Reason.CREDENTIAL_UNKNOWN: 407,
-    Reason.POLICY_UNAVAILABLE: 503,
-    Reason.TOO_MANY_CONNECTIONS: 429,
-    Reason.TOO_MANY_UNPACKED: 503,
-    Reason.UNREADABLE_BODY: 502,
-    Reason.UNRESOLVABLE: 502,
-    Reason.MALFORMED: 400,
-    Reason.HEADERS_TOO_LARGE: 431,
+    EgressReason.CREDENTIAL_MISSING: 407,
+    EgressReason.CREDENTIAL_UNKNOWN: 407,
+    EgressReason.POLICY_UNAVAILABLE: 503,
+    EgressReason.TOO_MANY_CONNECTIONS: 429,
+    EgressReason.TOO_MANY_UNPACKED: 503,
+    EgressReason.UNREADABLE_BODY: 502,
+    EgressReason.UNRESOLVABLE: 502,
+    EgressReason.MALFORMED: 400,
+    EgressReason.HEADERS_TOO_LARGE: 431,
 }
 """HTTP statuses of refusals; all others are 403."""
 
@@ -29,7 +29,7 @@ class Credential:
     password: str = field(repr=False)
 
 
-def status_of(reason: Reason) -> int:
+def status_of(reason: EgressReason) -> int:
     return _STATUS.get(reason, 403)
 
 

@@ -22,7 +22,7 @@ from mitmproxy.proxy.layers.http._events import RequestProtocolError, ResponseDa
 from mitmproxy.proxy.layers.http._http2 import Http2Connection
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
-from functions.egress_proxy.unpacking import Unreadable
+from functions.egress_proxy.unpacking import UndecodableBody
 
 _HTTP2_BUFFER_BYTES_MAX = 1 << 17
 _HTTP2_BUFFER_BYTES_LAST = 1 << 20
@@ -49,7 +49,7 @@ class PacedStream(HttpStream):
         self.is_behind = True
         try:
             yield from self._pass_on(stream(event.data if isinstance(event, ResponseData) else b""))
-        except Unreadable as error:
+        except UndecodableBody as error:
             yield from self.handle_protocol_error(_unreadable(self.stream_id, str(error)))
             return
         finally:

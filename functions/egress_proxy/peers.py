@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from mitmproxy.proxy.layers.http import HttpLayer
 from moorage import limits
 from moorage.egress.grants import Grant
-from moorage.egress.store import Entry
+from moorage.egress.store import EgressLogEntry
 
 from functions.egress_proxy.layers import Tunnel
 from functions.egress_proxy.messages import Credential
@@ -25,7 +25,7 @@ class OpenTunnel:
     host: str
     port: int
     address: str
-    entry: Entry
+    entry: EgressLogEntry
     layer: Tunnel | None = None
 
 

@@ -12,7 +12,7 @@ Each piece on its way costs the proxy more than its unpacking does. So small one
 (empty members, metadata) an empty piece comes in between: then the proxy turns to its other clients.
 
 A body of several members or frames (``cat a.gz b.gz``, bgzip, pigz, pzstd) is one body. One that breaks off, or that is none, is
-:class:`Unreadable`.
+:class:`UndecodableBody`.
 """
 
 import zlib
@@ -35,7 +35,7 @@ _STEPS_MAX: Final = 2_048
 _MEMBER: Final = b"\x1f\x8b"
 
 
-class Unreadable(Exception):
+class UndecodableBody(Exception):
     """A body is not in the coding that it says."""
 
 
@@ -108,7 +108,7 @@ class _Gzip:
     def __call__(self, data: bytes) -> Iterator[bytes]:
         if not data:
             if self._begun and not self._member.eof:
-                raise Unreadable("the gzip body breaks off")
+                raise UndecodableBody("the gzip body breaks off")
             return
         while data and not self._is_over:
             if self._member.eof and not (data := self._next_member(data)):
@@ -141,7 +141,7 @@ class _Deflate:
     def __call__(self, data: bytes) -> Iterator[bytes]:
         if not data:
             if self._head or (self._stream is not None and not self._stream.eof):
-                raise Unreadable("the deflate body breaks off")
+                raise UndecodableBody("the deflate body breaks off")
             return
         if self._stream is None:
             self._head += data
@@ -162,7 +162,7 @@ def _inflated(stream: "zlib._Decompress", data: bytes) -> bytes:
     try:
         return stream.decompress(data, limits.EGRESS_PIECE_BYTES_MAX)
     except zlib.error as error:
-        raise Unreadable("the body is not in the coding that it says") from error
+        raise UndecodableBody("the body is not in the coding that it says") from error
 
 
 class _Brotli:
@@ -174,13 +174,13 @@ class _Brotli:
     def __call__(self, data: bytes) -> Iterator[bytes]:
         if not data:
             if self._begun and not self._stream.is_finished():
-                raise Unreadable("the br body breaks off")
+                raise UndecodableBody("the br body breaks off")
             return
         self._begun = True
         try:
             yield from self._bounded(data) if self._is_bounded else self._byte_by_byte(data)
         except brotli.error as error:
-            raise Unreadable("the body is not in the coding that it says") from error
+            raise UndecodableBody("the body is not in the coding that it says") from error
 
     def _bounded(self, data: bytes) -> Iterator[bytes]:
         piece = self._stream.process(data, output_buffer_limit=limits.EGRESS_PIECE_BYTES_MAX)
@@ -204,7 +204,7 @@ class _Zstd:
 
     def __call__(self, data: bytes) -> Iterator[bytes]:
         if not data and self._begun and not self._frame.eof:
-            raise Unreadable("the zstd body breaks off")
+            raise UndecodableBody("the zstd body breaks off")
         for at in range(0, len(data), _ZSTD_SLICE_BYTES):
             rest = data[at : at + _ZSTD_SLICE_BYTES]
             while rest:
@@ -214,5 +214,5 @@ class _Zstd:
                 try:
                     yield self._frame.decompress(rest)
                 except zstandard.ZstdError as error:
-                    raise Unreadable("the body is not in the coding that it says") from error
+                    raise UndecodableBody("the body is not in the coding that it says") from error
                 rest = self._frame.unused_data if self._frame.eof else b""

@@ -24,7 +24,7 @@ START_SECONDS = 20
 """Less than the run hook's time-out, which the image sets (``docs/aws.md``)."""
 
 
-class Refused(Exception):
+class HookRefused(Exception):
     """What a hook asks for cannot be done: a status and a sentence that quotes nothing of the payload."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -32,7 +32,7 @@ class Refused(Exception):
         self.status = status
 
 
-class Launcher:
+class ServerStarter:
     """Starts the exec server once. A hook that is repeated with the same payload is answered as the first was."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Launcher:
             self._start(payload)
             self._started = digest
         elif not hmac.compare_digest(self._started, digest):
-            raise Refused(409, "The sandbox runs with another configuration.")
+            raise HookRefused(409, "The sandbox runs with another configuration.")
 
     def _start(self, payload: str) -> None:
         port = exec_port(payload)
@@ -59,7 +59,7 @@ class Launcher:
         deadline = time.monotonic() + START_SECONDS
         while not is_listening(port):
             if time.monotonic() > deadline:
-                raise Refused(500, "The exec server did not start.")
+                raise HookRefused(500, "The exec server did not start.")
             time.sleep(0.02)
 
 
@@ -70,7 +70,7 @@ def run_payload(body: bytes) -> str:
         payload = envelope.get("runHookPayload", envelope)
         return payload if isinstance(payload, str) else json.dumps(payload)
     except (ValueError, AttributeError):
-        raise Refused(400, "The run hook takes a JSON object.") from None
+        raise HookRefused(400, "The run hook takes a JSON object.") from None
 
 
 def exec_port(payload: str) -> int:
@@ -82,7 +82,7 @@ def exec_port(payload: str) -> int:
         assert kind == "tcp"
         return int(port)
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError):
-        raise Refused(400, "The payload is not a configuration of the exec server that listens on TCP.") from None
+        raise HookRefused(400, "The payload is not a configuration of the exec server that listens on TCP.") from None
 
 
 def is_listening(port: int) -> bool:
@@ -90,11 +90,11 @@ def is_listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-class Hooks(BaseHTTPRequestHandler):
+class LifecycleHooks(BaseHTTPRequestHandler):
     """One at a time. Commands can reach it too, and achieve nothing: the server runs by then, and never twice."""
 
     timeout = 10
-    launcher = Launcher()
+    launcher = ServerStarter()
 
     def do_POST(self) -> None:
         body = self.rfile.read(min(int(self.headers.get("content-length") or 0), PAYLOAD_BYTES_MAX))
@@ -102,8 +102,8 @@ class Hooks(BaseHTTPRequestHandler):
             if self.path == HOOKS + "run":
                 self.launcher.run(body)
             elif self.path != HOOKS + "ready":
-                raise Refused(404, "There is no such hook.")
-        except Refused as refused:
+                raise HookRefused(404, "There is no such hook.")
+        except HookRefused as refused:
             self._answer(refused.status, str(refused))
         else:
             self._answer(200, "")
@@ -120,7 +120,7 @@ class Hooks(BaseHTTPRequestHandler):
 
 def main() -> None:
     """``microvm.py PORT``: the port of the image's hooks."""
-    with HTTPServer(("0.0.0.0", int(sys.argv[1])), Hooks) as hooks:
+    with HTTPServer(("0.0.0.0", int(sys.argv[1])), LifecycleHooks) as hooks:
         print(hooks.server_port, flush=True)
         hooks.serve_forever()
 

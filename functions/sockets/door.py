@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import boto3
 from botocore.exceptions import ClientError
-from moorage.api.gateway_door import Door, WorkersBusy
+from moorage.api.gateway_events import GatewayEvents, WorkersBusy
 from moorage.net.connections import Connections
 from moorage.settings import Settings
 from moorage.store.api_keys import ApiKeys
@@ -26,7 +26,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 @cache
-def _door() -> Door:
+def _door() -> GatewayEvents:
     settings, executor = Settings.from_environment(), ThreadPoolExecutor(4)
     open_log(level=settings.log_level, service=settings.name)
     table = DynamoTable(boto3.client("dynamodb"), settings.table_name, executor)
@@ -45,7 +45,7 @@ def _door() -> Door:
     async def call(connection_id: str, holder: str) -> None:
         await asyncio.get_running_loop().run_in_executor(executor, invoke, connection_id, holder)
 
-    return Door(
+    return GatewayEvents(
         Sockets(table, clock=time.time),
         ApiKeys(table, clock=time.time),
         Connections(management, executor),

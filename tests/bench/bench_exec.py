@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from moorage.sandbox.exec_client import Ended, ExecClient, SessionCommand
+from moorage.sandbox.exec_client import ExecClient, ExecEnded, SessionCommand
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import Handle, SandboxSpec
 
@@ -97,7 +97,7 @@ async def gigabyte(client: ExecClient, server: int) -> list[Row]:
     events = [event async for event in execute(client, f"head -c {GIGABYTE} /dev/zero | tr '\\0' x", timeout_ms=120_000)]
     seconds = time.perf_counter() - began
     last = events[-1]
-    assert isinstance(last, Ended)
+    assert isinstance(last, ExecEnded)
     assert last.truncated_chars == GIGABYTE - 20_000
     return [
         ("1 GB of output, read to its end", f"{seconds:.1f} s"),

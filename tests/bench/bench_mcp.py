@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from moorage.egress.fetch import Fetcher
 from moorage.settings import Settings
 from moorage.tools.mcp import session
-from moorage.tools.mcp.servers import Server
+from moorage.tools.mcp.servers import McpServer
 
 from tests.mcp_servers import LOOPBACK, Depot, depot_beside
 
@@ -34,7 +34,7 @@ async def measure(url: str, port: int, calls: int) -> dict[str, list[float]]:
     settings = Settings("memory", "memory", content_key="ab" * 32, fetch_allowed_networks=LOOPBACK, egress_ports=(port,))
     fetcher = Fetcher.of(settings)
     plain: dict[str, Any] = {"type": "mcp", "server_label": "depot", "server_url": url}
-    server = Server.of_request(plain)
+    server = McpServer.of_request(plain)
 
     async def guarded() -> None:
         assert (await session.call_tool(server, fetcher, _NAME, _ARGUMENTS)).output == "14 of A-7 in stock"

@@ -22,7 +22,7 @@ from moorage import ids, limits
 from moorage.parallel import side_by_side
 from moorage.store import keys
 from moorage.store.blobs import Blobs
-from moorage.store.event_log import Batch, Writer
+from moorage.store.event_log import EventBatch, LogWriterId
 from moorage.store.file_blobs import FileBlobs
 from moorage.store.journal import Journal
 from moorage.store.responses import Responses, StoredResponse
@@ -88,7 +88,7 @@ async def fill(table: SqliteTable, blobs: Blobs, count: int, now: int) -> None:
         status = "failed" if number % _RARE == 0 else "completed"
         response: dict[str, Any] = {"id": stored.response_id, "status": status, "model": "demo", "output": [], "usage": USAGE}
         event = {"type": f"response.{status}", "sequence_number": 0, "response": response}
-        await responses.create(stored, Batch(0, (event,), Writer(0, 1)))
+        await responses.create(stored, EventBatch(0, (event,), LogWriterId(0, 1)))
     parts = [collected.records[start : start + 25] for start in range(0, len(collected.records), 25)]
     await side_by_side(table.write_many, parts, at_once=16)
 
@@ -112,7 +112,9 @@ async def fill_log(table: Records, blobs: Blobs, count: int, now: int) -> str:
             {"type": "response.output_item.done", "output_index": index, "item": item},
         ]
     numbered = [event | {"sequence_number": number} for number, event in enumerate(events[:count])]
-    batches = [Batch(start, tuple(numbered[start : start + _BATCH]), Writer(0, 1)) for start in range(0, len(numbered), _BATCH)]
+    batches = [
+        EventBatch(start, tuple(numbered[start : start + _BATCH]), LogWriterId(0, 1)) for start in range(0, len(numbered), _BATCH)
+    ]
     await responses.create(stored, batches[0])
     await side_by_side(responses.log_of(stored).append, batches[1:], at_once=16)
     return stored.response_id

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 from moorage import ids
 from moorage.store.bell import BELL, Bell
-from moorage.store.event_log import LogWriter, Writer
+from moorage.store.event_log import LogWriter, LogWriterId
 from moorage.store.file_blobs import FileBlobs
 from moorage.store.journal import Journal
 from moorage.store.responses import Responses, StoredResponse
@@ -31,7 +31,7 @@ async def tail_latencies(running: Stack) -> list[float]:
         ids.new_response_id(0), "default", now, Parameters("demo"), {}, [], is_background=True, is_streamed=True, expires_at=now + 3600
     )
     await responses.create(stored)
-    writer = LogWriter(responses.log_of(stored), Writer(0, 1), 0)
+    writer = LogWriter(responses.log_of(stored), LogWriterId(0, 1), 0)
     written: dict[int, float] = {}
     seen: dict[int, float] = {}
     reading = asyncio.create_task(_read(running, stored.response_id, seen))

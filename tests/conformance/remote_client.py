@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from moorage.egress.fetch import Fetcher
 from moorage.settings import Settings
 from moorage.tools.mcp import session
-from moorage.tools.mcp.servers import Server
+from moorage.tools.mcp.servers import McpServer
 
 _CALLS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "tools_call": ("add_numbers", {"a": 5, "b": 3}),
@@ -23,7 +23,7 @@ _CALLS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 async def main(url: str) -> None:
     networks, ports = ("127.0.0.0/8", "::1/128"), (urlsplit(url).port or 80,)
     settings = Settings("memory", "memory", content_key="ab" * 32, fetch_allowed_networks=networks, egress_ports=ports)
-    server, fetcher = Server(url), Fetcher.of(settings)
+    server, fetcher = McpServer(url), Fetcher.of(settings)
     listed = {tool["name"] for tool in await session.list_tools(server, fetcher)}
     if (call := _CALLS.get(os.environ["MCP_CONFORMANCE_SCENARIO"])) is not None:
         name, arguments = call

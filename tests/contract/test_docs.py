@@ -14,7 +14,7 @@ import pytest
 from botocore import xform_name
 from moorage import limits
 from moorage.cli.main import command_line
-from moorage.model.catalog import Catalog
+from moorage.model.catalog import ModelCatalog
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -124,7 +124,7 @@ def test_each_models_file_of_the_documentation_is_accepted(tmp_path: Path) -> No
     for block in blocks:
         path.write_text(block)
         names = [entry["name"].replace("*", "any") for entry in tomllib.loads(block)["models"]]
-        catalog = Catalog.load(path, {"OPENAI_API_KEY": "sk-test", "AWS_REGION": "us-east-1"}, secret=lambda _: "secret")
+        catalog = ModelCatalog.load(path, {"OPENAI_API_KEY": "sk-test", "AWS_REGION": "us-east-1"}, secret=lambda _: "secret")
         assert [catalog.resolve(name).name for name in names] == names
 
 

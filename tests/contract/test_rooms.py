@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import Again, Room
+from moorage.tools.room import RerunPolicy, Room
 
 from tests.contract.test_architecture import ROOT, core_files, modules, programs, tree
 
@@ -155,4 +155,6 @@ def test_a_hosted_tool_is_whole(room: Room) -> None:
     made = {"run", "end", "grow", "opening", "read", "offer", "call_of", "where"} | ({"announced"} if room.output else set())
     assert {name for name in made if getattr(type(room), name) is getattr(Room, name)} == set()
     assert set(room.prefixes) == {room.call, *([room.output] if room.output else []), *room.others}
-    assert room.again is Again.ATTACH or room.bounds.seconds is not None, "what is not followed over many runs needs a bound of time"
+    assert room.again is RerunPolicy.ATTACH or room.bounds.seconds is not None, (
+        "what is not followed over many runs needs a bound of time"
+    )

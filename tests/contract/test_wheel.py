@@ -107,7 +107,7 @@ def test_it_says_what_it_is(installed: Installed) -> None:
 
 
 def test_nothing_of_the_checkout_is_on_its_path(installed: Installed) -> None:
-    done = installed.run("python", "-c", "import sys, moorage.local.places as p; print(p.ROOT, *sys.path, sep='\\n')")
+    done = installed.run("python", "-c", "import sys, moorage.local.resource_paths as p; print(p.ROOT, *sys.path, sep='\\n')")
     assert done.stdout.startswith(str(installed.bin.parent))
     assert str(ROOT) + os.sep not in done.stdout.replace(str(installed.bin.parent), "")
 

@@ -17,19 +17,19 @@ from dataclasses import replace
 import boto3
 from moorage import limits
 from moorage.api.foreground import erase, stop
-from moorage.api.gateway_door import Door
+from moorage.api.gateway_events import GatewayEvents
 from moorage.api.gateway_socket import work
 from moorage.api.rate_limits import RateLimits
 from moorage.egress.ca import ensure_open_ca
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.grants import Grants
 from moorage.egress.keys import KmsKeys
-from moorage.egress.policy import Policy
-from moorage.egress.service import Egress
-from moorage.egress.store import Entry
+from moorage.egress.policy import EgressPolicy
+from moorage.egress.service import EgressService
+from moorage.egress.store import EgressLogEntry
 from moorage.errors import ConditionFailed
 from moorage.ids import new_response_id
-from moorage.loop.create import Prepared, start_background
+from moorage.loop.create import PreparedResponse, start_background
 from moorage.loop.recover import continue_loop, fail_response, restart
 from moorage.net.connections import Connections
 from moorage.runtime import Runtime, build_runtime
@@ -42,7 +42,7 @@ from moorage.store.sockets import Sockets
 from moorage.wire.network_policy import DomainSecret
 from moorage.wire.parameters import Parameters
 
-from functions.egress_proxy.journal import Journal, new_entry_id
+from functions.egress_proxy.journal import DecisionLog, new_entry_id
 from tests.twin.socket_gateway import ManagementApi
 
 HOST = "pkg.example.com"
@@ -71,8 +71,8 @@ async def ask_for_the_way_out(table_name: str, executor: ThreadPoolExecutor) -> 
     table = DynamoTable(boto3.client("dynamodb"), table_name, executor)
     keys = KmsKeys(boto3.client("kms"), key, executor)
     fleet = ProxyFleet(boto3.client("ecs"), proxys_service(), executor)
-    egress = Egress(table, keys, SETTINGS, lambda: int(time.time()), fleet)
-    policy, secret = Policy((HOST,)), DomainSecret(domain=HOST, name="TOKEN", value="value")
+    egress = EgressService(table, keys, SETTINGS, lambda: int(time.time()), fleet)
+    policy, secret = EgressPolicy((HOST,)), DomainSecret(domain=HOST, name="TOKEN", value="value")
     for function in ("Responses", "Containers"):
         with acting(function):
             await egress.open("acme", f"cntr_{function}", policy, (secret,))
@@ -87,8 +87,8 @@ async def ask_for_the_way_out(table_name: str, executor: ThreadPoolExecutor) -> 
         grant = await grants.find("cntr_Responses", "drawn by its starter")
         assert grant is not None
         assert [opened.value for opened in grant.secrets] == ["other"]
-        journal = Journal(egress.store, 60, lambda: time.time_ns() // 1_000_000)
-        journal.ended(Entry(new_entry_id(0), 0, "acme", "cntr_Responses", HOST, 443, "GET", "/", "denied", "not_allowed"))
+        journal = DecisionLog(egress.store, 60, lambda: time.time_ns() // 1_000_000)
+        journal.ended(EgressLogEntry(new_entry_id(0), 0, "acme", "cntr_Responses", HOST, 443, "GET", "/", "denied", "not_allowed"))
         await journal.flush()
     for function in ("Expiry", "Retirement"):
         with acting(function):
@@ -133,7 +133,7 @@ async def ask_for_the_loop(runtime: Runtime) -> None:
             new_response_id(0), "acme", 0, Parameters("m"), {"model": "m"}, [], is_background=True, is_looping=True, expires_at=expiry
         )
         state = LoopState(stored.response_id, stored.tenant_id, None)
-        await start_background(runtime, Prepared(replace(stored, execution=stored.response_id), [], is_streamed=False))
+        await start_background(runtime, PreparedResponse(replace(stored, execution=stored.response_id), [], is_streamed=False))
         with acting(function):
             await then(replace(stored, execution=stored.response_id), state)
 
@@ -173,7 +173,7 @@ async def ask_for_a_websocket(runtime: Runtime) -> None:
             boto3.client("lambda", endpoint_url=gateway.url).invoke(FunctionName="worker", InvocationType="Event", Payload=b"{}")
             called.append((connection, holder))
 
-        door = Door(sockets, runtime.api_keys, connections, call=call, clock=time.time)
+        door = GatewayEvents(sockets, runtime.api_keys, connections, call=call, clock=time.time)
         context = {"connectionId": connection_id, "requestTimeEpoch": 1}
         with acting("SocketDoor"):
             headers = {"authorization": f"Bearer {secret}"}

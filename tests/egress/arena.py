@@ -36,8 +36,8 @@ from h2.events import RequestReceived
 from moorage.egress.ca import Authority, leaf, new_ca
 from moorage.egress.keys import KmsKeys
 from moorage.egress.operator_secrets import OperatorSecrets
-from moorage.egress.policy import Opening
-from moorage.egress.service import Egress
+from moorage.egress.policy import EgressOpening
+from moorage.egress.service import EgressService
 from moorage.settings import Settings
 from moorage.store.dynamodb import DynamoTable
 from moorage.wire.network_policy import parse_network_policy
@@ -349,7 +349,7 @@ class Arena:
         table = DynamoTable(self.clients.dynamodb, self.table_name, self.executor)
         keys = KmsKeys(kms, key_id, self.executor)
         self.operators = OperatorSecrets(table, keys, time.time)
-        self.egress = Egress(table, keys, Settings.from_environment(self.environment), lambda: int(time.time()))
+        self.egress = EgressService(table, keys, Settings.from_environment(self.environment), lambda: int(time.time()))
         (self.directory / "hosts").write_text(HOSTS)
         (self.directory / "upstream-ca.pem").write_text(self.internet.authority.certificate_pem)
 
@@ -389,7 +389,7 @@ class Arena:
                 assert grant is not None
                 return asdict(grant)
             case "allow":
-                await self.egress.allow(argument["tenant"], argument["container"], [Opening.of_key(argument["key"])])
+                await self.egress.allow(argument["tenant"], argument["container"], [EgressOpening.of_key(argument["key"])])
             case "pause":
                 await self.egress.pause(argument["tenant"], argument["container"])
             case "live":

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moorage.egress.policy import Reason
+from moorage.egress.policy import EgressReason
 
 from tests.egress.arena import ALLOWED, ECHO
 from tests.egress.conftest import Opened
@@ -52,7 +52,7 @@ Steps = list[list[Any]]
 class Expected:
     says: str = ""
     """In the last thing that was heard."""
-    reason: Reason | None = None
+    reason: EgressReason | None = None
     """Logged by the proxy; None: mitmproxy refuses by itself what it cannot read."""
     reaches: frozenset[str] = frozenset()
     hears_not: str = ""
@@ -65,7 +65,7 @@ class Attack:
     seconds: float = 5
 
 
-def refused(reason: Reason | None, status: int = 403, reaches: str = "") -> Expected:
+def refused(reason: EgressReason | None, status: int = 403, reaches: str = "") -> Expected:
     return Expected(f"HTTP/1.1 {status} ", reason, frozenset([reaches] if reaches else []))
 
 

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from moorage.api.egress import router
-from moorage.egress.policy import Reason, sentence
+from moorage.egress.policy import EgressReason, sentence
 from moorage.errors import ApiError, container_not_found
 
 from tests.egress.test_service import World, entry
@@ -56,7 +56,7 @@ async def test_decisions_are_listed_newest_first_and_paged(client: httpx.AsyncCl
             "container_id": "cntr_1",
             "decision": "denied",
             "reason": "domain_not_allowed",
-            "message": sentence(Reason.DOMAIN_NOT_ALLOWED, "h.example.com", 443),
+            "message": sentence(EgressReason.DOMAIN_NOT_ALLOWED, "h.example.com", 443),
             "host": "h.example.com",
             "port": 443,
             "method": "GET",

@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from moorage.egress.policy import EgressRequest, Opening, Policy, Reason, decide
-from moorage.egress.store import EgressStore, Entry
+from moorage.egress.policy import EgressOpening, EgressPolicy, EgressReason, EgressRequest, decide
+from moorage.egress.store import EgressLogEntry, EgressStore
 from moorage.errors import ApiError
 from moorage.store import keys
 from moorage.wire.network_policy import parse_network_policy
 
-from functions.egress_proxy.journal import Journal
+from functions.egress_proxy.journal import DecisionLog
 from tests.egress.conftest import TENANT, ArenaClient, Sandbox
 from tests.egress.test_service import POLICY, SECRET, SETTINGS, World, entry
 
-HOST, TOKEN = Opening("host", "api.example.com"), Opening("secret", "API_KEY")
+HOST, TOKEN = EgressOpening("host", "api.example.com"), EgressOpening("secret", "API_KEY")
 ASKS = replace(POLICY, asks_hosts=("*",), asks_secrets=("API_KEY",))
 
 
@@ -62,17 +62,29 @@ def test_any_other_form_is_refused_by_name(asked: Any, param: str, words: str) -
 @pytest.mark.parametrize(
     ("host", "policy", "reason"),
     [
-        ("api.example.com", Policy(("*.example.com",), asks_hosts=("*",)), Reason.HOST_NEEDS_APPROVAL),
-        ("API.example.com.", Policy(("*.example.com",), asks_hosts=("api.example.com",)), Reason.HOST_NEEDS_APPROVAL),
-        ("api.example.com", Policy(("api.example.com",), asks_hosts=("*",), opened=frozenset({HOST})), Reason.ALLOWED_EXACT),
-        ("b.example.com", Policy(("*.example.com",), asks_hosts=("*",), opened=frozenset({HOST})), Reason.HOST_NEEDS_APPROVAL),
-        ("b.example.com", Policy(("*.example.com",), asks_hosts=("api.example.com",)), Reason.ALLOWED_WILDCARD),
+        ("api.example.com", EgressPolicy(("*.example.com",), asks_hosts=("*",)), EgressReason.HOST_NEEDS_APPROVAL),
+        ("API.example.com.", EgressPolicy(("*.example.com",), asks_hosts=("api.example.com",)), EgressReason.HOST_NEEDS_APPROVAL),
+        (
+            "api.example.com",
+            EgressPolicy(("api.example.com",), asks_hosts=("*",), opened=frozenset({HOST})),
+            EgressReason.ALLOWED_EXACT,
+        ),
+        (
+            "b.example.com",
+            EgressPolicy(("*.example.com",), asks_hosts=("*",), opened=frozenset({HOST})),
+            EgressReason.HOST_NEEDS_APPROVAL,
+        ),
+        ("b.example.com", EgressPolicy(("*.example.com",), asks_hosts=("api.example.com",)), EgressReason.ALLOWED_WILDCARD),
         # A person's word opens nothing that the policy, or the operator, keeps shut.
-        ("api.example.com", Policy(("b.example",), asks_hosts=("*",), opened=frozenset({HOST})), Reason.DOMAIN_NOT_ALLOWED),
-        ("api.example.com", Policy(("*.example.com",), (), asks_hosts=("*",), opened=frozenset({HOST})), Reason.OUTSIDE_CEILING),
+        ("api.example.com", EgressPolicy(("b.example",), asks_hosts=("*",), opened=frozenset({HOST})), EgressReason.DOMAIN_NOT_ALLOWED),
+        (
+            "api.example.com",
+            EgressPolicy(("*.example.com",), (), asks_hosts=("*",), opened=frozenset({HOST})),
+            EgressReason.OUTSIDE_CEILING,
+        ),
     ],
 )
-def test_a_host_waits_until_it_is_allowed(host: str, policy: Policy, reason: Reason) -> None:
+def test_a_host_waits_until_it_is_allowed(host: str, policy: EgressPolicy, reason: EgressReason) -> None:
     assert decide(EgressRequest(host, 443), policy).reason is reason
 
 
@@ -110,17 +122,17 @@ async def test_what_is_allowed_is_kept_as_long_as_the_container_is() -> None:
 
 
 MADE_UP = {
-    "a host of no length that exists": Opening("host", f"{'a.' * 1_000}example.com"),
-    "no name of a host": Opening("host", "API.example.com"),
-    "a host that is not in its list": Opening("host", "elsewhere.example"),
-    "a host that asks nobody": Opening("host", "www.example.com"),
-    "a secret that asks nobody": Opening("secret", "OTHER"),
-    "a secret of no name": Opening("secret", "x" * 2_000),
+    "a host of no length that exists": EgressOpening("host", f"{'a.' * 1_000}example.com"),
+    "no name of a host": EgressOpening("host", "API.example.com"),
+    "a host that is not in its list": EgressOpening("host", "elsewhere.example"),
+    "a host that asks nobody": EgressOpening("host", "www.example.com"),
+    "a secret that asks nobody": EgressOpening("secret", "OTHER"),
+    "a secret of no name": EgressOpening("secret", "x" * 2_000),
 }
 
 
 @pytest.mark.parametrize("made_up", MADE_UP.values(), ids=MADE_UP)
-async def test_what_nobody_is_asked_about_is_not_written_down(made_up: Opening) -> None:
+async def test_what_nobody_is_asked_about_is_not_written_down(made_up: EgressOpening) -> None:
     world = World()
     asks = replace(POLICY, domains=("*.example.com",), asks_hosts=("api.example.com",), asks_secrets=("API_KEY",))
     await world.egress.open("t1", "cntr_1", asks, (SECRET,))
@@ -141,10 +153,10 @@ async def test_what_the_proxy_has_refused_for_want_of_a_word_is_wanted_once() ->
     ]
     entries = [entry(f"{at:013d}-0", at_ms=at, **said) for at, said in enumerate(held, start=5)]
     await world.egress.store.append(entries, expires_at=9_999)
-    assert await world.egress.wanted("t1", "cntr_1", 0) == [Opening("host", "b.example.com"), TOKEN]
-    assert await world.egress.wanted("t1", "cntr_1", 6) == [TOKEN, Opening("host", "b.example.com")]
+    assert await world.egress.wanted("t1", "cntr_1", 0) == [EgressOpening("host", "b.example.com"), TOKEN]
+    assert await world.egress.wanted("t1", "cntr_1", 6) == [TOKEN, EgressOpening("host", "b.example.com")]
     await world.egress.allow("t1", "cntr_1", (TOKEN,))
-    assert await world.egress.wanted("t1", "cntr_1", 0) == [Opening("host", "b.example.com")]
+    assert await world.egress.wanted("t1", "cntr_1", 0) == [EgressOpening("host", "b.example.com")]
     assert await world.egress.wanted("t1", "cntr_1", 9) == []
 
 
@@ -154,7 +166,7 @@ async def test_what_was_refused_is_wanted_however_much_was_let_through_since() -
     held = entry(f"{5:013d}-0", at_ms=5, reason="host_needs_approval", host="b.example.com")
     since = [entry(f"{at:013d}-0", at_ms=at, decision="allowed", reason="allowed_exact") for at in range(6, 1_500)]
     await world.egress.store.append([held, *since], expires_at=9_999)
-    assert await world.egress.wanted("t1", "cntr_1", 5) == [Opening("host", "b.example.com")]
+    assert await world.egress.wanted("t1", "cntr_1", 5) == [EgressOpening("host", "b.example.com")]
     assert await world.egress.wanted("t1", "cntr_1", 6) == []
 
 
@@ -166,13 +178,13 @@ class SlowStore(EgressStore):
         super().__init__(world.table)
         self.is_writing, self.may_write = asyncio.Event(), asyncio.Event()
 
-    async def append(self, entries: Iterable[Entry], expires_at: int) -> None:
+    async def append(self, entries: Iterable[EgressLogEntry], expires_at: int) -> None:
         self.is_writing.set()
         await self.may_write.wait()
         await super().append(entries, expires_at)
 
 
-def refusal(number: int, reason: str, **said: Any) -> Entry:
+def refusal(number: int, reason: str, **said: Any) -> EgressLogEntry:
     return entry(f"{number:013d}-0", tenant_id="t1", container_id="cntr_1", at_ms=number, decision="denied", reason=reason, **said)
 
 
@@ -180,7 +192,7 @@ async def test_what_a_person_is_asked_about_stands_in_the_log_before_the_client_
     world = World()
     await world.egress.open("t1", "cntr_1", ASKS, (SECRET,))
     store = SlowStore(world)
-    journal = Journal(store, 3_600, lambda: 0)
+    journal = DecisionLog(store, 3_600, lambda: 0)
     hosts = ["a.example.com", "b.example.com", "c.example.com"]
     told = [asyncio.create_task(journal.asked(refusal(1, "host_needs_approval", host=hosts[0])))]
     await store.is_writing.wait()
@@ -190,17 +202,17 @@ async def test_what_a_person_is_asked_about_stands_in_the_log_before_the_client_
     assert [one.done() for one in told] == [False, False, False]
     store.may_write.set()
     await asyncio.gather(*told)
-    assert await world.egress.wanted("t1", "cntr_1", 0) == [Opening("host", host) for host in hosts]
+    assert await world.egress.wanted("t1", "cntr_1", 0) == [EgressOpening("host", host) for host in hosts]
 
 
 async def test_two_secrets_that_one_address_was_refused_for_are_both_wanted() -> None:
     world = World()
     await world.egress.open("t1", "cntr_1", ASKS, (SECRET,))
-    journal = Journal(world.egress.store, 3_600, lambda: 0)
+    journal = DecisionLog(world.egress.store, 3_600, lambda: 0)
     for number, name in enumerate(("API_KEY", "OTHER", "API_KEY")):
         journal.ended(refusal(number, "secret_needs_approval", host="api.example.com", secrets=(name,)))
     await journal.flush()
-    assert await world.egress.wanted("t1", "cntr_1", 0) == [TOKEN, Opening("secret", "OTHER")]
+    assert await world.egress.wanted("t1", "cntr_1", 0) == [TOKEN, EgressOpening("secret", "OTHER")]
 
 
 def test_the_proxy_refuses_a_new_host_and_lets_it_pass_from_the_moment_it_is_allowed(arena: ArenaClient, sandbox: Sandbox) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from moorage import limits
-from moorage.egress.policy import Reason
+from moorage.egress.policy import EgressReason
 
 from tests.egress.arena import ALLOWED, ECHO, HOSTS, REDIRECT, V6
 from tests.egress.attacks import ATTACKS
@@ -140,7 +140,7 @@ def test_a_closed_container_is_cut_off_within_seconds(arena: ArenaClient, sandbo
     assert sandbox.talk(["send", connect_line(box, "allowed.example:443")], ["head"])[0][0].startswith("HTTP/1.1 200")
     arena("close", tenant=TENANT, container=box.container_id)
     wait_until(lambda: sandbox.talk(["send", connect_line(box, "allowed.example:443")], ["head"])[0][0].startswith("HTTP/1.1 407"))
-    line = arena.wait_for_line(offset, lambda line: line.get("reason") == Reason.CREDENTIAL_UNKNOWN)
+    line = arena.wait_for_line(offset, lambda line: line.get("reason") == EgressReason.CREDENTIAL_UNKNOWN)
     assert line["host"] == "allowed.example"
 
 

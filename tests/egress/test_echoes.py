@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moorage import limits
-from moorage.egress.echoes import Scrubber, begun, forms_of, patterns_of
+from moorage.egress.redaction import Scrubber, begun, forms_of, patterns_of
 
 VALUE = "sk-live-0123456789"
 

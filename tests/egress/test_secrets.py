@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 from cryptography.exceptions import InvalidTag
-from moorage.egress.echoes import Scrubber
 from moorage.egress.keys import DataKey
+from moorage.egress.redaction import Scrubber
 from moorage.egress.secrets import OpenSecret, container_context, seal, unseal
-from moorage.egress.substitution import Headers, Substituted, substitute
+from moorage.egress.substitution import Headers, SubstitutedRequest, substitute
 from moorage.wire.network_policy import DomainSecret, is_plain_path
 
 VALUE = "sk-live-0123456789"
@@ -58,58 +58,62 @@ SWAPPED = ((b"Authorization", f"Bearer {VALUE}".encode()),)
 BASIC = base64.b64encode(f"user:{TOKEN}".encode())
 BASIC_SWAPPED = base64.b64encode(f"user:{VALUE}".encode())
 
-SUBSTITUTIONS: dict[str, tuple[OpenSecret, tuple[str, str, str, Headers], Substituted]] = {
-    "in a header": (OPEN, ("api.example.com", "GET", "/", AUTH), Substituted(SWAPPED, "/", ("API_KEY",), ())),
-    "nowhere": (OPEN, ("api.example.com", "GET", "/", ()), Substituted((), "/", (), ())),
-    "at another host": (OPEN, ("evil.test", "GET", "/", AUTH), Substituted(AUTH, "/", (), ())),
-    "at a subdomain": (OPEN, ("x.api.example.com", "GET", "/", AUTH), Substituted(AUTH, "/", (), ())),
-    "by TRACE": (OPEN, ("api.example.com", "TRACE", "/", AUTH), Substituted(AUTH, "/", (), ())),
-    "in the query without leave": (OPEN, ("api.example.com", "GET", f"/?k={TOKEN}", ()), Substituted((), f"/?k={TOKEN}", (), ())),
+SUBSTITUTIONS: dict[str, tuple[OpenSecret, tuple[str, str, str, Headers], SubstitutedRequest]] = {
+    "in a header": (OPEN, ("api.example.com", "GET", "/", AUTH), SubstitutedRequest(SWAPPED, "/", ("API_KEY",), ())),
+    "nowhere": (OPEN, ("api.example.com", "GET", "/", ()), SubstitutedRequest((), "/", (), ())),
+    "at another host": (OPEN, ("evil.test", "GET", "/", AUTH), SubstitutedRequest(AUTH, "/", (), ())),
+    "at a subdomain": (OPEN, ("x.api.example.com", "GET", "/", AUTH), SubstitutedRequest(AUTH, "/", (), ())),
+    "by TRACE": (OPEN, ("api.example.com", "TRACE", "/", AUTH), SubstitutedRequest(AUTH, "/", (), ())),
+    "in the query without leave": (
+        OPEN,
+        ("api.example.com", "GET", f"/?k={TOKEN}", ()),
+        SubstitutedRequest((), f"/?k={TOKEN}", (), ()),
+    ),
     "in the query": (
         replace(OPEN, places=("query",), value="a&b c/d"),
         ("api.example.com", "GET", f"/p/{TOKEN}?k={TOKEN}", AUTH),
-        Substituted(AUTH, f"/p/{TOKEN}?k=a%26b%20c%2Fd", ("API_KEY",), ()),
+        SubstitutedRequest(AUTH, f"/p/{TOKEN}?k=a%26b%20c%2Fd", ("API_KEY",), ()),
     ),
     "in Basic without leave": (
         OPEN,
         ("api.example.com", "GET", "/", ((b"Authorization", b"Basic " + BASIC),)),
-        Substituted(((b"Authorization", b"Basic " + BASIC),), "/", (), ()),
+        SubstitutedRequest(((b"Authorization", b"Basic " + BASIC),), "/", (), ()),
     ),
     "in Basic": (
         replace(OPEN, places=("basic_auth",)),
         ("api.example.com", "GET", "/", ((b"authorization", b"basic " + BASIC),)),
-        Substituted(((b"authorization", b"basic " + BASIC_SWAPPED),), "/", ("API_KEY",), (BASIC_SWAPPED,)),
+        SubstitutedRequest(((b"authorization", b"basic " + BASIC_SWAPPED),), "/", ("API_KEY",), (BASIC_SWAPPED,)),
     ),
     "in broken Basic": (
         replace(OPEN, places=("basic_auth",)),
         ("api.example.com", "GET", "/", ((b"Authorization", b"Basic ???"),)),
-        Substituted(((b"Authorization", b"Basic ???"),), "/", (), ()),
+        SubstitutedRequest(((b"Authorization", b"Basic ???"),), "/", (), ()),
     ),
     "in the Referer": (
         OPEN,
         ("api.example.com", "GET", "/", ((b"Referer", TOKEN.encode()),)),
-        Substituted(((b"Referer", TOKEN.encode()),), "/", (), ()),
+        SubstitutedRequest(((b"Referer", TOKEN.encode()),), "/", (), ()),
     ),
     "by another method": (
         replace(OPEN, methods=("POST",)),
         ("api.example.com", "GET", "/", AUTH),
-        Substituted(AUTH, "/", (), ()),
+        SubstitutedRequest(AUTH, "/", (), ()),
     ),
     "below a prefix": (
         replace(OPEN, path_prefixes=("/v1/",)),
         ("api.example.com", "GET", "/v1/x?q=../", AUTH),
-        Substituted(SWAPPED, "/v1/x?q=../", ("API_KEY",), ()),
+        SubstitutedRequest(SWAPPED, "/v1/x?q=../", ("API_KEY",), ()),
     ),
     "beside a prefix": (
         replace(OPEN, path_prefixes=("/v1",)),
         ("api.example.com", "GET", "/v10", AUTH),
-        Substituted(AUTH, "/v10", (), ()),
+        SubstitutedRequest(AUTH, "/v10", (), ()),
     ),
 }
 
 
 @pytest.mark.parametrize(("opened", "request_", "expected"), SUBSTITUTIONS.values(), ids=SUBSTITUTIONS.keys())
-def test_a_placeholder_is_swapped(opened: OpenSecret, request_: tuple[str, str, str, Headers], expected: Substituted) -> None:
+def test_a_placeholder_is_swapped(opened: OpenSecret, request_: tuple[str, str, str, Headers], expected: SubstitutedRequest) -> None:
     assert substitute([opened], *request_) == expected
 
 

@@ -15,9 +15,9 @@ from moorage.egress.ca import CERTIFICATE_FILE, ensure_ca, ensure_open_ca, ensur
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.grants import Grant, Grants, PolicyUnavailable
 from moorage.egress.operator_secrets import OperatorSecrets
-from moorage.egress.policy import Policy
-from moorage.egress.service import Egress, ceiling
-from moorage.egress.store import EgressStore, Entry
+from moorage.egress.policy import EgressPolicy
+from moorage.egress.service import EgressService, ceiling
+from moorage.egress.store import EgressLogEntry, EgressStore
 from moorage.errors import ApiError
 from moorage.settings import Settings
 from moorage.store import keys
@@ -41,7 +41,7 @@ class World:
         self.seconds = 1000.0
         self.ecs = FakeEcs()
         fleet = ProxyFleet(cast("ECSClient", self.ecs), "cluster/proxy", ThreadPoolExecutor(1))
-        self.egress = Egress(self.table, self.keys, SETTINGS, lambda: int(self.seconds), fleet)
+        self.egress = EgressService(self.table, self.keys, SETTINGS, lambda: int(self.seconds), fleet)
         self.operators = OperatorSecrets(self.table, self.keys, lambda: self.seconds)
         self.grants = Grants(EgressStore(self.table), self.keys, ceiling(SETTINGS), lambda: self.seconds)
 
@@ -124,7 +124,7 @@ class Refusing(FakeKeys):
 async def test_a_ca_in_a_file_is_the_ca(tmp_path: Path) -> None:
     made = ensure_ca(tmp_path)
     settings = replace(SETTINGS, egress_ca=str(tmp_path / CERTIFICATE_FILE))
-    egress = Egress(SteppingTable(), FakeKeys(), settings, lambda: 0)
+    egress = EgressService(SteppingTable(), FakeKeys(), settings, lambda: 0)
     await egress.open("t1", "cntr_1", POLICY)
     assert egress.ca_pem() == made.certificate_pem
 
@@ -387,7 +387,7 @@ async def test_a_ceiling_that_shrank_binds_containers_that_were_opened_before() 
     grants = Grants(EgressStore(world.table), world.keys, shrunk, lambda: 0.0)
     found = await grants.find("cntr_1", grant.password)
     assert found is not None
-    assert found.policy == Policy(domains=("api.example.com",), ceiling=("other.example.com",))
+    assert found.policy == EgressPolicy(domains=("api.example.com",), ceiling=("other.example.com",))
 
 
 async def test_an_operators_secret_is_used_by_name_within_its_domain_and_tenants() -> None:
@@ -424,7 +424,7 @@ async def test_an_operators_secret_rotates_and_ends_without_the_container() -> N
 
 async def refused(settings: Settings, asked: NetworkPolicy, keys: FakeKeys | None) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        await Egress(SteppingTable(), keys, settings, lambda: 0).admit("t1", asked)
+        await EgressService(SteppingTable(), keys, settings, lambda: 0).admit("t1", asked)
     return caught.value
 
 
@@ -436,8 +436,8 @@ async def test_a_network_needs_a_proxy_and_a_secret_needs_a_key() -> None:
     assert [(error.status, error.code) for error in (no_proxy, no_key)] == [(400, "network_unavailable"), (400, "secrets_unavailable")]
 
 
-def entry(entry_id: str, **changes: object) -> Entry:
-    made = Entry(entry_id, 5, "t1", "cntr_1", "h.example.com", 443, "GET", "/", "denied", "domain_not_allowed")
+def entry(entry_id: str, **changes: object) -> EgressLogEntry:
+    made = EgressLogEntry(entry_id, 5, "t1", "cntr_1", "h.example.com", 443, "GET", "/", "denied", "domain_not_allowed")
     return replace(made, **changes)  # type: ignore[arg-type]
 
 

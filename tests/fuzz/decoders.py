@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from moorage.errors import UpstreamError
 from moorage.loop.assemble import Assembler
-from moorage.model.spoken_calls import SpokenCall, SpokenCalls
+from moorage.model.text_tool_calls import TextCall, TextCallParser
 from moorage.net.sse import ServerSentEvent, SseParser
-from moorage.tools.lowering import Original
+from moorage.tools.lowering import OriginalTool
 
 from tests.unit.model.encodings import (
     CONVERSE,
@@ -78,7 +78,7 @@ def cut(body: bytes, cuts: list[int]) -> list[bytes]:
 
 async def heard(kind: Kind, pieces: list[bytes]) -> None:
     """Ask a provider whose upstream answers with these pieces, and put together what it says, as the loop does."""
-    assembler = Assembler("resp_" + "a" * 48, lambda event: None, 0, lambda name: Original("function", name), summarises=True)
+    assembler = Assembler("resp_" + "a" * 48, lambda event: None, 0, lambda name: OriginalTool("function", name), summarises=True)
     try:
         async for delta in provider(kind, lambda _: replies(kind, *pieces)).stream(ASKED):
             assembler.feed(delta)
@@ -131,10 +131,10 @@ MARKS: Final = [
 @given(st.lists(st.sampled_from(MARKS) | st.text(max_size=6), max_size=40))
 @fuzzed
 def test_spoken_calls_and_text_are_sorted_whatever_a_model_writes(pieces: list[str]) -> None:
-    spoken = SpokenCalls(frozenset({"pay"}), {"pay": TOOL["parameters"]})  # type: ignore[dict-item]
+    spoken = TextCallParser(frozenset({"pay"}), {"pay": TOOL["parameters"]})  # type: ignore[dict-item]
     out = [part for piece in pieces for part in spoken.feed(piece)] + spoken.end()
     said = "".join(part for part in out if isinstance(part, str))
-    assert {part.name for part in out if isinstance(part, SpokenCall)} <= {"pay"}
+    assert {part.name for part in out if isinstance(part, TextCall)} <= {"pay"}
     assert is_within(said, "".join(pieces))
 
 

@@ -26,7 +26,7 @@ from typing import Final
 
 from moorage import limits
 from moorage.local.environments import environment
-from moorage.vector_stores.documents import Unreadable, look
+from moorage.vector_stores.documents import UnreadableDocument, look
 
 ROOT: Final = Path(__file__).parents[2]
 BUILD: Final = ROOT / ".build" / "judges"
@@ -145,7 +145,7 @@ def product(sample: Sample) -> tuple[str, str]:
     """The text, and what was said instead."""
     try:
         looked = look(sample.name, sample.path.read_bytes()[:4096])
-    except Unreadable as error:
+    except UnreadableDocument as error:
         return "", error.message
     bounds = map(str, (limits.DOCUMENT_TEXT_BYTES_MAX, limits.PARSING_MEMORY_BYTES, limits.PARSING_SECONDS_MAX))
     with tempfile.NamedTemporaryFile(suffix=".txt") as target:

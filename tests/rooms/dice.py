@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, NotRequired
 
 from moorage.model.remote_servers import RemoteServers
-from moorage.tools.calls import End, Finished, Known, Opening, Piece, Place, Said, Told
-from moorage.tools.lowered import compact_json, function
-from moorage.tools.room import Again, Bounds, Reader, Room, Where
+from moorage.tools.calls import CallEnd, CallEvent, CallFinished, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.function_items import compact_json, function
+from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy, Room
 from moorage.tools.run import Run
 from moorage.wire.types import Event, Item, Tool
 from moorage.wire.validation import wire
@@ -24,11 +24,11 @@ from typing_extensions import TypedDict
 
 CHARM = "abracadabra"
 WORDS = {
-    End.REFUSED: "The dice were not rolled: too many at once.",
-    End.LOST: "The dice may have been rolled; nobody saw how they fell.",
-    End.GAVE_UP: "The dice cannot be rolled.",
-    End.TIME_OVER: "The dice rolled for too long.",
-    End.TOO_LARGE: "Too many dice to be told.",
+    CallEnd.REFUSED: "The dice were not rolled: too many at once.",
+    CallEnd.LOST: "The dice may have been rolled; nobody saw how they fell.",
+    CallEnd.GAVE_UP: "The dice cannot be rolled.",
+    CallEnd.TIME_OVER: "The dice rolled for too long.",
+    CallEnd.TOO_LARGE: "Too many dice to be told.",
 }
 
 
@@ -52,13 +52,13 @@ class Dice(Room):
 
     def __init__(
         self,
-        again: Again = Again.ONCE,
-        bounds: Bounds | None = None,
+        again: RerunPolicy = RerunPolicy.ONCE,
+        bounds: CallLimits | None = None,
         roll: Callable[[], Awaitable[int]] | None = None,
         trace: Path | None = None,
     ) -> None:
         self.again = again  # type: ignore[misc]  # A test rolls all three kinds.
-        self.bounds = bounds or Bounds(seconds=5, bytes=10_000, calls_per_round=2)  # type: ignore[misc]
+        self.bounds = bounds or CallLimits(seconds=5, bytes=10_000, calls_per_round=2)  # type: ignore[misc]
         self.rolled = 0
         self._roll = roll
         self._trace = trace
@@ -72,8 +72,8 @@ class Dice(Room):
                 trace.write("fell\n")
         return value
 
-    def where(self, thing: Tool | Item) -> Where:
-        return Where.SERVICE
+    def where(self, thing: Tool | Item) -> CallRunner:
+        return CallRunner.SERVICE
 
     def conceal(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
         return (tool | {"charm": handle}, {handle: tool["charm"]}) if "charm" in tool else (tool, {})
@@ -86,7 +86,7 @@ class Dice(Room):
         is_count = isinstance(count, int) and count > 0
         return {"type": self.call, "count": count, "pause_ms": value.get("pause_ms", 0)} if is_count else None
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         call = {"type": "function_call", "call_id": item["id"], "name": reader.name("dice", self.function)}
         said = item.get("error") or f"They fell: {item['rolls']}"
         return [
@@ -94,27 +94,27 @@ class Dice(Room):
             {"type": "function_call_output", "call_id": item["id"], "output": said},
         ]
 
-    def opening(self, call: Item, place: Place) -> Opening:
+    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
         said = {key: call[key] for key in ("type", "count", "pause_ms")}
         item = {"id": place.item_id, "status": "in_progress", **said, "rolls": []}
-        return Opening(item, (), item, is_whole=False)
+        return CallOpening(item, (), item, is_whole=False)
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         known = run.known
         charms = [run.outside.secret(tool["charm"]) for tool in run.tools if "charm" in tool]
-        rolls = list((known.so_far or {}).get("rolls", ())) if self.again is Again.ATTACH else []
+        rolls = list((known.so_far or {}).get("rolls", ())) if self.again is RerunPolicy.ATTACH else []
         if not known.so_far or known.so_far["status"] != "rolling":
-            yield Said(known.event("dice_call.rolling"))
+            yield CallEvent(known.event("dice_call.rolling"))
         while len(rolls) < known.item["count"]:
             rolls.append(await self._fall(known.item["pause_ms"]))
-            yield Said(known.event("dice_call.rolled", roll_index=len(rolls) - 1, roll=rolls[-1]))
+            yield CallEvent(known.event("dice_call.rolled", roll_index=len(rolls) - 1, roll=rolls[-1]))
         run.counts["rolls"] = len(rolls)
-        yield Said(known.event("dice_call.completed"))
-        yield Finished(known.item | {"status": "completed", "rolls": rolls, "is_charmed": charms == [CHARM]})
+        yield CallEvent(known.event("dice_call.completed"))
+        yield CallFinished(known.item | {"status": "completed", "rolls": rolls, "is_charmed": charms == [CHARM]})
 
-    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+    def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         rolls = (known.so_far or {}).get("rolls", [])
-        yield Finished(known.item | {"status": "failed", "rolls": rolls, "error": f"{WORDS[end]} {detail}".strip()})
+        yield CallFinished(known.item | {"status": "failed", "rolls": rolls, "error": f"{WORDS[end]} {detail}".strip()})
 
     def grow(self, item: Item, name: str, event: Event) -> None:
         match name:
@@ -126,9 +126,9 @@ class Dice(Room):
     def seen(self, item: Item, include: frozenset[str]) -> Item:
         return item if "dice_call.rolls" in include else item | {"rolls": None}
 
-    def told(self, name: str, event: Event) -> Iterable[Told]:
+    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
         if name == "dice_call.rolled":
-            yield Told(f"rolled {event['roll']}", "output")
+            yield CallLogNote(f"rolled {event['roll']}", "output")
 
 
 @wire

@@ -10,7 +10,7 @@ from openai import OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import BaseModel, TypeAdapter
 
-from tests.scenarios.test_repeats import containers_named
+from tests.scenarios.test_idempotency import containers_named
 from tests.stack import SHELL, Stack, say, script, shell
 
 LOOK: Any = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from moorage.tools.calls import End
+from moorage.tools.calls import CallEnd
 from moorage.tools.mcp.room import WORDS as MCP_WORDS
 from openai.types.responses import ResponseFunctionWebSearch, ResponseInputParam, ResponseOutputMessage, ResponseOutputText, ToolParam
 from openai.types.responses.response_function_web_search import ActionSearch
@@ -170,7 +170,9 @@ def test_more_dice_than_their_bound_are_refused(stack_with_dice: Stack, upstream
     upstream.plays(roll(1, 1, 1), said("Enough."))
     response = create(stack_with_dice)
     assert [item["status"] for item in response["output"][:3]] == ["completed", "completed", "failed"]
-    assert WORDS[End.REFUSED] in [message["content"] for message in upstream.requests[-1].body["messages"] if message["role"] == "tool"]
+    assert WORDS[CallEnd.REFUSED] in [
+        message["content"] for message in upstream.requests[-1].body["messages"] if message["role"] == "tool"
+    ]
 
 
 def test_dice_that_are_killed_in_the_middle_are_not_rolled_again_and_say_so(stack_with_dice: Stack, upstream: MockUpstream) -> None:
@@ -186,7 +188,7 @@ def test_dice_that_are_killed_in_the_middle_are_not_rolled_again_and_say_so(stac
     events = events_of(stack, response["id"])
     assert_well_formed(events)
     item, message = events[-1]["response"]["output"]
-    assert (item["status"], item["error"]) == ("failed", f"{WORDS[End.LOST]} An earlier run of it did not come to its end.")
+    assert (item["status"], item["error"]) == ("failed", f"{WORDS[CallEnd.LOST]} An earlier run of it did not come to its end.")
     assert (message["content"][0]["text"], fallen(stack) - before) == ("Nobody knows.", 1)
 
 
@@ -267,7 +269,7 @@ def test_a_remote_call_that_is_killed_in_the_middle_is_not_made_again_and_says_s
     assert_well_formed(events)
     _, called, message = events[-1]["response"]["output"]
     assert (called["status"], called["error"]["code"]) == ("failed", -32000)
-    assert called["error"]["message"].startswith(MCP_WORDS[End.LOST])
+    assert called["error"]["message"].startswith(MCP_WORDS[CallEnd.LOST])
     assert (message["content"][0]["text"], there.orders) == ("Nobody knows.", [("A-7", 1)])
 
 

@@ -26,7 +26,7 @@ from moorage.loop import webhooks
 from moorage.loop.fold import fold
 from moorage.loop.recover import recover, restart
 from moorage.loop.tool_step import tool_step
-from moorage.model.base import CallDelta, CallStarted, Finished, UsageReported
+from moorage.model.base import CallDelta, CallStarted, StreamFinished, UsageReported
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
@@ -183,7 +183,7 @@ def _calls(commands: list[str]) -> Turn:
     turn: Turn = []
     for name in commands:
         turn += [CallStarted("shell", f"call_{name}"), CallDelta(f'{{"commands": ["{name}"]}}')]
-    return [*turn, UsageReported(10, 2), Finished("tool_calls")]
+    return [*turn, UsageReported(10, 2), StreamFinished("tool_calls")]
 
 
 @cache

@@ -12,7 +12,7 @@ import orjson
 import pytest
 from moorage.model import chat_completions
 from moorage.model.base import ModelRequest
-from moorage.model.chat_messages import Style
+from moorage.model.chat_messages import MessageStyle
 from moorage.model.chat_templates import FAMILIES, family_of
 from moorage.wire.types import Item, Tool
 
@@ -132,7 +132,7 @@ def words(request: ModelRequest) -> set[str]:
 @pytest.mark.parametrize("conversation", CONVERSATIONS)
 def test_a_template_takes_a_conversation_and_shows_all_of_it(path: Path, conversation: str) -> None:
     template, request = read(path), CONVERSATIONS[conversation]
-    body = chat_completions.request_body(request, Style(template=FAMILIES[family_of(template.name)]))
+    body = chat_completions.request_body(request, MessageStyle(template=FAMILIES[family_of(template.name)]))
     rendered = template.render(body["messages"], body.get("tools", []))
     expected = words(request) - ({"zlooks"} if template.name in SERVER_SHOWS_TOOLS else set())
     assert {word for word in expected if word not in rendered} == set()

@@ -25,10 +25,10 @@ from moorage.loop.model_step import model_step
 from moorage.loop.recover import continue_loop, fail_response
 from moorage.loop.tasks import Throttled
 from moorage.loop.tool_step import tool_step
-from moorage.sandbox.elsewhere import Elsewhere
-from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, Output, Started
+from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecEvent, ExecOutput, ExecStarted
 from moorage.sandbox.fargate import EXEC_PORT, FargateProvisioner, FargateSettings, StartedTask
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, Handle
+from moorage.sandbox.reach_only import ReachOnlyProvisioner
 from moorage.state import LoopState
 from moorage.store.blobs import Blob
 from moorage.store.responses import StoredResponse
@@ -197,7 +197,7 @@ class Shell(FakeClient):
             sandbox.write(command, f"written by {command}".encode())
         await asyncio.sleep(1)
         self._alive()
-        for event in (Started(0), Output(1, "stdout", f"{command}\n"), Ended(2, "exit", 0, 0, None)):
+        for event in (ExecStarted(0), ExecOutput(1, "stdout", f"{command}\n"), ExecEnded(2, "exit", 0, 0, None)):
             if event.n > options["after"]:
                 yield event
 
@@ -230,7 +230,9 @@ class Deployment:
         settings = FargateSettings("moorage", ("subnet",), "sg", None, {1: "definition"}, has_events=True)
         fargate = FargateProvisioner(cast("Any", self.ecs), settings, AtOnce(), clock=lambda: self.lab.now)
         self.outside = replace(runtime, containers=self._containers(fargate, connect=None))
-        self.inside = replace(runtime, containers=self._containers(Elsewhere(can_reach=self._listens), connect=self._connect))
+        self.inside = replace(
+            runtime, containers=self._containers(ReachOnlyProvisioner(can_reach=self._listens), connect=self._connect)
+        )
 
     def _containers(self, provisioner: Any, connect: Callable[[Handle], ExecClient] | None) -> Containers:
         runtime = self.lab.runtime

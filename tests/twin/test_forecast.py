@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from moorage.local.state_machine import State, StateMachine
-from moorage.loop.create import Inline, Prepared, start_background
+from moorage.loop.create import InlineFirstStep, PreparedResponse, start_background
 from moorage.loop.model_step import model_step
 from moorage.loop.tool_step import tool_step
 from moorage.model.base import Delta, ModelRequest
@@ -123,10 +123,10 @@ class Account:
 
     async def _accept(self, lab: ClockedLab, stored: StoredResponse, machine: StateMachine, turn: Turn) -> None:
         if turn.is_background:
-            await start_background(lab.runtime, Prepared(stored, [], is_streamed=False))
+            await start_background(lab.runtime, PreparedResponse(stored, [], is_streamed=False))
             await asyncio.sleep(scale.ACCEPT_SECONDS)
             return
-        inline = Inline(lab.runtime, Prepared(stored, [], is_streamed=True), lambda event: None)
+        inline = InlineFirstStep(lab.runtime, PreparedResponse(stored, [], is_streamed=True), lambda event: None)
         await inline.run()
         if inline.is_handed_over:
             await machine.run(lab.executions.started[stored.response_id])

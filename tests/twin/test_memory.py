@@ -18,7 +18,7 @@ import pytest
 from moorage import limits
 from moorage.store.api_keys import ApiKeys
 from moorage.store.dynamodb import DynamoTable
-from moorage.store.files import Files
+from moorage.store.files import FileStore
 from moorage.store.s3 import S3Blobs
 
 from infra.bundling import ROOT
@@ -118,7 +118,7 @@ async def test_the_largest_input_has_room_in_the_streaming_function_again_and_ag
     table, bucket = place.variables["MOORAGE_TABLE"], place.variables["MOORAGE_BUCKET"]
     with ThreadPoolExecutor(4) as executor:
         records = DynamoTable(place.clients.dynamodb, table, executor)
-        files = Files(records, S3Blobs(place.clients.s3, bucket, executor), clock=time.time)
+        files = FileStore(records, S3Blobs(place.clients.s3, bucket, executor), clock=time.time)
         _, secret = await ApiKeys(records, clock=time.time).create("acme", name="memory")
         sizes = {"largest.pdf": limits.INPUT_FILE_BYTES_MAX, "another.pdf": limits.INPUT_FILE_BYTES_MAX // 2}
         largest, another = [

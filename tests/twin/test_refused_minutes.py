@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from moorage import limits
-from moorage.model.base import CallDelta, CallStarted, Finished, MessageStarted, TextDelta, UsageReported
+from moorage.model.base import CallDelta, CallStarted, MessageStarted, StreamFinished, TextDelta, UsageReported
 
 from tests.simulation.clock import run
 from tests.stack import assert_well_formed
@@ -24,7 +24,7 @@ LONG = base64.b85encode(random.Random(7).randbytes(320_000)).decode()
 
 def asks_for(command: str, *, saying: str = "So:") -> Turn:
     arguments = f'{{"commands": ["{command}"]}}'
-    called: Turn = [CallStarted("shell", f"call_{command}"), CallDelta(arguments), UsageReported(10, 2), Finished("tool_calls")]
+    called: Turn = [CallStarted("shell", f"call_{command}"), CallDelta(arguments), UsageReported(10, 2), StreamFinished("tool_calls")]
     return [MessageStarted(), TextDelta(saying), *called]
 
 

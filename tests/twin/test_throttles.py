@@ -18,7 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from moorage import limits
-from moorage.loop.create import Inline, Prepared
+from moorage.loop.create import InlineFirstStep, PreparedResponse
 from moorage.loop.recover import recover
 from moorage.loop.tasks import Throttled, throttles_named
 from moorage.state import LoopState, Next
@@ -234,7 +234,7 @@ async def test_a_foreground_response_that_cannot_be_handed_over_now_goes_on_late
     lab.executions.is_busy = True
     stored = lab.stored(is_background=False, is_looping=False)
     heard: list[dict[str, Any]] = []
-    inline = Inline(lab.runtime, Prepared(stored, [], is_streamed=True), heard.append)
+    inline = InlineFirstStep(lab.runtime, PreparedResponse(stored, [], is_streamed=True), heard.append)
     await inline.run()
     assert (inline.is_handed_over, [event["type"] for event in heard if event["type"] == "response.failed"]) == (True, [])
     assert (await taken_up(lab, stored))["status"] == "completed"

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 import pytest
-from moorage.codec import By, Codec
+from moorage.codec import Codec, FieldCodec
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ class Shelf:
     notes: dict[str, str] = field(default_factory=dict)
 
 
-SHELF = Codec(Shelf, names={"expires_at": "ttl"}, nested={"size": By(str, Size), "lids": LID}, sparse=("notes",), beside=("tenant_id",))
+SHELF = Codec(
+    Shelf, names={"expires_at": "ttl"}, nested={"size": FieldCodec(str, Size), "lids": LID}, sparse=("notes",), beside=("tenant_id",)
+)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from moorage.errors import UpstreamError
 from moorage.loop.assemble import Assembler
 from moorage.loop.truncate import fit
 from moorage.model import base
-from moorage.model.spoken_calls import SpokenCalls
-from moorage.tools.lowering import Original, lower
+from moorage.model.text_tool_calls import TextCallParser
+from moorage.tools.lowering import OriginalTool, lower
 from moorage.tools.mcp import listing
 from moorage.wire.choices import check_choice
 from moorage.wire.types import Item
@@ -56,7 +56,7 @@ def truncating(items: list[Item]) -> Work:
 
 def hearing(*pieces: str) -> Work:
     def work() -> None:
-        spoken = SpokenCalls(frozenset({"f"}))
+        spoken = TextCallParser(frozenset({"f"}))
         for piece in pieces:
             spoken.feed(piece)
         spoken.end()
@@ -66,10 +66,10 @@ def hearing(*pieces: str) -> Work:
 
 def assembling(*deltas: base.Delta) -> Work:
     def work() -> None:
-        assembler = Assembler("resp_" + "a" * 48, lambda event: None, 0, lambda name: Original("function", name))
+        assembler = Assembler("resp_" + "a" * 48, lambda event: None, 0, lambda name: OriginalTool("function", name))
         for delta in deltas:
             assembler.feed(delta)
-        assembler.feed(base.Finished("stop"))
+        assembler.feed(base.StreamFinished("stop"))
 
     return work
 

@@ -7,7 +7,7 @@ import idna
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from moorage.hosts import Listed, is_ip_literal, listed, normalise, normalise_pattern
+from moorage.hosts import HostListing, is_ip_literal, listed, normalise, normalise_pattern
 
 
 @given(st.ip_addresses(v=4), st.integers(0, 4), st.booleans())
@@ -109,18 +109,18 @@ def test_an_entry_is_normalised_or_refused(entry: str, pattern: str | None) -> N
 
 PATTERNS_HERE = ("api.example.com", "*.pkg.example", "xn--bcher-kva.idn.example", "*.idn.example")
 
-LISTED: dict[str, Listed | None] = {
-    "api.example.com": Listed.EXACTLY,
+LISTED: dict[str, HostListing | None] = {
+    "api.example.com": HostListing.EXACTLY,
     "x.api.example.com": None,
-    "a.pkg.example": Listed.BY_WILDCARD,
-    "a.b.pkg.example": Listed.BY_WILDCARD,
+    "a.pkg.example": HostListing.BY_WILDCARD,
+    "a.b.pkg.example": HostListing.BY_WILDCARD,
     "pkg.example": None,
     "evilpkg.example": None,
-    "xn--bcher-kva.idn.example": Listed.EXACTLY,
+    "xn--bcher-kva.idn.example": HostListing.EXACTLY,
     "xn--pi-7ka.idn.example": None,
 }
 
 
 @pytest.mark.parametrize(("host", "how"), LISTED.items(), ids=LISTED.keys())
-def test_a_host_is_listed_exactly_or_by_a_wildcard_or_not(host: str, how: Listed | None) -> None:
+def test_a_host_is_listed_exactly_or_by_a_wildcard_or_not(host: str, how: HostListing | None) -> None:
     assert listed(host, PATTERNS_HERE) == how

@@ -26,10 +26,10 @@ import socket
 import sys
 from typing import Any, Coroutine, List, NoReturn
 
-from configuration import Config
+from configuration import ServerConfig
 from forwarder import forward
 from owner import Owner
-from server import Server
+from server import ExecServer
 from streams import memory_file
 
 HEADER_BYTES_MAX = 32 * 1024
@@ -48,7 +48,7 @@ def main() -> None:
     loop.run_until_complete(serve(config, loop))
 
 
-def read_config() -> Config:
+def read_config() -> ServerConfig:
     if CONFIG_VARIABLE in os.environ:
         start_anew_without_config_in_environment()
     if len(sys.argv) != 3 or sys.argv[1] != "--config-fd":
@@ -59,7 +59,7 @@ def read_config() -> Config:
     os.dup2(null, 0)
     if null != 0:
         os.close(null)
-    return Config(values)
+    return ServerConfig(values)
 
 
 def start_anew_without_config_in_environment() -> NoReturn:
@@ -69,7 +69,7 @@ def start_anew_without_config_in_environment() -> NoReturn:
     os.execve(sys.executable, [sys.executable, "-I", os.path.abspath(sys.argv[0]), "--config-fd", str(fd)], environment)
 
 
-def protect(config: Config) -> None:
+def protect(config: ServerConfig) -> None:
     """Close this process to commands of the same user, and take on the duties of PID 1."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_DUMPABLE, 0, ctypes.c_ulong(config.closing_key), 0, 0) != 0 or libc.prctl(PR_GET_DUMPABLE) != 0:
@@ -82,9 +82,9 @@ def protect(config: Config) -> None:
     signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
-async def serve(config: Config, loop: asyncio.AbstractEventLoop) -> None:
+async def serve(config: ServerConfig, loop: asyncio.AbstractEventLoop) -> None:
     os.makedirs(config.spool_dir, exist_ok=True)
-    server = Server(config, loop)
+    server = ExecServer(config, loop)
     stopping = asyncio.Event()
     loop.add_signal_handler(signal.SIGCHLD, server.reap)
     if config.uid is not None:
@@ -109,7 +109,7 @@ async def serve(config: Config, loop: asyncio.AbstractEventLoop) -> None:
             each.close()
 
 
-async def listen(address: str, server: Server) -> asyncio.AbstractServer:
+async def listen(address: str, server: ExecServer) -> asyncio.AbstractServer:
     kind, _, rest = address.partition(":")
     if kind == "fd":
         return await asyncio.start_unix_server(

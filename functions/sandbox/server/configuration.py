@@ -5,7 +5,7 @@ import os
 from typing import Any, Dict, List, Optional
 
 
-class Config:
+class ServerConfig:
     """What the owner of the sandbox decides. Every field but the token (or its hash) and ``listen`` has a default."""
 
     def __init__(self, values: Dict[str, Any]) -> None:

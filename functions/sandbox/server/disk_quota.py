@@ -9,10 +9,10 @@ import sys
 import time
 from typing import Any, Tuple
 
-from configuration import Config
+from configuration import ServerConfig
 from execs import Execs
-from families import done_as
-from holdings import Holdings, holdings, written_by_ended
+from open_files import DeletedFiles, holdings, written_by_ended
+from process_groups import done_as
 
 
 class DiskQuota:
@@ -35,7 +35,7 @@ class DiskQuota:
     SLACK_BYTES = 4 * 1024 * 1024
     SLACK_ENTRIES = 1_000
 
-    def __init__(self, config: Config, execs: Execs) -> None:
+    def __init__(self, config: ServerConfig, execs: Execs) -> None:
         self._config = config
         self._execs = execs
         self._roots = [config.workspace, config.home, config.spool_dir]
@@ -139,7 +139,7 @@ class DiskQuota:
         if uid is None:
             held = holdings(self._roots)
         else:
-            held = Holdings(*json.loads(done_as(uid, lambda: json.dumps(holdings(self._roots))) or "[0, false, false, 0]"))
+            held = DeletedFiles(*json.loads(done_as(uid, lambda: json.dumps(holdings(self._roots))) or "[0, false, false, 0]"))
         # For a moment a process that begins may be closed. Where commands are another user's, programs close themselves for good
         # reasons, and the disk is this container's alone.
         if held.is_closed and self._was_closed and self._config.control_fd is not None:

@@ -7,18 +7,18 @@ import os
 import signal
 from typing import Any, Dict, List, Tuple
 
-from configuration import Config
-from families import kill_all_of, kill_session
+from command_environment import CommandEnvironment
+from configuration import ServerConfig
+from exec_record import ExecRecord
+from health import HealthCounters
+from process_groups import kill_all_of, kill_session
 from processes import Processes, found
 from python_runs import LanguageSession
-from record import Exec
-from refusals import Refusal, field
-from sessions import Sessions
+from request_errors import RequestError, field
+from sessions import CommandSessions
 from shell_run import ShellRun
-from surroundings import Surroundings
 from terminals import Terminals
 from transcript import Spool, Transcript
-from vitals import Vitals
 
 TIMEOUT_MS_MAX = 4 * 3600 * 1000
 OUTPUT_CHARS_MAX = 1_000_000
@@ -31,15 +31,15 @@ FORGOTTEN_IDS_MAX = 100_000
 class Execs:
     """All execs by id: those that run, and the newest of those that have ended."""
 
-    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, config: ServerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.processes = Processes(config)
         self._config = config
-        self.vitals = Vitals(config)
+        self.vitals = HealthCounters(config)
         self._untold = ""
-        self._by_id: Dict[str, Exec] = {}
+        self._by_id: Dict[str, ExecRecord] = {}
         self._forgotten: Dict[str, None] = {}
-        self._surroundings = Surroundings(config, self.processes.other_uid)
+        self._surroundings = CommandEnvironment(config, self.processes.other_uid)
         python = [config.python, "-u", config.python_session]
         node = [found("node", config.path) or "node", config.javascript_session]
         self._sessions = {
@@ -48,7 +48,7 @@ class Execs:
         }
         self.activity = asyncio.Event()
         shared = (loop, config, self.processes, self.vitals, self._surroundings, self.activity.set)
-        self.sessions = Sessions(*shared)
+        self.sessions = CommandSessions(*shared)
         self.terminals = Terminals(*shared)
 
     @property
@@ -56,18 +56,18 @@ class Execs:
         """What somebody waits for; a session that nobody looks at holds up no end of its sandbox."""
         return sum(not record.is_finished for record in self._by_id.values()) + self.sessions.looked_at + self.terminals.watched
 
-    def get(self, exec_id: str) -> Exec:
+    def get(self, exec_id: str) -> ExecRecord:
         record = self._by_id.get(exec_id)
         if record is not None:
             return record
         if exec_id in self._forgotten:
-            raise Refusal(410, "forgotten_exec", f"'{exec_id}' has ended, and its output is no longer kept.")
-        raise Refusal(404, "unknown_exec", f"The container knows no '{exec_id}'; it was probably started anew.")
+            raise RequestError(410, "forgotten_exec", f"'{exec_id}' has ended, and its output is no longer kept.")
+        raise RequestError(404, "unknown_exec", f"The container knows no '{exec_id}'; it was probably started anew.")
 
-    def start_command(self, exec_id: str, body: Dict[str, Any]) -> Exec:
+    def start_command(self, exec_id: str, body: Dict[str, Any]) -> ExecRecord:
         command, env, cwd = field(body, "command", str), field(body, "env", dict, {}), body.get("cwd") or self._config.workspace
         if "\0" in command or "\0" in str(cwd) or any("\0" in f"{name}{value}" for name, value in env.items()):
-            raise Refusal(400, "invalid_request", "A command cannot contain a null byte.")
+            raise RequestError(400, "invalid_request", "A command cannot contain a null byte.")
         record, is_new = self._record(exec_id, command, body)
         if is_new:
             has_stdin = field(body, "stdin", bool, False)
@@ -83,7 +83,7 @@ class Execs:
             )
         return record
 
-    def start_code(self, language: str, exec_id: str, body: Dict[str, Any]) -> Exec:
+    def start_code(self, language: str, exec_id: str, body: Dict[str, Any]) -> ExecRecord:
         code, is_reset = field(body, "code", str), field(body, "reset", bool, False)
         record, is_new = self._record(exec_id, code, body)
         if is_new:
@@ -143,18 +143,18 @@ class Execs:
             if len(self._forgotten) > FORGOTTEN_IDS_MAX:
                 del self._forgotten[next(iter(self._forgotten))]
 
-    def _record(self, exec_id: str, text: str, body: Dict[str, Any]) -> Tuple[Exec, bool]:
+    def _record(self, exec_id: str, text: str, body: Dict[str, Any]) -> Tuple[ExecRecord, bool]:
         fingerprint = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         if exec_id in self._by_id or exec_id in self._forgotten:
             known = self.get(exec_id)
             if known.fingerprint != fingerprint:
-                raise Refusal(409, "exec_id_in_use", f"'{exec_id}' is the id of another command.")
+                raise RequestError(409, "exec_id_in_use", f"'{exec_id}' is the id of another command.")
             return known, False
         timeout_ms, chars_max = field(body, "timeout_ms", int), field(body, "max_output_length", int)
         if not 0 < timeout_ms <= TIMEOUT_MS_MAX or not 0 <= chars_max <= OUTPUT_CHARS_MAX:
-            raise Refusal(400, "invalid_request", "timeout_ms or max_output_length is out of range.")
+            raise RequestError(400, "invalid_request", "timeout_ms or max_output_length is out of range.")
         spool = Spool(self._config.spool_dir, exec_id, self._config.spool_bytes_max)
-        record = self._by_id[exec_id] = Exec(self._loop, fingerprint, timeout_ms, Transcript(chars_max, spool), self.vitals)
+        record = self._by_id[exec_id] = ExecRecord(self._loop, fingerprint, timeout_ms, Transcript(chars_max, spool), self.vitals)
         self._untold, news = "", self._untold
         if news:
             record.transcript.add_text("stderr", news)

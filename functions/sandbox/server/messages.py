@@ -7,13 +7,13 @@ import json
 import urllib.parse
 from typing import Any, AsyncIterator, Dict
 
-from refusals import Refusal
+from request_errors import RequestError
 
 READ_BYTES = 64 * 1024
 BODY_BYTES_MAX = 4 * 1024 * 1024
 
 
-class Request:
+class HttpRequest:
     def __init__(self, method: str, target: str, headers: Dict[str, str], reader: asyncio.StreamReader) -> None:
         self.method = method
         path, _, query = target.partition("?")
@@ -28,16 +28,16 @@ class Request:
         try:
             return max(-1, int(self.query.get("after", "-1")))
         except ValueError:
-            raise Refusal(400, "invalid_request", "'after' must be a whole number.") from None
+            raise RequestError(400, "invalid_request", "'after' must be a whole number.") from None
 
     def number(self, name: str, least: int, most: int) -> int:
         """A whole number of the query; ``least`` if it is left out."""
         try:
             number = int(self.query.get(name, str(least)))
         except ValueError:
-            raise Refusal(400, "invalid_request", f"'{name}' must be a whole number.") from None
+            raise RequestError(400, "invalid_request", f"'{name}' must be a whole number.") from None
         if not least <= number <= most:
-            raise Refusal(400, "invalid_request", f"'{name}' is out of range.")
+            raise RequestError(400, "invalid_request", f"'{name}' is out of range.")
         return number
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -62,7 +62,7 @@ class Request:
         async for piece in self.chunks():
             size += len(piece)
             if size > BODY_BYTES_MAX:
-                raise Refusal(413, "request_too_large", f"The body is larger than {BODY_BYTES_MAX} bytes.")
+                raise RequestError(413, "request_too_large", f"The body is larger than {BODY_BYTES_MAX} bytes.")
             pieces.append(piece)
         return b"".join(pieces)
 
@@ -70,9 +70,9 @@ class Request:
         try:
             body = json.loads(await self.body())
         except ValueError:
-            raise Refusal(400, "invalid_request", "The body is not JSON.") from None
+            raise RequestError(400, "invalid_request", "The body is not JSON.") from None
         if not isinstance(body, dict):
-            raise Refusal(400, "invalid_request", "The body must be an object.")
+            raise RequestError(400, "invalid_request", "The body must be an object.")
         return body
 
     async def _exactly(self, size: int) -> AsyncIterator[bytes]:
@@ -84,8 +84,8 @@ class Request:
             yield piece
 
 
-class Response:
-    def __init__(self, writer: asyncio.StreamWriter, request: Request) -> None:
+class HttpResponse:
+    def __init__(self, writer: asyncio.StreamWriter, request: HttpRequest) -> None:
         self._writer = writer
         self._request = request
         self.has_begun = False
@@ -112,7 +112,7 @@ class Response:
         self._writer.write(f"HTTP/1.1 {status} -\r\ncontent-type: {content_type}\r\n{last}{framing}\r\n\r\n".encode())
 
 
-def parse_head(head: bytes, reader: asyncio.StreamReader) -> Request:
+def parse_head(head: bytes, reader: asyncio.StreamReader) -> HttpRequest:
     lines = head.decode("latin-1").split("\r\n")
     method, target, _ = lines[0].split(" ", 2)
     headers = {}
@@ -120,4 +120,4 @@ def parse_head(head: bytes, reader: asyncio.StreamReader) -> Request:
         if line:
             name, _, value = line.partition(":")
             headers[name.strip().lower()] = value.strip()
-    return Request(method, target, headers, reader)
+    return HttpRequest(method, target, headers, reader)

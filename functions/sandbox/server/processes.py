@@ -7,7 +7,7 @@ import resource
 import subprocess
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from configuration import Config
+from configuration import ServerConfig
 from terminal import take_terminal
 
 PROCESSES_SLACK = 16
@@ -20,7 +20,7 @@ COMMAND_NICENESS = 10
 class Processes:
     """Starts processes with less than the server has, and hears of every one that ends (orphans too, as PID 1 must)."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ServerConfig) -> None:
         self._config = config
         # Loaded here: between fork and exec nothing is imported.
         self._prctl = ctypes.CDLL(None).prctl

@@ -8,12 +8,12 @@ import os
 import secrets
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
-from configuration import Config
-from families import kill_session
+from command_environment import CommandEnvironment
+from configuration import ServerConfig
+from exec_record import ExecRecord
+from process_groups import kill_session
 from processes import Processes
-from record import Exec
-from streams import Pipe
-from surroundings import Surroundings
+from streams import PipeReader
 
 RESULT_CHARS_MAX = 100_000
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
@@ -25,9 +25,9 @@ class LanguageSession:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        config: Config,
+        config: ServerConfig,
         processes: Processes,
-        surroundings: Surroundings,
+        surroundings: CommandEnvironment,
         on_finished: Callable[[], None],
         *,
         language: str,
@@ -41,16 +41,16 @@ class LanguageSession:
         self._processes = processes
         self._surroundings = surroundings
         self._on_finished = on_finished
-        self._queue: Deque[Tuple[Exec, Optional[str]]] = collections.deque()
-        self._current: Optional[Exec] = None
+        self._queue: Deque[Tuple[ExecRecord, Optional[str]]] = collections.deque()
+        self._current: Optional[ExecRecord] = None
         self._pid: Optional[int] = None
         self._is_new = False
-        self._pipes: List[Pipe] = []
+        self._pipes: List[PipeReader] = []
         self._requests: Optional[int] = None
         self._request_path = ""
         self._answers = b""
 
-    def run(self, record: Exec, code: Optional[str]) -> None:
+    def run(self, record: ExecRecord, code: Optional[str]) -> None:
         """Run the code after what waits; None ends the process, so that the next run begins a new one."""
         self._queue.append((record, code))
         self._next()
@@ -77,7 +77,7 @@ class LanguageSession:
                 record.finish(126, self._outcome(None, []))
                 self._kill()
 
-    def _reset(self, record: Exec) -> None:
+    def _reset(self, record: ExecRecord) -> None:
         if self._pid is None:
             record.finish(0, self._outcome(None, []))
         else:
@@ -87,10 +87,10 @@ class LanguageSession:
         loop = self._loop
         requests_reading, self._requests = os.pipe()
         os.set_blocking(self._requests, False)
-        answers = Pipe(loop, self._answered, lambda: None)
+        answers = PipeReader(loop, self._answered, lambda: None)
         self._pipes = [
-            Pipe(loop, lambda data: self._output("stdout", data), lambda: None),
-            Pipe(loop, lambda data: self._output("stderr", data), lambda: None),
+            PipeReader(loop, lambda data: self._output("stdout", data), lambda: None),
+            PipeReader(loop, lambda data: self._output("stderr", data), lambda: None),
             answers,
         ]
         self._answers = b""

@@ -11,15 +11,15 @@ import struct
 import traceback
 from typing import AsyncIterator, List
 
-from census import census
-from configuration import Config
-from crowd import Crowd
+from configuration import ServerConfig
 from disk_quota import DiskQuota
+from exec_record import ExecRecord
 from execs import Execs
-from messages import READ_BYTES, Request, Response, parse_head
-from record import Exec
-from refusals import Refusal, disk_full, field
-from skills import Skills
+from messages import READ_BYTES, HttpRequest, HttpResponse, parse_head
+from process_limit import ProcessLimit
+from process_table import census
+from request_errors import RequestError, disk_full, field
+from skills import SkillFolders
 from terminals import WAIT_MS_MAX, size_of
 from workspace import Workspace
 
@@ -33,17 +33,17 @@ LENGTH = struct.Struct(">q")
 EXEC_ID = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
 
 
-class Server:
+class ExecServer:
     """Reads requests and answers them; knows the protocol and nothing else."""
 
-    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, config: ServerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self._token_sha256 = config.token_sha256
         self._is_unclaimed = config.is_unclaimed
         self._execs = Execs(config, loop)
         self._workspace = Workspace(config)
-        self._skills = Skills(config)
+        self._skills = SkillFolders(config)
         self.quota = DiskQuota(config, self._execs)
-        self.crowd = Crowd(config, self._execs)
+        self.crowd = ProcessLimit(config, self._execs)
         self._boot_id = secrets.token_hex(16)
         self._connections = 0
 
@@ -73,34 +73,34 @@ class Server:
         except asyncio.IncompleteReadError:
             return False
         request = parse_head(head, reader)
-        response = Response(writer, request)
+        response = HttpResponse(writer, request)
         try:
             self._authorize(request)
             if request.headers.get("expect", "").lower() == "100-continue":
                 writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             await self._route(request, response)
-        except Refusal as refusal:
+        except RequestError as refusal:
             if response.has_begun:
                 return False
             await response.json(refusal.status, refusal.body)
         return request.is_body_read and request.headers.get("connection", "").lower() != "close"
 
-    def _authorize(self, request: Request) -> None:
+    def _authorize(self, request: HttpRequest) -> None:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         presented = hashlib.sha256(token.encode("latin-1")).hexdigest()
         if scheme.lower() != "bearer" or not hmac.compare_digest(presented, self._token_sha256):
-            raise Refusal(401, "unauthorized", "The token is missing or wrong.")
+            raise RequestError(401, "unauthorized", "The token is missing or wrong.")
         if "origin" in request.headers or "sec-fetch-site" in request.headers:
-            raise Refusal(403, "cross_site", "The exec server answers no web page.")
+            raise RequestError(403, "cross_site", "The exec server answers no web page.")
 
-    async def _route(self, request: Request, response: Response) -> None:
+    async def _route(self, request: HttpRequest, response: HttpResponse) -> None:
         method, path = request.method, request.path
         if (method, path) == ("GET", ["v1", "health"]):
             await response.json(200, {"protocol": PROTOCOL, "boot_id": self._boot_id, "running": self._execs.running})
         elif (method, path) == ("POST", ["v1", "claim"]):
             await self._claim(request, response)
         elif self._is_unclaimed:
-            raise Refusal(403, "unclaimed", "The sandbox waits in a pool and must be claimed first.")
+            raise RequestError(403, "unclaimed", "The sandbox waits in a pool and must be claimed first.")
         elif (method, path) == ("GET", ["v1", "processes"]):
             await response.json(200, census(self._execs.processes.other_uid))
         elif (method, path) == ("GET", ["v1", "files"]):
@@ -119,21 +119,21 @@ class Server:
         elif len(path) in (3, 4) and path[:2] in (["v1", "execs"], ["v1", "python"], ["v1", "javascript"]) and EXEC_ID.match(path[2]):
             await self._exec(request, response, path[1], path[2], path[3:])
         else:
-            raise Refusal(404, "not_found", f"Unknown: {method} /{'/'.join(path)}")
+            raise RequestError(404, "not_found", f"Unknown: {method} /{'/'.join(path)}")
 
-    async def _claim(self, request: Request, response: Response) -> None:
+    async def _claim(self, request: HttpRequest, response: HttpResponse) -> None:
         """Give the sandbox to its one container, which has another token. The old one is dead at once."""
         token_sha256 = field(await request.json(), "token_sha256", str)
         if not TOKEN_SHA256.match(token_sha256):
-            raise Refusal(400, "invalid_request", "A claim takes the hash of a token.")
+            raise RequestError(400, "invalid_request", "A claim takes the hash of a token.")
         # Nothing is awaited from here on: of two claims at once the second finds the first one done.
         if not self._is_unclaimed:
-            raise Refusal(409, "already_claimed", "The sandbox belongs to a container.")
+            raise RequestError(409, "already_claimed", "The sandbox belongs to a container.")
         self._is_unclaimed = False
         self._token_sha256 = token_sha256
         await response.json(200, {})
 
-    async def _exec(self, request: Request, response: Response, kind: str, exec_id: str, rest: List[str]) -> None:
+    async def _exec(self, request: HttpRequest, response: HttpResponse, kind: str, exec_id: str, rest: List[str]) -> None:
         action = (request.method, *rest)
         if action == ("PUT",):
             body = await request.json()
@@ -150,9 +150,9 @@ class Server:
         elif action == ("POST", "stdin"):
             await self._stdin(request, response, self._execs.get(exec_id))
         else:
-            raise Refusal(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
+            raise RequestError(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
 
-    async def _look(self, request: Request, response: Response, look_id: str, rest: List[str]) -> None:
+    async def _look(self, request: HttpRequest, response: HttpResponse, look_id: str, rest: List[str]) -> None:
         action = (request.method, *rest)
         if action == ("PUT",):
             look = self._execs.sessions.look(look_id, await request.json())
@@ -161,9 +161,9 @@ class Server:
             await request.body()
             await response.json(200, {"killed": self._execs.sessions.kill(look_id)})
         else:
-            raise Refusal(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
+            raise RequestError(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
 
-    async def _terminal(self, request: Request, response: Response, terminal_id: str, rest: List[str]) -> None:
+    async def _terminal(self, request: HttpRequest, response: HttpResponse, terminal_id: str, rest: List[str]) -> None:
         terminals, action = self._execs.terminals, (request.method, *rest)
         if action == ("PUT",):
             terminals.open(terminal_id, await request.json())
@@ -184,20 +184,20 @@ class Server:
             await request.body()
             await response.json(200, {"killed": terminals.close(terminal_id)})
         else:
-            raise Refusal(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
+            raise RequestError(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
 
-    async def _stdin(self, request: Request, response: Response, record: Exec) -> None:
+    async def _stdin(self, request: HttpRequest, response: HttpResponse, record: ExecRecord) -> None:
         if record.stdin is None:
-            raise Refusal(409, "no_stdin", "The exec was started without stdin.")
+            raise RequestError(409, "no_stdin", "The exec was started without stdin.")
         try:
             await record.stdin.write(await request.body())
         except BrokenPipeError:
-            raise Refusal(409, "stdin_closed", "The command no longer reads its stdin.") from None
+            raise RequestError(409, "stdin_closed", "The command no longer reads its stdin.") from None
         if request.query.get("close") == "true":
             record.stdin.close()
         await response.json(200, {})
 
-    async def _list_files(self, request: Request, response: Response) -> None:
+    async def _list_files(self, request: HttpRequest, response: HttpResponse) -> None:
         entries = self._workspace.entries(request.query.get("root", ""))
         limit = int(request.query.get("limit", "100000"))
 
@@ -220,10 +220,10 @@ class Server:
 
         await response.stream("application/x-ndjson", lines())
 
-    async def _read_files(self, request: Request, response: Response) -> None:
+    async def _read_files(self, request: HttpRequest, response: HttpResponse) -> None:
         paths = field(await request.json(), "paths", list)
         if not all(isinstance(path, str) for path in paths):
-            raise Refusal(400, "invalid_request", "'paths' must be a list of texts.")
+            raise RequestError(400, "invalid_request", "'paths' must be a list of texts.")
 
         async def pieces() -> AsyncIterator[bytes]:
             batch, size = [], 0
@@ -240,7 +240,7 @@ class Server:
 
         await response.stream("application/octet-stream", pieces())
 
-    async def _file_content(self, request: Request, response: Response) -> None:
+    async def _file_content(self, request: HttpRequest, response: HttpResponse) -> None:
         path = request.query.get("path", "")
         if request.method == "GET":
             fd = self._workspace.open_for_reading(path)

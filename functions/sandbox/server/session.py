@@ -8,13 +8,13 @@ import shlex
 import signal
 from typing import Callable, Dict, List, Optional, Union
 
-from families import kill_session
+from health import HealthCounters
+from process_groups import kill_session
 from processes import Processes
 from shell_run import DRAIN_SECONDS, shell_arguments
-from streams import Pipe
-from terminal import Terminal
-from unread import Unread
-from vitals import Vitals
+from streams import PipeReader
+from terminal import PseudoTerminal
+from unread_output import UnreadOutput
 
 UNREAD_CHARS_MAX = 1024 * 1024
 """What is kept of what nobody has looked at yet."""
@@ -30,7 +30,7 @@ class Session:
         self,
         loop: asyncio.AbstractEventLoop,
         processes: Processes,
-        vitals: Vitals,
+        vitals: HealthCounters,
         on_ended: Callable[[], None],
         *,
         has_terminal: bool,
@@ -42,7 +42,7 @@ class Session:
         self._mark = vitals.mark()
         self._on_ended = on_ended
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._unread = Unread(UNREAD_CHARS_MAX)
+        self._unread = UnreadOutput(UNREAD_CHARS_MAX)
         self._ending: Optional[int] = None
         """The exit code, while late output is still awaited."""
         self._killed_as: Optional[str] = None
@@ -52,11 +52,11 @@ class Session:
         self.outcome: Optional[str] = None
         """``exit``, ``timeout`` or ``killed`` once it has ended."""
         self.ended = asyncio.Event()
-        self._output: Union[Terminal, Pipe]
+        self._output: Union[PseudoTerminal, PipeReader]
         if has_terminal:
-            self._output = Terminal(loop, self.output, self._maybe_finish, processes.other_uid)
+            self._output = PseudoTerminal(loop, self.output, self._maybe_finish, processes.other_uid)
         else:
-            self._output = Pipe(loop, self.output, self._maybe_finish)
+            self._output = PipeReader(loop, self.output, self._maybe_finish)
 
     def start(self, command: str, *, shell: str, is_login: bool, cwd: str, env: Dict[str, str]) -> None:
         if is_login:
@@ -74,7 +74,7 @@ class Session:
                 os.close(script)
 
     def _spawn(self, arguments: List[str], script: Optional[int], cwd: str, env: Dict[str, str]) -> None:
-        terminal = self._output if isinstance(self._output, Terminal) else None
+        terminal = self._output if isinstance(self._output, PseudoTerminal) else None
         stdin = os.open(os.devnull, os.O_RDONLY) if terminal is None else terminal.command_fd
         stdout = terminal.command_fd if terminal is not None else self._writing_fd
         try:
@@ -100,17 +100,17 @@ class Session:
 
     @property
     def _writing_fd(self) -> int:
-        assert isinstance(self._output, Pipe)
+        assert isinstance(self._output, PipeReader)
         return self._output.writing_fd
 
     @property
     def has_terminal(self) -> bool:
-        return isinstance(self._output, Terminal)
+        return isinstance(self._output, PseudoTerminal)
 
     async def type(self, data: bytes, deadline: float) -> Optional[int]:
         """Bytes that its program took until then; None if there is nothing to type into. A command without a terminal can still be
         interrupted."""
-        if isinstance(self._output, Terminal):
+        if isinstance(self._output, PseudoTerminal):
             return await self._output.type(data, deadline)
         if data != INTERRUPT:
             return None
@@ -124,7 +124,7 @@ class Session:
         if self._ending is not None or self.leader is None:
             return False
         self._killed_as = self._killed_as or outcome
-        inodes = (self._output.inode,) if isinstance(self._output, Pipe) else ()
+        inodes = (self._output.inode,) if isinstance(self._output, PipeReader) else ()
         kill_session(self.leader, inodes, self._processes.other_uid)
         return True
 
@@ -142,7 +142,7 @@ class Session:
 
     def _shell_ended(self, exit_code: int) -> None:
         self._ending = exit_code
-        if isinstance(self._output, Terminal):
+        if isinstance(self._output, PseudoTerminal):
             self._output.let_go()
         self._output.drain()
         self._maybe_finish()

@@ -15,13 +15,13 @@ import os
 import secrets
 from typing import Any, AsyncIterator, Callable, Dict, Optional
 
-from configuration import Config
+from command_environment import CommandEnvironment
+from configuration import ServerConfig
+from health import HealthCounters
 from processes import Processes, found
-from refusals import Refusal, field
+from request_errors import RequestError, field
 from session import Session
-from surroundings import Surroundings
 from transcript import HEARTBEAT_SECONDS
-from vitals import Vitals
 
 SESSIONS_MAX = 32
 """That run. Each has a terminal or a pipe, and up to a MiB that nobody has read; a local sandbox has 64 terminals."""
@@ -43,7 +43,7 @@ NUMBERS = range(1_000, 100_000)
 TERMINAL = {"TERM": "xterm-256color", "NO_COLOR": "1"}
 
 
-class Look:
+class SessionPoll:
     """One look, and its answer as soon as there is one."""
 
     def __init__(self, fingerprint: str, session: Session) -> None:
@@ -71,14 +71,14 @@ class Look:
         yield json.dumps({"type": "look", **self.answer}, separators=(",", ":")).encode() + b"\n"
 
 
-class Sessions:
+class CommandSessions:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        config: Config,
+        config: ServerConfig,
         processes: Processes,
-        vitals: Vitals,
-        surroundings: Surroundings,
+        vitals: HealthCounters,
+        surroundings: CommandEnvironment,
         on_begun: Callable[[], None],
     ) -> None:
         self._loop = loop
@@ -90,7 +90,7 @@ class Sessions:
         self._by_number: Dict[int, Session] = {}
         self._ends: Dict[int, Optional[int]] = {}
         """Exit codes of sessions whose end has been told."""
-        self._looks: Dict[str, Look] = {}
+        self._looks: Dict[str, SessionPoll] = {}
         self._forgotten: Dict[str, None] = {}
         self._tasks: Dict[str, "asyncio.Task[None]"] = {}
 
@@ -99,26 +99,26 @@ class Sessions:
         """Looks that are not over."""
         return sum(not look.is_over for look in self._looks.values())
 
-    def look(self, look_id: str, body: Dict[str, Any]) -> Look:
+    def look(self, look_id: str, body: Dict[str, Any]) -> SessionPoll:
         """Begin a look, or find the one of this id."""
         fingerprint = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         known = self._looks.get(look_id)
         if known is not None:
             if known.fingerprint != fingerprint:
-                raise Refusal(409, "exec_id_in_use", f"'{look_id}' is the id of another look.")
+                raise RequestError(409, "exec_id_in_use", f"'{look_id}' is the id of another look.")
             return known
         if look_id in self._forgotten:
-            raise Refusal(410, "forgotten_exec", f"'{look_id}' is over, and its answer is no longer kept.")
+            raise RequestError(410, "forgotten_exec", f"'{look_id}' is over, and its answer is no longer kept.")
         wait_ms, chars = field(body, "wait_ms", int), field(body, "chars", str, "")
         if not 0 <= wait_ms <= WAIT_MS_MAX or len(chars) > TYPED_CHARS_MAX:
-            raise Refusal(400, "invalid_request", "wait_ms or chars is out of range.")
+            raise RequestError(400, "invalid_request", "wait_ms or chars is out of range.")
         number = body.get("session_id")
         if number is None:
             number = self._begin(body)
         session = self._session(number)
         if chars and not session.has_terminal and chars != "\x03":
-            raise Refusal(409, "no_stdin", f"Session {number} has no terminal, and its stdin is closed.")
-        look = self._looks[look_id] = Look(fingerprint, session)
+            raise RequestError(409, "no_stdin", f"Session {number} has no terminal, and its stdin is closed.")
+        look = self._looks[look_id] = SessionPoll(fingerprint, session)
         self._tasks[look_id] = self._loop.create_task(self._follow(look_id, look, number, chars, wait_ms / 1000))
         self._forget()
         return look
@@ -148,12 +148,12 @@ class Sessions:
         cwd = os.path.join(self._config.workspace, field(body, "cwd", str, ""))
         has_terminal, is_login = field(body, "terminal", bool, False), field(body, "login", bool, False)
         if "\0" in command + shell + cwd:
-            raise Refusal(400, "invalid_request", "A command cannot contain a null byte.")
+            raise RequestError(400, "invalid_request", "A command cannot contain a null byte.")
         if sum(session.outcome is None for session in self._by_number.values()) >= SESSIONS_MAX:
-            raise Refusal(429, "too_many_sessions", f"{SESSIONS_MAX} sessions run in this container: end one of them first.")
+            raise RequestError(429, "too_many_sessions", f"{SESSIONS_MAX} sessions run in this container: end one of them first.")
         program = shell if "/" in shell else found(shell, self._config.path)
         if program is None or not os.access(program, os.X_OK):
-            raise Refusal(400, "no_such_shell", f"There is no shell '{shell}' in this container.")
+            raise RequestError(400, "no_such_shell", f"There is no shell '{shell}' in this container.")
         number = self._free_number()
         session = self._by_number[number] = Session(
             self._loop,
@@ -178,10 +178,10 @@ class Sessions:
         if session is not None:
             return session
         if number in self._ends:
-            raise Refusal(410, "ended_session", f"Session {number} has ended with exit code {self._ends[number]}.")
-        raise Refusal(404, "unknown_session", f"There is no session {number}.")
+            raise RequestError(410, "ended_session", f"Session {number} has ended with exit code {self._ends[number]}.")
+        raise RequestError(404, "unknown_session", f"There is no session {number}.")
 
-    async def _follow(self, look_id: str, look: Look, number: int, chars: str, seconds: float) -> None:
+    async def _follow(self, look_id: str, look: SessionPoll, number: int, chars: str, seconds: float) -> None:
         began, session = self._loop.time(), look.session
         untyped = 0
         if chars:

@@ -4,10 +4,10 @@ import asyncio
 import os
 from typing import Callable, Dict, List, Optional, Tuple
 
-from families import kill_session
+from exec_record import ExecRecord
+from process_groups import kill_session
 from processes import Processes
-from record import Exec
-from streams import Pipe, Stdin, memory_file
+from streams import PipeReader, Stdin, memory_file
 
 ARGUMENT_BYTES_MAX = 120_000
 """Linux takes 128 KiB in one argument; a longer command goes to the shell as a file in memory."""
@@ -22,7 +22,7 @@ class ShellRun:
         self,
         loop: asyncio.AbstractEventLoop,
         processes: Processes,
-        record: Exec,
+        record: ExecRecord,
         on_finished: Callable[[], None],
         *,
         command: str,
@@ -35,8 +35,8 @@ class ShellRun:
         self._exec = record
         self._exit_code: Optional[int] = None
         self._pipes = [
-            Pipe(self._loop, lambda data: record.output("stdout", data), self._maybe_finish),
-            Pipe(self._loop, lambda data: record.output("stderr", data), self._maybe_finish),
+            PipeReader(self._loop, lambda data: record.output("stdout", data), self._maybe_finish),
+            PipeReader(self._loop, lambda data: record.output("stderr", data), self._maybe_finish),
         ]
         record.stdin = Stdin(self._loop) if has_stdin else None
         record.begin(self._kill, on_finished)

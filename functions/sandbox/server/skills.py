@@ -11,8 +11,8 @@ import shutil
 import zipfile
 from typing import AsyncIterator
 
-from configuration import Config
-from refusals import Refusal
+from configuration import ServerConfig
+from request_errors import RequestError
 
 ARCHIVE_BYTES_MAX = 64 * 1024 * 1024
 BYTES_MAX = 256 * 1024 * 1024
@@ -21,24 +21,24 @@ FILES_MAX = 1_000
 _DIRECTORY = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}\Z")
 
 
-class Skills:
+class SkillFolders:
     """The folders below one directory. They belong to root; commands are somebody else."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ServerConfig) -> None:
         self._root = config.skills
         self._is_protected = os.geteuid() == 0 and config.uid is not None
 
     async def add(self, directory: str, pieces: AsyncIterator[bytes]) -> None:
         """Unpack a zip (one top-level folder, whose name does not matter) as ``directory``. One that is there stays as it is."""
         if not _DIRECTORY.match(directory):
-            raise Refusal(400, "invalid_path", "A skill's folder is called by lower-case letters, digits, '-' and '_'.")
+            raise RequestError(400, "invalid_path", "A skill's folder is called by lower-case letters, digits, '-' and '_'.")
         if not self._is_protected:
-            raise Refusal(409, "not_protected", "Commands could change what this server writes: it runs as their user.")
+            raise RequestError(409, "not_protected", "Commands could change what this server writes: it runs as their user.")
         archive = bytearray()
         async for piece in pieces:
             archive += piece
             if len(archive) > ARCHIVE_BYTES_MAX:
-                raise Refusal(413, "request_too_large", "The bundle is larger than %d bytes." % ARCHIVE_BYTES_MAX)
+                raise RequestError(413, "request_too_large", "The bundle is larger than %d bytes." % ARCHIVE_BYTES_MAX)
         target = os.path.join(self._root, directory)
         await asyncio.get_running_loop().run_in_executor(None, self._unpack, bytes(archive), target)
 
@@ -52,7 +52,7 @@ class Skills:
             unpack(archive, aside)
             os.rename(aside, target)
         except (zipfile.BadZipFile, ValueError) as error:
-            raise Refusal(400, "invalid_request", "The bundle is no zip of files: %s" % error) from error
+            raise RequestError(400, "invalid_request", "The bundle is no zip of files: %s" % error) from error
         except OSError:
             if not os.path.isdir(target):  # else another request was faster
                 raise

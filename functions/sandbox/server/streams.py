@@ -10,7 +10,7 @@ READ_BYTES = 64 * 1024
 DRAIN_BYTES_MAX = 1024 * 1024
 
 
-class Reader:
+class StreamReader:
     """The end of a pipe or a terminal from which comes what a command says."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
@@ -53,7 +53,7 @@ class Reader:
         return 0
 
 
-class Pipe(Reader):
+class PipeReader(StreamReader):
     """The reading end of a command's stdout or stderr."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:

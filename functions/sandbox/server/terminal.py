@@ -9,13 +9,13 @@ import struct
 import termios
 from typing import Callable, Optional
 
-from streams import Reader
+from streams import StreamReader
 
 ROWS, COLUMNS = 40, 120
 PAUSE_SECONDS = 0.005
 
 
-class Terminal(Reader):
+class PseudoTerminal(StreamReader):
     """The end that a person would sit at. A command gets ``command_fd``, the other one, and we keep it open beside the command: a
     terminal whose last holder lets go of it is hung up, and a command that does so before it ends would hear of it."""
 

@@ -16,15 +16,15 @@ import termios
 from collections import deque
 from typing import Any, AsyncIterator, Callable, Deque, Dict, Optional, Tuple
 
-from configuration import Config
+from command_environment import CommandEnvironment
+from configuration import ServerConfig
+from health import HealthCounters
 from processes import Processes
-from refusals import Refusal, field
+from request_errors import RequestError, field
 from scrollback import Scrollback
 from session import Session
-from surroundings import Surroundings
-from terminal import Terminal
+from terminal import PseudoTerminal
 from transcript import HEARTBEAT_SECONDS
-from vitals import Vitals
 
 OPEN_MAX = 16
 """Beside the sessions of models: a local sandbox has 64 terminals."""
@@ -47,10 +47,12 @@ PROMPT = r"\w\$ "
 """Given to the shell that it is of: one that runs a command alone drops the variable."""
 
 
-class Attended(Session):
+class TerminalSession(Session):
     """A command at a terminal that people read and type into."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, processes: Processes, vitals: Vitals, on_ended: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, processes: Processes, vitals: HealthCounters, on_ended: Callable[[], None]
+    ) -> None:
         self._shown = Scrollback(SHOWN_CHARS_MAX)
         self._news = asyncio.Event()
         super().__init__(loop, processes, vitals, on_ended, has_terminal=True, seconds_max=SECONDS_MAX)
@@ -66,7 +68,7 @@ class Attended(Session):
 
     def resize(self, rows: int, columns: int) -> None:
         """Programs in the foreground hear of it by SIGWINCH."""
-        assert isinstance(self._output, Terminal)
+        assert isinstance(self._output, PseudoTerminal)
         if self._output.is_open:
             fcntl.ioctl(self._output.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
@@ -124,7 +126,7 @@ class Attended(Session):
         self._news.set()
 
     async def _type_all(self) -> None:
-        assert isinstance(self._output, Terminal)
+        assert isinstance(self._output, PseudoTerminal)
         while self._waiting and self.outcome is None and self._output.is_open:
             typed = await self._output.type(bytes(self._waiting), self._loop.time() + 1)
             del self._waiting[:typed]
@@ -134,10 +136,10 @@ class Terminals:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        config: Config,
+        config: ServerConfig,
         processes: Processes,
-        vitals: Vitals,
-        surroundings: Surroundings,
+        vitals: HealthCounters,
+        surroundings: CommandEnvironment,
         on_begun: Callable[[], None],
     ) -> None:
         self._loop = loop
@@ -146,24 +148,24 @@ class Terminals:
         self._vitals = vitals
         self._surroundings = surroundings
         self._on_begun = on_begun
-        self._by_id: Dict[str, Attended] = {}
+        self._by_id: Dict[str, TerminalSession] = {}
 
     @property
     def watched(self) -> int:
         """Those that somebody sits at."""
         return sum(session.is_watched for session in self._by_id.values())
 
-    def open(self, terminal_id: str, body: Dict[str, Any]) -> Attended:
+    def open(self, terminal_id: str, body: Dict[str, Any]) -> TerminalSession:
         """Open it, or find the one of this id."""
         known = self._by_id.get(terminal_id)
         if known is not None:
             return known
         command, (rows, columns) = field(body, "command", str, ""), size_of(body)
         if "\0" in command:
-            raise Refusal(400, "invalid_request", "A command cannot contain a null byte.")
+            raise RequestError(400, "invalid_request", "A command cannot contain a null byte.")
         if sum(session.outcome is None for session in self._by_id.values()) >= OPEN_MAX:
-            raise Refusal(429, "too_many_sessions", f"{OPEN_MAX} terminals of this container are open: close one of them first.")
-        session = Attended(self._loop, self._processes, self._vitals, self._drop_ended)
+            raise RequestError(429, "too_many_sessions", f"{OPEN_MAX} terminals of this container are open: close one of them first.")
+        session = TerminalSession(self._loop, self._processes, self._vitals, self._drop_ended)
         self._by_id[terminal_id] = session
         session.resize(rows, columns)
         shell = self._processes.shell
@@ -177,10 +179,10 @@ class Terminals:
         self._on_begun()
         return session
 
-    def get(self, terminal_id: str) -> Attended:
+    def get(self, terminal_id: str) -> TerminalSession:
         session = self._by_id.get(terminal_id)
         if session is None:
-            raise Refusal(404, "unknown_exec", f"There is no terminal '{terminal_id}'.")
+            raise RequestError(404, "unknown_exec", f"There is no terminal '{terminal_id}'.")
         return session
 
     def close(self, terminal_id: str) -> bool:
@@ -212,5 +214,5 @@ class Terminals:
 def size_of(body: Dict[str, Any]) -> Tuple[int, int]:
     rows, columns = field(body, "rows", int, 24), field(body, "columns", int, 80)
     if not (1 <= rows <= SIDE_MAX and 1 <= columns <= SIDE_MAX):
-        raise Refusal(400, "invalid_request", f"rows and columns are 1 to {SIDE_MAX}.")
+        raise RequestError(400, "invalid_request", f"rows and columns are 1 to {SIDE_MAX}.")
     return rows, columns

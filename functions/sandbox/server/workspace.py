@@ -7,8 +7,8 @@ import secrets
 import stat
 from typing import Any, Dict, Iterator, List, Optional, Set
 
-from configuration import Config
-from refusals import Refusal, disk_full, no_such_file
+from configuration import ServerConfig
+from request_errors import RequestError, disk_full, no_such_file
 
 BATCH_FILE_BYTES_MAX = 256 * 1024
 """A file in an answer that holds many; each is read whole, so that its length stands before it."""
@@ -19,7 +19,7 @@ UPLOAD_PREFIX = ".moorage-upload-"
 class Workspace:
     """The files under one directory. No path leaves it: each component is opened without following links."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ServerConfig) -> None:
         self._root = config.workspace
         self._under_way: Set[str] = set()
         """Names that no listing shows, for their files are not whole."""
@@ -28,7 +28,7 @@ class Workspace:
     def entries(self, root: str) -> Iterator[Optional[Dict[str, Any]]]:
         """Every file below ``root``; None where the tree is deeper than the bound or closed."""
         if os.path.normpath(root) != self._root:
-            raise Refusal(400, "invalid_request", f"Only {self._root} can be listed.")
+            raise RequestError(400, "invalid_request", f"Only {self._root} can be listed.")
         try:
             stack = [(self._open_directory([]), "")]
         except FileNotFoundError:
@@ -84,7 +84,7 @@ class Workspace:
         what is wrong with it."""
         try:
             fd = self.open_for_reading(path)
-        except Refusal:
+        except RequestError:
             return None
         with os.fdopen(fd, "rb") as file:
             content = file.read(BATCH_FILE_BYTES_MAX + 1)
@@ -125,7 +125,7 @@ class Workspace:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise disk_full() from error
-            raise Refusal(409, "not_writable", f"'{path}' cannot be written: {error.strerror}.") from error
+            raise RequestError(409, "not_writable", f"'{path}' cannot be written: {error.strerror}.") from error
         finally:
             self._under_way.discard(temporary)
             if directory >= 0:
@@ -135,7 +135,7 @@ class Workspace:
         relative = os.path.relpath(path, self._root) if path.startswith("/") else path
         components = [part for part in relative.split("/") if part not in ("", ".")]
         if not components or ".." in components or "\0" in path or len(components) > TREE_DEPTH_MAX:
-            raise Refusal(400, "invalid_path", f"'{path}' is not a path below {self._root}.")
+            raise RequestError(400, "invalid_path", f"'{path}' is not a path below {self._root}.")
         return components
 
     def _open_directory(self, components: List[str], create: bool = False) -> int:

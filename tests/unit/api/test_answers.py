@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from moorage.api.answers import Piece, StreamedResponse
+from moorage.api.answers import BodyPiece, StreamedResponse
 
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain; charset=utf-8")]}
 
@@ -25,7 +25,7 @@ class Client:
         if message["type"] == "http.response.body" and not message["more_body"]:
             self.has_left.set()  # As uvicorn says it.
 
-    async def get(self, pieces: AsyncGenerator[Piece, None]) -> None:
+    async def get(self, pieces: AsyncGenerator[BodyPiece, None]) -> None:
         await StreamedResponse(pieces, media_type="text/plain")({"type": "http"}, self.receive, self.send)
 
 
@@ -34,9 +34,9 @@ def body(text: bytes, *, more: bool) -> dict[str, Any]:
 
 
 async def test_the_last_piece_ends_the_body() -> None:
-    async def pieces() -> AsyncGenerator[Piece, None]:
-        yield Piece(b"a")
-        yield Piece(b"b", is_last=True)
+    async def pieces() -> AsyncGenerator[BodyPiece, None]:
+        yield BodyPiece(b"a")
+        yield BodyPiece(b"b", is_last=True)
 
     client = Client()
     await client.get(pieces())
@@ -44,8 +44,8 @@ async def test_the_last_piece_ends_the_body() -> None:
 
 
 async def test_a_body_ends_also_where_no_piece_was_the_last() -> None:
-    async def pieces() -> AsyncGenerator[Piece, None]:
-        yield Piece(b"a")
+    async def pieces() -> AsyncGenerator[BodyPiece, None]:
+        yield BodyPiece(b"a")
 
     client = Client()
     await client.get(pieces())
@@ -59,9 +59,9 @@ class Source:
     is_waiting: asyncio.Event = field(default_factory=asyncio.Event)
     is_closed: bool = False
 
-    async def pieces(self) -> AsyncGenerator[Piece, None]:
+    async def pieces(self) -> AsyncGenerator[BodyPiece, None]:
         try:
-            yield Piece(b"a")
+            yield BodyPiece(b"a")
             self.is_waiting.set()
             await asyncio.Event().wait()
         finally:
@@ -88,8 +88,8 @@ async def test_a_server_that_stops_is_not_taken_for_a_client_that_leaves() -> No
 
 
 async def test_an_error_of_what_makes_the_pieces_reaches_the_server() -> None:
-    async def pieces() -> AsyncGenerator[Piece, None]:
-        yield Piece(b"a")
+    async def pieces() -> AsyncGenerator[BodyPiece, None]:
+        yield BodyPiece(b"a")
         raise ValueError("broken")
 
     client = Client()

@@ -5,7 +5,7 @@ from typing import Any, cast
 import httpx
 import pytest
 from moorage.api.foreground import stop
-from moorage.store.approval_links import ApprovalLinks, Link
+from moorage.store.approval_links import ApprovalLinkRecord, ApprovalLinks
 
 from tests.unit.api.served import KEY_A, Served
 from tests.unit.loop.approvals import approvals_of, begun, decided, played, ran
@@ -102,7 +102,7 @@ async def test_a_link_ends_with_its_time_and_with_its_response() -> None:
 async def test_what_is_no_link_of_this_deployment_opens_nothing(change: str) -> None:
     served, stored, approval, path = await asked()
     token = path.removeprefix("/approve/")
-    other = ApprovalLinks.of(b"x" * 32).seal(Link("t", approval["id"], 2**40, KEY_A))
+    other = ApprovalLinks.of(b"x" * 32).seal(ApprovalLinkRecord("t", approval["id"], 2**40, KEY_A))
     forged = {
         "first": ("A" if token[0] != "A" else "B") + token[1:],
         "last": token[:-2] + ("AA" if token[-2:] != "AA" else "BB"),

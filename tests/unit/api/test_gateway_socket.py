@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from moorage import limits
-from moorage.api.gateway_door import Door, WorkersBusy
+from moorage.api.gateway_events import GatewayEvents, WorkersBusy
 from moorage.api.gateway_socket import work
 from moorage.api.rate_limits import RateLimits
 from moorage.net.connections import ConnectionGone, Connections
@@ -19,7 +19,7 @@ from moorage.state import LoopState
 from moorage.store import keys
 from moorage.store.api_keys import READ, ApiKey, hash_of, key_id_of
 from moorage.store.rates import Rates
-from moorage.store.sockets import Opened, Sockets
+from moorage.store.sockets import SocketOpening, Sockets
 
 from tests.unit.loop.lab import CONTAINER, Lab, say, shell
 
@@ -58,7 +58,7 @@ class Client:
         self.lab.runtime.api_keys = cast("Any", self.keys)
         self.sockets = Sockets(self.lab.table, clock=lambda: self.lab.now)
         self.connections = cast("Connections", self)
-        self.door = Door(self.sockets, cast("Any", self.keys), self.connections, call=self._call, clock=lambda: self.lab.now)
+        self.door = GatewayEvents(self.sockets, cast("Any", self.keys), self.connections, call=self._call, clock=lambda: self.lab.now)
 
     async def _call(self, connection_id: str, holder: str) -> None:
         if not self.has_room:
@@ -305,7 +305,7 @@ async def test_a_connection_of_a_derived_key_counts_as_its_parents() -> None:
     client.keys.found[hash_of(SECRET)] = ApiKey("key_1", "t", "console", 0, parent=hash_of("parent"))
     await client.connect()
     opened = await client.sockets.find(ID)
-    assert opened == Opened(ID, "t", hash_of(SECRET), hash_of("parent"), (), int(client.lab.now), 0)
+    assert opened == SocketOpening(ID, "t", hash_of(SECRET), hash_of("parent"), (), int(client.lab.now), 0)
     assert key_id_of(opened.counts_as) == key_id_of(hash_of("parent"))
 
 

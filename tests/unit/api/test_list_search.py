@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from moorage import limits
-from moorage.loop.ledger import keep_due
+from moorage.loop.usage_ledger import keep_due
 from moorage.store import keys
 from moorage.store.usage_sums import DAY_SECONDS, HOUR_SECONDS
 

@@ -7,7 +7,7 @@ import pytest
 from moorage import limits
 from moorage.model.remote_servers import RemoteServers
 from moorage.store import keys
-from moorage.store.event_log import Batch, Writer
+from moorage.store.event_log import EventBatch, LogWriterId
 from moorage.store.responses import StoredResponse
 from moorage.wire.events import OF_STATUS
 
@@ -40,7 +40,7 @@ async def ended(lab: Lab, text: str = "go", status: str = "completed", output: A
         "incomplete_details": None,
     }
     event = {"type": OF_STATUS["incomplete" if status == "cancelled" else status], "response": response, "sequence_number": 0}
-    await lab.responses.create(stored, Batch(0, (event,), Writer(0, 1)))
+    await lab.responses.create(stored, EventBatch(0, (event,), LogWriterId(0, 1)))
     return stored
 
 
@@ -155,7 +155,7 @@ async def test_one_in_the_foreground_is_listed_from_its_first_heartbeat_on_and_o
     assert (row["id"], row["waiting_for"]["kind"]) == (stored.response_id, "model")
     response = {"id": stored.response_id, "status": "completed", "model": "m", "output": [], "usage": USAGE}
     final = {"type": "response.completed", "response": response, "sequence_number": 0}
-    await served.lab.responses.log_of(stored).append(Batch(0, (final,), Writer(0, 1)))
+    await served.lab.responses.log_of(stored).append(EventBatch(0, (final,), LogWriterId(0, 1)))
     for order in ("asc", "desc"):
         for limit in (1, 2, 5):
             assert await walk(served, limit=limit, order=order) == [stored.response_id]

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 from moorage.api.foreground import Foreground, stop
-from moorage.containers.waiting import Waiting, nobody
+from moorage.containers.sandbox_wait import SandboxWait, nobody
 from moorage.errors import UpstreamError
-from moorage.loop.create import Prepared
-from moorage.model.base import Answered
+from moorage.loop.create import PreparedResponse
+from moorage.model.base import StreamStarted
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 
@@ -96,7 +96,11 @@ async def test_a_loop_is_unrolled_with_its_times_and_tokens() -> None:
 
 async def test_each_model_step_says_what_its_upstream_called_the_request() -> None:
     """The latest of them, also of the last step, which has no record of its end. No client is told in the events."""
-    turns: list[Turn] = [[Answered("req_a"), *shell("make")], [Answered("req_b"), *broken("Half")], [Answered("req_c"), *say("done")]]
+    turns: list[Turn] = [
+        [StreamStarted("req_a"), *shell("make")],
+        [StreamStarted("req_b"), *broken("Half")],
+        [StreamStarted("req_c"), *say("done")],
+    ]
     served = Served.of(Lab(*turns))
     stored = await served.lab.background(tools=[SHELL_TOOL])
     await served.lab.run(stored)
@@ -106,10 +110,10 @@ async def test_each_model_step_says_what_its_upstream_called_the_request() -> No
 
 
 async def test_a_first_step_that_was_handed_over_says_so_too() -> None:
-    served = Served.of(Lab([Answered("req_a"), *shell("make")]))
+    served = Served.of(Lab([StreamStarted("req_a"), *shell("make")]))
     lab = served.lab
     stored = lab.stored(is_background=False, is_looping=False)
-    run = Foreground(lab.runtime, Prepared(stored, [], False))
+    run = Foreground(lab.runtime, PreparedResponse(stored, [], False))
     client = asyncio.create_task(run.final())
     async with asyncio.timeout(60):
         while not run.is_handed_over:
@@ -187,7 +191,7 @@ async def test_each_kind_of_wait_is_told_while_it_lasts() -> None:
             live.exec = exec_
             return live
 
-    served.lab.runtime.containers.waiting = Waiting(cast("Any", Slow()), cast("Any", None), nobody)
+    served.lab.runtime.containers.waiting = SandboxWait(cast("Any", Slow()), cast("Any", None), nobody)
     await served.lab.tools(state)
     assert seen[1:] == ["tool"]
     assert await kind() == ("start", "in_progress")
@@ -196,7 +200,7 @@ async def test_each_kind_of_wait_is_told_while_it_lasts() -> None:
 
 
 async def test_a_response_in_the_foreground_that_took_one_step_has_that_step() -> None:
-    served = Served.of(Lab([Answered("req_a"), *say("hello")]))
+    served = Served.of(Lab([StreamStarted("req_a"), *say("hello")]))
     answer = await served.post("/responses", {"model": "m", "input": "hi"})
     (only,) = await steps_of(served, await served.lab.responses.load("t", answer.json()["id"]))
     now = int(served.lab.now * 1000)

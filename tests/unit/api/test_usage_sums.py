@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.store import keys
-from moorage.store.event_log import Batch, Writer
-from moorage.store.usage_sums import DAY_SECONDS, HOUR_SECONDS, Span, Sums, hours_of
+from moorage.store.event_log import EventBatch, LogWriterId
+from moorage.store.usage_sums import DAY_SECONDS, HOUR_SECONDS, Sums, TimeSpan, hours_of
 
 from tests.unit.api.served import Served
 from tests.unit.api.test_account import CODE, SHELL, usage
@@ -128,7 +128,7 @@ async def test_a_day_in_which_something_still_runs_is_not_kept_until_that_has_en
     assert (DAY_SECONDS, begin) not in kept(served)
     response = {"id": running.response_id, "status": "completed", "model": "m", "output": [], "usage": USAGE}
     final = {"type": "response.completed", "response": response, "sequence_number": 0}
-    await responses.log_of(running).append(Batch(0, (final,), Writer(0, 1)))
+    await responses.log_of(running).append(EventBatch(0, (final,), LogWriterId(0, 1)))
     if is_carried:
         await responses.settle(await responses.load("t", running.response_id))
     await settle(served)
@@ -160,4 +160,4 @@ async def test_what_another_version_has_packed_is_added_up_anew() -> None:
 
 def test_sums_are_unpacked_as_they_were_packed() -> None:
     assert Sums.unpack(Sums().pack()) == Sums()
-    assert hours_of(Span(DAY_SECONDS, DAY_SECONDS))[-1] == Span(2 * DAY_SECONDS - HOUR_SECONDS, HOUR_SECONDS)
+    assert hours_of(TimeSpan(DAY_SECONDS, DAY_SECONDS))[-1] == TimeSpan(2 * DAY_SECONDS - HOUR_SECONDS, HOUR_SECONDS)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from moorage.api.view import View
+from moorage.api.view import ResponseView
 
 CALL: dict[str, Any] = {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "outputs": [{"type": "logs", "logs": "1"}]}
 DONE: dict[str, Any] = {"type": "response.output_item.done", "output_index": 0, "item": CALL}
@@ -10,12 +10,12 @@ ENDED: dict[str, Any] = {"type": "response.completed", "response": {"id": "resp_
 
 
 def test_outputs_of_the_code_interpreter_are_shown_to_those_who_ask() -> None:
-    asked = View.of(["code_interpreter_call.outputs"])
+    asked = ResponseView.of(["code_interpreter_call.outputs"])
     assert [asked.event(event) for event in (DONE, ENDED)] == [DONE, ENDED]
 
 
 def test_others_get_none_and_the_log_keeps_them() -> None:
-    view = View.of(["reasoning.encrypted_content"])
+    view = ResponseView.of(["reasoning.encrypted_content"])
     without = CALL | {"outputs": None}
     assert view.event(DONE) == DONE | {"item": without}
     assert view.event(ENDED) == ENDED | {"response": {"id": "resp_1", "output": [without]}}
@@ -24,10 +24,10 @@ def test_others_get_none_and_the_log_keeps_them() -> None:
 
 def test_an_item_that_was_only_added_shows_that_nothing_has_come_yet() -> None:
     added = {"type": "response.output_item.added", "output_index": 0, "item": CALL | {"code": "", "outputs": []}}
-    assert View.of([]).event(added) == added
+    assert ResponseView.of([]).event(added) == added
 
 
 def test_deltas_are_padded_unless_declined() -> None:
     delta = {"type": "response.output_text.delta", "delta": "four"}
-    assert len(View.of([]).event(delta)["obfuscation"]) == 12
-    assert View.of([], include_obfuscation=False).event(delta) == delta
+    assert len(ResponseView.of([]).event(delta)["obfuscation"]) == 12
+    assert ResponseView.of([], include_obfuscation=False).event(delta) == delta

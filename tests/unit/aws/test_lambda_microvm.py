@@ -21,7 +21,7 @@ from botocore.stub import Stubber
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting
 from moorage.runtime import build_runtime
-from moorage.sandbox.exec_client import ExecClient, Health
+from moorage.sandbox.exec_client import ExecClient, SandboxHealth
 from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmAuth, MicrovmSettings
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import Settings, SettingsError
@@ -275,7 +275,7 @@ async def test_a_vms_endpoint_is_spoken_to_by_tls_when_a_known_authority_has_sig
             sys.executable, "-c", ASK_HEALTH, url, TOKEN, env=environment, stdout=asyncio.subprocess.PIPE
         )
         output, _ = await asking.communicate()
-    assert output.decode().strip() == str(Health(1, "b", 0))
+    assert output.decode().strip() == str(SandboxHealth(1, "b", 0))
     assert [f"authorization: bearer {TOKEN}".encode() in request.lower() for request in seen] == [True]
 
 

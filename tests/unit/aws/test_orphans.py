@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.errors import SandboxError
-from moorage.sandbox.orphans import Orphans
+from moorage.sandbox.orphans import OrphanSandboxes
 from moorage.store import keys
 from moorage.store.table import Record
 
@@ -48,7 +48,7 @@ class Cluster:
 class World:
     def __init__(self) -> None:
         self.table, self.cluster, self.now = MemoryTable(), Cluster(), 1_800_000_000.0
-        self.orphans = Orphans(self.table, self.cluster, token_of, lambda: self.now)
+        self.orphans = OrphanSandboxes(self.table, self.cluster, token_of, lambda: self.now)
 
     async def life(self, sandbox_id: str | None, incarnation: int = 1) -> None:
         """The record of a sandbox; ``sandbox_id`` None while its starter does not know it."""
@@ -207,6 +207,6 @@ class SlowTable(MemoryTable):
 async def test_owners_are_asked_side_by_side(world: World) -> None:
     """One after the other, 30,000 would take longer than the reaper's function may run."""
     table = SlowTable()
-    orphans = Orphans(table, world.cluster, token_of, lambda: world.now)
+    orphans = OrphanSandboxes(table, world.cluster, token_of, lambda: world.now)
     assert await orphans.stop_lost([Task(f"task-{number}", f"cntr_{number}") for number in range(3 * limits.SWEEP_AT_ONCE)]) == 0
     assert table.asked == 3 * limits.SWEEP_AT_ONCE

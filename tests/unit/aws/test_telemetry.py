@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from moorage.egress.store import Entry
+from moorage.egress.store import EgressLogEntry
 from moorage.errors import MoorageError
 from moorage.telemetry import Metric, close_log, open_log, tell, tell_error
 
-from functions.egress_proxy.journal import Journal
+from functions.egress_proxy.journal import DecisionLog
 
 
 @pytest.fixture
@@ -124,8 +124,8 @@ def test_an_error_that_was_never_raised_and_one_that_causes_itself_are_told_too(
 
 @pytest.mark.usefixtures("out")
 def test_the_proxy_counts_what_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
-    journal = Journal(None, 60, lambda: 0)  # type: ignore[arg-type]  # nothing is flushed here
-    entry = Entry("0-0", 0, "acme", "cntr_1", "pkg.example.com", 443, "CONNECT", None, "denied", "not_allowed")
+    journal = DecisionLog(None, 60, lambda: 0)  # type: ignore[arg-type]  # nothing is flushed here
+    entry = EgressLogEntry("0-0", 0, "acme", "cntr_1", "pkg.example.com", 443, "CONNECT", None, "denied", "not_allowed")
     journal.ended(entry)
     line = json.loads(capsys.readouterr().out)
     (directive,) = line["_aws"]["CloudWatchMetrics"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from moorage.cli.checks.deployment import of_deployment
-from moorage.cli.checks.findings import Finding, Level, Waiting
+from moorage.cli.checks.findings import CheckProgress, Finding, Level
 from moorage.cli.checks.machine import of_machine
 from moorage.cli.main import main
 from moorage.cli.target import find
@@ -90,7 +90,7 @@ def test_an_embedding_model_is_asked_for_one_vector() -> None:
 def test_what_takes_time_is_named_before_it_is_waited_for() -> None:
     with serving(answers()) as deployment:
         said = list(of_deployment(find(deployment.environ), {}))
-    waits = [one.what for one in said if isinstance(one, Waiting)]
+    waits = [one.what for one in said if isinstance(one, CheckProgress)]
     assert waits == ["'gpt' is asked for an answer", "a sandbox is started and runs a command"]
 
 

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moorage.cli.main import main
-from moorage.cli.tail import View
+from moorage.cli.tail import TranscriptView
 
 from tests.unit.cli.deployment import Answer, serving
 
@@ -42,7 +42,7 @@ RUN = [
 def test_a_response_reads_like_a_transcript() -> None:
     out = io.StringIO()
     end = event("completed", response=response("completed"), sequence_number=15)
-    assert View(out).show([*RUN, end]) == 0
+    assert TranscriptView(out).show([*RUN, end]) == 0
     assert out.getvalue().splitlines() == [
         "[0] resp_1 created",
         "I should look.",
@@ -91,7 +91,7 @@ def test_a_response_that_is_watched_has_a_clock_and_says_what_it_waits_for() -> 
     out, watch = io.StringIO(), Watch()
     created = event("created", response=STARTED, sequence_number=0)
     steps = [(0.1, created), (15, None), (0.4, COMMAND), (0, WAITS), (15, None), (11.5, DONE), (0.0, LAST)]
-    assert View(out, watch).show(watch.events(*steps)) == 0
+    assert TranscriptView(out, watch).show(watch.events(*steps)) == 0
     assert out.getvalue().splitlines() == [
         "[0] resp_1 created, model demo, container cntr_1  0.1 s",
         "[15 s without a word, waiting for the model]  15.1 s",
@@ -105,7 +105,7 @@ def test_a_response_that_is_watched_has_a_clock_and_says_what_it_waits_for() -> 
 def test_what_had_been_stored_before_has_no_clock() -> None:
     out, watch = io.StringIO(), Watch()
     created = event("created", response=STARTED, sequence_number=0)
-    assert View(out, watch).show(watch.events((600, created), (0, COMMAND), (0, WAITS), (3, DONE))) == 1
+    assert TranscriptView(out, watch).show(watch.events((600, created), (0, COMMAND), (0, WAITS), (3, DONE))) == 1
     assert out.getvalue().splitlines() == [
         "[0] resp_1 created, model demo, container cntr_1",
         "$ make",
@@ -119,13 +119,13 @@ def test_a_response_that_failed_says_why_and_ends_with_1() -> None:
         {"type": "error", "error": {"code": "server_error", "message": "It broke."}},
         event("failed", response={"status": "failed", "usage": None}, sequence_number=3),
     ]
-    assert View(out).show(events) == 1
+    assert TranscriptView(out).show(events) == 1
     assert out.getvalue() == "error server_error: It broke.\n[3] failed\n"
 
 
 def test_a_stream_that_is_cut_leaves_a_whole_line() -> None:
     out = io.StringIO()
-    assert View(out).show(RUN) == 1
+    assert TranscriptView(out).show(RUN) == 1
     assert out.getvalue().endswith("Two files.\n")
 
 
@@ -162,5 +162,5 @@ def test_a_response_that_never_says_anything_is_given_up(capsys: Any) -> None:
 def test_raw_reasoning_is_shown_once_where_a_summary_repeats_it() -> None:
     out = io.StringIO()
     deltas = [event(f"{kind}.delta", output_index=0, delta="Hm. ") for kind in ("reasoning_text", "reasoning_summary_text")] * 2
-    View(out).show([*deltas, event("completed", response=response("completed"), sequence_number=5)])
+    TranscriptView(out).show([*deltas, event("completed", response=response("completed"), sequence_number=5)])
     assert out.getvalue().splitlines()[0] == "Hm. Hm. "

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from moorage.errors import UpstreamError
 from moorage.knowledge.embeddings import Embeddings, Meter
-from moorage.model.embedding_models import Embedded
+from moorage.model.embedding_models import EmbeddedTexts
 from moorage.model.prices import Price
 from moorage.store.budgets import Budgets
 
@@ -27,12 +27,12 @@ class FakeEmbedder:
     def takes(self, dimension: int) -> bool:
         return dimension <= self.dimension
 
-    async def embed(self, texts: Sequence[str], dimension: int) -> Embedded:
+    async def embed(self, texts: Sequence[str], dimension: int) -> EmbeddedTexts:
         if self.is_down:
             raise UpstreamError("The model upstream is down.", is_retryable=True)
         assert all(texts), "upstreams refuse empty texts"
         self.asked.append(list(texts))
-        return Embedded([self._vector(text, dimension) for text in texts], sum(len(text.split()) for text in texts))
+        return EmbeddedTexts([self._vector(text, dimension) for text in texts], sum(len(text.split()) for text in texts))
 
     def _vector(self, text: str, dimension: int) -> bytes:
         numbers = [0.0] * dimension

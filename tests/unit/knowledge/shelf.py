@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, ClassVar
 
-from moorage.knowledge.bundles import Bounds
+from moorage.knowledge.bundles import BundleLimits
 from moorage.knowledge.index import IndexedFile, IndexRef, SearchOptions, VectorIndex
 from moorage.knowledge.neighbours import Neighbours
 from moorage.knowledge.object_index import ObjectIndex
@@ -49,7 +49,7 @@ class Shelf:
     has_vector_bucket: ClassVar[bool] = False
     """Of all that are made."""
 
-    def __init__(self, blobs: CountedBlobs | None = None, bundles: Bounds | None = None, **bounds: int) -> None:
+    def __init__(self, blobs: CountedBlobs | None = None, bundles: BundleLimits | None = None, **bounds: int) -> None:
         self.blobs = blobs or CountedBlobs()
         self.model = FakeEmbedder()
         self.other_model = FakeEmbedder("other", 3)
@@ -58,7 +58,7 @@ class Shelf:
         embeddings = embeddings_of(self.model, self.other_model, meter=self.counted)
         neighbours = Neighbours(self.blobs.vectors.bucket(), self.blobs) if self.has_vector_bucket else None
         self.index: VectorIndex = ObjectIndex(
-            self.blobs, embeddings, clock=lambda: self.now, neighbours=neighbours, bundle_bounds=bundles or Bounds(), **bounds
+            self.blobs, embeddings, clock=lambda: self.now, neighbours=neighbours, bundle_bounds=bundles or BundleLimits(), **bounds
         )
 
     async def found(self, *queries: str, store: IndexRef = STORE, **options: Any) -> list[tuple[str, float, str]]:

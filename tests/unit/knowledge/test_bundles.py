@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import orjson
 import pytest
 from moorage import limits
-from moorage.knowledge.bundles import Bounds, Bundle, Plan, planned
+from moorage.knowledge.bundles import BundleLimits, IndexBundle, MergePlan, planned
 from moorage.knowledge.index import IndexedFile, SearchOptions
 from moorage.store.blobs import Blob
 
 from tests.unit.knowledge.shelf import STORE, CountedBlobs, Shelf, put_cats
 
-SMALL = Bounds(loose_max=4, bundle_bytes=4_000, small_max=3, tidied_bytes=8_000)
+SMALL = BundleLimits(loose_max=4, bundle_bytes=4_000, small_max=3, tidied_bytes=8_000)
 """So that a few files are many."""
 BUNDLES = "T/t/K/vs_1/M/"
 
@@ -80,7 +80,7 @@ async def test_large_objects_stand_by_themselves_and_bundles_are_bounded() -> No
     await put_cats(shelf, range(40), chunks=1)
     await shelf.tidy()
     assert await cold(shelf) == {"stamp": 1, "M": 1, "I": 1, "X": 3}
-    small = Shelf(bundles=Bounds(bundle_bytes=2_000))
+    small = Shelf(bundles=BundleLimits(bundle_bytes=2_000))
     await put_cats(small, range(80), chunks=1)
     await small.tidy()
     assert len(bundles_of(small.blobs)) > 2
@@ -243,9 +243,9 @@ def _names(bundle: bytes) -> list[str]:
 
 @pytest.mark.parametrize("sizes", [[10], [10, 10, 10, 300], [700], [90, 200, 1_000], [1]])
 def test_a_store_that_grows_has_few_bundles_and_copies_each_object_a_few_times(sizes: list[int]) -> None:
-    bounds = Bounds(loose_max=4, bundle_bytes=2_000, tidied_bytes=8_000)
+    bounds = BundleLimits(loose_max=4, bundle_bytes=2_000, tidied_bytes=8_000)
     live: dict[str, int] = {}
-    bundles: list[Bundle] = []
+    bundles: list[IndexBundle] = []
     copied = 0
     for number in range(1_500):
         live[f"{number:04d}"] = sizes[number % len(sizes)]
@@ -261,22 +261,22 @@ def test_a_store_that_grows_has_few_bundles_and_copies_each_object_a_few_times(s
     assert copied <= 10 * sum(live.values())
 
 
-def _packed(number: int, live: dict[str, int], keys: list[str], bytes_max: int) -> list[Bundle]:
+def _packed(number: int, live: dict[str, int], keys: list[str], bytes_max: int) -> list[IndexBundle]:
     packed: list[dict[str, int]] = [{}]
     for key in keys:
         if sum(packed[-1].values()) + live[key] > bytes_max:
             packed.append({})
         packed[-1][key] = live[key]
-    return [Bundle(f"{number}-{at}", parts) for at, parts in enumerate(packed)]
+    return [IndexBundle(f"{number}-{at}", parts) for at, parts in enumerate(packed)]
 
 
 def test_a_great_deal_is_tidied_part_by_part() -> None:
-    bounds = Bounds(loose_max=4, bundle_bytes=2_000, tidied_bytes=8_000)
+    bounds = BundleLimits(loose_max=4, bundle_bytes=2_000, tidied_bytes=8_000)
     live = {f"{number:02d}": 1_000 for number in range(30)}
-    stale = [Bundle(f"b{number}", {f"{number:02d}": 1_000, "gone": 1_000}) for number in range(10)]
+    stale = [IndexBundle(f"b{number}", {f"{number:02d}": 1_000, "gone": 1_000}) for number in range(10)]
     plan = planned(live, stale, bounds)
     assert plan is not None
     assert [bundle.key for bundle, _ in plan.bundles] == ["b0", "b1", "b2", "b3"]
     assert plan.loose == tuple(sorted(live)[10:18])
-    assert planned({}, stale[:1], bounds) == Plan(((stale[0], frozenset()),))
+    assert planned({}, stale[:1], bounds) == MergePlan(((stale[0], frozenset()),))
     assert planned({}, [], bounds) is None

@@ -12,8 +12,8 @@ from botocore.credentials import Credentials
 from moorage.errors import ApiError, SettingsConflict, UpstreamError
 from moorage.knowledge.embeddings import Embeddings
 from moorage.knowledge.static_model import StaticEmbedder
-from moorage.model.catalog import Catalog
-from moorage.model.embedding_models import Embedded, OpenAIEmbedder, TitanEmbedder
+from moorage.model.catalog import ModelCatalog
+from moorage.model.embedding_models import EmbeddedTexts, OpenAIEmbedder, TitanEmbedder
 from moorage.net.sigv4 import AwsAuth
 from moorage.store.budgets import Scope
 
@@ -50,7 +50,7 @@ class Upstreams:
         self.requests: list[httpx.Request] = []
         self.counted = Counted()
         self.budgets = no_budgets()
-        catalog = Catalog.load(f"\n{toml}", ENVIRON)
+        catalog = ModelCatalog.load(f"\n{toml}", ENVIRON)
         self.embeddings = Embeddings.of(catalog, httpx.MockTransport(self._answer), self.counted, self.budgets)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
@@ -192,7 +192,7 @@ REFUSED = {
 def test_what_is_wrong_with_models_toml_is_said(name: str) -> None:
     toml, message = REFUSED[name]
     with pytest.raises(SettingsConflict, match=message):
-        Catalog.load(f"\n{toml}", ENVIRON)
+        ModelCatalog.load(f"\n{toml}", ENVIRON)
 
 
 # --- What they cost -------------------------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Failing(FakeEmbedder):
         self.is_down = True
         self._look = look
 
-    async def embed(self, texts: Sequence[str], dimension: int) -> Embedded:
+    async def embed(self, texts: Sequence[str], dimension: int) -> EmbeddedTexts:
         await self._look()
         return await super().embed(texts, dimension)
 

@@ -7,7 +7,7 @@ from moorage import limits
 from moorage.errors import ApiError
 from moorage.knowledge.filters import matches
 from moorage.wire.attribute_filters import Filter
-from moorage.wire.validation import Parser, wire
+from moorage.wire.validation import JsonValidator, wire
 from typing_extensions import TypedDict
 
 FILE: dict[str, str | float | bool] = {"year": 2026, "draft": False, "author": "Ada", "share": 0.5, "one": 1, "yes": True}
@@ -68,7 +68,7 @@ class Asked(TypedDict, total=False):
     filters: Annotated[Any, Filter()]
 
 
-parse = Parser[Asked](Asked)
+parse = JsonValidator[Asked](Asked)
 
 
 @pytest.mark.parametrize("name", FITTING)

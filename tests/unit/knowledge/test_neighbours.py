@@ -19,7 +19,7 @@ from moorage.knowledge.knowledge import Knowledge
 from moorage.knowledge.neighbours import Candidates, Neighbours
 from moorage.knowledge.object_index import ObjectIndex
 from moorage.knowledge.ranking import Query, Rankings
-from moorage.model.embedding_models import Embedded
+from moorage.model.embedding_models import EmbeddedTexts
 from moorage.runtime import build_runtime
 from moorage.settings import Settings
 
@@ -42,8 +42,8 @@ class DrawnEmbedder:
     def takes(self, dimension: int) -> bool:
         return True
 
-    async def embed(self, texts: Sequence[str], dimension: int) -> Embedded:
-        return Embedded([self._vector(text, dimension) for text in texts], 0)
+    async def embed(self, texts: Sequence[str], dimension: int) -> EmbeddedTexts:
+        return EmbeddedTexts([self._vector(text, dimension) for text in texts], 0)
 
     def _vector(self, text: str, dimension: int) -> bytes:
         return sum((_drawn(word, dimension) for word in text.split()), np.zeros(dimension, "<f4")).tobytes()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from moorage import limits
 from moorage.knowledge import segments, terms
-from moorage.knowledge.blocks import Block, Source
+from moorage.knowledge.blocks import Block, BlockFile
 from moorage.knowledge.embeddings import Embeddings
 from moorage.knowledge.index import IndexedFile, IndexRef, Rank, Ranks, SearchOptions, Weights
 from moorage.knowledge.object_index import ObjectIndex
@@ -58,7 +58,7 @@ def test_what_is_no_word_is_kept_short() -> None:
 def block_of(texts: list[str], vectors: list[list[float]] | None = None) -> Block:
     numbers = np.array(vectors or [[0.0, 0.0]] * len(texts), "<f4")
     made, _ = segments.of(IndexedFile("file-1", "a.md"), texts, [row.tobytes() for row in numbers], numbers.shape[1])
-    return Block.of([Source("key", segments.Segment.from_bytes(made.to_bytes()))])
+    return Block.of([BlockFile("key", segments.Segment.from_bytes(made.to_bytes()))])
 
 
 def test_bm25_ranks_as_another_implementation_does() -> None:

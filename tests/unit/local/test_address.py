@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from moorage.errors import SettingsConflict
-from moorage.local.address import Address, FromHere
+from moorage.local.address import Address, LocalOriginGuard
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ async def answer(**headers: str) -> int:
         sent.append(message)
 
     pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    await FromHere(app)({"type": "http", "headers": pairs}, None, send)
+    await LocalOriginGuard(app)({"type": "http", "headers": pairs}, None, send)
     return int(sent[0]["status"])
 
 

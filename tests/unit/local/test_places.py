@@ -5,7 +5,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from moorage.local.places import own_command
+from moorage.local.resource_paths import own_command
 
 
 def program(folder: Path) -> Path:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from moorage.local.state_machine import Position, State, StateMachine
+from moorage.local.state_machine import ExecutionPosition, State, StateMachine
 from moorage.state import LoopState
 
 from tests.simulation.clock import run
@@ -34,11 +34,11 @@ class Functions:
         return answer
 
 
-def play(functions: Functions, position: Position | None = None) -> tuple[str, list[Position]]:
+def play(functions: Functions, position: ExecutionPosition | None = None) -> tuple[str, list[ExecutionPosition]]:
     """The state at the end, and where the execution stood before."""
-    kept: list[Position] = []
+    kept: list[ExecutionPosition] = []
 
-    async def keep(position: Position) -> None:
+    async def keep(position: ExecutionPosition) -> None:
         kept.append(position)
 
     async def whole() -> str:
@@ -50,13 +50,19 @@ def play(functions: Functions, position: Position | None = None) -> tuple[str, l
 
 def test_an_execution_is_kept_at_each_state_but_choices() -> None:
     functions = Functions({"ModelStep": [asks("a"), DONE], "ToolStep": [{}]})
-    assert play(functions) == ("Done", [Position("RunTool", asks("a")), Position("ModelStep", asks("a")), Position("Done", DONE)])
+    assert play(functions) == (
+        "Done",
+        [ExecutionPosition("RunTool", asks("a")), ExecutionPosition("ModelStep", asks("a")), ExecutionPosition("Done", DONE)],
+    )
     assert functions.asked == [("ModelStep", None), ("ToolStep", "a"), ("ModelStep", None)]
 
 
 def test_another_process_plays_on_from_where_an_execution_stands() -> None:
     functions = Functions({"ModelStep": [DONE], "ToolStep": [{}]})
-    assert play(functions, Position("RunTool", asks("a"))) == ("Done", [Position("ModelStep", asks("a")), Position("Done", DONE)])
+    assert play(functions, ExecutionPosition("RunTool", asks("a"))) == (
+        "Done",
+        [ExecutionPosition("ModelStep", asks("a")), ExecutionPosition("Done", DONE)],
+    )
     assert functions.asked == [("ToolStep", "a"), ("ModelStep", None)]
 
 
@@ -69,9 +75,13 @@ def test_the_calls_of_a_map_run_side_by_side_and_one_that_fails_for_good_leaves_
 def test_retries_are_counted_where_the_execution_stands() -> None:
     functions = Functions({"ModelStep": [ValueError(), ValueError(), DONE]})
     kept = play(functions)[1]
-    assert kept == [Position("ModelStep", FIRST, (0, 1)), Position("ModelStep", FIRST, (0, 2)), Position("Done", DONE)]
+    assert kept == [
+        ExecutionPosition("ModelStep", FIRST, (0, 1)),
+        ExecutionPosition("ModelStep", FIRST, (0, 2)),
+        ExecutionPosition("Done", DONE),
+    ]
     spent = Functions({"ModelStep": [ValueError(), DONE], "FailResponse": [{}]})
-    assert play(spent, Position("ModelStep", FIRST, (0, 4)))[0] == "Broken"
+    assert play(spent, ExecutionPosition("ModelStep", FIRST, (0, 4)))[0] == "Broken"
 
 
 def test_a_step_that_hangs_is_ended_by_its_states_own_time() -> None:
@@ -89,5 +99,5 @@ def test_a_step_that_hangs_is_ended_by_its_states_own_time() -> None:
 @pytest.mark.parametrize(("state", "following"), [("ModelStep", "FailResponse"), ("RunTool", "ModelStep"), ("IndexStep", None)])
 def test_an_execution_whose_task_cannot_be_run_goes_where_its_state_says(state: str, following: str | None) -> None:
     machine = StateMachine(Functions({}), random.Random(1))
-    caught = machine.caught(Position(state, asks("a")))
+    caught = machine.caught(ExecutionPosition(state, asks("a")))
     assert (caught and caught.state) == following

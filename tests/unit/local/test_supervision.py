@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.local.processes import is_stopped
-from moorage.local.supervision import CannotLive, Child, Supervisor, answers
+from moorage.local.supervision import Child, ChildKeepsDying, Supervisor, answers
 
 
 def sleeper() -> "subprocess.Popen[bytes]":
@@ -157,7 +157,7 @@ async def test_what_is_being_started_when_the_watch_ends_is_known(address: str) 
 
 async def test_a_child_that_cannot_live_ends_the_watch_with_a_sentence(address: str) -> None:
     one = Child("The egress proxy", dead(), dead, "egress.log", address)
-    with pytest.raises(CannotLive) as caught:
+    with pytest.raises(ChildKeepsDying) as caught:
         await Supervisor([one]).watch()
     assert str(caught.value) == (
         f"The egress proxy was started {limits.CHILD_DEATHS_MAX + 1} times and died at once each time, so the stack ends. "
@@ -171,7 +171,7 @@ async def test_a_restart_that_fails_counts_as_a_death_however_long_it_takes(addr
 
     now = iter(range(0, 10**6, 100))
     one = child(address, refuses, process=dead())
-    with pytest.raises(CannotLive):
+    with pytest.raises(ChildKeepsDying):
         await Supervisor([one], clock=lambda: next(now)).watch()
 
 

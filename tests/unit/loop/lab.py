@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from moorage import ids
-from moorage.containers.waiting import Waiting, nobody
+from moorage.containers.sandbox_wait import SandboxWait, nobody
 from moorage.errors import SandboxElsewhere, UpstreamError, container_not_found
 from moorage.loop.create import start_background
 from moorage.loop.model_step import model_step
@@ -21,9 +21,9 @@ from moorage.model.base import (
     CallDelta,
     CallStarted,
     Delta,
-    Finished,
     MessageStarted,
     ModelRequest,
+    StreamFinished,
     TextDelta,
     UsageReported,
 )
@@ -32,11 +32,11 @@ from moorage.model.prices import Price
 from moorage.model.remote_servers import RemoteServers
 from moorage.net.transport import UpstreamTransport
 from moorage.runtime import Runtime
-from moorage.sandbox.exec_client import Ended, Look, Output, PythonEnded, SessionCommand, Started
+from moorage.sandbox.exec_client import ExecEnded, ExecOutput, ExecStarted, PythonEnded, SessionCommand, SessionOutput
 from moorage.settings import Settings
 from moorage.state import LoopState, Next
 from moorage.store.deployment_keys import DeploymentKeys
-from moorage.store.files import Files
+from moorage.store.files import FileStore
 from moorage.store.responses import Responses, StoredResponse
 from moorage.store.steps import Steps
 from moorage.store.table import Record
@@ -55,11 +55,11 @@ Turn = list[Delta | UpstreamError]
 
 
 def say(text: str) -> Turn:
-    return [MessageStarted(), TextDelta(text), UsageReported(10, 2), Finished("stop")]
+    return [MessageStarted(), TextDelta(text), UsageReported(10, 2), StreamFinished("stop")]
 
 
 def call(name: str, arguments: str, call_id: str = "call_1") -> Turn:
-    return [CallStarted(name, call_id), CallDelta(arguments), UsageReported(10, 2), Finished("tool_calls")]
+    return [CallStarted(name, call_id), CallDelta(arguments), UsageReported(10, 2), StreamFinished("tool_calls")]
 
 
 def shell(*commands: str, call_id: str = "call_1") -> Turn:
@@ -159,7 +159,7 @@ class FakeContainers:
 
     def __init__(self, sandboxes: FakeSandboxes) -> None:
         self.sandboxes, self.artifacts, self.skills = sandboxes, NoArtifacts(), NoSkills()
-        self.waiting = Waiting(cast("Any", sandboxes), cast("Any", None), nobody)
+        self.waiting = SandboxWait(cast("Any", sandboxes), cast("Any", None), nobody)
         self.known = {CONTAINER}
         self.copied: list[tuple[str, int | None]] = []
         """Which, and as of when."""
@@ -219,23 +219,23 @@ class _Live:
             self.sandboxes.executed.append(identity)
             self.sandboxes.begun.append(command)
         after = options["after"]
-        printed = Output(1, "stdout", self.sandboxes.prints(command))
-        for event in (Started(0), printed, Output(2, "stderr", "!\n"), Ended(3, "exit", 0, 0, None)):
+        printed = ExecOutput(1, "stdout", self.sandboxes.prints(command))
+        for event in (ExecStarted(0), printed, ExecOutput(2, "stderr", "!\n"), ExecEnded(3, "exit", 0, 0, None)):
             if event.n > after:
                 yield event
 
-    async def look(self, look_id: str, session: SessionCommand | int, *, wait_ms: int, chars: str = "") -> Look:
+    async def look(self, look_id: str, session: SessionCommand | int, *, wait_ms: int, chars: str = "") -> SessionOutput:
         """Each command is a session that goes on, and each look is known by its id."""
         if look_id not in self.sandboxes.executed:
             self.sandboxes.executed.append(look_id)
         said = session.command if isinstance(session, SessionCommand) else f"typed {chars!r} into {session}"
-        return Look(5_000, f"{said}\n", len(said) + 1, None, None, wait_ms / 1000, 0)
+        return SessionOutput(5_000, f"{said}\n", len(said) + 1, None, None, wait_ms / 1000, 0)
 
     async def javascript(self, exec_id: str, code: str, **options: Any) -> AsyncIterator[Any]:
         """Each call finds a new session, and answers with its code."""
         if exec_id not in self.sandboxes.executed:
             self.sandboxes.executed.append(exec_id)
-        for event in (Started(0), Output(1, "stdout", "printed\n"), PythonEnded(2, "exit", 0, 0, None, code, (), True)):
+        for event in (ExecStarted(0), ExecOutput(1, "stdout", "printed\n"), PythonEnded(2, "exit", 0, 0, None, code, (), True)):
             if event.n > options["after"]:
                 yield event
 
@@ -328,7 +328,7 @@ class Lab:
             blobs=self.blobs,
             responses=self.responses,
             steps=Steps(self.table, self.blobs, now_ms=lambda: int(self.now * 1000)),
-            files=Files(self.table, self.blobs, clock=lambda: self.now),
+            files=FileStore(self.table, self.blobs, clock=lambda: self.now),
             containers=cast("Any", FakeContainers(self.sandboxes)),
             executions=cast("Any", self.executions),
             catalog=cast("Any", catalog),

@@ -7,7 +7,7 @@ from moorage import limits
 from moorage.loop.recover import recover
 from moorage.state import LoopState, Next
 from moorage.store import keys
-from moorage.store.approvals import Decision
+from moorage.store.approvals import ApprovalDecision
 
 from tests.unit.api.served import Served
 from tests.unit.loop.approvals import ASKS, PUSHES, approvals_of, begun, decided, ended, played, ran, waiting
@@ -20,7 +20,7 @@ async def test_a_decider_that_dies_before_the_response_goes_on_is_made_up_for() 
     (approval,) = await approvals_of(served, stored)
     there = await served.lab.runtime.approvals.get("t", stored.response_id, approval["id"])
     assert there is not None
-    await served.lab.runtime.approvals.decide(there, Decision(True, "a process that died"), int(served.lab.now))
+    await served.lab.runtime.approvals.decide(there, ApprovalDecision(True, "a process that died"), int(served.lab.now))
     assert await recover(served.lab.runtime) == 1
     assert await played(served) == [f"{stored.response_id}-p1"]
     assert ((await ended(served, stored))["status"], ran(served)) == ("completed", ["call_1-0"])

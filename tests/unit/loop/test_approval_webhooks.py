@@ -9,8 +9,8 @@ from moorage.wire.webhooks import APPROVAL_REQUESTED
 from tests.unit.api.served import Served
 from tests.unit.loop.approvals import ASKS, approvals_of, both, decided, played
 from tests.unit.loop.lab import CONTAINER, say, shell
+from tests.unit.loop.test_egress_approvals import CURL, HOST, lab_of, refused
 from tests.unit.loop.test_pause import run_all
-from tests.unit.loop.test_way_out import CURL, HOST, lab_of, refused
 from tests.unit.loop.test_webhooks import endpoint_at, lab_with, log_of
 
 

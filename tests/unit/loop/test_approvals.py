@@ -10,9 +10,9 @@ from moorage import ids, limits
 from moorage.api.foreground import stop
 from moorage.loop.recover import recover
 from moorage.loop.waiting import PAUSED
-from moorage.store.approvals import Decision
+from moorage.store.approvals import ApprovalDecision
 from moorage.store.responses import StoredResponse
-from moorage.tools.mcp.servers import Server, concealed
+from moorage.tools.mcp.servers import McpServer, concealed
 
 from tests.mcp_servers import Depot
 from tests.unit.api.served import KEY_A, Served
@@ -137,8 +137,8 @@ async def test_of_two_who_decide_at_once_one_wins_and_the_response_goes_on_once(
     (approval,) = await approvals_of(served, stored)
     there = await served.lab.runtime.approvals.get("t", stored.response_id, approval["id"])
     assert there is not None
-    winner = await served.lab.runtime.approvals.decide(there, Decision(False, "first"), 1)
-    loser = await served.lab.runtime.approvals.decide(there, Decision(True, "second"), 2)
+    winner = await served.lab.runtime.approvals.decide(there, ApprovalDecision(False, "first"), 1)
+    loser = await served.lab.runtime.approvals.decide(there, ApprovalDecision(True, "second"), 2)
     assert (winner.status, loser) == ("denied", winner)
     answers = await asyncio.gather(*(decided(served, approval["id"], approve) for approve in (True, False, True, False)))
     assert [answer.status_code for answer in answers] == [409, 200, 409, 200]
@@ -305,7 +305,7 @@ async def remote(*turns: Turn) -> AsyncIterator[tuple[Depot, Served, StoredRespo
     async with depot_at_hand() as (there, running):
         served = Served.of(lab_for(running, ORDER, *turns))
         plain = {"type": "mcp", "server_label": "depot", "server_url": f"{running.url}/mcp"}
-        tool, secrets = concealed(plain, Server.of_request(plain), "secret_0")
+        tool, secrets = concealed(plain, McpServer.of_request(plain), "secret_0")
         stored = await served.lab.background(
             tools=[tool],
             container_id=None,

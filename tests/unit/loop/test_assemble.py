@@ -3,23 +3,25 @@
 from typing import Any
 
 import pytest
-from moorage.loop.assemble import Assembler, Held
+from moorage.loop.assemble import Assembler, HeldCall
 from moorage.model import base
 from moorage.model.base import Delta
-from moorage.tools.lowering import Original
+from moorage.tools.lowering import OriginalTool
 from moorage.wire.types import Event
 
 from tests.unit.loop.lab import Lab, say
 
 RESP = "resp_" + "a" * 48
-DONE = base.Finished("stop")
-SHELL_CALL = base.ItemPassed({"type": "shell_call", "call_id": "c", "action": {"commands": ["ls", "pwd"]}})
+DONE = base.StreamFinished("stop")
+SHELL_CALL = base.ItemRelayed({"type": "shell_call", "call_id": "c", "action": {"commands": ["ls", "pwd"]}})
 
 
 def played(*deltas: Delta, container_id: str | None = "cntr_1") -> tuple[list[Event], Assembler]:
     events: list[Event] = []
-    names = {"shell": Original("shell", "shell"), "grammar": Original("custom", "grammar")}
-    assembler = Assembler(RESP, events.append, 0, lambda name: names.get(name) or Original("function", name), container_id=container_id)
+    names = {"shell": OriginalTool("shell", "shell"), "grammar": OriginalTool("custom", "grammar")}
+    assembler = Assembler(
+        RESP, events.append, 0, lambda name: names.get(name) or OriginalTool("function", name), container_id=container_id
+    )
     for delta in deltas:
         assembler.feed(delta)
     return events, assembler
@@ -144,7 +146,7 @@ def order(events: list[Event]) -> list[str]:
         ),
         (
             "a code interpreter call stays open for the tool step",
-            [base.ItemPassed({"type": "code_interpreter_call", "code": "1"})],
+            [base.ItemRelayed({"type": "code_interpreter_call", "code": "1"})],
             [
                 "0 output_item.added",
                 "0 code_interpreter_call.in_progress",
@@ -154,7 +156,7 @@ def order(events: list[Event]) -> list[str]:
         ),
         (
             "a patch",
-            [base.ItemPassed({"type": "apply_patch_call", "call_id": "c", "operation": {"type": "update_file", "diff": "d"}})],
+            [base.ItemRelayed({"type": "apply_patch_call", "call_id": "c", "operation": {"type": "update_file", "diff": "d"}})],
             [
                 "0 output_item.added",
                 "0 output_item.done",
@@ -162,7 +164,7 @@ def order(events: list[Event]) -> list[str]:
         ),
         (
             "an item of a kind without events of its own",
-            [base.ItemPassed({"type": "compaction", "encrypted_content": "x"})],
+            [base.ItemRelayed({"type": "compaction", "encrypted_content": "x"})],
             ["0 output_item.added", "0 output_item.done"],
         ),
     ],
@@ -187,7 +189,7 @@ def test_without_a_container_a_shell_call_is_for_the_client() -> None:
 
 def test_a_long_command_is_sent_in_pieces() -> None:
     command = "x" * 4_500
-    events, _ = played(base.ItemPassed({"type": "shell_call", "call_id": "c", "action": {"commands": [command]}}), DONE)
+    events, _ = played(base.ItemRelayed({"type": "shell_call", "call_id": "c", "action": {"commands": [command]}}), DONE)
     pieces = [event["delta"] for event in events if event["type"] == "response.shell_call_command.delta"]
     assert ([len(piece) for piece in pieces], "".join(pieces)) == ([2_000, 2_000, 500], command)
 
@@ -207,7 +209,7 @@ def test_a_custom_call_is_taken_at_its_upstreams_word() -> None:
 
 
 def test_what_a_limit_cuts_off_is_incomplete() -> None:
-    events, assembler = played(base.TextDelta("one"), base.ItemDone(), base.TextDelta("two"), base.Finished("max_output_tokens"))
+    events, assembler = played(base.TextDelta("one"), base.ItemDone(), base.TextDelta("two"), base.StreamFinished("max_output_tokens"))
     assert [item["status"] for item in assembler.items.values()] == ["completed", "incomplete"]
     assert order(events)[-3:] == ["1 output_text.done", "1 content_part.done", "1 output_item.done"]
 
@@ -220,7 +222,7 @@ def test_what_is_open_when_the_stream_breaks_is_incomplete() -> None:
 
 def test_arguments_that_do_not_fit_are_a_misfit_and_not_the_clients_call() -> None:
     events, assembler = played(base.CallStarted("shell", "call_1"), base.CallDelta('{"commands": 7}'), DONE)
-    assert assembler.misfits == [Held("call_1", Original("shell", "shell"), '{"commands": 7}')]
+    assert assembler.misfits == [HeldCall("call_1", OriginalTool("shell", "shell"), '{"commands": 7}')]
     assert (events, assembler.items) == ([], {})
 
 
@@ -229,7 +231,7 @@ def test_a_call_without_arguments_has_an_empty_object_of_them() -> None:
     assert assembler.items[0]["arguments"] == "{}"
     told = [event.get("delta") or event.get("arguments") for event in events[1:-1]]
     assert (told[-2:], events[-1]["item"]["arguments"]) == (["{}", "{}"], "{}")
-    cut = played(base.CallStarted("get_time"), base.Finished("max_output_tokens"))[1]
+    cut = played(base.CallStarted("get_time"), base.StreamFinished("max_output_tokens"))[1]
     assert (cut.items[0]["arguments"], cut.items[0]["status"]) == ("", "incomplete")
 
 
@@ -248,7 +250,7 @@ def test_what_a_reasoning_item_must_carry_to_the_next_turn_is_kept() -> None:
 def summarised(*deltas: Delta) -> tuple[list[Event], Assembler]:
     """What a client sees that asked for a summary of the reasoning."""
     events: list[Event] = []
-    assembler = Assembler(RESP, events.append, 0, lambda name: Original("function", name), summarises=True)
+    assembler = Assembler(RESP, events.append, 0, lambda name: OriginalTool("function", name), summarises=True)
     for delta in (*deltas, DONE):
         assembler.feed(delta)
     return events, assembler
@@ -304,7 +306,11 @@ def test_citations_come_before_the_text_is_done() -> None:
     events: list[Event] = []
     cited: dict[str, Any] = {"type": "container_file_citation", "file_id": "cfile_1"}
     assembler = Assembler(
-        RESP, events.append, 0, lambda name: Original("function", name), annotate=lambda text, marks: [cited] if text == "ab" else []
+        RESP,
+        events.append,
+        0,
+        lambda name: OriginalTool("function", name),
+        annotate=lambda text, marks: [cited] if text == "ab" else [],
     )
     for delta in (base.TextDelta("a"), base.TextDelta("b"), DONE):
         assembler.feed(delta)

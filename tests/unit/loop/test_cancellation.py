@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from moorage.errors import CancelRequested, LostSight
 from moorage.loop.cancellation import Cancellable, CancelWatch
-from moorage.sandbox.exec_client import Ended, Output, Started
+from moorage.sandbox.exec_client import ExecEnded, ExecOutput, ExecStarted
 from moorage.state import Next
 from moorage.store.responses import StoredResponse
 
@@ -156,11 +156,11 @@ class SlowSandboxes(FakeSandboxes):
 
     async def _exec(self, identity: str, command: str, **options: Any) -> AsyncIterator[Any]:
         self.executed.append(identity)
-        yield Started(0)
+        yield ExecStarted(0)
         assert self.flag is not None
         await self.flag.wait_for(2)
-        yield Output(1, "stdout", "made\n")
-        yield Ended(2, "exit", 0, 0, None)
+        yield ExecOutput(1, "stdout", "made\n")
+        yield ExecEnded(2, "exit", 0, 0, None)
 
     async def _kill(self, identity: str) -> None:
         self.killed.append(identity)

@@ -14,7 +14,7 @@ from moorage.loop.notes import Notes, reader, visible
 from moorage.loop.summary import WANTED, parts_of, transcript
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.catalog import ModelEntry
-from moorage.model.compaction import Compaction
+from moorage.model.compaction import CompactionSettings
 from moorage.model.tokens import estimate_items, estimate_text
 from moorage.wire.types import Item
 
@@ -207,7 +207,7 @@ async def test_a_prompt_says_what_the_notes_hold() -> None:
 
 
 async def test_another_model_writes_the_notes_where_the_operator_says_so() -> None:
-    office = Office(entry=replace(ENTRY, compaction=Compaction(model="small", prompt="Keep every sentence with 'RULE'.")))
+    office = Office(entry=replace(ENTRY, compaction=CompactionSettings(model="small", prompt="Keep every sentence with 'RULE'.")))
     response = await office.answer([said("The RULE is to ask first. " + prose(4_500), "assistant"), said("Go on.")])
     assert [request.model for request in office.writer.requests] == ["upstream-small"] * len(office.writer.requests)
     assert [request.model for request in office.model.requests] == ["upstream-m"]
@@ -336,7 +336,7 @@ async def test_a_trigger_takes_what_the_request_says_of_compaction() -> None:
 
 
 async def test_a_request_for_a_compaction_takes_what_the_operator_says() -> None:
-    entry = replace(ENTRY, compaction=Compaction(prompt="Keep every sentence with 'RULE'.", keep_recent_items=1))
+    entry = replace(ENTRY, compaction=CompactionSettings(prompt="Keep every sentence with 'RULE'.", keep_recent_items=1))
     office = Office(entry=entry)
     items = [said("Begin."), said("The RULE is 1. And so on.", "assistant"), said("Go on.")]
     _, output, _ = await compact.compact(office.lab.runtime, TENANT, entry, items, None)

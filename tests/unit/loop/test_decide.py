@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 from moorage import limits
-from moorage.loop.decide import Decision, after_model, is_for_client, is_hosted, is_upstreams, tool_choice_of
-from moorage.model.base import Finished
+from moorage.loop.decide import LoopDecision, after_model, is_for_client, is_hosted, is_upstreams, tool_choice_of
+from moorage.model.base import StreamFinished
 from moorage.state import Next
 from moorage.wire.types import Item
 
-STOP = Finished("stop")
+STOP = StreamFinished("stop")
 MESSAGE: Item = {"type": "message", "status": "completed"}
 COMMENTARY: Item = {"type": "message", "status": "completed", "phase": "commentary"}
 HALF: Item = {"type": "message", "status": "incomplete"}
@@ -16,12 +16,12 @@ HOSTED: Item = {"type": "shell_call", "environment": {"type": "container_referen
 LOCAL: Item = {"type": "shell_call", "environment": {"type": "local"}}
 FUNCTION: Item = {"type": "function_call"}
 PYTHON: Item = {"type": "code_interpreter_call"}
-DONE = Decision(Next.DONE)
-AGAIN = Decision(Next.MODEL)
+DONE = LoopDecision(Next.DONE)
+AGAIN = LoopDecision(Next.MODEL)
 
 
-def cut(reason: Any) -> Finished:
-    return Finished(reason)
+def cut(reason: Any) -> StreamFinished:
+    return StreamFinished(reason)
 
 
 @pytest.mark.parametrize(
@@ -30,21 +30,21 @@ def cut(reason: Any) -> Finished:
         ("an answer ends it", [MESSAGE], STOP, 0, None, DONE),
         ("an answer after thinking ends it", [REASONING, MESSAGE], STOP, 0, None, DONE),
         ("nothing at all ends it", [], STOP, 0, None, DONE),
-        ("a shell call runs", [HOSTED], STOP, 0, None, Decision(Next.TOOLS, hosted=(0,))),
-        ("calls run in order", [MESSAGE, HOSTED, PYTHON], STOP, 0, None, Decision(Next.TOOLS, hosted=(1, 2))),
+        ("a shell call runs", [HOSTED], STOP, 0, None, LoopDecision(Next.TOOLS, hosted=(0,))),
+        ("calls run in order", [MESSAGE, HOSTED, PYTHON], STOP, 0, None, LoopDecision(Next.TOOLS, hosted=(1, 2))),
         ("a local shell call is the client's", [LOCAL], STOP, 0, None, DONE),
         ("a function call is the client's", [FUNCTION], STOP, 0, None, DONE),
-        ("both kinds at once", [HOSTED, FUNCTION], STOP, 0, None, Decision(Next.TOOLS, hosted=(0,), is_last=True)),
-        ("the budget runs out in the middle", [HOSTED, HOSTED], STOP, 2, 3, Decision(Next.TOOLS, hosted=(0,), refused=(1,))),
-        ("the budget is spent: the model is told", [HOSTED], STOP, 3, 3, Decision(Next.MODEL, refused=(0,))),
-        ("spent, and the client has a call", [HOSTED, FUNCTION], STOP, 3, 3, Decision(Next.DONE, refused=(0,))),
+        ("both kinds at once", [HOSTED, FUNCTION], STOP, 0, None, LoopDecision(Next.TOOLS, hosted=(0,), is_last=True)),
+        ("the budget runs out in the middle", [HOSTED, HOSTED], STOP, 2, 3, LoopDecision(Next.TOOLS, hosted=(0,), refused=(1,))),
+        ("the budget is spent: the model is told", [HOSTED], STOP, 3, 3, LoopDecision(Next.MODEL, refused=(0,))),
+        ("spent, and the client has a call", [HOSTED, FUNCTION], STOP, 3, 3, LoopDecision(Next.DONE, refused=(0,))),
         (
             "cut off by the output limit",
             [HOSTED],
             cut("max_output_tokens"),
             0,
             None,
-            Decision(Next.DONE, refused=(0,), status="incomplete", incomplete_reason="max_output_tokens"),
+            LoopDecision(Next.DONE, refused=(0,), status="incomplete", incomplete_reason="max_output_tokens"),
         ),
         (
             "stopped by a filter",
@@ -52,19 +52,19 @@ def cut(reason: Any) -> Finished:
             cut("content_filter"),
             0,
             None,
-            Decision(Next.DONE, status="incomplete", incomplete_reason="content_filter"),
+            LoopDecision(Next.DONE, status="incomplete", incomplete_reason="content_filter"),
         ),
         ("broken off with nothing", [], None, 0, None, AGAIN),
         ("broken off in mid-answer", [HALF], None, 0, None, AGAIN),
         ("broken off while thinking", [REASONING], None, 0, None, AGAIN),
         ("broken off after a word in between", [COMMENTARY], None, 0, None, AGAIN),
         ("broken off after the answer was whole", [MESSAGE], None, 0, None, DONE),
-        ("broken off after a call was whole", [HOSTED, HALF], None, 0, None, Decision(Next.TOOLS, hosted=(0,))),
+        ("broken off after a call was whole", [HOSTED, HALF], None, 0, None, LoopDecision(Next.TOOLS, hosted=(0,))),
         ("broken off after the client's call was whole", [FUNCTION], None, 0, None, DONE),
     ],
 )
 def test_what_follows_a_model_step(
-    situation: str, items: list[Item], finished: Finished | None, made: int, maximum: int | None, expected: Decision
+    situation: str, items: list[Item], finished: StreamFinished | None, made: int, maximum: int | None, expected: LoopDecision
 ) -> None:
     decided = after_model(dict(enumerate(items)), finished, calls_made=made, max_tool_calls=maximum, own_container="cntr_1")
     assert decided == expected, situation
@@ -120,13 +120,13 @@ def test_a_call_that_a_dead_attempt_has_settled_is_not_acted_on_again() -> None:
     hosted: Item = {"type": "shell_call", "call_id": "call_1", "environment": {"type": "container_reference", "container_id": "cntr_1"}}
     refused: Item = {"type": "shell_call_output", "call_id": "call_1", "output": []}
     settled = after_model({0: hosted, 1: refused}, None, calls_made=0, max_tool_calls=None, own_container="cntr_1")
-    assert settled == Decision(Next.MODEL)
+    assert settled == LoopDecision(Next.MODEL)
     unsettled = after_model({0: hosted}, None, calls_made=0, max_tool_calls=None, own_container="cntr_1")
-    assert unsettled == Decision(Next.TOOLS, hosted=(0,))
+    assert unsettled == LoopDecision(Next.TOOLS, hosted=(0,))
 
 
 def test_a_call_in_another_container_is_the_upstreams_and_is_left_to_it() -> None:
     items = {0: HOSTED | {"environment": {"type": "container_reference", "container_id": "cntr_there"}}}
     assert is_upstreams(items[0], "cntr_1")
     assert not is_upstreams(HOSTED, "cntr_1")
-    assert after_model(items, STOP, calls_made=0, max_tool_calls=None, own_container=None) == Decision(Next.DONE)
+    assert after_model(items, STOP, calls_made=0, max_tool_calls=None, own_container=None) == LoopDecision(Next.DONE)

@@ -4,7 +4,7 @@ again whoever dies."""
 from typing import Any, SupportsIndex
 
 import orjson
-from moorage.api.view import View
+from moorage.api.view import ResponseView
 from moorage.model.base import ModelRequest
 from moorage.store.responses import StoredResponse
 
@@ -25,7 +25,7 @@ async def played(lab: Lab, running: Running, *others: dict[str, Any], **changes:
     fields = {"tools": [*others, *made.parameters.tools], "container_id": None, "secrets": made.secrets} | changes
     stored = await lab.background(**fields)
     await lab.run(stored)
-    view = View.of((), include_obfuscation=False)
+    view = ResponseView.of((), include_obfuscation=False)
     assert_well_formed([view.event(event) for event in await lab.events(stored)])
     response = await lab.object_of(stored)
     assert response["status"] == "completed"

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from moorage.api.view import View
-from moorage.cli.tail import View as Tail
+from moorage.api.view import ResponseView
+from moorage.cli.tail import TranscriptView as Tail
 from moorage.errors import LostSight
 from moorage.loop.chain import chain_items
 from moorage.loop.fold import fold
 from moorage.model.remote_servers import RemoteServers
 from moorage.state import LoopState
 from moorage.store.responses import StoredResponse
-from moorage.tools.calls import End
+from moorage.tools.calls import CallEnd
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import Again, Bounds
+from moorage.tools.room import CallLimits, RerunPolicy
 from moorage.wire.types import Event
 
 from tests.rooms.dice import CHARM, WORDS, Dice
@@ -113,7 +113,7 @@ async def test_clients_see_of_dice_what_they_include_and_operators_each_roll() -
     with table_with(Dice(), roll(2), say("Two fours.")) as lab:
         stored = await played(lab)
         response = await lab.object_of(stored)
-        shown = [View.of(include).response(response)["output"][0]["rolls"] for include in ((), ("dice_call.rolls",))]
+        shown = [ResponseView.of(include).response(response)["output"][0]["rolls"] for include in ((), ("dice_call.rolls",))]
         out = io.StringIO()
         Tail(out).show(await lab.events(stored))
         assert (shown, out.getvalue().count("rolled 4")) == ([None, [4, 4]], 2)
@@ -143,7 +143,7 @@ async def test_more_dice_than_a_round_allows_are_refused() -> None:
     with table_with(Dice(), turns, say("Enough.")) as lab:
         items = await dice_of(lab, await played(lab))
         assert [item["status"] for item in items] == ["completed", "completed", "failed"]
-        assert items[2]["error"] == WORDS[End.REFUSED]
+        assert items[2]["error"] == WORDS[CallEnd.REFUSED]
 
 
 async def test_more_dice_than_a_response_allows_are_refused() -> None:
@@ -153,12 +153,12 @@ async def test_more_dice_than_a_response_allows_are_refused() -> None:
 
 
 async def test_dice_that_say_more_than_their_bound_are_stopped_and_what_was_said_is_kept() -> None:
-    dice = Dice(bounds=Bounds(seconds=5, bytes=1_000))
+    dice = Dice(bounds=CallLimits(seconds=5, bytes=1_000))
     with table_with(dice, roll(1_000), say("Enough.")) as lab:
         stored = await played(lab)
         (item,) = await dice_of(lab, stored)
         assert_well_formed(await lab.events(stored))
-        assert item["error"] == f"{WORDS[End.TOO_LARGE]} It said more than 1000 bytes."
+        assert item["error"] == f"{WORDS[CallEnd.TOO_LARGE]} It said more than 1000 bytes."
         assert item["rolls"] == [4] * (dice.rolled - 1), "the last one was over the bound"
         assert 1 < dice.rolled < 20
 
@@ -168,17 +168,17 @@ async def test_dice_that_roll_for_longer_than_their_bound_are_stopped() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    with table_with(Dice(bounds=Bounds(seconds=0.01), roll=never), roll(1), say("Enough.")) as lab:
+    with table_with(Dice(bounds=CallLimits(seconds=0.01), roll=never), roll(1), say("Enough.")) as lab:
         (item,) = await dice_of(lab, await played(lab))
-        assert item["error"] == f"{WORDS[End.TIME_OVER]} It took longer than 0.01 seconds."
+        assert item["error"] == f"{WORDS[CallEnd.TIME_OVER]} It took longer than 0.01 seconds."
 
 
 # --- deaths ---
 
 
-@pytest.mark.parametrize("again", Again)
+@pytest.mark.parametrize("again", RerunPolicy)
 @pytest.mark.parametrize("died_at", range(14))
-async def test_whenever_a_process_dies_dice_do_what_their_kind_may(died_at: int, again: Again) -> None:
+async def test_whenever_a_process_dies_dice_do_what_their_kind_may(died_at: int, again: RerunPolicy) -> None:
     dice = Dice(again)
     with table_with(dice, *[turn for _ in range(3) for turn in (roll(2), say("Done."))]) as lab:
         stored = await lab.background(tools=[DICE_TOOL], container_id=None)
@@ -188,11 +188,11 @@ async def test_whenever_a_process_dies_dice_do_what_their_kind_may(died_at: int,
         for item in items:
             said = own(events, item["id"])
             if item["status"] == "failed":
-                assert (again, item["error"].startswith(WORDS[End.LOST])) == (Again.ONCE, True)
+                assert (again, item["error"].startswith(WORDS[CallEnd.LOST])) == (RerunPolicy.ONCE, True)
             elif item["status"] == "completed":
                 assert (item["rolls"], said.count("dice_call.rolling")) == ([4, 4], 1)
         whole = [item for item in items if item["status"] != "incomplete"]
-        if again is Again.ONCE:
+        if again is RerunPolicy.ONCE:
             assert dice.rolled <= 2 * len(whole), "none is rolled again"
 
 
@@ -229,17 +229,17 @@ async def run_through_crashes(lab: Lab) -> StoredResponse:
 async def test_dice_that_only_look_are_rolled_again_and_given_up_in_the_end() -> None:
     for crashes, expected in ((1, "completed"), (9, "failed")):
         dice = crashing(crashes)
-        dice.again = Again.REPEAT  # type: ignore[misc]
+        dice.again = RerunPolicy.REPEAT  # type: ignore[misc]
         with table_with(dice, roll(1), say("Done.")) as lab:
             (item,) = await dice_of(lab, await run_through_crashes(lab))
             assert item["status"] == expected
-            assert item.get("error", WORDS[End.GAVE_UP]).startswith(WORDS[End.GAVE_UP])
+            assert item.get("error", WORDS[CallEnd.GAVE_UP]).startswith(WORDS[CallEnd.GAVE_UP])
 
 
 async def test_dice_that_may_have_fallen_are_not_rolled_again() -> None:
     with table_with(crashing(1), roll(1), say("Done.")) as lab:
         (item,) = await dice_of(lab, await run_through_crashes(lab))
-        assert (item["status"], item["error"]) == ("failed", f"{WORDS[End.LOST]} An earlier run of it did not come to its end.")
+        assert (item["status"], item["error"]) == ("failed", f"{WORDS[CallEnd.LOST]} An earlier run of it did not come to its end.")
 
 
 async def test_dice_whose_step_sees_nothing_any_more_say_that_they_may_have_fallen() -> None:
@@ -247,14 +247,14 @@ async def test_dice_whose_step_sees_nothing_any_more_say_that_they_may_have_fall
         await asyncio.Event().wait()
         raise AssertionError
 
-    with table_with(Dice(roll=never, bounds=Bounds(seconds=60)), roll(1), say("Done.")) as lab:
+    with table_with(Dice(roll=never, bounds=CallLimits(seconds=60)), roll(1), say("Done.")) as lab:
         stored = await lab.background(tools=[DICE_TOOL], container_id=None)
         state = await lab.step(first_state(stored))
         Flag(lab, [LostSight(), False])
         await lab.tools(state)
         await lab.run(stored, state)
         (item,) = await dice_of(lab, stored)
-        assert item["error"].startswith(WORDS[End.LOST])
+        assert item["error"].startswith(WORDS[CallEnd.LOST])
 
 
 async def test_a_room_that_takes_anothers_words_is_refused() -> None:

@@ -8,15 +8,15 @@ import pytest
 from moorage.errors import UpstreamError
 from moorage.loop import context
 from moorage.loop.assemble import Assembler
-from moorage.loop.decide import Decision, after_model
+from moorage.loop.decide import LoopDecision, after_model
 from moorage.model.anthropic_messages import MessagesDecoder
-from moorage.model.base import CallDelta, CallStarted, Delta, Finished, MessageStarted, TextDelta, UsageReported
+from moorage.model.base import CallDelta, CallStarted, Delta, MessageStarted, StreamFinished, TextDelta, UsageReported
 from moorage.model.bedrock_converse import ConverseDecoder
 from moorage.model.chat_completions import decoder_for
 from moorage.model.http import Decoder
 from moorage.model.openai_responses import ResponsesDecoder
 from moorage.state import Next
-from moorage.tools.lowering import Original
+from moorage.tools.lowering import OriginalTool
 from moorage.wire.types import Item
 
 from tests.unit.loop.lab import Lab, Turn, call, say, shell, texts
@@ -92,7 +92,7 @@ async def test_an_answer_that_never_comes_whole_fails_with_the_last_sentence_of_
 
 
 async def test_a_limit_inside_a_call_leaves_it_in_an_incomplete_response() -> None:
-    lab = Lab([*half_call("pay", '{"amount": 1'), UsageReported(1, 1), Finished("max_output_tokens")])
+    lab = Lab([*half_call("pay", '{"amount": 1'), UsageReported(1, 1), StreamFinished("max_output_tokens")])
     stored = await lab.background(tools=[PAY])
     await lab.run(stored)
     ended = await lab.object_of(stored)
@@ -134,11 +134,11 @@ DECODERS: dict[Kind, Callable[[], Decoder]] = {
 }
 
 
-def restored(name: str) -> Original:
-    return Original("shell" if name == "shell" else "function", name)
+def restored(name: str) -> OriginalTool:
+    return OriginalTool("shell" if name == "shell" else "function", name)
 
 
-def ending(decoder: Decoder, body: bytes) -> tuple[Decision, Assembler, UpstreamError | None]:
+def ending(decoder: Decoder, body: bytes) -> tuple[LoopDecision, Assembler, UpstreamError | None]:
     """What follows a body that ends here, as ``loop/ask.py`` puts it together."""
     assembler, error = Assembler("resp_" + "a" * 48, lambda event: None, 0, restored, container_id="cntr_1"), None
     try:

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from moorage.loop.assemble import Assembler
 from moorage.loop.finish import closing_events
-from moorage.loop.fold import Folded, fold
+from moorage.loop.fold import FoldedState, fold
 from moorage.model import base
 from moorage.model.base import Delta
-from moorage.tools.lowering import Original
+from moorage.tools.lowering import OriginalTool
 from moorage.wire.types import Event
 
 TEXT = st.text(max_size=8)
@@ -43,7 +43,7 @@ def _call(name: str, kind: Any, pieces: list[str]) -> list[Delta]:
 
 
 def _passed(commands: list[str]) -> list[Delta]:
-    return [base.ItemPassed({"type": "shell_call", "call_id": "c", "action": {"commands": commands}})]
+    return [base.ItemRelayed({"type": "shell_call", "call_id": "c", "action": {"commands": commands}})]
 
 
 def _arguments(words: list[str]) -> list[str]:
@@ -64,8 +64,10 @@ ITEMS = st.one_of(
 STREAMS = st.lists(ITEMS, max_size=6).map(lambda runs: [delta for run in runs for delta in run])
 
 
-def _restore(name: str) -> Original:
-    return {"shell": Original("shell", "shell"), "grammar": Original("custom", "grammar")}.get(name, Original("function", name))
+def _restore(name: str) -> OriginalTool:
+    return {"shell": OriginalTool("shell", "shell"), "grammar": OriginalTool("custom", "grammar")}.get(
+        name, OriginalTool("function", name)
+    )
 
 
 def play(deltas: list[Delta], *, summarises: bool = False) -> tuple[list[Event], Assembler]:
@@ -84,7 +86,7 @@ def play(deltas: list[Delta], *, summarises: bool = False) -> tuple[list[Event],
 @given(STREAMS, st.booleans())
 @settings(max_examples=300, deadline=None)
 def test_a_log_adds_up_to_the_items_that_were_closed(deltas: list[Delta], summarises: bool) -> None:
-    events, assembler = play([*deltas, base.Finished("stop")], summarises=summarises)
+    events, assembler = play([*deltas, base.StreamFinished("stop")], summarises=summarises)
     folded = fold(events)
     assert (folded.items, folded.open) == (assembler.items, [])
 
@@ -93,7 +95,7 @@ def test_a_log_adds_up_to_the_items_that_were_closed(deltas: list[Delta], summar
 @settings(max_examples=150, deadline=None)
 def test_a_log_grown_by_deltas_alone_adds_up_to_the_same(deltas: list[Delta], summarises: bool) -> None:
     """What a process that dies before ``output_item.done`` has shown its client is the whole item but for its status."""
-    events, assembler = play([*deltas, base.Finished("stop")], summarises=summarises)
+    events, assembler = play([*deltas, base.StreamFinished("stop")], summarises=summarises)
     grown = fold(
         event | {"sequence_number": n} for n, event in enumerate(e for e in events if e["type"] != "response.output_item.done")
     )
@@ -108,7 +110,7 @@ def _shown(item: dict[str, Any]) -> dict[str, Any]:
 @given(STREAMS, st.booleans(), st.data())
 @settings(max_examples=200, deadline=None)
 def test_a_log_cut_anywhere_closes_its_open_items_as_incomplete(deltas: list[Delta], summarises: bool, data: st.DataObject) -> None:
-    events, assembler = play([*deltas, base.Finished("stop")], summarises=summarises)
+    events, assembler = play([*deltas, base.StreamFinished("stop")], summarises=summarises)
     cut = data.draw(st.integers(0, len(events)))
     folded = fold(copy.deepcopy(events[:cut]))
     left_open = set(folded.open)
@@ -122,8 +124,8 @@ def test_a_log_cut_anywhere_closes_its_open_items_as_incomplete(deltas: list[Del
 @given(STREAMS)
 @settings(max_examples=50, deadline=None)
 def test_folding_in_pieces_is_folding_at_once(deltas: list[Delta]) -> None:
-    events, _ = play([*deltas, base.Finished("stop")])
-    state = Folded()
+    events, _ = play([*deltas, base.StreamFinished("stop")])
+    state = FoldedState()
     for event in copy.deepcopy(events):
         fold([event], state)
     assert state == fold(copy.deepcopy(events))
@@ -132,7 +134,7 @@ def test_folding_in_pieces_is_folding_at_once(deltas: list[Delta]) -> None:
 @given(STREAMS)
 @settings(max_examples=50, deadline=None)
 def test_folding_leaves_the_events_as_they_are(deltas: list[Delta]) -> None:
-    events, _ = play([*deltas, base.Finished("stop")])
+    events, _ = play([*deltas, base.StreamFinished("stop")])
     before = copy.deepcopy(events)
     fold(events)
     assert events == before

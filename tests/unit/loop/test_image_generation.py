@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-from moorage.api.view import View
-from moorage.cli.tail import View as Tail
+from moorage.api.view import ResponseView
+from moorage.cli.tail import TranscriptView as Tail
 from moorage.loop.chain import chain_items
 from moorage.loop.finish import end_from_outside
 from moorage.loop.fold import fold
@@ -20,7 +20,7 @@ from moorage.model.image_engine import ImageEngine
 from moorage.model.prices import Price
 from moorage.net.sigv4 import AwsAuth
 from moorage.store.conversations import Conversations
-from moorage.store.files import Files
+from moorage.store.files import FileStore
 from moorage.store.responses import StoredResponse
 from moorage.wire.types import Event
 
@@ -41,7 +41,7 @@ async def studio(*turns: Turn) -> AsyncIterator[tuple[Drawing, Running, Lab]]:
     async with serving(made) as running:
         lab = Lab(*turns)
         lab.runtime.settings = replace(lab.runtime.settings, fetch_allowed_networks=LOOPBACK, egress_ports=(running.port,))
-        lab.runtime.files = Files(lab.table, lab.blobs, clock=lambda: lab.now)
+        lab.runtime.files = FileStore(lab.table, lab.blobs, clock=lambda: lab.now)
         lab.runtime.conversations = Conversations(lab.table, lab.blobs, clock=lambda: lab.now)
         yield made, running, lab
 
@@ -57,7 +57,7 @@ async def asked(
 
 async def shown(lab: Lab, stored: StoredResponse) -> list[Event]:
     """The events as its client sees them."""
-    contents, view = lab.runtime.contents_of("t"), View.of((), include_obfuscation=False)
+    contents, view = lab.runtime.contents_of("t"), ResponseView.of((), include_obfuscation=False)
     return [view.event(event) for event in await contents.events(await lab.events(stored))]
 
 

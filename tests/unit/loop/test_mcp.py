@@ -9,12 +9,12 @@ from itertools import count, pairwise
 from typing import Any
 
 import pytest
-from moorage.api.view import View
+from moorage.api.view import ResponseView
 from moorage.loop.chain import load_chain
 from moorage.store.responses import Ancestor, StoredResponse
-from moorage.tools.calls import End
+from moorage.tools.calls import CallEnd
 from moorage.tools.mcp.room import WORDS
-from moorage.tools.mcp.servers import Server, concealed
+from moorage.tools.mcp.servers import McpServer, concealed
 
 from tests.mcp_servers import LOOPBACK, Depot, Odd, Running, depot_server, serving
 from tests.stack import assert_well_formed
@@ -44,7 +44,7 @@ async def asked(
     """A response with the depot among its tools, as a request makes it."""
     url = f"{running.url}/mcp"
     plain = {"type": "mcp", "server_label": "depot", "server_url": url, **fields}
-    tool, secrets = concealed(plain, Server.of_request(plain), "secret_0")
+    tool, secrets = concealed(plain, McpServer.of_request(plain), "secret_0")
     changes: dict[str, Any] = {"recent_items": recent_items} | ({"input_items": list(items)} if items else {})
     if after is not None:
         last = (await lab.responses.snapshot("t", after.response_id)).last
@@ -58,7 +58,7 @@ async def played(lab: Lab, running: Running, *items: dict[str, Any], **fields: A
     """It is run to its end; its items."""
     stored = await asked(lab, running, *items, **fields)
     await lab.run(stored)
-    view = View.of((), include_obfuscation=False)
+    view = ResponseView.of((), include_obfuscation=False)
     assert_well_formed([view.event(event) for event in await lab.events(stored)])
     response = await lab.object_of(stored)
     assert response["status"] == "completed", "whatever a server does"
@@ -140,7 +140,7 @@ async def test_a_server_that_changes_its_tools_is_asked_anew() -> None:
         lab = lab_for(running, call("depot__any", "{}"), say("Changed."))
         stored, items = await played(lab, running, **NEVER)
     assert types(items) == ["mcp_list_tools", "mcp_call", "mcp_list_tools", "message"]
-    shown = View.of(()).response(await lab.object_of(stored))["output"][1]
+    shown = ResponseView.of(()).response(await lab.object_of(stored))["output"][1]
     assert (items[1]["tools_changed"], "tools_changed" in shown) == (True, False), "a note for the loop alone"
 
 
@@ -151,7 +151,7 @@ async def test_two_servers_are_listed_at_once_and_told_in_order() -> None:
         lab.runtime.settings = replace(lab.runtime.settings, egress_ports=ports)
         stored = await asked(lab, first, **NEVER)
         plain = {"type": "mcp", "server_label": "other", "server_url": f"{second.url}/mcp", **NEVER}
-        tool, secrets = concealed(plain, Server.of_request(plain), "secret_1")
+        tool, secrets = concealed(plain, McpServer.of_request(plain), "secret_1")
         sealed = {handle: lab.runtime.sealer.seal("t", value) for handle, value in secrets.items()}
         both = await lab.background(tools=[*stored.parameters.tools, tool], container_id=None, secrets={**stored.secrets, **sealed})
         await lab.run(both)
@@ -224,7 +224,7 @@ async def test_a_result_that_is_too_large_is_not_kept() -> None:
     async with serving(odd) as running:
         lab = lab_for(running, call("depot__any", "{}"), say("Too much."))
         _, items = await played(lab, running, **NEVER)
-    assert items[1]["error"]["message"].startswith(WORDS[End.TOO_LARGE])
+    assert items[1]["error"]["message"].startswith(WORDS[CallEnd.TOO_LARGE])
 
 
 # --- approvals ---
@@ -350,7 +350,7 @@ async def test_whenever_a_process_dies_a_call_with_an_effect_runs_once_at_most()
             calls = calls_of(await lab.object_of(stored))
             assert len(there.orders) <= len(calls)
             for item in calls:
-                assert item["status"] == "completed" or item["error"]["message"].startswith(WORDS[End.LOST])
+                assert item["status"] == "completed" or item["error"]["message"].startswith(WORDS[CallEnd.LOST])
             ends |= {item["status"] for item in calls}
     assert ends == {"completed", "failed"}, "some died in the middle of the call"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from moorage.model import anthropic_messages, bedrock_converse, chat_completions, openai_responses
-from moorage.model.base import Finished, ItemPassed, ModelRequest, ReasoningStarted, SummaryDelta, UsageReported
+from moorage.model.base import ItemRelayed, ModelRequest, ReasoningStarted, StreamFinished, SummaryDelta, UsageReported
 
 from tests.unit.loop.lab import SHELL_TOOL, Lab, Turn, broken, say, shell
 
@@ -17,8 +17,8 @@ FUNCTION = {"type": "function", "name": "look", "parameters": {"type": "object",
 
 def native_shell(number: int) -> Turn:
     action = {"commands": [f"step {number}"]}
-    item = ItemPassed({"type": "shell_call", "call_id": f"call_{number}", "action": action})
-    return [ReasoningStarted(), SummaryDelta("hm"), item, UsageReported(10, 2), Finished("tool_calls")]
+    item = ItemRelayed({"type": "shell_call", "call_id": f"call_{number}", "action": action})
+    return [ReasoningStarted(), SummaryDelta("hm"), item, UsageReported(10, 2), StreamFinished("tool_calls")]
 
 
 def lowered_shell(number: int) -> Turn:

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from moorage.errors import ApiError
-from moorage.loop.prompt import Sent, sent
+from moorage.loop.prompt import SentPrompt, sent
 from moorage.model.base import ItemDone, ReasoningStarted, SummaryDelta
 from moorage.model.reasoning import pack
 from moorage.store.responses import Ancestor, StoredResponse
@@ -16,7 +16,7 @@ from tests.unit.loop.lab import SHELL_TOOL, Lab, Turn, broken, call, say, shell
 FUNCTION: dict[str, Any] = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}, "strict": False}
 
 
-async def told(lab: Lab, stored: StoredResponse, step: int) -> Sent:
+async def told(lab: Lab, stored: StoredResponse, step: int) -> SentPrompt:
     return await sent(lab.runtime, await lab.runtime.responses.snapshot(stored.tenant_id, stored.response_id), f"step_{step}")
 
 
@@ -50,7 +50,7 @@ async def test_what_was_asked_before_stands_in_front() -> None:
 async def test_a_step_that_runs_is_told_too() -> None:
     lab = Lab(shell("sleep"), say("never"))
     stored = await lab.background(tools=[SHELL_TOOL])
-    seen: list[Sent] = []
+    seen: list[SentPrompt] = []
 
     async def look() -> None:
         seen.append(await told(lab, stored, 0))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from moorage.sandbox.exec_client import Output, PythonEnded, Started
+from moorage.sandbox.exec_client import ExecOutput, ExecStarted, PythonEnded
 from moorage.tools.code_interpreter.session import NEW_SESSION
 
 from tests.stack import assert_well_formed
@@ -53,7 +53,7 @@ class _Live:
             self.sandboxes.executed.append(identity)
         is_new = self.sandboxes.executed.index(identity) in self.sandboxes.begins
         end = PythonEnded(2, "exit", 0, 0, None, result=None, images=(), session_started=is_new)
-        for event in (Started(0), Output(1, "stdout", f"{code}\n"), end):
+        for event in (ExecStarted(0), ExecOutput(1, "stdout", f"{code}\n"), end):
             if event.n > options["after"]:
                 yield event
 

@@ -6,7 +6,7 @@ import pytest
 from moorage import limits
 from moorage.errors import Superseded
 from moorage.loop.sinks import InlineSink, LogSink
-from moorage.store.event_log import Batch, EventLog, LogWriter, Writer
+from moorage.store.event_log import EventBatch, EventLog, LogWriter, LogWriterId
 from moorage.store.responses import Responses, StoredResponse
 from moorage.wire.parameters import Parameters
 from moorage.wire.types import Event
@@ -26,7 +26,7 @@ def new_log() -> tuple[MemoryTable, EventLog]:
 def new_sink(log: EventLog, table: MemoryTable, heard: Callable[[Event], None]) -> InlineSink:
     """Its record is a stand-in; beside it the first batch is written as ``Responses.create`` does."""
 
-    async def create(first: Batch | None) -> None:
+    async def create(first: EventBatch | None) -> None:
         await table.write_many([{"PK": "x", "SK": "META"}, *([await log.record(first)] if first is not None else [])])
 
     sink = InlineSink(heard, lambda: 7)
@@ -41,7 +41,7 @@ async def until_written(table: MemoryTable) -> None:
 
 async def test_a_step_of_the_loop_writes_at_the_end_of_an_item_without_being_asked() -> None:
     table, log = new_log()
-    async with LogSink(LogWriter(log, Writer(0, 1), 0)) as sink:
+    async with LogSink(LogWriter(log, LogWriterId(0, 1), 0)) as sink:
         sink.emit({"type": "response.output_item.done", "output_index": 0, "item": {}})
         await asyncio.wait_for(until_written(table), 5)
     assert len(await log.read_all()) == 1
@@ -50,7 +50,7 @@ async def test_a_step_of_the_loop_writes_at_the_end_of_an_item_without_being_ask
 async def test_a_step_that_says_little_makes_no_task_of_its_own() -> None:
     table, log = new_log()
     before = asyncio.all_tasks()
-    async with LogSink(LogWriter(log, Writer(0, 1), 0)) as sink:
+    async with LogSink(LogWriter(log, LogWriterId(0, 1), 0)) as sink:
         sink.emit(text("a"))
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == before
@@ -60,7 +60,7 @@ async def test_a_step_that_says_little_makes_no_task_of_its_own() -> None:
 
 async def test_what_a_step_has_said_is_written_while_it_goes_on() -> None:
     table, log = new_log()
-    async with LogSink(LogWriter(log, Writer(0, 1), 0)) as sink:
+    async with LogSink(LogWriter(log, LogWriterId(0, 1), 0)) as sink:
         for number, words in enumerate("ab", 1):
             sink.emit(text(words))
             while table.writes < number:
@@ -70,10 +70,10 @@ async def test_what_a_step_has_said_is_written_while_it_goes_on() -> None:
 
 async def test_a_step_whose_successor_has_taken_over_is_stopped_while_it_waits() -> None:
     _, log = new_log()
-    await log.append(Batch(0, (text("new") | {"sequence_number": 0},), Writer(0, 2)))
+    await log.append(EventBatch(0, (text("new") | {"sequence_number": 0},), LogWriterId(0, 2)))
 
     async def work_on() -> None:
-        async with LogSink(LogWriter(log, Writer(0, 1), 0)) as sink:
+        async with LogSink(LogWriter(log, LogWriterId(0, 1), 0)) as sink:
             sink.emit(text("old"))
             await asyncio.sleep(60)
 
@@ -86,7 +86,7 @@ async def test_leaving_a_sink_that_has_just_been_woken_does_not_hang() -> None:
     _, log = new_log()
 
     async def leave() -> None:
-        async with LogSink(LogWriter(log, Writer(0, 1), 0)) as sink:
+        async with LogSink(LogWriter(log, LogWriterId(0, 1), 0)) as sink:
             await asyncio.sleep(0)
             sink.emit(text("x" * limits.BATCH_EVENTS_BYTES_MAX))
 
@@ -118,7 +118,7 @@ async def test_the_client_hears_of_the_end_only_when_the_record_is_written_too()
     gate = asyncio.Event()
     heard: list[Event] = []
 
-    async def create(first: Batch | None) -> None:
+    async def create(first: EventBatch | None) -> None:
         assert first is None
         await gate.wait()
         await table.put({"PK": "x", "SK": "META"})
@@ -177,7 +177,7 @@ async def test_an_inline_step_that_was_declared_dead_stops() -> None:
     table, log = new_log()
     sink = new_sink(log, table, lambda event: None)
     await sink.record()
-    await log.append(Batch(0, (text("verdict") | {"sequence_number": 0},), Writer(1_000_000_000, 1)))
+    await log.append(EventBatch(0, (text("verdict") | {"sequence_number": 0},), LogWriterId(1_000_000_000, 1)))
     sink.emit(text("late"))
     with pytest.raises(Superseded):
         await sink.flush()

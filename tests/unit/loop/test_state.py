@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 from moorage import loop
-from moorage.state import CALL, OUTCOME, Call, LoopState, Next, Outcome
-from moorage.wire.responses import Usage
+from moorage.state import CALL, OUTCOME, LoopState, Next, PendingCall, StepOutcome
+from moorage.wire.responses import TokenUsage
 
 STATE = LoopState("resp_1", "t", "cntr_1", 3, Next.TOOLS, ("call_1", "call_2"), 1)
-ENDED = Outcome(
+ENDED = StepOutcome(
     Next.TOOLS,
     7,
-    (Call("call_1", "shell_call", 2, 4, "sho_1"),),
-    Usage(input_tokens=100, output_tokens=20, cached_tokens=60, cache_write_tokens=5, reasoning_tokens=9),
+    (PendingCall("call_1", "shell_call", 2, 4, "sho_1"),),
+    TokenUsage(input_tokens=100, output_tokens=20, cached_tokens=60, cache_write_tokens=5, reasoning_tokens=9),
     3,
     is_last=True,
 )
@@ -28,8 +28,10 @@ def test_a_state_comes_back_from_the_state_machine_as_it_went_in(state: LoopStat
     assert LoopState.from_json(json.loads(json.dumps(state.to_json()))) == state
 
 
-@pytest.mark.parametrize("outcome", [ENDED, Outcome(Next.MODEL, 1), Outcome(Next.DONE, 1, status="incomplete", incomplete_reason="x")])
-def test_an_outcome_comes_back_from_the_table_as_it_went_in(outcome: Outcome) -> None:
+@pytest.mark.parametrize(
+    "outcome", [ENDED, StepOutcome(Next.MODEL, 1), StepOutcome(Next.DONE, 1, status="incomplete", incomplete_reason="x")]
+)
+def test_an_outcome_comes_back_from_the_table_as_it_went_in(outcome: StepOutcome) -> None:
     assert OUTCOME.unpack(json.loads(json.dumps(OUTCOME.pack(outcome)))) == outcome
 
 
@@ -70,7 +72,7 @@ def test_a_round_whose_service_call_has_run_goes_the_common_way() -> None:
 
 
 def test_a_call_says_where_it_runs() -> None:
-    call = Call("call_1", "dice_call", 2, 2, "call_1", "service")
+    call = PendingCall("call_1", "dice_call", 2, 2, "call_1", "service")
     assert [CALL.unpack(CALL.pack(one)) for one in (call, ENDED.calls[0])] == [call, ENDED.calls[0]]
     outcome = replace(ENDED, calls=(ENDED.calls[0], replace(call, call_id="call_2")))
     assert (STATE.after(outcome).calls, STATE.after(outcome).services) == (("call_1", "call_2"), ("call_2",))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.errors import Superseded
-from moorage.model.base import CallDelta, CallStarted, Finished, UsageReported
+from moorage.model.base import CallDelta, CallStarted, StreamFinished, UsageReported
 from moorage.state import Next
-from moorage.store.event_log import LogWriter, Writer
+from moorage.store.event_log import LogWriter, LogWriterId
 from moorage.store.table import Record
 from moorage.wire.types import Tool
 
@@ -129,7 +129,7 @@ async def test_a_model_step_that_meets_a_late_predecessor_looks_again() -> None:
         log = lab.responses.log_of(stored)
         last = await log.last_batch()
         assert last is not None
-        writer = LogWriter(log, Writer(0, 1), last.following)
+        writer = LogWriter(log, LogWriterId(0, 1), last.following)
         item = {"id": "msg_late", "type": "message", "status": "in_progress", "role": "assistant", "content": []}
         writer.add({"type": "response.output_item.added", "output_index": 0, "item": item})
         await writer.flush()
@@ -186,7 +186,7 @@ async def test_a_call_that_a_later_run_has_taken_over_is_left_to_it() -> None:
             lab.table.before_write = None
             last = await log.last_batch()
             assert last is not None
-            writer = LogWriter(log, Writer(0, 3, "call_1"), last.following)
+            writer = LogWriter(log, LogWriterId(0, 3, "call_1"), last.following)
             said = {"output_index": 1, "command_index": 0, "delta": {"stdout": "ls"}}
             writer.add({"type": "response.shell_call_output_content.delta", **said})
             await writer.flush()
@@ -288,7 +288,7 @@ SEVERAL_CALLS: Turn = [
     *(CallStarted("shell", "call_3"), CallDelta("7")),
     *(CallStarted("shell", "call_4"), CallDelta('{"commands": ["pwd"]}')),
     *(CallStarted("python", "call_5"), CallDelta('{"code": "1"}')),
-    *(UsageReported(10, 2), Finished("tool_calls")),
+    *(UsageReported(10, 2), StreamFinished("tool_calls")),
 ]
 """Two that do not fit, which nobody sees, one that runs, and two that are over a bound of one."""
 

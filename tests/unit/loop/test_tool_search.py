@@ -2,8 +2,8 @@
 
 from typing import Any, SupportsIndex
 
-from moorage.api.view import View
-from moorage.model.base import ItemPassed, ModelRequest
+from moorage.api.view import ResponseView
+from moorage.model.base import ItemRelayed, ModelRequest
 from moorage.store.responses import StoredResponse
 
 from tests.stack import assert_well_formed
@@ -18,7 +18,7 @@ ASK = call("getWeather", "{}", "call_2")
 async def played(lab: Lab, **changes: Any) -> tuple[StoredResponse, list[dict[str, Any]]]:
     stored = await lab.background(**({"tools": [SEARCH, *TOOLS], "container_id": None} | changes))
     await lab.run(stored)
-    view = View.of((), include_obfuscation=False)
+    view = ResponseView.of((), include_obfuscation=False)
     assert_well_formed([view.event(event) for event in await lab.events(stored)])
     response = await lab.object_of(stored)
     assert response["status"] == "completed"
@@ -84,7 +84,7 @@ async def test_what_an_upstream_has_searched_and_found_is_passed_on_and_not_run_
     common = {"status": "completed", "call_id": None, "execution": "server"}
     searched = {"type": "tool_search_call", "arguments": {"paths": ["crm"]}, **common}
     found = {"type": "tool_search_output", "tools": [TOOLS[0]], **common}
-    turn: Turn = [ItemPassed(searched | {"id": "tsc_upstreams"}), ItemPassed(found), *say("Found.")]
+    turn: Turn = [ItemRelayed(searched | {"id": "tsc_upstreams"}), ItemRelayed(found), *say("Found.")]
     lab = Lab(turn, native_tools=frozenset({"function", "namespace", "tool_search"}))
     _, items = await played(lab)
     assert [item["type"] for item in items] == ["tool_search_call", "tool_search_output", "message"]

@@ -9,8 +9,8 @@ import pytest
 from moorage import limits
 from moorage.errors import UpstreamError
 from moorage.loop import finish
+from moorage.loop.step_history import unroll
 from moorage.loop.traces import documents
-from moorage.loop.unrolled import unroll
 from moorage.store.responses import StoredResponse
 from moorage.tracing import Trace
 

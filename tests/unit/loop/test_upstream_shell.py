@@ -11,10 +11,10 @@ from moorage.api.app import create_app
 from moorage.containers.containers import Containers
 from moorage.errors import file_not_found
 from moorage.loop.model_step import model_step
-from moorage.model.catalog import Catalog
+from moorage.model.catalog import ModelCatalog
 from moorage.state import LoopState
 from moorage.store.api_keys import ApiKey
-from moorage.store.files import File, Files
+from moorage.store.files import FileStore, StoredFile
 from moorage.store.upstream_containers import UpstreamContainers
 
 from tests.openai_shell import KEY, OpenAIShell
@@ -72,8 +72,8 @@ class House:
         self.lab = Lab()
         runtime = self.lab.runtime
         runtime.http = httpx.ASGITransport(self.openai.app)
-        runtime.catalog = Catalog.load(MODELS, {"OPERATOR_KEY": operator_key})
-        runtime.files = Files(runtime.table, runtime.blobs, clock=runtime.clock)
+        runtime.catalog = ModelCatalog.load(MODELS, {"OPERATOR_KEY": operator_key})
+        runtime.files = FileStore(runtime.table, runtime.blobs, clock=runtime.clock)
         provisioner = FakeProvisioner()
         runtime.containers = Containers(
             runtime.table,
@@ -254,12 +254,12 @@ async def test_a_file_of_this_deployment_is_uploaded_there(house: House) -> None
 
 
 class OneFile:
-    async def get(self, tenant_id: str, file_id: str, *, param: str | None = None) -> File:
+    async def get(self, tenant_id: str, file_id: str, *, param: str | None = None) -> StoredFile:
         if (tenant_id, file_id) != ("ten_a", "file_b"):
             raise file_not_found(file_id, param=param)
-        return File(tenant_id, file_id, "b.txt", 5, "user_data", 0, "key")
+        return StoredFile(tenant_id, file_id, "b.txt", 5, "user_data", 0, "key")
 
-    async def content(self, file: File) -> AsyncIterator[bytes]:
+    async def content(self, file: StoredFile) -> AsyncIterator[bytes]:
         yield b"hello"
 
 
@@ -304,7 +304,7 @@ async def test_a_container_id_cannot_lead_elsewhere(house: House) -> None:
 async def test_a_refused_key_is_the_operators_matter_and_is_not_shown() -> None:
     house = House()
     container_id = await house.container()
-    house.lab.runtime.catalog = Catalog.load(MODELS, {"OPERATOR_KEY": "sk-wrong"})
+    house.lab.runtime.catalog = ModelCatalog.load(MODELS, {"OPERATOR_KEY": "sk-wrong"})
     answer = await house.a.get(f"/containers/{container_id}")
     assert answer.status_code >= 500
     assert "credentials" in answer.json()["error"]["message"]

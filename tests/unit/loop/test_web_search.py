@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 from mcp.server.mcpserver import MCPServer
-from moorage.api.view import View
-from moorage.cli.tail import View as Tail
+from moorage.api.view import ResponseView
+from moorage.cli.tail import TranscriptView as Tail
 from moorage.loop.chain import chain_items
 from moorage.loop.finish import end_from_outside
 from moorage.loop.fold import fold
@@ -128,7 +128,7 @@ async def test_clients_see_of_a_search_what_they_include() -> None:
     response = await lab.object_of(stored)
 
     def shown(*include: str) -> tuple[bool, bool]:
-        item = View.of(include).response(response)["output"][0]
+        item = ResponseView.of(include).response(response)["output"][0]
         return "results" in item, "sources" in item["action"]
 
     assert shown() == (False, False)

@@ -15,7 +15,7 @@ from moorage.loop import finish, webhooks
 from moorage.loop.recover import recover
 from moorage.store.responses import StoredResponse
 from moorage.store.webhooks import Delivery, Endpoint
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 from moorage.wire.webhooks import EVENT_TYPES
 from openai import InvalidWebhookSignatureError
 
@@ -57,7 +57,7 @@ async def completed(lab: Lab, **changes: Any) -> StoredResponse:
 
 
 async def log_of(lab: Lab, endpoint: Endpoint) -> list[Delivery]:
-    return (await lab.runtime.webhooks.page(endpoint, Page()))[0]
+    return (await lab.runtime.webhooks.page(endpoint, PageQuery()))[0]
 
 
 async def only(lab: Lab, endpoint: Endpoint) -> Delivery:

@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 import pytest
-from moorage.api.view import View
+from moorage.api.view import ResponseView
 from moorage.store.responses import Ancestor, StoredResponse
-from moorage.tools.calls import End
+from moorage.tools.calls import CallEnd
 from moorage.tools.execs import WORDS
 from moorage.tools.mcp.room import Mcp
 
@@ -29,7 +29,7 @@ TYPE = call("write_stdin", '{"session_id": 5000, "chars": "y\\r"}', "call_2")
 async def played(lab: Lab, tool: dict[str, Any] | None = None, **changes: Any) -> tuple[StoredResponse, list[dict[str, Any]]]:
     stored = await lab.background(**({"tools": [tool or WORKSPACE]} | changes))
     await lab.run(stored)
-    view = View.of((), include_obfuscation=False)
+    view = ResponseView.of((), include_obfuscation=False)
     assert_well_formed([view.event(event) for event in await lab.events(stored)])
     response = await lab.object_of(stored)
     assert response["status"] == "completed"
@@ -261,5 +261,5 @@ async def test_a_command_whose_sandbox_was_lost_is_not_run_again_and_says_so() -
     lab.sandboxes.incarnation += 1
     await lab.run(stored, state)
     ran = (await lab.object_of(stored))["output"][1]
-    assert (ran["status"], ran["error"]["content"][0]["text"]) == ("failed", WORDS[End.LOST])
+    assert (ran["status"], ran["error"]["content"][0]["text"]) == ("failed", WORDS[CallEnd.LOST])
     assert lab.sandboxes.executed == []

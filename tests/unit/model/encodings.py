@@ -96,7 +96,7 @@ def folded(deltas: list[Delta], *, with_call_ids: bool = True) -> Understood:
                 is_open = False
             case base.UsageReported():
                 usage = delta
-            case base.Finished(reason):
+            case base.StreamFinished(reason):
                 finish = reason
     assert finish is None or not is_open, "the end came while an item was open"
     return Understood(tuple(tuple(item) for item in items), usage, finish)

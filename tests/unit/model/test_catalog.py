@@ -8,11 +8,11 @@ import pytest
 from moorage.errors import ApiError, SettingsConflict
 from moorage.model.anthropic_messages import AnthropicMessages
 from moorage.model.bedrock_converse import BedrockConverse
-from moorage.model.catalog import Catalog, ollama_url, probe_ollama
+from moorage.model.catalog import ModelCatalog, ollama_url, probe_ollama
 from moorage.model.chat_completions import ChatCompletions
-from moorage.model.chat_messages import GENERIC, Style
+from moorage.model.chat_messages import GENERIC, MessageStyle
 from moorage.model.chat_templates import FAMILIES, Family
-from moorage.model.compaction import Compaction
+from moorage.model.compaction import CompactionSettings
 from moorage.model.demo import Demo
 from moorage.model.openai_responses import NATIVE_TO_OPENAI, OpenAIResponses
 from moorage.net.sigv4 import AwsAuth
@@ -51,8 +51,8 @@ region = "eu-north-1"
 """
 
 
-def loaded(text: str = FILE, **environ: str) -> Catalog:
-    return Catalog.load(text, {"MY_KEY": "sk-mine"} | environ)
+def loaded(text: str = FILE, **environ: str) -> ModelCatalog:
+    return ModelCatalog.load(text, {"MY_KEY": "sk-mine"} | environ)
 
 
 RESOLVED: dict[str, tuple[str | None, tuple[str, str, str]]] = {
@@ -107,17 +107,17 @@ compaction = { strategy = "truncate" }
 
 
 def test_a_model_is_compacted_as_its_entry_says_and_otherwise_as_the_file_does() -> None:
-    catalog = Catalog.load(COMPACTIONS, {})
+    catalog = ModelCatalog.load(COMPACTIONS, {})
     assert {entry.name: entry.compaction for entry in catalog.entries} == {
-        "large": Compaction("llm", "Keep the figures.", 0, "small"),
-        "small": Compaction("llm", "Keep the figures.", 4),
-        "short": Compaction("truncate", "Keep the figures.", 4),
+        "large": CompactionSettings("llm", "Keep the figures.", 0, "small"),
+        "small": CompactionSettings("llm", "Keep the figures.", 4),
+        "short": CompactionSettings("truncate", "Keep the figures.", 4),
     }
 
 
 def test_a_file_without_models_says_how_the_detected_one_is_compacted() -> None:
-    catalog = Catalog.load('[compaction]\nstrategy = "truncate"\n', {"OPENAI_API_KEY": "k"})
-    assert catalog.resolve("gpt-6").compaction == Compaction("truncate")
+    catalog = ModelCatalog.load('[compaction]\nstrategy = "truncate"\n', {"OPENAI_API_KEY": "k"})
+    assert catalog.resolve("gpt-6").compaction == CompactionSettings("truncate")
 
 
 TWO_KEYS = """
@@ -136,7 +136,7 @@ key = "env:NOPE"
 
 
 def test_a_model_whose_key_is_not_set_leaves_the_others_their_start() -> None:
-    catalog = Catalog.load(TWO_KEYS, {})
+    catalog = ModelCatalog.load(TWO_KEYS, {})
     assert catalog.notices == ("models.toml, model 'elsewhere': key refers to the environment variable NOPE, which is not set.",)
     assert [model["id"] for model in catalog.listing()] == ["here"]
     assert catalog.resolve(None).name == "here"
@@ -153,34 +153,34 @@ def test_a_key_of_moorage_itself_is_no_key_for_a_models_server() -> None:
         "models.toml, model 'elsewhere': key refers to the environment variable NOPE, which holds a key of moorage itself "
         "(sk-moorage-...) and so counts as not set."
     )
-    assert Catalog.load(TWO_KEYS, {"NOPE": "sk-moorage-x"}).notices == (said,)
+    assert ModelCatalog.load(TWO_KEYS, {"NOPE": "sk-moorage-x"}).notices == (said,)
     with pytest.raises(SettingsConflict, match="which holds a key of moorage itself"):
-        Catalog.load('[web_search]\nkind = "brave"\nkey = "env:NOPE"\n', {"NOPE": "sk-moorage-x"})
+        ModelCatalog.load('[web_search]\nkind = "brave"\nkey = "env:NOPE"\n', {"NOPE": "sk-moorage-x"})
 
 
 def test_with_their_keys_all_models_are_there() -> None:
-    catalog = Catalog.load(TWO_KEYS, {"NOPE": "sk"})
+    catalog = ModelCatalog.load(TWO_KEYS, {"NOPE": "sk"})
     assert (catalog.notices, catalog.resolve("far").upstream_model) == ((), "far")
 
 
 def test_a_model_that_writes_notes_must_have_its_key() -> None:
     with pytest.raises(SettingsConflict, match="model 'elsewhere': key refers to the environment variable NOPE"):
-        Catalog.load(TWO_KEYS + '[compaction]\nmodel = "elsewhere"\n', {})
+        ModelCatalog.load(TWO_KEYS + '[compaction]\nmodel = "elsewhere"\n', {})
 
 
-ASKED: dict[str, tuple[dict[str, Any], Compaction]] = {
-    "nothing": ({"type": "compaction"}, Compaction("truncate", None, 4, "small")),
-    "a prompt, which wants notes": ({"prompt": "Keep it."}, Compaction("llm", "Keep it.", 4, "small")),
+ASKED: dict[str, tuple[dict[str, Any], CompactionSettings]] = {
+    "nothing": ({"type": "compaction"}, CompactionSettings("truncate", None, 4, "small")),
+    "a prompt, which wants notes": ({"prompt": "Keep it."}, CompactionSettings("llm", "Keep it.", 4, "small")),
     "all of it": (
         {"strategy": "llm", "prompt": "Keep it.", "keep_recent_items": 0},
-        Compaction("llm", "Keep it.", 0, "small"),
+        CompactionSettings("llm", "Keep it.", 0, "small"),
     ),
 }
 
 
 @pytest.mark.parametrize(("entry", "wanted"), ASKED.values(), ids=ASKED.keys())
-def test_a_request_says_how_it_is_compacted_on_top_of_that(entry: dict[str, Any], wanted: Compaction) -> None:
-    assert Compaction("truncate", None, 4, "small").asked(entry) == wanted
+def test_a_request_says_how_it_is_compacted_on_top_of_that(entry: dict[str, Any], wanted: CompactionSettings) -> None:
+    assert CompactionSettings("truncate", None, 4, "small").asked(entry) == wanted
 
 
 def test_the_list_names_every_exact_name_and_alias() -> None:
@@ -244,20 +244,20 @@ WRONG: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize(("text", "sentence"), WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_file_is_one_clear_sentence(text: str, sentence: str) -> None:
     with pytest.raises(SettingsConflict) as raised:
-        Catalog.load(text, {})
+        ModelCatalog.load(text, {})
     assert str(raised.value).startswith(sentence)
     assert "sk-123" not in str(raised.value)
 
 
 def test_the_repositorys_own_file_configures_nothing() -> None:
     path = Path(__file__).parents[3] / "models.toml"
-    assert Catalog.load(path, {}).resolve(None).provider_kind == "demo"
+    assert ModelCatalog.load(path, {}).resolve(None).provider_kind == "demo"
     examples = "\n".join(line.removeprefix("# ") for line in path.read_text().splitlines()[3:])
     assert loaded(examples, OPENAI_API_KEY="sk-x").resolve("gpt-6").provider_kind == "openai_responses"
 
 
 def test_a_missing_file_configures_nothing(tmp_path: Path) -> None:
-    assert Catalog.load(tmp_path / "none.toml", {}).default_model == "demo"
+    assert ModelCatalog.load(tmp_path / "none.toml", {}).default_model == "demo"
 
 
 DETECTED: dict[str, tuple[dict[str, str], list[str], str]] = {
@@ -325,7 +325,7 @@ DETECTED: dict[str, tuple[dict[str, str], list[str], str]] = {
 
 @pytest.mark.parametrize(("environ", "ollama", "sentence"), DETECTED.values(), ids=DETECTED.keys())
 def test_without_a_file_the_environment_decides_and_says_why(environ: dict[str, str], ollama: list[str], sentence: str) -> None:
-    catalog = Catalog.load("", environ | {"MOORAGE_OLLAMA_MODELS": " ".join(ollama)})
+    catalog = ModelCatalog.load("", environ | {"MOORAGE_OLLAMA_MODELS": " ".join(ollama)})
     assert catalog.describe_default() == sentence
     assert catalog.resolve("any-name-at-all").provider_kind == catalog.resolve(None).provider_kind
     assert catalog.resolve("demo").provider_kind == "demo"
@@ -365,7 +365,7 @@ def test_every_example_of_the_guide_can_be_loaded() -> None:
     assert len(examples) > 3
     for example in examples:
         environ = dict.fromkeys(re.findall(r"env:(\w+)", example), "key")
-        Catalog.load(example, environ, secret=lambda name: "secret").resolve(None)
+        ModelCatalog.load(example, environ, secret=lambda name: "secret").resolve(None)
 
 
 BAD_ENVIRONMENTS: dict[str, tuple[dict[str, str], str]] = {
@@ -392,7 +392,7 @@ BAD_ENVIRONMENTS: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize(("environ", "sentence"), BAD_ENVIRONMENTS.values(), ids=BAD_ENVIRONMENTS.keys())
 def test_a_wrong_environment_is_one_clear_sentence(environ: dict[str, str], sentence: str) -> None:
     with pytest.raises(SettingsConflict) as raised:
-        Catalog.load("", environ)
+        ModelCatalog.load("", environ)
     assert str(raised.value).startswith(sentence)
 
 
@@ -400,7 +400,7 @@ def test_a_wrong_environment_is_one_clear_sentence(environ: dict[str, str], sent
 
 
 def provider(text: str, model: str, **environ: str) -> Any:
-    catalog = Catalog.load(text, environ, secret=lambda name: f"secret of {name}")
+    catalog = ModelCatalog.load(text, environ, secret=lambda name: f"secret of {name}")
     return catalog.provider(catalog.resolve(model), UpstreamTransport())
 
 
@@ -461,7 +461,7 @@ def test_options_of_an_entry_reach_the_provider() -> None:
     options = {"dialect": "openai", "replays_reasoning": True, "files": True, "template": "gemma", "starts_thinking": True}
     text = entry("chat_completions", base_url="http://127.0.0.1:1", idle_seconds=7.5, **options)
     chat = provider(text + "headers = { x-team = 'a' }\nnative_tools = ['custom']\n", "m")
-    style = Style("openai", FAMILIES["gemma"], replays_reasoning=True, takes_files=True)
+    style = MessageStyle("openai", FAMILIES["gemma"], replays_reasoning=True, takes_files=True)
     assert (chat.style, chat.starts_thinking, chat.upstream.idle_seconds) == (style, True, 7.5)
     assert (chat.upstream.headers, chat.native_tools) == ({"x-team": "a"}, frozenset({"function", "custom"}))
 
@@ -484,9 +484,9 @@ def test_options_of_an_entry_reach_the_provider() -> None:
 )
 def test_an_upstreams_name_tells_its_chat_template(model: str, family: Family) -> None:
     chat = provider(entry("chat_completions", base_url="http://127.0.0.1:1", upstream_model=model), "m")
-    assert chat.style == Style(template=FAMILIES[family])
+    assert chat.style == MessageStyle(template=FAMILIES[family])
     told = provider(entry("chat_completions", base_url="http://127.0.0.1:1", upstream_model=model, template="no-tools"), "m")
-    assert told.style == Style(template=FAMILIES["no-tools"])
+    assert told.style == MessageStyle(template=FAMILIES["no-tools"])
 
 
 @pytest.mark.parametrize(("model", "asks"), [("gpt-4o", False), ("gpt-4.1-mini", False), ("gpt-5.5", True), ("o3", True)])
@@ -516,7 +516,7 @@ def test_a_model_of_openais_is_given_the_tools_of_its_generation(model: str) -> 
 
 
 def test_the_demo_model_keeps_its_count_of_failures_and_its_pace() -> None:
-    catalog = Catalog.load("", {"MOORAGE_DEMO_DELTA_MS": "4"})
+    catalog = ModelCatalog.load("", {"MOORAGE_DEMO_DELTA_MS": "4"})
     transport = UpstreamTransport()
     first, second = (catalog.provider(catalog.resolve("demo"), transport) for _ in range(2))
     assert first is second

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from moorage.errors import UpstreamError
 from moorage.model.base import ModelRequest
-from moorage.model.chat_messages import GENERIC, OPENAI, Style, messages
+from moorage.model.chat_messages import GENERIC, OPENAI, MessageStyle, messages
 from moorage.model.chat_templates import FAMILIES, Family
 from moorage.wire.types import Item
 
@@ -35,12 +35,12 @@ def call(call_id: str, arguments: str = '{"at":1}') -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": "look", "arguments": arguments}}
 
 
-def written(*items: Item, instructions: str | None = None, style: Style = GENERIC, **fields: Any) -> list[dict[str, Any]]:
+def written(*items: Item, instructions: str | None = None, style: MessageStyle = GENERIC, **fields: Any) -> list[dict[str, Any]]:
     return messages(ModelRequest("m", items, instructions=instructions, **fields), style)
 
 
-def of(family: Family) -> Style:
-    return Style(template=FAMILIES[family])
+def of(family: Family) -> MessageStyle:
+    return MessageStyle(template=FAMILIES[family])
 
 
 # --- what every template takes ------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_an_id_that_its_maker_reads_again_stays(call_id: str) -> None:
 
 
 @pytest.mark.parametrize("style", [GENERIC, OPENAI], ids=["generic", "openai"])
-def test_what_is_said_between_a_call_and_its_output_follows_the_output(style: Style) -> None:
+def test_what_is_said_between_a_call_and_its_output_follows_the_output(style: MessageStyle) -> None:
     items = [said("user", "u"), called("aaaaaaaa1"), said("user", "v"), called("aaaaaaaa2"), said("assistant", "w")]
     outputs = [gave("aaaaaaaa2", "2"), said("user", "x"), gave("aaaaaaaa1", "1")]
     assert [message["role"] for message in written(*items, *outputs, style=style)][:4] == ["user", "assistant", "tool", "tool"]
@@ -177,7 +177,7 @@ def test_a_server_that_takes_files_gets_them_also_those_out_of_outputs() -> None
     pdf = file("plan.pdf", b"%PDF-", "application/pdf")
     shown = {"type": "file", "file": {"filename": "plan.pdf", "file_data": pdf["file_data"]}}
     items = [{"role": "user", "content": [pdf]}, called("aaaaaaaa1"), gave("aaaaaaaa1", [pdf])]
-    for style in (OPENAI, Style(takes_files=True)):
+    for style in (OPENAI, MessageStyle(takes_files=True)):
         first, _, output, last = written(*items, style=style)
         assert (first["content"], output["content"], last) == ([shown], "[file plan.pdf]", {"role": "user", "content": [shown]})
 

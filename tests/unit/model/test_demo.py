@@ -10,7 +10,7 @@ import pytest
 from moorage.errors import UpstreamError
 from moorage.model import base
 from moorage.model.base import ModelRequest
-from moorage.model.demo import INTRODUCTION, Call, Demo, Turn, next_turn, smallest
+from moorage.model.demo import INTRODUCTION, Demo, DemoCall, DemoTurn, next_turn, smallest
 from moorage.tools.lowering import lower
 from moorage.wire.types import Item, Tool
 
@@ -49,8 +49,8 @@ def request(*items: Item, tools: tuple[Tool, ...] = (SHELL,), **fields: Any) -> 
     return ModelRequest("demo", lowered.items, tools=lowered.tools, tool_choice=lowered.tool_choice, **fields)
 
 
-def shell(*commands: str, **limits: int) -> Call:
-    return Call("shell", json.dumps({"commands": list(commands)} | limits, separators=(",", ":")))
+def shell(*commands: str, **limits: int) -> DemoCall:
+    return DemoCall("shell", json.dumps({"commands": list(commands)} | limits, separators=(",", ":")))
 
 
 # --- scripts ------------------------------------------------------------------------------------------------------------------------
@@ -94,8 +94,8 @@ def test_python_and_any_function_can_be_called() -> None:
     played = script({"python": "print(1)", "call": {"name": "get_weather", "arguments": {"city": "Oslo"}}})
     tools: tuple[Tool, ...] = (WEATHER, {"type": "code_interpreter", "container": {"type": "auto"}})
     assert next_turn(request(played, tools=tools)).calls == (
-        Call("python", '{"code":"print(1)"}'),
-        Call("get_weather", '{"city":"Oslo"}'),
+        DemoCall("python", '{"code":"print(1)"}'),
+        DemoCall("get_weather", '{"city":"Oslo"}'),
     )
 
 
@@ -139,17 +139,17 @@ async def test_a_turn_streams_reasoning_text_calls_usage_and_its_end() -> None:
         base.TextDelta("I "),
     ]
     assert folded(deltas).items == (("reasoning", "Look."), ("message", "I look."), ("call", "shell", "", '{"commands":["ls"]}'))
-    assert deltas[-1] == base.Finished("tool_calls")
+    assert deltas[-1] == base.StreamFinished("tool_calls")
     assert slept == [0.5] + [0.002] * len(deltas)
 
 
 async def test_the_budget_of_tokens_is_kept() -> None:
     asked = request(script({"say": "word " * 100}), max_output_tokens=16)
-    result = folded([d async for d in Demo().stream(asked) if not isinstance(d, base.Finished)])
+    result = folded([d async for d in Demo().stream(asked) if not isinstance(d, base.StreamFinished)])
     assert len(result.items[0][1]) <= 64
     assert result.usage is not None
     assert result.usage.output_tokens == 16
-    assert [d async for d in Demo().stream(asked)][-1] == base.Finished("max_output_tokens")
+    assert [d async for d in Demo().stream(asked)][-1] == base.StreamFinished("max_output_tokens")
 
 
 # --- conversation -------------------------------------------------------------------------------------------------------------------
@@ -161,23 +161,23 @@ def test_it_says_that_it_is_no_model() -> None:
     assert INTRODUCTION in next_turn(request()).text
 
 
-CALLS: dict[str, tuple[str, Any, tuple[Call, ...]]] = {
-    "asked by name, with arguments": ('Call get_weather with {"city": "Rome"}', "auto", (Call("get_weather", '{"city":"Rome"}'),)),
-    "asked by name": ("call get_weather", "auto", (Call("get_weather", '{"city":"demo"}'),)),
-    "asked by a word of its name": ("How is the weather in Oslo?", "auto", (Call("get_weather", '{"city":"demo"}'),)),
-    "demanded": ("Hello", "required", (Call("get_weather", '{"city":"demo"}'),)),
-    "demanded by name": ("Hello", {"type": "function", "name": "get_weather"}, (Call("get_weather", '{"city":"demo"}'),)),
+CALLS: dict[str, tuple[str, Any, tuple[DemoCall, ...]]] = {
+    "asked by name, with arguments": ('Call get_weather with {"city": "Rome"}', "auto", (DemoCall("get_weather", '{"city":"Rome"}'),)),
+    "asked by name": ("call get_weather", "auto", (DemoCall("get_weather", '{"city":"demo"}'),)),
+    "asked by a word of its name": ("How is the weather in Oslo?", "auto", (DemoCall("get_weather", '{"city":"demo"}'),)),
+    "demanded": ("Hello", "required", (DemoCall("get_weather", '{"city":"demo"}'),)),
+    "demanded by name": ("Hello", {"type": "function", "name": "get_weather"}, (DemoCall("get_weather", '{"city":"demo"}'),)),
     "forbidden": ("call get_weather", "none", ()),
     "not asked": ("Hello", "auto", ()),
 }
 
 
 @pytest.mark.parametrize(("text", "choice", "calls"), CALLS.values(), ids=CALLS.keys())
-def test_a_function_is_called_when_it_is(text: str, choice: Any, calls: tuple[Call, ...]) -> None:
+def test_a_function_is_called_when_it_is(text: str, choice: Any, calls: tuple[DemoCall, ...]) -> None:
     assert next_turn(request(user(text), tools=(WEATHER,), tool_choice=choice)).calls == calls
 
 
-COMMANDS: dict[str, tuple[str, tuple[Tool, ...], Any, tuple[Call, ...]]] = {
+COMMANDS: dict[str, tuple[str, tuple[Tool, ...], Any, tuple[DemoCall, ...]]] = {
     "one": ("How many processors? Run `nproc`.", (SHELL,), "auto", (shell("nproc"),)),
     "two": ("Compare `uname -m` with `arch`.", (SHELL,), "auto", (shell("uname -m", "arch"),)),
     "none": ("How many processors?", (SHELL,), "auto", ()),
@@ -188,7 +188,7 @@ COMMANDS: dict[str, tuple[str, tuple[Tool, ...], Any, tuple[Call, ...]]] = {
 
 
 @pytest.mark.parametrize(("text", "tools", "choice", "calls"), COMMANDS.values(), ids=COMMANDS.keys())
-def test_commands_between_backticks_are_run(text: str, tools: tuple[Tool, ...], choice: Any, calls: tuple[Call, ...]) -> None:
+def test_commands_between_backticks_are_run(text: str, tools: tuple[Tool, ...], choice: Any, calls: tuple[DemoCall, ...]) -> None:
     assert next_turn(request(user(text), tools=tools, tool_choice=choice)).calls == calls
 
 
@@ -201,7 +201,7 @@ def test_a_functions_output_is_quoted_in_the_answer() -> None:
     call: Item = {"type": "function_call", "call_id": "c", "name": "get_weather", "arguments": "{}"}
     output: Item = {"type": "function_call_output", "call_id": "c", "output": "12 degrees"}
     turn = next_turn(request(user("call get_weather"), call, output, tools=(WEATHER,)))
-    assert turn == Turn(text=f"{INTRODUCTION} The tool answered: 12 degrees")
+    assert turn == DemoTurn(text=f"{INTRODUCTION} The tool answered: 12 degrees")
 
 
 SCHEMAS: dict[str, tuple[dict[str, Any], Any]] = {
@@ -244,7 +244,7 @@ CSV = """date,product,region,units,revenue
 _WITHOUT_LIBRARIES = "ModuleNotFoundError"
 
 
-def played_in(folder: Path) -> list[Turn]:
+def played_in(folder: Path) -> list[DemoTurn]:
     """The demonstration's turns, its commands really run (in ``folder`` in place of /mnt/data)."""
     items, turns = [QUESTION], []
     for number in range(9):

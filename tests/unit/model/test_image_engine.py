@@ -2,7 +2,7 @@
 
 import pytest
 from moorage.errors import SettingsConflict
-from moorage.model.catalog import Catalog
+from moorage.model.catalog import ModelCatalog
 from moorage.model.image_engine import ImageEngine
 from moorage.model.remote_servers import RemoteServers
 
@@ -29,7 +29,7 @@ ENGINES = {
 
 @pytest.mark.parametrize(("table", "engine"), ENGINES.values(), ids=ENGINES)
 def test_an_image_model_has_its_key_by_reference_and_comes_back_from_its_secret(table: str, engine: ImageEngine) -> None:
-    catalog = Catalog.load(f"[image_generation]\n{table}", {"IMAGES": "k3y", "AWS_REGION": "eu-west-1"})
+    catalog = ModelCatalog.load(f"[image_generation]\n{table}", {"IMAGES": "k3y", "AWS_REGION": "eu-west-1"})
     assert catalog.remote_servers == RemoteServers(images=engine)
     assert ImageEngine.from_secret(engine.to_secret()) == engine
     assert "k3y" not in repr(catalog.remote_servers)
@@ -64,5 +64,5 @@ WRONG = {
 @pytest.mark.parametrize(("table", "words"), WRONG.values(), ids=WRONG)
 def test_an_image_model_that_cannot_be_is_said_at_the_start(table: str, words: str) -> None:
     with pytest.raises(SettingsConflict, match=words) as refused:
-        Catalog.load(f"[image_generation]\n{table}", {"IMAGES": "k3y"})
+        ModelCatalog.load(f"[image_generation]\n{table}", {"IMAGES": "k3y"})
     assert "verysecret" not in str(refused.value)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from moorage.model.openai_responses import NATIVE_TO_OPENAI
-from moorage.tools.lowering import Lowered, Original, is_hosted, lower
+from moorage.tools.lowering import LoweredInput, OriginalTool, is_hosted, lower
 from moorage.tools.shell.offer import output_text as shell_output_text
 from moorage.wire.types import Item, Tool
 
@@ -13,7 +13,7 @@ FUNCTIONS = frozenset({"function"})
 HOSTED_SHELL: Tool = {"type": "shell", "environment": {"type": "container_auto"}}
 
 
-def lowered(*items: Item, tools: list[Tool] | None = None, native: frozenset[str] = FUNCTIONS, choice: Any = "auto") -> Lowered:
+def lowered(*items: Item, tools: list[Tool] | None = None, native: frozenset[str] = FUNCTIONS, choice: Any = "auto") -> LoweredInput:
     return lower(items, tools or [], choice, native)
 
 
@@ -218,17 +218,17 @@ def test_names_are_unique_legal_and_lead_back() -> None:
     assert len(set(names)) == len(names) == 8
     assert all(len(name) <= 64 and name.replace("_", "a").replace("-", "a").isalnum() for name in names)
     assert {result.restore(name) for name in names} == {
-        Original("shell", names[0]),
-        Original("function", "shell"),
-        Original("function", "crm__get"),
-        Original("function", "get", "crm"),
-        Original("custom", "say", "crm"),
-        Original("function", "a", long),
-        Original("function", "b", long),
-        Original("function", long),
+        OriginalTool("shell", names[0]),
+        OriginalTool("function", "shell"),
+        OriginalTool("function", "crm__get"),
+        OriginalTool("function", "get", "crm"),
+        OriginalTool("custom", "say", "crm"),
+        OriginalTool("function", "a", long),
+        OriginalTool("function", "b", long),
+        OriginalTool("function", long),
     }
     assert "shell" in names
-    assert result.restore("shell") == Original("function", "shell")
+    assert result.restore("shell") == OriginalTool("function", "shell")
 
 
 def test_what_runs_in_a_container_is_described_with_the_programs_that_are_there() -> None:
@@ -247,16 +247,19 @@ def test_what_runs_in_a_container_is_described_with_the_programs_that_are_there(
 
 
 def test_a_name_that_was_never_offered_is_nobodys_unless_the_upstream_finds_tools_itself() -> None:
-    assert lowered().restore("made up!") == Original("not_offered", "made_up_")
+    assert lowered().restore("made up!") == OriginalTool("not_offered", "made_up_")
     finding = lower((), (), "auto", FUNCTIONS | {"tool_search"})
-    assert finding.restore("made_up") == Original("function", "made_up")
+    assert finding.restore("made_up") == OriginalTool("function", "made_up")
 
 
 def test_only_what_is_allowed_can_be_called() -> None:
     tools: list[Tool] = [{"type": "function", "name": name} for name in ("read", "write")]
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "read"}]}
     result = lower((), tools, choice, FUNCTIONS)
-    assert [result.restore(name) for name in ("read", "write")] == [Original("function", "read"), Original("not_offered", "write")]
+    assert [result.restore(name) for name in ("read", "write")] == [
+        OriginalTool("function", "read"),
+        OriginalTool("not_offered", "write"),
+    ]
 
 
 def test_tools_that_join_on_the_way_come_after_those_before_them() -> None:
@@ -269,7 +272,7 @@ def test_tools_that_join_on_the_way_come_after_those_before_them() -> None:
     result = lowered(added, call, tools=[HOSTED_SHELL])
     assert [tool["name"] for tool in result.tools] == ["shell", "functions__exec"]
     assert result.items == (called("functions__exec", {"input": "ls"}),)
-    assert result.restore("functions__exec") == Original("custom", "exec", "functions")
+    assert result.restore("functions__exec") == OriginalTool("custom", "exec", "functions")
 
 
 def test_deferred_tools_are_hidden_until_the_client_finds_them() -> None:
@@ -354,44 +357,44 @@ def test_only_what_runs_here_is_hosted() -> None:
 
 # --- calls back ---------------------------------------------------------------------------------------------------------------------
 
-RESTORED: dict[str, tuple[Original, str, Item | None]] = {
+RESTORED: dict[str, tuple[OriginalTool, str, Item | None]] = {
     "shell": (
-        Original("shell", "shell"),
+        OriginalTool("shell", "shell"),
         '{"commands": ["ls"], "timeout_ms": 1000, "max_output_length": null}',
         {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"], "timeout_ms": 1000}},
     ),
     "shell as small models write it": (
-        Original("shell", "shell"),
+        OriginalTool("shell", "shell"),
         '{"command": "ls"}',
         {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
     ),
     "shell, quoted twice": (
-        Original("shell", "shell"),
+        OriginalTool("shell", "shell"),
         json.dumps('{"commands": ["ls"]}'),
         {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
     ),
     "shell with nonsense": (
-        Original("shell", "shell"),
+        OriginalTool("shell", "shell"),
         '{"commands": []}',
         None,
     ),
     "shell with half of the JSON": (
-        Original("shell", "shell"),
+        OriginalTool("shell", "shell"),
         '{"commands": ["l',
         None,
     ),
     "python": (
-        Original("code_interpreter", "python"),
+        OriginalTool("code_interpreter", "python"),
         '{"code": "print(1)"}',
         {"type": "code_interpreter_call", "call_id": "c", "code": "print(1)"},
     ),
     "python without a wrapper": (
-        Original("code_interpreter", "python"),
+        OriginalTool("code_interpreter", "python"),
         "print(1)",
         {"type": "code_interpreter_call", "call_id": "c", "code": "print(1)"},
     ),
     "local shell": (
-        Original("local_shell", "local_shell"),
+        OriginalTool("local_shell", "local_shell"),
         '{"command": ["ls"], "working_directory": "/tmp"}',
         {
             "type": "local_shell_call",
@@ -401,22 +404,22 @@ RESTORED: dict[str, tuple[Original, str, Item | None]] = {
         },
     ),
     "apply_patch": (
-        Original("apply_patch", "apply_patch"),
+        OriginalTool("apply_patch", "apply_patch"),
         json.dumps(PATCH),
         {"type": "apply_patch_call", "call_id": "c", "operation": PATCH},
     ),
     "apply_patch within an operation": (
-        Original("apply_patch", "apply_patch"),
+        OriginalTool("apply_patch", "apply_patch"),
         '{"operation": {"type": "delete_file", "path": "a", "diff": ""}}',
         {"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file", "path": "a"}},
     ),
     "apply_patch without a path": (
-        Original("apply_patch", "apply_patch"),
+        OriginalTool("apply_patch", "apply_patch"),
         '{"type": "create_file"}',
         None,
     ),
     "computer": (
-        Original("computer", "computer"),
+        OriginalTool("computer", "computer"),
         '{"actions": [{"type": "screenshot"}]}',
         {
             "type": "computer_call",
@@ -427,12 +430,12 @@ RESTORED: dict[str, tuple[Original, str, Item | None]] = {
         },
     ),
     "computer preview": (
-        Original("computer_use_preview", "computer"),
+        OriginalTool("computer_use_preview", "computer"),
         '{"actions": [{"type": "screenshot"}]}',
         {"type": "computer_call", "status": "completed", "call_id": "c", "action": {"type": "screenshot"}, "pending_safety_checks": []},
     ),
     "tool search": (
-        Original("tool_search", "tool_search"),
+        OriginalTool("tool_search", "tool_search"),
         '{"query": "mail"}',
         {"type": "tool_search_call", "status": "completed", "call_id": "c", "execution": "client", "arguments": {"query": "mail"}},
     ),
@@ -440,10 +443,10 @@ RESTORED: dict[str, tuple[Original, str, Item | None]] = {
 
 
 @pytest.mark.parametrize(("original", "arguments", "item"), RESTORED.values(), ids=RESTORED.keys())
-def test_a_call_is_given_back_in_its_own_form(original: Original, arguments: str, item: Item | None) -> None:
+def test_a_call_is_given_back_in_its_own_form(original: OriginalTool, arguments: str, item: Item | None) -> None:
     assert original.call_item(arguments, "c") == item
 
 
 @pytest.mark.parametrize("arguments", ['{"input": "ls -l"}', "ls -l", '"ls -l"', '"{\\"input\\": \\"ls -l\\"}"'])
 def test_the_input_of_a_custom_tool_is_taken_out_of_its_wrapper(arguments: str) -> None:
-    assert Original("custom", "exec").custom_input(arguments) == "ls -l"
+    assert OriginalTool("custom", "exec").custom_input(arguments) == "ls -l"

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from moorage.model import anthropic_messages, bedrock_converse, chat_completions, openai_responses, reasoning
 from moorage.model.base import ModelRequest
-from moorage.model.chat_messages import Style
+from moorage.model.chat_messages import MessageStyle
 from moorage.model.turns import THINKING
-from moorage.tools.lowering import Lowered, lower
+from moorage.tools.lowering import LoweredInput, lower
 from moorage.wire.types import Item, Tool
 
 TOOLS: tuple[Tool, ...] = (
@@ -96,26 +96,26 @@ def runs(draw: st.DrawFn) -> list[list[Item]]:
     return prompts
 
 
-def request(lowered: Lowered) -> ModelRequest:
+def request(lowered: LoweredInput) -> ModelRequest:
     return ModelRequest(model="anthropic.claude-sonnet-5", instructions="Be brief.", items=lowered.items, tools=lowered.tools)
 
 
-def responses_prompt(lowered: Lowered) -> list[Any]:
+def responses_prompt(lowered: LoweredInput) -> list[Any]:
     body = openai_responses.request_body(request(lowered))
     return [body["tools"], body["instructions"], *body["input"]]
 
 
-def chat_prompt(lowered: Lowered) -> list[Any]:
-    body = chat_completions.request_body(request(lowered), Style(replays_reasoning=True))
+def chat_prompt(lowered: LoweredInput) -> list[Any]:
+    body = chat_completions.request_body(request(lowered), MessageStyle(replays_reasoning=True))
     return [body["tools"], *body["messages"]]
 
 
-def anthropic_prompt(lowered: Lowered) -> list[Any]:
+def anthropic_prompt(lowered: LoweredInput) -> list[Any]:
     body = anthropic_messages.request_body(request(lowered))
     return [body["tools"], body["system"], *_blocks(body["messages"], lambda block: _without(block, "cache_control"))]
 
 
-def converse_prompt(lowered: Lowered) -> list[Any]:
+def converse_prompt(lowered: LoweredInput) -> list[Any]:
     body = bedrock_converse.request_body(request(lowered))
     return [body["toolConfig"], body["system"], *_blocks(body["messages"], lambda block: None if "cachePoint" in block else block)]
 
@@ -129,7 +129,7 @@ def _without(block: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in block.items() if name != key}
 
 
-PROMPTS: dict[str, Callable[[Lowered], list[Any]]] = {
+PROMPTS: dict[str, Callable[[LoweredInput], list[Any]]] = {
     "openai_responses": responses_prompt,
     "chat_completions": chat_prompt,
     "anthropic_messages": anthropic_prompt,
@@ -140,7 +140,7 @@ PROMPTS: dict[str, Callable[[Lowered], list[Any]]] = {
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS.keys())
 @given(run=runs())
 @settings(max_examples=40, deadline=None)
-def test_a_steps_prompt_is_an_exact_prefix_of_the_next(prompt: Callable[[Lowered], list[Any]], run: list[list[Item]]) -> None:
+def test_a_steps_prompt_is_an_exact_prefix_of_the_next(prompt: Callable[[LoweredInput], list[Any]], run: list[list[Item]]) -> None:
     rendered = [prompt(lower(items, TOOLS, "auto", frozenset({"function"}))) for items in run]
     for before, after in pairwise(rendered):
         assert after[: len(before)] == before

@@ -2,9 +2,9 @@
 
 import pytest
 from moorage.errors import SettingsConflict
-from moorage.model.catalog import Catalog
+from moorage.model.catalog import ModelCatalog
 from moorage.model.prices import LISTED, Price, list_price
-from moorage.wire.responses import Usage
+from moorage.wire.responses import TokenUsage
 
 from tests.unit.api.served import Served
 from tests.unit.loop.lab import Lab, first_state, say, shell
@@ -39,28 +39,28 @@ provider = "openai_responses"
 @pytest.mark.parametrize(
     ("usage", "calls", "nanodollars"),
     [
-        (Usage(), {}, 0),
-        (Usage(input_tokens=1_000_000), {}, 1_250_000_000),
-        (Usage(input_tokens=1_000_000, cached_tokens=400_000), {}, 800_000_000),
-        (Usage(output_tokens=3, reasoning_tokens=2), {}, 30_000),
-        (Usage(input_tokens=1), {"shell_call": 2, "web_search_call": 9}, 60_001_250),
+        (TokenUsage(), {}, 0),
+        (TokenUsage(input_tokens=1_000_000), {}, 1_250_000_000),
+        (TokenUsage(input_tokens=1_000_000, cached_tokens=400_000), {}, 800_000_000),
+        (TokenUsage(output_tokens=3, reasoning_tokens=2), {}, 30_000),
+        (TokenUsage(input_tokens=1), {"shell_call": 2, "web_search_call": 9}, 60_001_250),
     ],
 )
-def test_tokens_and_calls_are_counted_exactly(usage: Usage, calls: dict[str, int], nanodollars: int) -> None:
+def test_tokens_and_calls_are_counted_exactly(usage: TokenUsage, calls: dict[str, int], nanodollars: int) -> None:
     assert PRICE.nanodollars(usage, calls) == nanodollars
 
 
 def test_cached_input_without_a_price_of_its_own_costs_what_other_input_does() -> None:
-    assert Price(2.0, None, 0.0).nanodollars(Usage(input_tokens=10, cached_tokens=10), {}) == 20_000
+    assert Price(2.0, None, 0.0).nanodollars(TokenUsage(input_tokens=10, cached_tokens=10), {}) == 20_000
 
 
 def test_a_price_is_the_operators_then_the_providers_and_otherwise_unknown() -> None:
-    catalog = Catalog.load(MODELS, {})
+    catalog = ModelCatalog.load(MODELS, {})
     assert catalog.price_of("own") == Price(2.0, None, 8.0, {"shell_call": 0.5}, "models.toml")
     assert catalog.price_of("openai") == Price(2.5, 0.25, 15.0, source=LISTED.format(month="2026-06"))
     assert catalog.price_of("claude") == Price(1.0, 0.1, 5.0, source=LISTED.format(month="2026-10"))
     assert [catalog.price_of(name) for name in ("local", "unheard-of", "gone")] == [None, None, None]
-    assert (catalog.price_of("demo") or PRICE).nanodollars(Usage(10, 10), {"shell_call": 1}) == 0
+    assert (catalog.price_of("demo") or PRICE).nanodollars(TokenUsage(10, 10), {"shell_call": 1}) == 0
 
 
 def test_a_listed_price_is_that_of_the_providers_own_address_and_model_alone() -> None:
@@ -75,7 +75,7 @@ WRONG = ("input = -1, output = 1", "input = nan, output = 1", "input = 1", "inpu
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_price_that_is_none_stops_the_start(wrong: str) -> None:
     with pytest.raises(SettingsConflict, match="price"):
-        Catalog.load(f'[[models]]\nname = "m"\nprovider = "demo"\nprice = {{ {wrong} }}\n', {})
+        ModelCatalog.load(f'[[models]]\nname = "m"\nprovider = "demo"\nprice = {{ {wrong} }}\n', {})
 
 
 async def test_dollars_stand_in_the_response_for_who_asks_in_the_list_in_the_steps_and_in_the_sums() -> None:

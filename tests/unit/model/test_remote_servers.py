@@ -2,7 +2,7 @@
 
 import pytest
 from moorage.errors import SettingsConflict
-from moorage.model.catalog import Catalog
+from moorage.model.catalog import ModelCatalog
 from moorage.model.remote_servers import RemoteServer, RemoteServers
 
 SERVER = '[mcp.depot]\nurl = "https://depot.example/mcp"\n'
@@ -10,7 +10,7 @@ SERVER = '[mcp.depot]\nurl = "https://depot.example/mcp"\n'
 
 def test_a_server_has_its_key_by_reference_and_stands_beside_any_model() -> None:
     text = SERVER + 'secret = "env:DEPOT"\nheaders = { "X-Team" = "moorage" }\n'
-    catalog = Catalog.load(text, {"DEPOT": "k3y"})
+    catalog = ModelCatalog.load(text, {"DEPOT": "k3y"})
     assert catalog.remote_servers == RemoteServers(
         {"depot": RemoteServer("https://depot.example/mcp", {"X-Team": "moorage", "Authorization": "Bearer k3y"})}
     )
@@ -25,19 +25,19 @@ def test_a_key_on_aws_is_read_when_it_is_needed() -> None:
         read.append(name)
         return "k3y"
 
-    catalog = Catalog.load(SERVER + 'secret = "ssm:/depot"\n', {}, secret=secret)
+    catalog = ModelCatalog.load(SERVER + 'secret = "ssm:/depot"\n', {}, secret=secret)
     assert read == []
     assert catalog.remote_servers.by_label["depot"].headers == {"Authorization": "Bearer k3y"}
     assert read == ["/depot"]
 
 
 def test_without_servers_there_are_none() -> None:
-    assert Catalog.load("", {}).remote_servers == RemoteServers()
+    assert ModelCatalog.load("", {}).remote_servers == RemoteServers()
 
 
 def test_hosts_that_requests_may_name_are_patterns() -> None:
-    assert Catalog.load('mcp_hosts = ["*.Example.com"]\n', {}).remote_servers.hosts == ("*.example.com",)
-    assert Catalog.load("mcp_hosts = []\n", {}).remote_servers.hosts == ()
+    assert ModelCatalog.load('mcp_hosts = ["*.Example.com"]\n', {}).remote_servers.hosts == ("*.example.com",)
+    assert ModelCatalog.load("mcp_hosts = []\n", {}).remote_servers.hosts == ()
 
 
 WRONG = {
@@ -55,5 +55,5 @@ WRONG = {
 @pytest.mark.parametrize(("text", "words"), WRONG.values(), ids=WRONG)
 def test_a_server_that_cannot_be_is_said_at_the_start(text: str, words: str) -> None:
     with pytest.raises(SettingsConflict, match=words) as refused:
-        Catalog.load(text, {})
+        ModelCatalog.load(text, {})
     assert "verysecret" not in str(refused.value)

@@ -9,7 +9,7 @@ import botocore.validate
 import pytest
 from moorage.model import anthropic_messages, bedrock_converse, chat_completions, openai_responses, reasoning
 from moorage.model.base import ModelRequest
-from moorage.model.chat_messages import GENERIC, OPENAI, Style, messages
+from moorage.model.chat_messages import GENERIC, OPENAI, MessageStyle, messages
 from moorage.model.turns import THINKING
 from moorage.wire.types import Item
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
@@ -432,7 +432,7 @@ def test_reasoning_text_goes_back_to_models_that_expect_it() -> None:
         {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": "x"},
     )
-    kept = messages(ModelRequest("m", items), Style(replays_reasoning=True))
+    kept = messages(ModelRequest("m", items), MessageStyle(replays_reasoning=True))
     assert kept[1]["reasoning_content"] == "Hm."
     assert "reasoning_content" not in str(messages(ModelRequest("m", items), GENERIC))
 
@@ -457,8 +457,8 @@ def test_converse_is_asked_what_its_own_model_describes(fields: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("fields", [{}, *(fields for fields, _ in PARAMETERS.values())], ids=["the conversation", *PARAMETERS])
-@pytest.mark.parametrize("style", [Style(takes_files=True), OPENAI], ids=["generic", "openai"])
-def test_chat_completions_is_asked_what_the_sdk_describes(fields: dict[str, Any], style: Style) -> None:
+@pytest.mark.parametrize("style", [MessageStyle(takes_files=True), OPENAI], ids=["generic", "openai"])
+def test_chat_completions_is_asked_what_the_sdk_describes(fields: dict[str, Any], style: MessageStyle) -> None:
     body = chat_completions.request_body(replace(REQUEST, **fields), style)
     validated = TypeAdapter(CompletionCreateParamsStreaming).validate_python(body)
     assert set(body) <= set(get_type_hints(CompletionCreateParamsStreaming))

@@ -10,9 +10,9 @@ from botocore.exceptions import ClientError
 from moorage import limits
 from moorage.errors import UpstreamError
 from moorage.model.base import ModelRequest
-from moorage.model.catalog import Catalog
+from moorage.model.catalog import ModelCatalog
 from moorage.model.embedding_models import embedder_of
-from moorage.model.relay import Passed, relay
+from moorage.model.relay import RelayedRequest, relay
 
 MODELS = """
 [[models]]
@@ -49,7 +49,7 @@ class World:
     is_throttled: bool = False
 
     def __post_init__(self) -> None:
-        self.catalog = Catalog.load(MODELS, {}, secret=self._read, clock=lambda: self.now)
+        self.catalog = ModelCatalog.load(MODELS, {}, secret=self._read, clock=lambda: self.now)
         self.transport = httpx.MockTransport(self._answer)
         (table,) = self.catalog.embeddings
         self.embedder = embedder_of(table, self.catalog.embedding_upstream(table, self.transport))
@@ -80,7 +80,7 @@ class World:
 
     async def pass_on(self) -> None:
         upstream = self.catalog.upstream_of(self.catalog.resolve("m"), self.transport)
-        await (await relay(upstream, Passed("GET", "/containers"))).aread()
+        await (await relay(upstream, RelayedRequest("GET", "/containers"))).aread()
 
     def rotate(self) -> None:
         self.kept = "new"

@@ -11,10 +11,10 @@ from moorage.model import anthropic_messages, base, bedrock_converse, reasoning
 from moorage.model.anthropic_messages import MessagesDecoder
 from moorage.model.base import ModelRequest
 from moorage.model.bedrock_converse import ConverseDecoder
-from moorage.model.chat_messages import Style, messages
-from moorage.model.turns import THINKING, Thought, Turns
+from moorage.model.chat_messages import MessageStyle, messages
+from moorage.model.turns import THINKING, ConversationTurns, ReasoningContent
 from moorage.store.sealed import Sealer
-from moorage.tools.lowering import Original
+from moorage.tools.lowering import OriginalTool
 
 SEALER = Sealer(lambda: b"k" * 32)
 OTHER = Sealer(lambda: b"o" * 32)
@@ -25,8 +25,8 @@ RESP = "resp_" + "a" * 48
 def made(*deltas: base.Delta, is_asked: bool = True) -> dict[str, Any]:
     """The reasoning item of a model's turn, as clients get it."""
     seal = partial(SEALER.seal, "ann")
-    assembler = Assembler(RESP, lambda event: None, 0, lambda name: Original("function", name), seal=seal, seals_text=is_asked)
-    for delta in (*deltas, base.Finished("stop")):
+    assembler = Assembler(RESP, lambda event: None, 0, lambda name: OriginalTool("function", name), seal=seal, seals_text=is_asked)
+    for delta in (*deltas, base.StreamFinished("stop")):
         assembler.feed(delta)
     return assembler.items[0]
 
@@ -46,8 +46,8 @@ def test_thinking_blocks_cannot_be_read_by_who_carries_them_and_come_back_whole(
     assert not sealed.startswith("moorage.v1.")
     assert reasoning.unpack(THINKING, item) is None
     assert reasoning.unpack(THINKING, again(item)) == BLOCK
-    turns = Turns.of(None, ({"role": "user", "content": "hi"}, again(item))).turns
-    assert turns[-1].blocks == [Thought(BLOCK)]
+    turns = ConversationTurns.of(None, ({"role": "user", "content": "hi"}, again(item))).turns
+    assert turns[-1].blocks == [ReasoningContent(BLOCK)]
 
 
 def test_raw_thoughts_of_an_open_model_come_back_from_a_client_that_keeps_only_what_is_sealed() -> None:
@@ -55,7 +55,7 @@ def test_raw_thoughts_of_an_open_model_come_back_from_a_client_that_keeps_only_w
     assert "raw thoughts" not in item["encrypted_content"]
     carried = {"type": "reasoning", "id": item["id"], "summary": [], "encrypted_content": item["encrypted_content"]}
     said = ModelRequest("m", ({"role": "user", "content": "hi"}, again(carried), {"role": "assistant", "content": "a"}))
-    assert messages(said, Style(replays_reasoning=True))[1] == {
+    assert messages(said, MessageStyle(replays_reasoning=True))[1] == {
         "role": "assistant",
         "content": "a",
         "reasoning_content": "raw thoughts",
@@ -72,7 +72,9 @@ def test_what_openai_sealed_is_passed_on_as_it_came() -> None:
 def test_nobody_else_opens_it(sealer: Sealer, tenant_id: str) -> None:
     item = made(*CLAUDE)
     assert again(item, sealer, tenant_id) == item
-    assert Turns.of(None, (again(item, sealer, tenant_id),)).turns[0].blocks == [*Turns.of(None, ()).turns[0].blocks]
+    assert ConversationTurns.of(None, (again(item, sealer, tenant_id),)).turns[0].blocks == [
+        *ConversationTurns.of(None, ()).turns[0].blocks
+    ]
 
 
 def test_reasoning_that_an_older_version_packed_is_still_read() -> None:
@@ -121,7 +123,7 @@ def test_a_client_that_stores_nothing_here_brings_thinking_back_to_its_model(
     answered: Callable[[], list[base.Delta]], asked: Callable[[ModelRequest], Any], block: Any, is_asked: bool
 ) -> None:
     assembler = Assembler(
-        RESP, lambda event: None, 0, lambda name: Original("function", name), seal=partial(SEALER.seal, "ann"), seals_text=is_asked
+        RESP, lambda event: None, 0, lambda name: OriginalTool("function", name), seal=partial(SEALER.seal, "ann"), seals_text=is_asked
     )
     for delta in answered():
         assembler.feed(delta)

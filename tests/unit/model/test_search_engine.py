@@ -2,7 +2,7 @@
 
 import pytest
 from moorage.errors import SettingsConflict
-from moorage.model.catalog import Catalog
+from moorage.model.catalog import ModelCatalog
 from moorage.model.remote_servers import RemoteServers
 from moorage.model.search_engine import SearchEngine
 
@@ -28,14 +28,14 @@ ENGINES = {
 
 @pytest.mark.parametrize(("table", "engine"), ENGINES.values(), ids=ENGINES)
 def test_an_engine_has_its_key_by_reference_and_stands_beside_any_model(table: str, engine: SearchEngine) -> None:
-    catalog = Catalog.load(f"[web_search]\n{table}", {"SEARCH": "k3y"})
+    catalog = ModelCatalog.load(f"[web_search]\n{table}", {"SEARCH": "k3y"})
     assert (catalog.searches_web, catalog.remote_servers) == (True, RemoteServers(search=engine))
     assert catalog.resolve(None).provider_kind == "demo"
     assert "k3y" not in repr(catalog.remote_servers)
 
 
 def test_without_an_engine_the_web_is_not_searched() -> None:
-    assert not Catalog.load("", {}).searches_web
+    assert not ModelCatalog.load("", {}).searches_web
 
 
 def test_a_key_on_aws_is_read_when_it_is_needed() -> None:
@@ -45,7 +45,7 @@ def test_a_key_on_aws_is_read_when_it_is_needed() -> None:
         read.append(name)
         return "k3y"
 
-    catalog = Catalog.load('[web_search]\nkind = "brave"\nkey = "ssm:/search"\n', {}, secret=secret)
+    catalog = ModelCatalog.load('[web_search]\nkind = "brave"\nkey = "ssm:/search"\n', {}, secret=secret)
     assert (catalog.searches_web, read) == (True, [])
     found = catalog.remote_servers.search
     assert found is not None
@@ -72,5 +72,5 @@ WRONG = {
 @pytest.mark.parametrize(("table", "words"), WRONG.values(), ids=WRONG)
 def test_an_engine_that_cannot_be_is_said_at_the_start(table: str, words: str) -> None:
     with pytest.raises(SettingsConflict, match=words) as refused:
-        Catalog.load(f"[web_search]\n{table}", {})
+        ModelCatalog.load(f"[web_search]\n{table}", {})
     assert "verysecret" not in str(refused.value)

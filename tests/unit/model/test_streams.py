@@ -431,8 +431,8 @@ async def test_items_that_the_upstream_made_itself_are_passed_on_whole_and_in_or
         base.MessageStarted(),
         base.TextDelta("I look."),
         base.ItemDone(),
-        base.ItemPassed(shell),
-        base.Finished("tool_calls"),
+        base.ItemRelayed(shell),
+        base.StreamFinished("tool_calls"),
     ]
 
 
@@ -471,7 +471,7 @@ async def test_custom_calls_phases_annotations_and_unknown_events_of_responses()
         base.CallDelta("ls"),
         base.CallDelta(" -l"),
         base.ItemDone(),
-        base.Finished("tool_calls"),
+        base.StreamFinished("tool_calls"),
     ]
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from moorage.errors import UpstreamError
 from moorage.model import http
-from moorage.model.base import Answered, Delta
+from moorage.model.base import Delta, StreamStarted
 from moorage.net.transport import UpstreamTransport
 from moorage.telemetry import about, close_log, open_log
 
@@ -194,10 +194,10 @@ def named(response: httpx.Response, **headers: str) -> httpx.Response:
 async def test_what_an_upstream_calls_a_request_comes_first_and_hinders_no_retry() -> None:
     script = Script([named(replies(CHAT, b""), x_request_id="req_1"), named(ok(), request_id="req_2")])
     deltas = await asked(script)
-    assert deltas[:2] == [Answered("req_1"), Answered("req_2")]
+    assert deltas[:2] == [StreamStarted("req_1"), StreamStarted("req_2")]
     assert folded(deltas[2:]).items == (("message", "ok"),)
     odd = named(ok(), x_request_id="<b>no name</b>", x_amzn_requestid="x" * 129)
-    assert not any(isinstance(delta, Answered) for delta in await asked(Script([odd])))
+    assert not any(isinstance(delta, StreamStarted) for delta in await asked(Script([odd])))
 
 
 async def test_a_stream_that_ends_before_it_says_anything_is_retried() -> None:

@@ -8,7 +8,7 @@ import pytest
 from moorage.containers.containers import Containers
 from moorage.store.dynamodb import DynamoTable
 from moorage.store.file_blobs import FileBlobs
-from moorage.store.files import Files
+from moorage.store.files import FileStore
 from moorage.store.journal import Journal
 from moorage.store.s3 import S3Blobs
 from moorage.store.sqlite_table import SqliteTable
@@ -73,7 +73,7 @@ async def service(store: Store, clock: Clock) -> AsyncIterator[Service]:
 @pytest.fixture
 def world(store: Store, clock: Clock) -> World:
     provisioner = FakeProvisioner()
-    files = Files(store.table, store.blobs, clock=clock)
+    files = FileStore(store.table, store.blobs, clock=clock)
 
     def containers(strict_expiry: bool) -> Containers:
         return Containers(

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from moorage.containers.containers import Containers
-from moorage.containers.life import LiveContainer
+from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import SandboxElsewhere
-from moorage.sandbox.elsewhere import Elsewhere
 from moorage.sandbox.provisioner import Provisioner
+from moorage.sandbox.reach_only import ReachOnlyProvisioner
 from moorage.store.containers import ContainerRecord
-from moorage.store.files import Files
+from moorage.store.files import FileStore
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
 
@@ -37,7 +37,7 @@ class Places:
 
 def places_of(store: Store, clock: Clock) -> Places:
     ecs = FakeProvisioner()
-    files = Files(store.table, store.blobs, clock=clock)
+    files = FileStore(store.table, store.blobs, clock=clock)
     deaf: set[str] = set()
 
     async def can_reach(endpoint: str) -> bool:
@@ -48,5 +48,5 @@ def places_of(store: Store, clock: Clock) -> Places:
         return Containers(store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=connect)
 
     outside = containers(ecs, can_connect=False)
-    inside = containers(Elsewhere(can_reach=can_reach), can_connect=True)
+    inside = containers(ReachOnlyProvisioner(can_reach=can_reach), can_connect=True)
     return Places(clock, ecs, outside, inside, deaf)

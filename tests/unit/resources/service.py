@@ -11,17 +11,17 @@ from fastapi import FastAPI
 from moorage.api import archives, container_past, containers, conversations, files, sessions, skills, uploads, vector_stores
 from moorage.api.app import create_app
 from moorage.containers.containers import Containers
-from moorage.egress.service import Egress
+from moorage.egress.service import EgressService
 from moorage.knowledge.knowledge import Knowledge
 from moorage.runtime import Runtime
 from moorage.settings import Settings
 from moorage.store.api_keys import ApiKey
 from moorage.store.budgets import Budgets
-from moorage.store.contents import Contents
 from moorage.store.conversations import Conversations
-from moorage.store.embedding_usage import EmbeddingUsage
-from moorage.store.files import Files
-from moorage.store.skills import Skills
+from moorage.store.embedding_usage import EmbeddingUsageStore
+from moorage.store.files import FileStore
+from moorage.store.item_contents import Contents
+from moorage.store.skills import SkillStore
 from moorage.store.uploads import Uploads
 from moorage.store.upstream_containers import UpstreamContainers
 from moorage.store.vector_bucket import VectorBucket
@@ -89,10 +89,10 @@ def build_app(
     provisioner: FakeProvisioner,
     *,
     presigned_downloads: bool = False,
-    egress: Egress | None = None,
+    egress: EgressService | None = None,
     vector_bucket: Callable[[], VectorBucket] | None = None,
 ) -> FastAPI:
-    store_files = Files(store.table, store.blobs, clock=clock)
+    store_files = FileStore(store.table, store.blobs, clock=clock)
     store_containers = Containers(
         store.table,
         store.blobs,
@@ -105,7 +105,7 @@ def build_app(
         connect=provisioner.connect,
     )
     executions = FakeExecutions()
-    embedding_usage = EmbeddingUsage(store.table, clock=clock, retention_seconds=24 * 3600)
+    embedding_usage = EmbeddingUsageStore(store.table, clock=clock, retention_seconds=24 * 3600)
     budgets = Budgets(store.table, clock)
     knowledge = Knowledge(NoModels(), cast("Any", None), store.blobs, embedding_usage, budgets, clock, vector_bucket)
     stores = VectorStores(
@@ -130,7 +130,7 @@ def build_app(
         embedding_usage=embedding_usage,
         budgets=budgets,
         upstream_containers=UpstreamContainers(store.table, clock=clock, retention_seconds=3600),
-        skills=Skills(store.table, store.blobs, clock=clock),
+        skills=SkillStore(store.table, store.blobs, clock=clock),
         conversations=Conversations(store.table, store.blobs, clock=clock),
         api_keys=_Keys(),
         contents_of=lambda tenant_id: Contents(store.blobs, store_files, tenant_id),
@@ -155,7 +155,7 @@ def build_service(
     clock: Clock,
     *,
     presigned_downloads: bool = False,
-    egress: Egress | None = None,
+    egress: EgressService | None = None,
     vector_bucket: Callable[[], VectorBucket] | None = None,
 ) -> Service:
     provisioner = FakeProvisioner()

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxFileMissing, SandboxGone, SandboxOrdered, SandboxStarting
-from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, FileListing, Health, Output, SandboxFile
+from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecEvent, ExecOutput, FileListing, SandboxFile, SandboxHealth
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
-from moorage.store import stored_keys
+from moorage.store import storage_keys
 from moorage.store.blobs import Blobs
 from moorage.store.dynamodb import encode
 from moorage.store.journal import Journal
@@ -41,7 +41,7 @@ class Store:
         """Every record, as DynamoDB writes it, but for tenants' sums of stored bytes, which stay."""
         assert self.journal is not None
         found = [encode(load_record(item)) for (item,) in self.journal.reader.execute("SELECT item FROM records")]
-        return [item for item in found if item["SK"]["S"] != stored_keys.TOTAL]
+        return [item for item in found if item["SK"]["S"] != storage_keys.TOTAL]
 
     def objects(self) -> list[str]:
         """Every key of the bucket."""
@@ -117,8 +117,8 @@ class FakeClient:
             raise SandboxError("The token is wrong.")
         return self.sandbox
 
-    async def health(self) -> Health:
-        return Health(1, "boot", self._alive("health").running)
+    async def health(self) -> SandboxHealth:
+        return SandboxHealth(1, "boot", self._alive("health").running)
 
     async def list_files(self, root: str = "/mnt/data") -> FileListing:
         sandbox = self._alive("list_files")
@@ -159,8 +159,8 @@ class FakeClient:
         assert sandbox.programs is not None, "no program is expected to run here"
         exit_code, said = sandbox.programs(sandbox, command)
         self._alive()
-        yield Output(0, "stdout", said)
-        yield Ended(1, "timeout" if exit_code < 0 else "exit", exit_code, 0, None)
+        yield ExecOutput(0, "stdout", said)
+        yield ExecEnded(1, "timeout" if exit_code < 0 else "exit", exit_code, 0, None)
 
     async def put_skill(self, directory: str, archive: bytes) -> None:
         self._alive().skills.setdefault(directory, archive)

@@ -2,19 +2,19 @@
 
 from moorage import limits
 from moorage.containers.agents_md import of_folder, text_of, with_instructions
-from moorage.store.containers import ContainerFile
+from moorage.store.containers import ContainerFileRecord
 
 from tests.unit.resources.test_file_map import QUESTION
 
 
-def file(path: str, size: int = 10) -> ContainerFile:
-    return ContainerFile("t", "cntr_1", f"/mnt/data/{path}", size, 0, "assistant", "", "")
+def file(path: str, size: int = 10) -> ContainerFileRecord:
+    return ContainerFileRecord("t", "cntr_1", f"/mnt/data/{path}", size, 0, "assistant", "", "")
 
 
 FILES = [file(path) for path in ("AGENTS.md", "repo/AGENTS.md", "repo/src/AGENTS.md", "repo2/AGENTS.md", "repo/MY_AGENTS.md", "a.txt")]
 
 
-async def content(file: ContainerFile, count: int) -> bytes:
+async def content(file: ContainerFileRecord, count: int) -> bytes:
     return (f"of {file.path.count('/')}".encode() * file.bytes)[: min(count, file.bytes)]
 
 

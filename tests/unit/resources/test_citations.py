@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from moorage.containers.citations import citations
-from moorage.store.containers import ContainerFile
+from moorage.store.containers import ContainerFileRecord
 
 
-def stored(path: str, created_at: int = 0) -> ContainerFile:
-    return ContainerFile("ten", "cntr_1", f"/mnt/data/{path}", 1, created_at, "assistant", "00", "T/ten/C/cntr_1/00")
+def stored(path: str, created_at: int = 0) -> ContainerFileRecord:
+    return ContainerFileRecord("ten", "cntr_1", f"/mnt/data/{path}", 1, created_at, "assistant", "00", "T/ten/C/cntr_1/00")
 
 
 PLOT, NESTED, BARE, SPACED = stored("plot.png"), stored("out/plot.png"), stored("Makefile"), stored("my data.csv")
 FILES = [PLOT, NESTED, BARE, SPACED, stored("data.csv")]
 
 
-def cited(text: str, files: list[ContainerFile] = FILES) -> list[tuple[str, str]]:
+def cited(text: str, files: list[ContainerFileRecord] = FILES) -> list[tuple[str, str]]:
     """What is cited: the words in the text, and the path of the file."""
     paths = {file.id: file.path.removeprefix("/mnt/data/") for file in files}
     return [(text[c["start_index"] : c["end_index"]], paths[c["file_id"]]) for c in citations(text, files)]
@@ -81,7 +81,7 @@ REPORT, FACADE, HANGUL, LITERAL = (
     }.values(),
     ids=str,
 )
-def test_a_name_is_found_however_it_is_encoded_or_composed(text: str, expected: list[tuple[str, ContainerFile]]) -> None:
+def test_a_name_is_found_however_it_is_encoded_or_composed(text: str, expected: list[tuple[str, ContainerFileRecord]]) -> None:
     files = [REPORT, FACADE, HANGUL, LITERAL, PLOT]
     assert cited(text, files) == [(words, file.path.removeprefix("/mnt/data/")) for words, file in expected]
 

@@ -10,7 +10,7 @@ import pytest
 from moorage import limits
 from moorage.containers.archive import archive, named
 from moorage.containers.versions import versions
-from moorage.store.containers import ContainerFile
+from moorage.store.containers import ContainerFileRecord
 
 from tests.unit.resources.service import Service
 from tests.unit.resources.test_container_past import command
@@ -118,8 +118,8 @@ def unpacked(data: bytes) -> dict[str, bytes]:
         return {name: zipped.read(name) for name in zipped.namelist()}
 
 
-def file(path: str, size: int = 0) -> ContainerFile:
-    return ContainerFile("ten", "cntr_1", path, size, 1_700_000_000, "user", "", "key")
+def file(path: str, size: int = 0) -> ContainerFileRecord:
+    return ContainerFileRecord("ten", "cntr_1", path, size, 1_700_000_000, "user", "", "key")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ async def test_an_archive_is_read_piece_by_piece() -> None:
     """A hundred files of 2 MiB in pieces of 64 KiB: no file is ever held."""
     piece, asked = b"x" * 65_536, 0
 
-    async def content(_: ContainerFile) -> AsyncIterator[bytes]:
+    async def content(_: ContainerFileRecord) -> AsyncIterator[bytes]:
         nonlocal asked
         for _number in range(32):
             asked += 1

@@ -7,7 +7,7 @@ from operator import attrgetter
 import pytest
 from moorage import limits
 from moorage.containers.claims import Claims
-from moorage.containers.life import LiveContainer
+from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, SandboxCapacity, SandboxGone, SandboxStarting
 from moorage.store.containers import ContainerStore
 

@@ -1,9 +1,9 @@
 import pytest
 from moorage.containers.containers import Containers
-from moorage.egress.service import Egress
+from moorage.egress.service import EgressService
 from moorage.errors import ApiError, SandboxStarting
 from moorage.settings import Settings
-from moorage.store.files import Files
+from moorage.store.files import FileStore
 from moorage.wire.network_policy import NetworkPolicy
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
@@ -17,10 +17,10 @@ def containers_of(store: Store, clock: Clock, provisioner: FakeProvisioner) -> C
         store.table,
         store.blobs,
         provisioner,
-        Files(store.table, store.blobs, clock=clock),
+        FileStore(store.table, store.blobs, clock=clock),
         clock=clock,
         sandbox_key=lambda: b"k" * 32,
-        egress=Egress(store.table, None, settings, lambda: int(clock())),
+        egress=EgressService(store.table, None, settings, lambda: int(clock())),
         egress_proxy=settings.egress_proxy,
         connect=provisioner.connect,
     )

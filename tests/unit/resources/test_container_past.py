@@ -7,7 +7,7 @@ from moorage.containers.tree import entries_below
 from moorage.errors import ApiError
 from moorage.store import keys
 from moorage.store.containers import ContainerRecord, container_file_id
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 
 from tests.unit.resources.support import chunked
 from tests.unit.resources.world import IDLE, World
@@ -285,4 +285,4 @@ async def test_a_container_that_is_deleted_meanwhile_is_not_copied(world: World,
         await copied(world, record, first)
     assert refused.value.status == 404
     assert world.store.objects() == []
-    assert (await world.containers.page("ten", Page())).containers == []
+    assert (await world.containers.page("ten", PageQuery())).containers == []

@@ -10,7 +10,7 @@ from moorage.containers.containers import Containers
 from moorage.errors import ApiError, SandboxError, SandboxStarting
 from moorage.sandbox.provisioner import Handle, SandboxSpec
 from moorage.store.containers import ContainerRecord
-from moorage.store.files import Files
+from moorage.store.files import FileStore
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store, chunked
 
@@ -70,7 +70,7 @@ async def use(
 async def test_workers_at_once_lose_no_file_and_leave_no_sandbox(store: Store, clock: Clock, seed: int) -> None:
     dice = random.Random(seed)
     provisioner = Dying(dice, clock)
-    files = Files(store.table, store.blobs, clock=clock)
+    files = FileStore(store.table, store.blobs, clock=clock)
     containers = Containers(
         store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=provisioner.connect
     )
@@ -92,7 +92,7 @@ async def test_workers_at_once_lose_no_file_and_leave_no_sandbox(store: Store, c
 async def test_a_deletion_among_users_leaves_nothing(store: Store, clock: Clock, seed: int) -> None:
     dice = random.Random(seed)
     provisioner = Dying(dice, clock)
-    files = Files(store.table, store.blobs, clock=clock)
+    files = FileStore(store.table, store.blobs, clock=clock)
     containers = Containers(
         store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=provisioner.connect
     )

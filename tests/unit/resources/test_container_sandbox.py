@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
-from moorage.containers.life import LiveContainer
+from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import SandboxGone
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.store.containers import ContainerRecord
-from moorage.store.files import Files
-from moorage.wire.queries import Page
+from moorage.store.files import FileStore
+from moorage.wire.queries import PageQuery
 
 from tests.unit.resources.support import Clock, Store, chunked
 from tests.unit.sandbox.support import launcher, run
@@ -37,12 +37,12 @@ async def provisioner(launcher_socket: Path) -> AsyncIterator[LauncherProvisione
 
 @pytest.fixture
 def containers(store: Store, clock: Clock, provisioner: LauncherProvisioner) -> Containers:
-    files = Files(store.table, store.blobs, clock=clock)
+    files = FileStore(store.table, store.blobs, clock=clock)
     return Containers(store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32)
 
 
 async def stored(containers: Containers, record: ContainerRecord) -> dict[str, tuple[str, bytes]]:
-    page = await containers.file_page(await containers.get("ten", record.id), Page(limit=100))
+    page = await containers.file_page(await containers.get("ten", record.id), PageQuery(limit=100))
     return {
         file.path.removeprefix("/mnt/data/"): (file.source, b"".join([chunk async for chunk in containers.content(file)]))
         for file in page.files
@@ -93,7 +93,7 @@ async def test_what_the_model_is_told_of_a_containers_programs_stays_as_it_was_w
     store: Store, clock: Clock, provisioner: LauncherProvisioner
 ) -> None:
     """Its prompts must not change, whatever a later deployment has in its image."""
-    files = Files(store.table, store.blobs, clock=clock)
+    files = FileStore(store.table, store.blobs, clock=clock)
 
     def deployed(programs: str) -> Containers:
         return Containers(store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, programs=programs)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.errors import ApiError
-from moorage.store.conversations import Conversation, Conversations
-from moorage.wire.queries import Page
+from moorage.store.conversations import ConversationRecord, Conversations
+from moorage.wire.queries import PageQuery
 
 from tests.unit.resources.support import Clock, Store
 
@@ -25,7 +25,7 @@ def conversations(store: Store, clock: Clock) -> Conversations:
     return Conversations(store.table, store.blobs, clock=clock)
 
 
-async def ids(conversations: Conversations, conversation: Conversation) -> list[str]:
+async def ids(conversations: Conversations, conversation: ConversationRecord) -> list[str]:
     return [item["id"] for item in await conversations.load_items("ten", conversation.id)]
 
 
@@ -83,12 +83,12 @@ async def test_pages_add_up_to_the_whole(conversations: Conversations, order: An
     conversation = await conversations.get("ten", conversation.id)
     whole = await ids(conversations, conversation)
     read: list[str] = []
-    page = await conversations.page(conversation, Page(limit=limit, order=order))
+    page = await conversations.page(conversation, PageQuery(limit=limit, order=order))
     while True:
         read += [item["id"] for item in page.items]
         if not page.has_more:
             break
-        page = await conversations.page(conversation, Page(limit=limit, order=order, after=read[-1]))
+        page = await conversations.page(conversation, PageQuery(limit=limit, order=order, after=read[-1]))
     assert read == (whole if order == "asc" else whole[::-1])
 
 
@@ -96,7 +96,7 @@ async def test_a_deleted_item_is_gone_but_still_marks_its_place(conversations: C
     conversation = await conversations.create("ten", metadata={}, items=many(0, 4))
     await conversations.delete_item(conversation, "msg_1")
     assert await ids(conversations, conversation) == ["msg_0", "msg_2", "msg_3"]
-    page = await conversations.page(conversation, Page(order="asc", after="msg_1"))
+    page = await conversations.page(conversation, PageQuery(order="asc", after="msg_1"))
     assert [item["id"] for item in page.items] == ["msg_2", "msg_3"]
     for call in (conversations.item, conversations.delete_item):
         with pytest.raises(ApiError) as caught:
@@ -137,7 +137,7 @@ async def test_a_response_that_ends_after_its_conversation_was_deleted_names_the
 async def test_an_unknown_after_is_refused(conversations: Conversations) -> None:
     conversation = await conversations.create("ten", metadata={}, items=many(0, 4))
     with pytest.raises(ApiError) as caught:
-        await conversations.page(conversation, Page(after="msg_none"))
+        await conversations.page(conversation, PageQuery(after="msg_none"))
     assert (caught.value.status, caught.value.param) == (400, "after")
 
 
@@ -153,9 +153,9 @@ async def test_an_append_can_take_the_place_of_those_since_which_are_kept(conver
     current = await conversations.get("ten", conversation.id)
     assert (current.batches, current.cuts) == (6, ((2, 4),))
     for order, expected in (("asc", left), ("desc", left[::-1])):
-        page = await conversations.page(current, Page(limit=100, order=order))  # type: ignore[arg-type]
+        page = await conversations.page(current, PageQuery(limit=100, order=order))  # type: ignore[arg-type]
         assert [item["id"] for item in page.items] == expected
-    after = await conversations.page(current, Page(limit=2, order="asc", after="msg_2"))
+    after = await conversations.page(current, PageQuery(limit=2, order="asc", after="msg_2"))
     assert [item["id"] for item in after.items] == ["msg_10", "msg_11"], "who pages through it goes on behind what was taken out"
     with pytest.raises(ApiError):
         await conversations.item(current, "msg_2")

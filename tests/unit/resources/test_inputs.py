@@ -9,8 +9,8 @@ from moorage.containers.containers import Containers
 from moorage.egress.fetch import Fetcher
 from moorage.errors import ApiError, SandboxError
 from moorage.inputs import Inputs
-from moorage.store.files import Files
-from moorage.vector_stores.attachments import AttachmentReader, Turns
+from moorage.store.files import FileStore
+from moorage.vector_stores.attachments import AttachmentReader, FairTurns
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store, chunked
 from tests.unit.resources.vector_stores import reads
@@ -27,12 +27,12 @@ async def web() -> AsyncIterator[Web]:
 
 
 @pytest.fixture
-def files(store: Store, clock: Clock) -> Files:
-    return Files(store.table, store.blobs, clock=clock)
+def files(store: Store, clock: Clock) -> FileStore:
+    return FileStore(store.table, store.blobs, clock=clock)
 
 
 @pytest.fixture
-def inputs(store: Store, clock: Clock, files: Files, web: Web) -> Inputs:
+def inputs(store: Store, clock: Clock, files: FileStore, web: Web) -> Inputs:
     async def resolve(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
@@ -68,7 +68,7 @@ async def test_items_without_files_pass_as_they_are(inputs: Inputs) -> None:
     assert await inputs.resolve("ten", items, has_container=True) == items
 
 
-async def test_a_file_and_an_image_by_id_become_data(inputs: Inputs, files: Files) -> None:
+async def test_a_file_and_an_image_by_id_become_data(inputs: Inputs, files: FileStore) -> None:
     paper = await files.create("ten", filename="paper.pdf", purpose="user_data", chunks=chunked(PDF))
     picture = await files.create("ten", filename="lies.txt", purpose="vision", chunks=chunked(PNG))
     message = said(
@@ -88,7 +88,7 @@ async def test_a_file_and_an_image_by_id_become_data(inputs: Inputs, files: File
     ]
 
 
-async def test_files_in_a_tools_output_become_data_too(inputs: Inputs, files: Files) -> None:
+async def test_files_in_a_tools_output_become_data_too(inputs: Inputs, files: FileStore) -> None:
     picture = await files.create("ten", filename="p.png", purpose="vision", chunks=chunked(PNG))
     output = {
         "type": "function_call_output",
@@ -104,7 +104,7 @@ async def test_files_in_a_tools_output_become_data_too(inputs: Inputs, files: Fi
     [("paper.pdf", PDF, "application/pdf"), ("notes.txt", b"a", "text/plain"), ("fake.png", PDF, "application/pdf")],
 )
 async def test_a_file_that_is_no_image_is_refused_as_one(
-    inputs: Inputs, files: Files, filename: str, content: bytes, kind: str
+    inputs: Inputs, files: FileStore, filename: str, content: bytes, kind: str
 ) -> None:
     file = await files.create("ten", filename=filename, purpose="user_data", chunks=chunked(content))
     with pytest.raises(ApiError) as refused:
@@ -144,7 +144,7 @@ async def test_what_a_url_gave_is_forgotten_on_request_and_after_its_time(inputs
     assert (store.objects(), store.records()) == ([], [])
 
 
-async def test_what_cannot_be_had_is_refused_at_once_and_named_later(inputs: Inputs, files: Files, web: Web) -> None:
+async def test_what_cannot_be_had_is_refused_at_once_and_named_later(inputs: Inputs, files: FileStore, web: Web) -> None:
     file = await files.create("ten", filename="a.pdf", purpose="user_data", chunks=chunked(PDF))
     part = {"type": "input_file", "file_id": file.id}
     await inputs.admit("ten", [said(part)])
@@ -169,7 +169,7 @@ async def test_a_wrong_source_is_refused_with_a_code(inputs: Inputs, part: dict[
     assert (error.status, error.param, error.code) == (400, "input", code)
 
 
-async def test_of_more_files_than_a_request_has_room_for_the_last_ones_are_shown(inputs: Inputs, files: Files) -> None:
+async def test_of_more_files_than_a_request_has_room_for_the_last_ones_are_shown(inputs: Inputs, files: FileStore) -> None:
     half = bytes(limits.INPUT_FILE_BYTES_MAX // 2)
     first, second, third = [
         await files.create("ten", filename=f"{name}.bin", purpose="user_data", chunks=chunked(half + more))
@@ -182,7 +182,7 @@ async def test_of_more_files_than_a_request_has_room_for_the_last_ones_are_shown
     assert shown == [[data | {"filename": "first.bin"}], [too_many], [data | {"filename": "third.bin"}]]
 
 
-async def test_another_tenants_file_is_a_404(inputs: Inputs, files: Files) -> None:
+async def test_another_tenants_file_is_a_404(inputs: Inputs, files: FileStore) -> None:
     file = await files.create("other", filename="a.pdf", purpose="user_data", chunks=chunked(PDF))
     assert (await refusal(inputs, {"type": "input_file", "file_id": file.id})).status == 404
 
@@ -207,7 +207,7 @@ async def test_with_a_container_the_model_is_told_where_a_file_lies(inputs: Inpu
     assert [each.filename for each in await inputs.to_stage("ten", [message])] == ["a.pdf", "a-2.pdf", "a.zip", "big.txt"]
 
 
-async def test_with_a_container_a_file_for_which_a_request_has_no_room_is_named(inputs: Inputs, files: Files) -> None:
+async def test_with_a_container_a_file_for_which_a_request_has_no_room_is_named(inputs: Inputs, files: FileStore) -> None:
     large, small = [
         await files.create("ten", filename=name, purpose="user_data", chunks=chunked(bytes(size)))
         for name, size in {"large.png": limits.INPUT_FILE_BYTES_MAX, "small.pdf": 5}.items()
@@ -218,7 +218,7 @@ async def test_with_a_container_a_file_for_which_a_request_has_no_room_is_named(
 
 
 async def test_a_document_is_read_once_and_its_text_goes_with_its_item(
-    inputs: Inputs, files: Files, store: Store, clock: Clock
+    inputs: Inputs, files: FileStore, store: Store, clock: Clock
 ) -> None:
     provisioner = FakeProvisioner()
     provisioner.programs = reads("A report about glaciers.")
@@ -226,7 +226,7 @@ async def test_a_document_is_read_once_and_its_text_goes_with_its_item(
     message = said({"type": "input_file", "filename": "a.pdf", "file_data": data_url(PDF, "application/pdf")})
     text = {"type": "input_text", "text": "[File a.pdf]\nA report about glaciers.\n[End of a.pdf]"}
     for _ in range(2):
-        async with AttachmentReader(containers, Turns(), "ten", takes=frozenset(), chars_max=99) as attachments:
+        async with AttachmentReader(containers, FairTurns(), "ten", takes=frozenset(), chars_max=99) as attachments:
             (shown,) = await inputs.resolve("ten", [message], has_container=False, attachments=attachments)
             assert shown["content"] == [text]
     assert (provisioner.starts, provisioner.running()) == (1, [])
@@ -236,21 +236,21 @@ async def test_a_document_is_read_once_and_its_text_goes_with_its_item(
 
 
 async def test_a_document_that_no_sandbox_can_be_had_for_is_no_fault_of_the_request(
-    inputs: Inputs, files: Files, store: Store, clock: Clock
+    inputs: Inputs, files: FileStore, store: Store, clock: Clock
 ) -> None:
     provisioner = FakeProvisioner()
     provisioner.problems = [SandboxError("It is broken.")]
     message = said({"type": "input_file", "filename": "a.pdf", "file_data": data_url(PDF, "application/pdf")})
     with pytest.raises(ApiError) as caught:
         async with AttachmentReader(
-            containers_of(provisioner, files, store, clock), Turns(), "ten", takes=frozenset(), chars_max=9
+            containers_of(provisioner, files, store, clock), FairTurns(), "ten", takes=frozenset(), chars_max=9
         ) as read:
             await inputs.resolve("ten", [message], has_container=False, attachments=read)
     assert (caught.value.status, caught.value.message) == (503, "The files of the input could not be read: It is broken. Please retry.")
 
 
-async def test_slow_documents_of_one_tenant_delay_no_other(files: Files, store: Store, clock: Clock) -> None:
-    turns, entered, left = Turns(), list[str](), asyncio.Event()
+async def test_slow_documents_of_one_tenant_delay_no_other(files: FileStore, store: Store, clock: Clock) -> None:
+    turns, entered, left = FairTurns(), list[str](), asyncio.Event()
 
     async def read(tenant_id: str) -> None:
         async with turns.of(tenant_id):
@@ -264,17 +264,17 @@ async def test_slow_documents_of_one_tenant_delay_no_other(files: Files, store: 
             await asyncio.sleep(0)
         assert entered == [*["hostile"] * limits.ATTACHMENTS_READ_AT_ONCE, "other"]
         left.set()
-    assert (len(entered), turns) == (10, Turns())
+    assert (len(entered), turns) == (10, FairTurns())
 
 
-def containers_of(provisioner: FakeProvisioner, files: Files, store: Store, clock: Clock) -> Containers:
+def containers_of(provisioner: FakeProvisioner, files: FileStore, store: Store, clock: Clock) -> Containers:
     return Containers(
         store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=provisioner.connect
     )
 
 
 async def test_files_of_the_input_are_put_into_the_container_once(
-    inputs: Inputs, files: Files, store: Store, clock: Clock, web: Web
+    inputs: Inputs, files: FileStore, store: Store, clock: Clock, web: Web
 ) -> None:
     provisioner = FakeProvisioner()
     containers = containers_of(provisioner, files, store, clock)

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 from moorage import limits
 from moorage.containers.containers import Containers
-from moorage.containers.waiting import of_responses
+from moorage.containers.sandbox_wait import of_responses
 from moorage.errors import response_not_found
-from moorage.loop.workplaces import container_of
+from moorage.loop.call_containers import container_of
 from moorage.sandbox.launcher_client import LauncherProvisioner
-from moorage.store.files import Files
+from moorage.store.files import FileStore
 
 from tests.unit.resources.support import Clock, Store
 from tests.unit.sandbox.support import launcher, run
@@ -39,7 +39,7 @@ async def test_the_longest_idle_of_the_tenants_own_gives_way_and_comes_back_with
 ) -> None:
     with launcher(tmp_path, "--tenant-sandboxes-max", "3") as socket:
         async with LauncherProvisioner(str(socket)) as provisioner:
-            files = Files(store.table, store.blobs, clock=clock)
+            files = FileStore(store.table, store.blobs, clock=clock)
             responses = Responses()
             containers = Containers(
                 store.table,

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from moorage.egress.policy import EgressRequest, Policy, admit, decide
-from moorage.egress.service import Egress
+from moorage.egress.policy import EgressPolicy, EgressRequest, admit, decide
+from moorage.egress.service import EgressService
 from moorage.errors import ApiError
 from moorage.settings import Settings
 from moorage.wire.network_policy import NetworkPolicy
@@ -47,7 +47,7 @@ NOT_TAKEN = [
 
 @pytest.fixture
 async def service(store: Store, clock: Clock) -> AsyncIterator[Service]:
-    built = build_service(store, clock, egress=Egress(store.table, FakeKeys(), SETTINGS, lambda: int(clock())))
+    built = build_service(store, clock, egress=EgressService(store.table, FakeKeys(), SETTINGS, lambda: int(clock())))
     yield built
     await built.http.aclose()
 
@@ -72,7 +72,7 @@ async def test_a_domain_is_the_same_to_every_reader(service: Service, written: s
     asked = asked_by_tool(policy_of(written))
     assert asked.allowed_domains == (read,)
     host = read.replace("*", "any")
-    assert decide(EgressRequest(host, 443), admit(asked, Policy())).allowed
+    assert decide(EgressRequest(host, 443), admit(asked, EgressPolicy())).allowed
 
 
 @pytest.mark.parametrize("secret", [{}, {"value": "s3cret-of-somebody"}], ids=["alone", "with a secret"])

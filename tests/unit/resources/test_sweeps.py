@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
-from moorage.sandbox.elsewhere import Elsewhere
-from moorage.sandbox.exec_client import ExecClient, Health
+from moorage.sandbox.exec_client import ExecClient, SandboxHealth
 from moorage.sandbox.provisioner import Handle, Provisioner
-from moorage.store.files import Files
+from moorage.sandbox.reach_only import ReachOnlyProvisioner
+from moorage.store.files import FileStore
 
 from tests.unit.resources.support import Clock, FakeClient, FakeProvisioner, Store
 from tests.unit.resources.test_container_races import Dying, use
@@ -34,7 +34,7 @@ class Looks:
         looks = self
 
         class Looking(FakeClient):
-            async def health(self) -> Health:
+            async def health(self) -> SandboxHealth:
                 looks.at.append(self.handle.sandbox_id)
                 looks.begun.set()
                 await looks.wait()
@@ -44,7 +44,7 @@ class Looks:
 
 
 def containers_of(store: Store, clock: Clock, provisioner: Provisioner, connect: Callable[[Handle], ExecClient] | None) -> Containers:
-    files = Files(store.table, store.blobs, clock=clock)
+    files = FileStore(store.table, store.blobs, clock=clock)
     return Containers(store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=connect)
 
 
@@ -172,7 +172,7 @@ async def test_where_sandboxes_are_only_reached_one_that_is_silent_is_asked_agai
     """There nobody can say whether it has ended; and one that is silent does not keep the others."""
     provisioner = FakeProvisioner()
     await idle(store, clock, provisioner, 2)
-    inside = containers_of(store, clock, Elsewhere(), provisioner.connect)
+    inside = containers_of(store, clock, ReachOnlyProvisioner(), provisioner.connect)
     outside = containers_of(store, clock, provisioner, None)
     silent, other = provisioner.sandboxes.values()
     silent.silent = {"list_files"}

@@ -10,7 +10,7 @@ from moorage.containers.containers import Containers
 from moorage.errors import ApiError, SandboxStarting, TenantCapacity
 from moorage.store import keys
 from moorage.store.containers import ContainerRecord
-from moorage.store.files import Files
+from moorage.store.files import FileStore
 from moorage.store.live_sandboxes import SandboxBounds
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
@@ -25,7 +25,7 @@ class Deployment:
             store.table,
             store.blobs,
             self.provisioner,
-            Files(store.table, store.blobs, clock=clock),
+            FileStore(store.table, store.blobs, clock=clock),
             clock=clock,
             sandbox_key=lambda: b"k" * 32,
             connect=self.provisioner.connect,

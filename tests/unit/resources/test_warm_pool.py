@@ -13,9 +13,9 @@ from typing import Any, Self, cast
 import pytest
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxElsewhere, SandboxError, SandboxGone, SandboxStarting
-from moorage.sandbox.elsewhere import Elsewhere
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
+from moorage.sandbox.reach_only import ReachOnlyProvisioner
 from moorage.sandbox.warm_pool import WarmPool
 from moorage.store import keys
 from moorage.telemetry import close_log, open_log
@@ -233,7 +233,7 @@ async def test_one_that_hangs_is_handed_over_after_a_while_for_its_caller_to_end
 
 async def test_from_outside_their_network_a_sandbox_is_claimed_and_from_inside_it_learns_whose_it_is(world: World) -> None:
     outside = world.outside(of_1g=1)
-    inside = WarmPool(world.store.table, Elsewhere(), {}, key=lambda: b"k" * 32, clock=world.clock, connect=world.connect)
+    inside = WarmPool(world.store.table, ReachOnlyProvisioner(), {}, key=lambda: b"k" * 32, clock=world.clock, connect=world.connect)
     await outside.settle()
     with pytest.raises(SandboxElsewhere):
         await inside.start(spec())

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from moorage import limits
 from moorage.containers.workspace import Diff, absolute, diff, stamp_of, without
 from moorage.sandbox.exec_client import FileListing, SandboxFile
-from moorage.store.containers import ContainerFile
+from moorage.store.containers import ContainerFileRecord
 
 Kind = Literal["file", "symlink", "other", "not_utf8"]
 
@@ -16,9 +16,9 @@ def there(path: str, mtime_ns: int = 1, inode: int = 1, size: int = 1, kind: Kin
     return SandboxFile(path, size, mtime_ns, inode, kind)
 
 
-def row(file: SandboxFile, incarnation: int = 1) -> ContainerFile:
+def row(file: SandboxFile, incarnation: int = 1) -> ContainerFileRecord:
     """What stands in the table once a file has been stored."""
-    return ContainerFile(
+    return ContainerFileRecord(
         tenant_id="ten",
         container_id="cntr_1",
         path=absolute(file),
@@ -84,7 +84,7 @@ NOTE_MANY = f"Note: /mnt/data has more than {limits.SANDBOX_FILES_MAX} files; th
     }.values(),
     ids=str,
 )
-def test_a_workspace_is_compared_with_what_is_stored(found: FileListing, rows: list[ContainerFile], expected: Diff) -> None:
+def test_a_workspace_is_compared_with_what_is_stored(found: FileListing, rows: list[ContainerFileRecord], expected: Diff) -> None:
     assert diff(found, rows, 1) == expected
 
 

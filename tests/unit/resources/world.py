@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from moorage import limits
 from moorage.containers.containers import Containers
-from moorage.containers.life import LiveContainer
+from moorage.containers.lifecycle import LiveContainer
 from moorage.store import keys
 from moorage.store.containers import ContainerRecord
-from moorage.store.files import Files
-from moorage.wire.queries import Page
+from moorage.store.files import FileStore
+from moorage.wire.queries import PageQuery
 
 from tests.unit.resources.support import Clock, FakeProvisioner, FakeSandbox, Store
 
@@ -20,7 +20,7 @@ class World:
     store: Store
     clock: Clock
     provisioner: FakeProvisioner
-    files: Files
+    files: FileStore
     containers: Containers
     strict: Containers
 
@@ -39,5 +39,5 @@ class World:
     async def stored(self, record: ContainerRecord) -> dict[str, tuple[str, bytes]]:
         """What the API shows: path to source and content."""
         current = await self.containers.get("ten", record.id)
-        page = await self.containers.file_page(current, Page(limit=100))
+        page = await self.containers.file_page(current, PageQuery(limit=100))
         return {file.path: (file.source, b"".join([chunk async for chunk in self.containers.content(file)])) for file in page.files}

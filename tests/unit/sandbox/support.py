@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, Heartbeat, Output, PythonEnded, Stream
+from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecEvent, ExecOutput, Heartbeat, PythonEnded, Stream
 from moorage.sandbox.provisioner import Handle
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,12 +52,12 @@ def new_id() -> str:
 
 
 def text_of(events: list[ExecEvent], stream: Stream) -> str:
-    return "".join(event.text for event in events if isinstance(event, Output) and event.stream == stream)
+    return "".join(event.text for event in events if isinstance(event, ExecOutput) and event.stream == stream)
 
 
 def result_of(events: list[ExecEvent]) -> Result:
     last = events[-1]
-    assert isinstance(last, Ended)
+    assert isinstance(last, ExecEnded)
     return Result(text_of(events, "stdout"), text_of(events, "stderr"), last.outcome, last.exit_code)
 
 
@@ -81,7 +81,9 @@ async def python(
     events = [event async for event in client.python(exec_id or new_id(), code, timeout_ms=timeout_ms, max_output_length=chars)]
     last = events[-1]
     assert isinstance(last, PythonEnded)
-    texts = {stream: "".join(e.text for e in events if isinstance(e, Output) and e.stream == stream) for stream in ("stdout", "stderr")}
+    texts = {
+        stream: "".join(e.text for e in events if isinstance(e, ExecOutput) and e.stream == stream) for stream in ("stdout", "stderr")
+    }
     return (texts["stdout"], texts["stderr"]), last
 
 

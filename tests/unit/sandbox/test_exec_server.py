@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 from moorage.errors import SandboxError, SandboxGone
-from moorage.sandbox.exec_client import Ended, ExecClient, Health, Heartbeat, Output, Started
+from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecOutput, ExecStarted, Heartbeat, SandboxHealth
 from moorage.sandbox.provisioner import Handle
 
 from tests.unit.sandbox.conftest import until_up
@@ -40,7 +40,12 @@ from tests.unit.sandbox.support import (
 
 async def test_a_command_reports_both_streams_and_its_exit_code(client: ExecClient) -> None:
     events = await collect(execute(client, "echo out; sleep 0.1; echo err >&2; exit 3"))
-    assert events == [Started(0), Output(1, "stdout", "out\n"), Output(2, "stderr", "err\n"), Ended(3, "exit", 3, 0, None)]
+    assert events == [
+        ExecStarted(0),
+        ExecOutput(1, "stdout", "out\n"),
+        ExecOutput(2, "stderr", "err\n"),
+        ExecEnded(3, "exit", 3, 0, None),
+    ]
 
 
 async def test_a_command_sees_the_workspace_a_home_and_its_own_variables_only(client: ExecClient, server: ServerProcess) -> None:
@@ -55,7 +60,7 @@ async def test_a_command_has_no_stdin_and_no_terminal(client: ExecClient) -> Non
 async def test_a_command_reads_what_is_fed_to_it(client: ExecClient) -> None:
     exec_id = new_id()
     events = client.exec(exec_id, "wc -c", timeout_ms=5_000, max_output_length=100, has_stdin=True)
-    assert await anext(events) == Started(0)
+    assert await anext(events) == ExecStarted(0)
     await client.write_stdin(exec_id, b"x" * 200_000)
     await client.write_stdin(exec_id, b"y", close=True)
     assert text_of(await collect(events), "stdout") == "200001\n"
@@ -78,7 +83,7 @@ async def test_an_id_runs_once_however_often_it_is_started(client: ExecClient, s
     command = "echo run >> runs; sleep 0.2; cat runs"
     streams = [client.exec(exec_id, command, timeout_ms=5_000, max_output_length=100) for _ in range(5)]
     every = await asyncio.gather(*map(collect, streams))
-    assert all(events == [Started(0), Output(1, "stdout", "run\n"), Ended(2, "exit", 0, 0, None)] for events in every)
+    assert all(events == [ExecStarted(0), ExecOutput(1, "stdout", "run\n"), ExecEnded(2, "exit", 0, 0, None)] for events in every)
 
 
 async def test_an_id_belongs_to_one_command(client: ExecClient) -> None:
@@ -100,8 +105,8 @@ async def test_a_connection_torn_at_any_event_loses_nothing(client: ExecClient) 
     command = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.04; done; exit 7"
     for torn_after in range(8):
         exec_id = new_id()
-        seen: list[Started | Output | Ended] = []
-        while not seen or not isinstance(seen[-1], Ended):
+        seen: list[ExecStarted | ExecOutput | ExecEnded] = []
+        while not seen or not isinstance(seen[-1], ExecEnded):
             after = seen[-1].n if seen else -1
             async with ExecClient(client.handle) as other:
                 events = other.exec(exec_id, command, timeout_ms=5_000, max_output_length=1_000, after=after)
@@ -121,7 +126,7 @@ async def test_any_text_can_be_an_id(client: ExecClient) -> None:
         events = await collect(client.exec(exec_id, command, timeout_ms=5_000, max_output_length=4))
         assert await collect(client.attach(exec_id)) == events
         last = events[-1]
-        assert isinstance(last, Ended)
+        assert isinstance(last, ExecEnded)
         assert Path(str(last.spool_path)).read_text() == f"{exec_id}0123456789"
 
 
@@ -144,7 +149,7 @@ async def test_a_server_that_dies_in_the_middle_is_a_sandbox_that_is_gone(tmp_pa
         async with ExecClient(process.handle) as client:
             await until_up(client)
             events = execute(client, "sleep 60")
-            assert await anext(events) == Started(0)
+            assert await anext(events) == ExecStarted(0)
             os.kill(process.pid, signal.SIGKILL)
             with pytest.raises(SandboxGone):
                 await collect(events)
@@ -171,8 +176,8 @@ async def test_a_connection_whose_body_was_not_read_says_that_it_takes_no_more(s
 async def test_health_names_the_protocol_and_counts_what_runs(client: ExecClient) -> None:
     before = await client.health()
     events = execute(client, "sleep 60")
-    assert await anext(events) == Started(0)
-    assert await client.health() == Health(1, before.boot_id, before.running + 1)
+    assert await anext(events) == ExecStarted(0)
+    assert await client.health() == SandboxHealth(1, before.boot_id, before.running + 1)
     await events.aclose()
 
 
@@ -192,9 +197,9 @@ async def test_a_time_out_ends_the_whole_family(client: ExecClient, server: Serv
 async def test_a_kill_ends_a_command_once(client: ExecClient) -> None:
     exec_id = new_id()
     events = client.exec(exec_id, "echo ready; sleep 65", timeout_ms=20_000, max_output_length=100)
-    assert [await anext(events), await anext(events)] == [Started(0), Output(1, "stdout", "ready\n")]
+    assert [await anext(events), await anext(events)] == [ExecStarted(0), ExecOutput(1, "stdout", "ready\n")]
     assert await client.kill(exec_id) is True
-    assert await collect(events) == [Ended(2, "killed", 137, 0, None)]
+    assert await collect(events) == [ExecEnded(2, "killed", 137, 0, None)]
     assert await client.kill(exec_id) is False
     assert await client.kill("exec_never") is False
 
@@ -248,7 +253,7 @@ async def test_silence_is_filled_with_heartbeats(server: ServerProcess, client: 
 async def test_a_slow_reader_costs_no_memory_and_holds_up_nobody(client: ExecClient, server: ServerProcess) -> None:
     exec_id = new_id()
     slow = client.exec(exec_id, "yes | head -c 300000000", timeout_ms=60_000, max_output_length=1_000_000)
-    assert await anext(slow) == Started(0)
+    assert await anext(slow) == ExecStarted(0)
     await collect(client.attach(exec_id))
     assert (await run(client, "echo free")).stdout == "free\n"
     assert resident_mib(server.pid) < 80
@@ -259,7 +264,7 @@ async def test_a_hundred_megabytes_are_cut_and_kept_on_disk(client: ExecClient, 
     before = resident_mib(server.pid)
     events = await collect(execute(client, "head -c 100000000 /dev/zero | tr '\\0' x", timeout_ms=60_000, chars=100))
     last = events[-1]
-    assert isinstance(last, Ended)
+    assert isinstance(last, ExecEnded)
     assert last.truncated_chars == 100_000_000 - 100
     assert last.spool_path is not None
     assert Path(last.spool_path).stat().st_size == 100_000_000

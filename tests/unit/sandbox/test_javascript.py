@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from moorage.sandbox.exec_client import ExecClient, Output, PythonEnded, Started
+from moorage.sandbox.exec_client import ExecClient, ExecOutput, ExecStarted, PythonEnded
 
 from tests.unit.sandbox.conftest import until_up
 from tests.unit.sandbox.support import exec_server, new_id
@@ -18,7 +18,7 @@ async def run(client: ExecClient, code: str, *, timeout_ms: int = 60_000, is_res
     ]
     last = events[-1]
     assert isinstance(last, PythonEnded)
-    return "".join(event.text for event in events if isinstance(event, Output)), last
+    return "".join(event.text for event in events if isinstance(event, ExecOutput)), last
 
 
 async def value(client: ExecClient, code: str) -> str | None:
@@ -72,7 +72,7 @@ async def test_a_reset_begins_a_new_session_and_harms_nothing_where_there_is_non
 async def test_python_and_javascript_do_not_wait_for_each_other(client: ExecClient) -> None:
     hangs = new_id()
     hanging = client.javascript(hangs, "await new Promise(() => {})", timeout_ms=60_000, max_output_length=10)
-    assert await anext(hanging) == Started(0)
+    assert await anext(hanging) == ExecStarted(0)
     async for event in client.python(new_id(), "1 + 1", timeout_ms=60_000, max_output_length=100):
         if isinstance(event, PythonEnded):
             assert event.result == "2"

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxHostAway
-from moorage.local.control_groups import ControlGroups, Group
-from moorage.local.site import Toolbox
+from moorage.local.control_groups import ControlGroup, ControlGroups
+from moorage.local.sandbox_paths import Toolbox
 from moorage.local.users import how_to_allow_namespaces
-from moorage.sandbox.exec_client import ExecClient, Heartbeat, PythonEnded, Started
+from moorage.sandbox.exec_client import ExecClient, ExecStarted, Heartbeat, PythonEnded
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 
@@ -67,7 +67,7 @@ async def test_a_stopped_sandbox_is_gone_with_its_files_and_the_next_one_is_empt
     async with ExecClient(handle) as client:
         await run(client, "mkdir -p locked/in && touch locked/in/file && chmod 000 locked/in locked; echo x > ~/file")
         events = execute(client, "sleep 60")
-        assert await anext(events) == Started(0)
+        assert await anext(events) == ExecStarted(0)
         assert await provisioner.describe(handle.sandbox_id) == SandboxStatus.RUNNING
         await provisioner.stop(handle.sandbox_id)
         with pytest.raises(SandboxGone):
@@ -87,7 +87,7 @@ async def test_a_sandbox_whose_first_process_is_killed_is_stopped_and_started_an
     (sandbox,) = [each for each in await provisioner.running() if each.container_id == container]
     async with ExecClient(handle) as client:
         events = execute(client, "sleep 60")
-        assert await anext(events) == Started(0)
+        assert await anext(events) == ExecStarted(0)
         before = await client.health()
         os.kill(sandbox.pid, signal.SIGKILL)
         with pytest.raises(SandboxGone):
@@ -433,7 +433,7 @@ class TestControlGroups:
         groups = ControlGroups(tmp_path, "0::/user.slice/session.scope\n")
         assert groups.are_available
         group = tmp_path / "user.slice" / "moorage-sbx_1"
-        assert groups.create("sbx_1", 4) == Group(
+        assert groups.create("sbx_1", 4) == ControlGroup(
             (group / "server" / "cgroup.procs",),
             (group / "commands" / "cgroup.procs",),
             group / "commands" / "memory.events",
@@ -462,4 +462,4 @@ class TestControlGroups:
 
     def test_where_nothing_may_be_made_there_are_none(self, tmp_path: Path) -> None:
         groups = ControlGroups(tmp_path, "0::/\n")
-        assert (groups.are_available, groups.create("sbx_1", 1)) == (False, Group())
+        assert (groups.are_available, groups.create("sbx_1", 1)) == (False, ControlGroup())

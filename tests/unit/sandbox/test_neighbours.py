@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from moorage.errors import SandboxCapacity, SandboxError
-from moorage.local.disk_guard import Bounds, DiskGuard, Use, Verdict
+from moorage.local.disk_guard import DiskGuard, DiskLimits, DiskUse, DiskWarning
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import SandboxSpec
@@ -270,25 +270,25 @@ async def test_who_takes_all_pseudo_terminals_takes_them_from_himself(either_soc
 # --- Who it was ----------------------------------------------------------------------------------------------------------------
 
 
-def uses(used: dict[str, int]) -> list[Use]:
+def uses(used: dict[str, int]) -> list[DiskUse]:
     """``t-1`` is a sandbox of the tenant ``t``."""
-    return [Use(name, name.partition("-")[0], size) for name, size in used.items()]
+    return [DiskUse(name, name.partition("-")[0], size) for name, size in used.items()]
 
 
 def guard_of(*looks: tuple[dict[str, int], int], tenant_max: int = 10_000) -> DiskGuard:
-    guard = DiskGuard(Bounds(reserve=100, share_min=10, tenant_max=tenant_max))
+    guard = DiskGuard(DiskLimits(reserve=100, share_min=10, tenant_max=tenant_max))
     for used, free in looks:
         guard.look(uses(used), free)
     return guard
 
 
-def verdicts(*looks: tuple[dict[str, int], int], tenant_max: int = 10_000) -> dict[str, Verdict]:
+def verdicts(*looks: tuple[dict[str, int], int], tenant_max: int = 10_000) -> dict[str, DiskWarning]:
     """After the last of these looks: what each sandbox holds, and what is free."""
     used, free = looks[-1]
     return dict(guard_of(*looks[:-1], tenant_max=tenant_max).look(uses(used), free))
 
 
-FINE, MACHINE, TENANT = Verdict.FINE, Verdict.MACHINE, Verdict.TENANT
+FINE, MACHINE, TENANT = DiskWarning.FINE, DiskWarning.MACHINE, DiskWarning.TENANT
 
 
 def test_while_there_is_room_nobody_is_told() -> None:

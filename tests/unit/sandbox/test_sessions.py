@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from moorage.errors import SandboxError, SandboxGone
-from moorage.sandbox.exec_client import ExecClient, Look, SessionCommand
+from moorage.sandbox.exec_client import ExecClient, SessionCommand, SessionOutput
 
 from tests.unit.sandbox.support import ServerProcess, new_id
 
@@ -19,12 +19,12 @@ def needs(program: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(shutil.which(program) is None, reason=f"this machine has no {program}")
 
 
-async def begin(client: ExecClient, command: str, *, wait_ms: int = 60_000, tty: bool = False, **more: str | bool) -> Look:
+async def begin(client: ExecClient, command: str, *, wait_ms: int = 60_000, tty: bool = False, **more: str | bool) -> SessionOutput:
     """Start it under a fresh id; by default its end is waited for."""
     return await client.look(new_id(), SessionCommand(command, has_terminal=tty, **more), wait_ms=wait_ms)  # type: ignore[arg-type]
 
 
-async def type_in(client: ExecClient, session: int, chars: str = "", *, wait_ms: int = 0) -> Look:
+async def type_in(client: ExecClient, session: int, chars: str = "", *, wait_ms: int = 0) -> SessionOutput:
     return await client.look(new_id(), session, wait_ms=wait_ms, chars=chars)
 
 
@@ -39,17 +39,17 @@ async def shows(client: ExecClient, session: int, is_there: Callable[[str], bool
     return said
 
 
-async def to_its_end(client: ExecClient, session: int, chars: str = "") -> Look:
+async def to_its_end(client: ExecClient, session: int, chars: str = "") -> SessionOutput:
     return await type_in(client, session, chars, wait_ms=int(PATIENCE_SECONDS * 1000))
 
 
-def plain(look: Look) -> Look:
+def plain(look: SessionOutput) -> SessionOutput:
     return replace(look, session_id=0, seconds=0.0)
 
 
 async def test_a_command_that_ends_is_told_with_its_exit_code_and_what_it_printed(client: ExecClient) -> None:
     look = await begin(client, "echo out; echo err >&2; exit 3")
-    assert plain(look) == Look(0, "out\nerr\n", 8, "exit", 3, 0.0, 0)
+    assert plain(look) == SessionOutput(0, "out\nerr\n", 8, "exit", 3, 0.0, 0)
     assert look.session_id >= 1_000
 
 

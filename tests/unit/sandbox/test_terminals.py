@@ -7,20 +7,20 @@ from collections.abc import Callable
 import pytest
 from moorage.errors import SandboxError, SandboxGone
 from moorage.sandbox.exec_client import ExecClient
-from moorage.sandbox.terminals import Shown, Terminal
+from moorage.sandbox.terminals import SandboxTerminal, TerminalOutput
 
 from tests.unit.sandbox.support import ServerProcess, new_id
 
 PATIENCE_SECONDS = 60.0
 
 
-async def opened(client: ExecClient, command: str = "", *, rows: int = 24, columns: int = 80) -> Terminal:
-    terminal = Terminal(client, new_id())
+async def opened(client: ExecClient, command: str = "", *, rows: int = 24, columns: int = 80) -> SandboxTerminal:
+    terminal = SandboxTerminal(client, new_id())
     await terminal.open(command, rows=rows, columns=columns)
     return terminal
 
 
-async def shows(terminal: Terminal, is_there: Callable[[str], bool], after: int = 0) -> str:
+async def shows(terminal: SandboxTerminal, is_there: Callable[[str], bool], after: int = 0) -> str:
     """Read on until it is there."""
     said, deadline = "", time.monotonic() + PATIENCE_SECONDS
     while not is_there(said):
@@ -31,13 +31,13 @@ async def shows(terminal: Terminal, is_there: Callable[[str], bool], after: int 
     return said
 
 
-async def ends(terminal: Terminal) -> Shown:
+async def ends(terminal: SandboxTerminal) -> TerminalOutput:
     deadline, after, said = time.monotonic() + PATIENCE_SECONDS, 0, ""
     while time.monotonic() < deadline:
         shown = await terminal.read(after, wait_ms=5_000)
         said, after = said + shown.output, shown.next
         if shown.outcome is not None:
-            return Shown(0, said, after, shown.outcome, shown.exit_code)
+            return TerminalOutput(0, said, after, shown.outcome, shown.exit_code)
     raise AssertionError(said)
 
 
@@ -80,13 +80,13 @@ async def test_a_terminal_has_the_size_that_it_was_given_and_its_programs_hear_o
 
 
 async def test_opening_twice_opens_once_and_every_reader_has_all_of_it(client: ExecClient, server: ServerProcess) -> None:
-    terminal = Terminal(client, new_id())
+    terminal = SandboxTerminal(client, new_id())
     for _ in range(3):
         await terminal.open("echo run >> opened; cat opened; exit 0", rows=24, columns=80)
     readers = await asyncio.gather(*(ends(terminal) for _ in range(3)))
-    assert readers == [Shown(0, "run\r\n", 5, "exit", 0)] * 3
-    assert await terminal.read(2, wait_ms=0) == Shown(2, "n\r\n", 5, "exit", 0)
-    assert await terminal.read(999, wait_ms=0) == Shown(5, "", 5, "exit", 0)
+    assert readers == [TerminalOutput(0, "run\r\n", 5, "exit", 0)] * 3
+    assert await terminal.read(2, wait_ms=0) == TerminalOutput(2, "n\r\n", 5, "exit", 0)
+    assert await terminal.read(999, wait_ms=0) == TerminalOutput(5, "", 5, "exit", 0)
 
 
 async def test_a_piece_of_input_with_an_id_is_typed_once(client: ExecClient) -> None:
@@ -121,7 +121,7 @@ async def test_of_much_output_the_end_is_kept_and_the_gap_is_told(client: ExecCl
 
 async def test_a_reader_waits_no_longer_than_it_said(client: ExecClient) -> None:
     terminal = await opened(client, "sleep 1000")
-    assert await terminal.read(0, wait_ms=50) == Shown(0, "", 0, None, None)
+    assert await terminal.read(0, wait_ms=50) == TerminalOutput(0, "", 0, None, None)
     await terminal.close()
 
 
@@ -136,7 +136,7 @@ async def test_a_terminal_that_somebody_reads_holds_up_the_end_of_its_sandbox(cl
 
 
 async def test_unknown_terminals_sizes_and_commands_are_refused(client: ExecClient) -> None:
-    unknown = Terminal(client, new_id())
+    unknown = SandboxTerminal(client, new_id())
     for asked in (unknown.read(0, wait_ms=0), unknown.type("x", ""), unknown.resize(rows=1, columns=1)):
         with pytest.raises(SandboxGone):
             await asked

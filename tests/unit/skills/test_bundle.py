@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moorage import limits
 from moorage.skills import bundle
-from moorage.skills.bundle import Entry
+from moorage.skills.bundle import BundleFile
 from moorage.skills.front_matter import SkillProblem
 
 from tests.unit.skills.archives import MANIFEST, skill, zip_of
@@ -30,9 +30,9 @@ def test_a_bundle_is_the_same_however_it_was_sent() -> None:
     assert bundle.of_files((name.replace("tables/", "another-name/"), content) for name, content in files.items()) == zipped
     assert (zipped.name, zipped.description, zipped.files) == ("make-tables", "Makes tables.", 3)
     assert list(bundle.unpacked(zipped.archive)) == [
-        Entry("SKILL.md", MANIFEST),
-        Entry("data.txt", b"x" * 1000),
-        Entry("scripts/run.txt", b"#!/bin/sh\necho", is_executable=True),
+        BundleFile("SKILL.md", MANIFEST),
+        BundleFile("data.txt", b"x" * 1000),
+        BundleFile("scripts/run.txt", b"#!/bin/sh\necho", is_executable=True),
     ]
     assert bundle.of_zip(zipped.archive) == zipped
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from moorage.store.bell import Bell
-from moorage.store.event_log import Batch, EventLog, Writer
+from moorage.store.event_log import EventBatch, EventLog, LogWriterId
 
 from tests.unit.store.memory import MemoryBlobs, MemoryTable
 
@@ -81,7 +81,7 @@ async def test_a_reader_is_woken_by_each_append_and_remembers_one_that_came_whil
     for number in range(3):
         type_ = "response.completed" if number == 2 else "response.output_text.delta"
         event = {"type": type_, "sequence_number": number}
-        await writes.append(Batch(number, (event,), Writer(0, 1)))
+        await writes.append(EventBatch(number, (event,), LogWriterId(0, 1)))
         assert await anext(followed) == [event]
     assert [events async for events in followed] == []
 
@@ -91,5 +91,5 @@ async def test_a_process_that_hears_nothing_looks_by_itself(other: Bell) -> None
     followed = log.tail(-1)
     assert await anext(followed) is None
     event = {"type": "response.completed", "sequence_number": 0}
-    await log.append(Batch(0, (event,), Writer(0, 1)))
+    await log.append(EventBatch(0, (event,), LogWriterId(0, 1)))
     assert [events async for events in followed] == [[event]]

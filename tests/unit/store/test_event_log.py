@@ -9,7 +9,17 @@ import pytest
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
 from moorage.store import keys
-from moorage.store.event_log import STEP_OF_THE_END, Batch, EventLog, LogWriter, Meeting, Pending, Writer, meet, taken_over
+from moorage.store.event_log import (
+    STEP_OF_THE_END,
+    EventBatch,
+    EventLog,
+    LogWriter,
+    LogWriterId,
+    PendingEvent,
+    WriterConflict,
+    meet,
+    taken_over,
+)
 from moorage.store.table import Record
 from moorage.wire.types import Event
 
@@ -44,60 +54,67 @@ def numbered(first: int, *texts: str, type_: str = "response.output_text.delta")
     return tuple(event(text, type_) | {"sequence_number": first + i} for i, text in enumerate(texts))
 
 
-def batch(writer: Writer, *, is_final: bool = False) -> Batch:
-    return Batch(0, numbered(0, "x", type_="response.completed" if is_final else "response.output_text.delta"), writer)
+def batch(writer: LogWriterId, *, is_final: bool = False) -> EventBatch:
+    return EventBatch(0, numbered(0, "x", type_="response.completed" if is_final else "response.output_text.delta"), writer)
 
 
 @pytest.mark.parametrize(
     ("situation", "mine", "other", "expected"),
     [
-        ("I see my own put, whose answer was lost", Writer(2, 1), batch(Writer(2, 1)), Meeting.MYSELF),
-        ("a later step has begun", Writer(2, 1), batch(Writer(3, 1)), Meeting.SUPERSEDED),
-        ("a later step has begun, however often I was tried", Writer(2, 9), batch(Writer(3, 1)), Meeting.SUPERSEDED),
-        ("a higher attempt of my step runs", Writer(2, 1), batch(Writer(2, 2)), Meeting.SUPERSEDED),
-        ("a dead attempt of my step wrote late", Writer(2, 2), batch(Writer(2, 1)), Meeting.PREDECESSOR),
-        ("another call of my step writes", Writer(2, 1, "a"), batch(Writer(2, 5, "b")), Meeting.PEER),
-        ("a higher attempt of my call runs", Writer(2, 1, "a"), batch(Writer(2, 2, "a")), Meeting.SUPERSEDED),
-        ("a dead attempt of my call wrote late", Writer(2, 2, "a"), batch(Writer(2, 1, "a")), Meeting.PREDECESSOR),
-        ("the model step before my call wrote late", Writer(2, 1, "a"), batch(Writer(2, 1)), Meeting.PEER),
-        ("an earlier step wrote late", Writer(2, 1), batch(Writer(1, 4, "a")), Meeting.PEER),
-        ("the response was ended from outside", Writer(2, 1), batch(Writer(STEP_OF_THE_END, 1)), Meeting.SUPERSEDED),
-        ("an earlier step wrote the end", Writer(2, 1), batch(Writer(1, 1), is_final=True), Meeting.SUPERSEDED),
-        ("a dead attempt of mine wrote the end", Writer(2, 2), batch(Writer(2, 1), is_final=True), Meeting.SUPERSEDED),
-        ("my own end was applied although its answer was lost", Writer(2, 1), batch(Writer(2, 1), is_final=True), Meeting.MYSELF),
+        ("I see my own put, whose answer was lost", LogWriterId(2, 1), batch(LogWriterId(2, 1)), WriterConflict.MYSELF),
+        ("a later step has begun", LogWriterId(2, 1), batch(LogWriterId(3, 1)), WriterConflict.SUPERSEDED),
+        ("a later step has begun, however often I was tried", LogWriterId(2, 9), batch(LogWriterId(3, 1)), WriterConflict.SUPERSEDED),
+        ("a higher attempt of my step runs", LogWriterId(2, 1), batch(LogWriterId(2, 2)), WriterConflict.SUPERSEDED),
+        ("a dead attempt of my step wrote late", LogWriterId(2, 2), batch(LogWriterId(2, 1)), WriterConflict.PREDECESSOR),
+        ("another call of my step writes", LogWriterId(2, 1, "a"), batch(LogWriterId(2, 5, "b")), WriterConflict.PEER),
+        ("a higher attempt of my call runs", LogWriterId(2, 1, "a"), batch(LogWriterId(2, 2, "a")), WriterConflict.SUPERSEDED),
+        ("a dead attempt of my call wrote late", LogWriterId(2, 2, "a"), batch(LogWriterId(2, 1, "a")), WriterConflict.PREDECESSOR),
+        ("the model step before my call wrote late", LogWriterId(2, 1, "a"), batch(LogWriterId(2, 1)), WriterConflict.PEER),
+        ("an earlier step wrote late", LogWriterId(2, 1), batch(LogWriterId(1, 4, "a")), WriterConflict.PEER),
+        ("the response was ended from outside", LogWriterId(2, 1), batch(LogWriterId(STEP_OF_THE_END, 1)), WriterConflict.SUPERSEDED),
+        ("an earlier step wrote the end", LogWriterId(2, 1), batch(LogWriterId(1, 1), is_final=True), WriterConflict.SUPERSEDED),
+        ("a dead attempt of mine wrote the end", LogWriterId(2, 2), batch(LogWriterId(2, 1), is_final=True), WriterConflict.SUPERSEDED),
+        (
+            "my own end was applied although its answer was lost",
+            LogWriterId(2, 1),
+            batch(LogWriterId(2, 1), is_final=True),
+            WriterConflict.MYSELF,
+        ),
     ],
 )
-def test_a_writer_knows_what_to_do_about_another(situation: str, mine: Writer, other: Batch, expected: Meeting) -> None:
+def test_a_writer_knows_what_to_do_about_another(
+    situation: str, mine: LogWriterId, other: EventBatch, expected: WriterConflict
+) -> None:
     assert meet(mine, other) == expected, situation
 
 
 def test_a_writer_that_has_read_the_log_goes_on_behind_it_unless_it_is_superseded_there() -> None:
-    me = Writer(2, 2)
-    earlier = [Batch(0, numbered(0, "a"), Writer(1, 1)), Batch(1, numbered(1, "b", "c"), Writer(2, 1))]
+    me = LogWriterId(2, 2)
+    earlier = [EventBatch(0, numbered(0, "a"), LogWriterId(1, 1)), EventBatch(1, numbered(1, "b", "c"), LogWriterId(2, 1))]
     assert (taken_over(me, []), taken_over(me, earlier)) == (0, 3)
-    for later in (Writer(2, 3), Writer(3, 1)):
+    for later in (LogWriterId(2, 3), LogWriterId(3, 1)):
         with pytest.raises(Superseded):
-            taken_over(me, [*earlier, Batch(3, numbered(3, "d"), later), Batch(4, numbered(4, "e"), Writer(2, 1))])
+            taken_over(me, [*earlier, EventBatch(3, numbered(3, "d"), later), EventBatch(4, numbered(4, "e"), LogWriterId(2, 1))])
     with pytest.raises(Superseded):
-        taken_over(me, [*earlier, batch(Writer(2, 1), is_final=True)])
+        taken_over(me, [*earlier, batch(LogWriterId(2, 1), is_final=True)])
 
 
 async def test_a_batch_comes_back_as_it_was_written(bench: Bench) -> None:
-    written = Batch(0, numbered(0, "a", "ü"), Writer(3, 2, "call_1"), {"0": 7})
+    written = EventBatch(0, numbered(0, "a", "ü"), LogWriterId(3, 2, "call_1"), {"0": 7})
     await bench.log.append(written)
-    assert await bench.log.last_batch() == Batch(0, written.events, written.writer, {"0": 7}, at_ms=1_000)
+    assert await bench.log.last_batch() == EventBatch(0, written.events, written.writer, {"0": 7}, at_ms=1_000)
 
 
 async def test_a_slot_takes_one_batch(bench: Bench) -> None:
-    await bench.log.append(Batch(0, numbered(0, "a", "b", "c"), Writer(0, 1)))
+    await bench.log.append(EventBatch(0, numbered(0, "a", "b", "c"), LogWriterId(0, 1)))
     with pytest.raises(ConditionFailed):
-        await bench.log.append(Batch(0, numbered(0, "other"), Writer(0, 2)))
+        await bench.log.append(EventBatch(0, numbered(0, "other"), LogWriterId(0, 2)))
     assert await bench.said() == ["a", "b", "c"]
 
 
 async def test_a_large_batch_lies_in_the_bucket_and_reads_like_any_other(bench: Bench) -> None:
     noise = random.Random(7).randbytes(limits.ITEM_INLINE_BYTES_MAX).hex()
-    await bench.log.append(Batch(0, numbered(0, noise), Writer(0, 1)))
+    await bench.log.append(EventBatch(0, numbered(0, noise), LogWriterId(0, 1)))
     (record,) = bench.table.records.values()
     assert ("body" in record, record["blob"] in bench.blobs.objects) == (False, True)
     assert await bench.said() == [noise]
@@ -106,7 +123,7 @@ async def test_a_large_batch_lies_in_the_bucket_and_reads_like_any_other(bench: 
 @pytest.mark.parametrize("after", range(-1, 8))
 async def test_reading_after_a_number_begins_with_the_batch_that_holds_the_next(bench: Bench, after: int) -> None:
     for first, texts in ((0, "abc"), (3, "d"), (4, "efgh")):
-        await bench.log.append(Batch(first, numbered(first, *texts), Writer(0, 1)))
+        await bench.log.append(EventBatch(first, numbered(first, *texts), LogWriterId(0, 1)))
     got = [e["delta"] for b in await bench.log.read_after(after) for e in b.events if e["sequence_number"] > after]
     assert "".join(got) == "abcdefgh"[after + 1 :]
 
@@ -119,7 +136,7 @@ async def test_reading_an_empty_log_finds_nothing(bench: Bench) -> None:
 
 
 async def test_a_writer_numbers_its_events_and_remembers_its_offsets(bench: Bench) -> None:
-    writer = LogWriter(bench.log, Writer(1, 1, "a"), 0)
+    writer = LogWriter(bench.log, LogWriterId(1, 1, "a"), 0)
     writer.add(event("one"), offset=(0, 4))
     writer.add(event("two"))
     await writer.flush()
@@ -132,12 +149,12 @@ async def test_a_writer_numbers_its_events_and_remembers_its_offsets(bench: Benc
 
 
 async def test_a_flush_of_nothing_writes_nothing(bench: Bench) -> None:
-    await LogWriter(bench.log, Writer(0, 1), 0).flush()
+    await LogWriter(bench.log, LogWriterId(0, 1), 0).flush()
     assert bench.table.writes == 0
 
 
 async def test_a_flush_is_due_when_enough_has_come(bench: Bench) -> None:
-    writer = LogWriter(bench.log, Writer(0, 1), 0)
+    writer = LogWriter(bench.log, LogWriterId(0, 1), 0)
     writer.add(event("x" * 100))
     few = writer.is_due
     writer.add(event("x" * limits.BATCH_EVENTS_BYTES_MAX))
@@ -145,14 +162,14 @@ async def test_a_flush_is_due_when_enough_has_come(bench: Bench) -> None:
 
 
 async def test_command_output_counts_towards_a_flush_that_is_due(bench: Bench) -> None:
-    writer = LogWriter(bench.log, Writer(0, 1, "a"), 0)
+    writer = LogWriter(bench.log, LogWriterId(0, 1, "a"), 0)
     writer.add({"type": "response.shell_call_output_content.delta", "delta": {"stdout": "x" * limits.BATCH_EVENTS_BYTES_MAX}})
     assert writer.is_due
 
 
 async def test_a_put_that_was_applied_although_its_answer_was_lost_counts_once(bench: Bench) -> None:
     bench.table.lose_answers = 1
-    writer = LogWriter(bench.log, Writer(0, 1), 0)
+    writer = LogWriter(bench.log, LogWriterId(0, 1), 0)
     writer.add(event("a"))
     writer.add(event("b"))
     await writer.flush()
@@ -162,8 +179,8 @@ async def test_a_put_that_was_applied_although_its_answer_was_lost_counts_once(b
 
 
 async def test_a_peer_that_wrote_behind_a_lost_answer_is_skipped_too(bench: Bench) -> None:
-    mine = LogWriter(bench.log, Writer(0, 1, "a"), 0)
-    peer = LogWriter(bench.log, Writer(0, 1, "b"), 0)
+    mine = LogWriter(bench.log, LogWriterId(0, 1, "a"), 0)
+    peer = LogWriter(bench.log, LogWriterId(0, 1, "b"), 0)
     bench.table.lose_answers = 1
     put = MemoryTable.put
 
@@ -173,7 +190,7 @@ async def test_a_peer_that_wrote_behind_a_lost_answer_is_skipped_too(bench: Benc
     mine.add(event("mine"))
     bench.table.before_write = peer_follows
     with pytest.raises(ConditionFailed):
-        await put(bench.table, await bench.log.record(Batch(0, numbered(0, "mine"), mine.writer)), if_absent=True)
+        await put(bench.table, await bench.log.record(EventBatch(0, numbered(0, "mine"), mine.writer)), if_absent=True)
     peer.next_number = 1
     peer.add(event("peer"))
     await peer.flush()
@@ -188,7 +205,7 @@ async def test_a_peer_that_wrote_behind_a_lost_answer_is_skipped_too(bench: Benc
 
 @pytest.mark.parametrize(("mine", "theirs"), [(1, 5), (5, 1), (3, 3)])
 async def test_batches_of_different_length_never_overlap(bench: Bench, mine: int, theirs: int) -> None:
-    a, b = (LogWriter(bench.log, Writer(0, 1, name), 0) for name in "ab")
+    a, b = (LogWriter(bench.log, LogWriterId(0, 1, name), 0) for name in "ab")
     for writer, name, count in ((a, "a", mine), (b, "b", theirs)):
         for i in range(count):
             writer.add(event(f"{name}{i}"))
@@ -208,7 +225,7 @@ async def test_peers_interleave_without_gap_or_loss_whatever_the_order(bench: Be
             await asyncio.sleep(0)
 
     bench.table.before_write = pause
-    writers = {name: LogWriter(bench.log, Writer(4, 1, name), 0) for name in "abc"}
+    writers = {name: LogWriter(bench.log, LogWriterId(4, 1, name), 0) for name in "abc"}
     sent: dict[str, list[str]] = {name: [] for name in writers}
 
     async def run(name: str) -> None:
@@ -225,7 +242,7 @@ async def test_peers_interleave_without_gap_or_loss_whatever_the_order(bench: Be
 
 
 async def test_a_superseded_writer_stops_and_writes_nothing_more(bench: Bench) -> None:
-    old, new = LogWriter(bench.log, Writer(2, 1), 0), LogWriter(bench.log, Writer(2, 2), 0)
+    old, new = LogWriter(bench.log, LogWriterId(2, 1), 0), LogWriter(bench.log, LogWriterId(2, 2), 0)
     new.add(event("new"))
     await new.flush()
     old.add(event("old"))
@@ -235,9 +252,9 @@ async def test_a_superseded_writer_stops_and_writes_nothing_more(bench: Bench) -
 
 
 async def test_a_writer_stops_at_the_end_of_the_response_even_behind_a_peer(bench: Bench) -> None:
-    writer = LogWriter(bench.log, Writer(2, 1, "a"), 0)
-    await bench.log.append(Batch(0, numbered(0, "peer"), Writer(2, 1, "b")))
-    await bench.log.append(Batch(1, numbered(1, "end", type_="response.incomplete"), Writer(STEP_OF_THE_END, 1)))
+    writer = LogWriter(bench.log, LogWriterId(2, 1, "a"), 0)
+    await bench.log.append(EventBatch(0, numbered(0, "peer"), LogWriterId(2, 1, "b")))
+    await bench.log.append(EventBatch(1, numbered(1, "end", type_="response.incomplete"), LogWriterId(STEP_OF_THE_END, 1)))
     writer.add(event("late"))
     with pytest.raises(Superseded):
         await writer.flush()
@@ -245,14 +262,14 @@ async def test_a_writer_stops_at_the_end_of_the_response_even_behind_a_peer(benc
 
 
 async def test_a_late_predecessor_is_folded_in_and_stops_at_its_next_put(bench: Bench) -> None:
-    met: list[Batch] = []
+    met: list[EventBatch] = []
 
-    def fold_in(late: Batch, pending: list[Pending]) -> list[Pending]:
+    def fold_in(late: EventBatch, pending: list[PendingEvent]) -> list[PendingEvent]:
         met.append(late)
         return [each for each in pending if all(n > late.offsets.get(i, -1) for i, n in each.offset.items())]
 
-    old = LogWriter(bench.log, Writer(2, 1, "a"), 0)
-    new = LogWriter(bench.log, Writer(2, 2, "a"), 0, on_predecessor=fold_in)
+    old = LogWriter(bench.log, LogWriterId(2, 1, "a"), 0)
+    new = LogWriter(bench.log, LogWriterId(2, 2, "a"), 0, on_predecessor=fold_in)
     old.add(event("line 0"), offset=(0, 0))
     await old.flush()
     new.next_number = 1
@@ -265,20 +282,20 @@ async def test_a_late_predecessor_is_folded_in_and_stops_at_its_next_put(bench: 
     with pytest.raises(Superseded):
         await old.flush()
     assert await bench.said() == ["line 0", "line 1", "line 2"]
-    assert [late.writer for late in met] == [Writer(2, 1, "a")]
+    assert [late.writer for late in met] == [LogWriterId(2, 1, "a")]
 
 
 async def test_a_predecessor_without_an_answer_to_it_is_stepped_over(bench: Bench) -> None:
-    await bench.log.append(Batch(0, numbered(0, "old"), Writer(2, 1)))
-    new = LogWriter(bench.log, Writer(2, 2), 0)
+    await bench.log.append(EventBatch(0, numbered(0, "old"), LogWriterId(2, 1)))
+    new = LogWriter(bench.log, LogWriterId(2, 2), 0)
     new.add(event("new"))
     await new.flush()
     assert await bench.said() == ["old", "new"]
 
 
 async def test_when_the_predecessor_had_written_everything_nothing_is_left_to_write(bench: Bench) -> None:
-    await bench.log.append(Batch(0, numbered(0, "line"), Writer(2, 1, "a"), {"0": 5}))
-    new = LogWriter(bench.log, Writer(2, 2, "a"), 0, on_predecessor=lambda late, pending: [])
+    await bench.log.append(EventBatch(0, numbered(0, "line"), LogWriterId(2, 1, "a"), {"0": 5}))
+    new = LogWriter(bench.log, LogWriterId(2, 2, "a"), 0, on_predecessor=lambda late, pending: [])
     new.add(event("line"), offset=(0, 5))
     await new.flush()
     assert (await bench.said(), new.next_number) == (["line"], 1)
@@ -298,7 +315,7 @@ async def test_two_attempts_that_race_leave_one_winner(bench: Bench) -> None:
         stopped: list[int] = []
 
         async def run(attempt: int, race: Bench = race, stopped: list[int] = stopped) -> None:
-            writer = LogWriter(race.log, Writer(1, attempt), 0)
+            writer = LogWriter(race.log, LogWriterId(1, attempt), 0)
             try:
                 for i in range(5):
                     writer.add(event(f"{attempt}.{i}"))
@@ -319,8 +336,8 @@ async def test_two_attempts_that_race_leave_one_winner(bench: Bench) -> None:
 @pytest.mark.parametrize("after", range(-1, 6))
 async def test_a_tail_gives_every_event_once_from_any_number(bench: Bench, after: int) -> None:
     for first, texts in ((0, "ab"), (2, "cd"), (4, "ef")):
-        await bench.log.append(Batch(first, numbered(first, *texts), Writer(0, 1)))
-    await bench.log.append(Batch(6, numbered(6, "end", type_="response.completed"), Writer(0, 1)))
+        await bench.log.append(EventBatch(first, numbered(first, *texts), LogWriterId(0, 1)))
+    await bench.log.append(EventBatch(6, numbered(6, "end", type_="response.completed"), LogWriterId(0, 1)))
     got = [e["delta"] async for events in bench.log.tail(after) for e in events or []]
     assert got == [*"abcdef", "end"][after + 1 :]
 
@@ -332,7 +349,7 @@ async def test_a_tail_says_when_nothing_has_come_and_ends_when_its_client_is_gon
 
 
 async def test_a_tail_follows_a_log_that_grows(bench: Bench) -> None:
-    writer = LogWriter(bench.log, Writer(0, 1), 0)
+    writer = LogWriter(bench.log, LogWriterId(0, 1), 0)
 
     async def write() -> None:
         for text in "abc":
@@ -349,8 +366,8 @@ async def test_a_tail_follows_a_log_that_grows(bench: Bench) -> None:
 
 
 async def test_a_gap_in_a_log_is_never_passed_on(bench: Bench) -> None:
-    await bench.log.append(Batch(0, numbered(0, "a"), Writer(0, 1)))
-    await bench.log.append(Batch(2, numbered(2, "c"), Writer(0, 1)))
+    await bench.log.append(EventBatch(0, numbered(0, "a"), LogWriterId(0, 1)))
+    await bench.log.append(EventBatch(2, numbered(2, "c"), LogWriterId(0, 1)))
     with pytest.raises(AssertionError, match="gap in the log"):
         async for _ in bench.log.tail(-1):
             pass

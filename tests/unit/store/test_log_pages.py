@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from moorage import limits
 from moorage.store import keys
-from moorage.store.event_log import Batch, EventLog, LogWriter, Told, Writer
+from moorage.store.event_log import EventBatch, EventLog, LogWriter, LogWriterId, TimestampedEvent
 from moorage.wire.types import Event
 
 from tests.unit.store.memory import MemoryBlobs, MemoryTable
@@ -26,7 +26,7 @@ class Bench:
         first = 0
         for length in lengths:
             events = tuple(_event(first + i) for i in range(length))
-            await self.log.append(Batch(first, events, Writer(0, 1)))
+            await self.log.append(EventBatch(first, events, LogWriterId(0, 1)))
             first += length
 
     async def walk(self, *, limit: int, descending: bool, types: frozenset[str] = ALL) -> list[list[int]]:
@@ -49,7 +49,7 @@ def bench() -> Bench:
 
 
 async def test_events_keep_the_time_at_which_they_were_said_and_not_that_of_their_batch(bench: Bench) -> None:
-    writer = LogWriter(bench.log, Writer(0, 1), 0)
+    writer = LogWriter(bench.log, LogWriterId(0, 1), 0)
     for now in (1_000, 1_250, 1_200, 90_000):
         bench.now = now
         writer.add({"type": "delta"})
@@ -58,7 +58,10 @@ async def test_events_keep_the_time_at_which_they_were_said_and_not_that_of_thei
     (batch,) = await bench.log.read_from(0)
     assert (batch.at_ms, batch.times) == (95_000, (1_000, 1_250, 1_200, 90_000))
     told, _ = await bench.log.page(after=1, limit=9, descending=False, types=ALL)
-    assert told == [Told({"type": "delta", "sequence_number": 2}, 1_200), Told({"type": "delta", "sequence_number": 3}, 90_000)]
+    assert told == [
+        TimestampedEvent({"type": "delta", "sequence_number": 2}, 1_200),
+        TimestampedEvent({"type": "delta", "sequence_number": 3}, 90_000),
+    ]
 
 
 async def test_a_batch_of_an_older_version_gives_its_events_its_own_time(bench: Bench) -> None:

@@ -8,12 +8,12 @@ import pytest
 from moorage.codec import Codec
 from moorage.egress import store as egress
 from moorage.egress.secrets import SealedSecret
-from moorage.state import OUTCOME, Call, Next, Outcome
-from moorage.store import api_keys, conversations, keys, repeats
+from moorage.state import OUTCOME, Next, PendingCall, StepOutcome
+from moorage.store import api_keys, conversations, idempotency_keys, keys
 from moorage.store.responses import Responses, StoredResponse
 from moorage.store.s3 import S3Blobs
 from moorage.wire.parameters import Parameters
-from moorage.wire.responses import Usage
+from moorage.wire.responses import TokenUsage
 
 from tests.unit.store.memory import MemoryTable
 
@@ -43,11 +43,11 @@ RECORDS: dict[str, tuple[Codec[Any], dict[str, Any], dict[str, Any], Any]] = {
             "service_tier": None,
         },
         {},
-        Outcome(
+        StepOutcome(
             Next.TOOLS,
             7,
-            (Call("a", "shell_call", 2, 4, "sho_1"), Call("b", "x_call", 3, 3, "x_1", "service")),
-            Usage(100, 20, 60, 5, 9),
+            (PendingCall("a", "shell_call", 2, 4, "sho_1"), PendingCall("b", "x_call", 3, 3, "x_1", "service")),
+            TokenUsage(100, 20, 60, 5, 9),
             2,
             is_last=True,
         ),
@@ -56,7 +56,7 @@ RECORDS: dict[str, tuple[Codec[Any], dict[str, Any], dict[str, Any], Any]] = {
         conversations._CONVERSATION,
         {"tenant_id": "t", "id": "conv_1", "created_at": 5, "metadata": {"a": "b"}, "batches": 2},
         {},
-        conversations.Conversation("t", "conv_1", 5, {"a": "b"}, 2),
+        conversations.ConversationRecord("t", "conv_1", 5, {"a": "b"}, 2),
     ),
     "a key": (
         api_keys._KEY,
@@ -65,7 +65,7 @@ RECORDS: dict[str, tuple[Codec[Any], dict[str, Any], dict[str, Any], Any]] = {
         api_keys.ApiKey("key_1", "t", "mine", 5),
     ),
     "a repeat": (
-        repeats._CLAIM,
+        idempotency_keys._CLAIM,
         {
             "request_id": "req_1",
             "claimed_at": 5,
@@ -77,7 +77,9 @@ RECORDS: dict[str, tuple[Codec[Any], dict[str, Any], dict[str, Any], Any]] = {
             "body": b"{}",
         },
         {},
-        repeats.Claim("req_1", 5, "d", None, is_stored=False, has_ended=True, status=200, content_type="application/json", body=b"{}"),
+        idempotency_keys.IdempotencyClaim(
+            "req_1", 5, "d", None, is_stored=False, has_ended=True, status=200, content_type="application/json", body=b"{}"
+        ),
     ),
     "a way out": (
         egress._GRANT,
@@ -125,7 +127,7 @@ RECORDS: dict[str, tuple[Codec[Any], dict[str, Any], dict[str, Any], Any]] = {
             "error": None,
         },
         {"tenant_id": "t", "container_id": "cntr_1"},
-        egress.Entry(
+        egress.EgressLogEntry(
             id="0000000000001-00000000",
             at_ms=1,
             tenant_id="t",
@@ -159,7 +161,7 @@ def test_a_record_is_read_as_what_it_was_and_written_as_it_was(
         (
             OUTCOME,
             {**RECORDS["what a step came to"][1], "calls": [], "status": "failed"},
-            Outcome(Next.TOOLS, 7, (), Usage(100, 20, 60, 5, 9), 2, True, status="failed"),
+            StepOutcome(Next.TOOLS, 7, (), TokenUsage(100, 20, 60, 5, 9), 2, True, status="failed"),
         ),
         (api_keys._KEY, {"key_id": "key_1", "tenant": "t", "name": "", "created_at": 5}, api_keys.ApiKey("key_1", "t", "", 5)),
         (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.errors import Superseded
-from moorage.state import Call, Next, Outcome
+from moorage.state import Next, PendingCall, StepOutcome
 from moorage.store.responses import StoredResponse
 from moorage.store.steps import Progress, Step, Steps
 from moorage.wire.parameters import Parameters
@@ -20,9 +20,9 @@ NOISE = base64.b64encode(random.Random(7).randbytes(450_000)).decode()
 """Twice what fits into a record, however it is packed."""
 
 
-def calling(*calls: tuple[str, int, int], next_index: int) -> Outcome:
-    made = tuple(Call(call_id, "shell_call", index, output, "sho") for call_id, index, output in calls)
-    return Outcome(Next.TOOLS, next_index, made)
+def calling(*calls: tuple[str, int, int], next_index: int) -> StepOutcome:
+    made = tuple(PendingCall(call_id, "shell_call", index, output, "sho") for call_id, index, output in calls)
+    return StepOutcome(Next.TOOLS, next_index, made)
 
 
 def said(text: str) -> dict[str, Any]:
@@ -70,21 +70,21 @@ async def test_only_the_latest_attempt_ends_a_step() -> None:
     bench = Bench()
     first, second = await bench.steps.begin(STORED, 0), await bench.steps.begin(STORED, 0)
     with pytest.raises(Superseded):
-        await bench.steps.end(STORED, 0, first.attempt, Outcome(Next.MODEL, 1), {0: said("old")}, following=3)
-    await bench.steps.end(STORED, 0, second.attempt, Outcome(Next.MODEL, 2), {0: said("old"), 1: said("new")}, following=5)
+        await bench.steps.end(STORED, 0, first.attempt, StepOutcome(Next.MODEL, 1), {0: said("old")}, following=3)
+    await bench.steps.end(STORED, 0, second.attempt, StepOutcome(Next.MODEL, 2), {0: said("old"), 1: said("new")}, following=5)
     assert (await bench.steps.read("t", "resp_1")).items == {0: said("old"), 1: said("new")}
 
 
 async def test_the_api_process_ends_the_first_step_without_having_begun_it_unless_somebody_took_over() -> None:
     bench = Bench()
-    await bench.steps.end(FOREGROUND, 0, 1, Outcome(Next.MODEL, 1), {0: said("hello")}, following=3)
-    assert (await bench.steps.begin(FOREGROUND, 0)).outcome == Outcome(Next.MODEL, 1)
+    await bench.steps.end(FOREGROUND, 0, 1, StepOutcome(Next.MODEL, 1), {0: said("hello")}, following=3)
+    assert (await bench.steps.begin(FOREGROUND, 0)).outcome == StepOutcome(Next.MODEL, 1)
     late = Bench()
     taken_over = await late.steps.begin(FOREGROUND, 0)
     with pytest.raises(Superseded):
-        await late.steps.end(FOREGROUND, 0, 1, Outcome(Next.MODEL, 1), {}, following=3)
-    await late.steps.end(FOREGROUND, 0, taken_over.attempt, Outcome(Next.MODEL, 1), {}, following=3)
-    assert (taken_over.attempt, (await late.steps.begin(FOREGROUND, 0)).outcome) == (2, Outcome(Next.MODEL, 1))
+        await late.steps.end(FOREGROUND, 0, 1, StepOutcome(Next.MODEL, 1), {}, following=3)
+    await late.steps.end(FOREGROUND, 0, taken_over.attempt, StepOutcome(Next.MODEL, 1), {}, following=3)
+    assert (taken_over.attempt, (await late.steps.begin(FOREGROUND, 0)).outcome) == (2, StepOutcome(Next.MODEL, 1))
 
 
 async def test_calls_are_unfinished_until_their_end_is_stored() -> None:

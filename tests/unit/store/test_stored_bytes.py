@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from moorage import limits
 from moorage.errors import ApiError
-from moorage.store import stored_keys
-from moorage.store.stored_bytes import Holder, Standing, StoredBytes
+from moorage.store import storage_keys
+from moorage.store.stored_bytes import Holder, StorageStatus, StoredBytes
 from moorage.store.table import Record
 
 from tests.unit.store.memory import MemoryTable
@@ -24,7 +24,7 @@ class World:
 
     async def used(self) -> tuple[int, dict[str, int]]:
         """The sum, and the entries, which are it."""
-        records = await self.table.query(stored_keys.stored("ten"), after=stored_keys.TOTAL)
+        records = await self.table.query(storage_keys.stored("ten"), after=storage_keys.TOTAL)
         entries = {record["SK"]: record["bytes"] for record in records}
         used = (await self.stored.standing("ten")).used
         assert used == sum(entries.values())
@@ -43,7 +43,7 @@ async def test_what_is_added_is_counted_by_its_kind() -> None:
     await world.stored.add(A, 30)
     await world.stored.add(B, 20)
     await world.stored.add(B, 5)
-    expected = Standing(55, 100, {"file": 30, "container": 25, "vector_store": 0})
+    expected = StorageStatus(55, 100, {"file": 30, "container": 25, "vector_store": 0})
     assert await world.stored.standing("ten") == expected
     assert (expected.room, await world.used()) == (45, (55, {"file#file-a": 30, "container#cntr_b": 25}))
     assert expected.to_json() == {

@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import pytest
 from moorage.errors import ApiError
-from moorage.tools.lowering import Lowered, lower
+from moorage.tools.lowering import LoweredInput, lower
 from moorage.tools.mcp.room import Mcp
-from moorage.tools.room import Again
+from moorage.tools.room import RerunPolicy
 from moorage.wire.choices import check_choice
 from moorage.wire.requests import parse_create
 
@@ -50,7 +50,7 @@ def found(*names: str, number: int = 1) -> dict[str, Any]:
     return {"type": "tool_search_output", "tools": tools, **common}
 
 
-def lowered(*items: dict[str, Any], tools: Any = (SEARCH, DEPOT), native: frozenset[str] = frozenset({"function"})) -> Lowered:
+def lowered(*items: dict[str, Any], tools: Any = (SEARCH, DEPOT), native: frozenset[str] = frozenset({"function"})) -> LoweredInput:
     return lower(items, list(tools), "auto", native)
 
 
@@ -245,7 +245,7 @@ async def test_whether_a_call_may_be_made_again_says_the_latest_list() -> None:
     call = {"type": "mcp_call", "server_label": "depot", "name": "find"}
     reads = LIST | {"tools": [listed("find", annotations={"read_only": True})]}
     broken = LIST | {"tools": [], "error": "down"}
-    assert await Mcp().repeats(call, said(LIST, reads)) is Again.ONCE, "what was true once is true no more"
-    assert await Mcp().repeats(call, said(broken, reads, LIST)) is Again.REPEAT
-    assert await Mcp().repeats(call, said(LIST | {"tools": []}, reads)) is Again.ONCE
-    assert await Mcp().repeats(call, said()) is Again.ONCE
+    assert await Mcp().repeats(call, said(LIST, reads)) is RerunPolicy.ONCE, "what was true once is true no more"
+    assert await Mcp().repeats(call, said(broken, reads, LIST)) is RerunPolicy.REPEAT
+    assert await Mcp().repeats(call, said(LIST | {"tools": []}, reads)) is RerunPolicy.ONCE
+    assert await Mcp().repeats(call, said()) is RerunPolicy.ONCE

@@ -7,12 +7,12 @@ import pytest
 from moorage import limits
 from moorage.errors import ApiError, UpstreamError, not_found
 from moorage.knowledge.index import Hit, SearchOptions, Weights
-from moorage.tools.calls import End, Finished, Known, Place, Said, finished_of
+from moorage.tools.calls import CallEnd, CallEvent, CallFinished, ItemPosition, KnownCall, finished_of
 from moorage.tools.file_search import citing, words
 from moorage.tools.file_search.room import FileSearch, options_of
-from moorage.tools.marks import Mark, MarkedText
 from moorage.tools.registry import ROOMS
 from moorage.tools.run import Run, Service
+from moorage.tools.source_marks import MarkedText, SourceMark
 from moorage.wire.create import CREATE
 
 ROOM = FileSearch()
@@ -69,7 +69,7 @@ def run_with(found: list[Hit] | Exception, asked: list[Any], so_far: dict[str, A
         return found
 
     item = {"id": "fs_1", "type": "file_search_call", "status": "in_progress", "queries": ["notice"], "results": None}
-    known = Known("resp_1", "fs_1", item, 2, "fs_1", so_far)
+    known = KnownCall("resp_1", "fs_1", item, 2, "fs_1", so_far)
     nothing = cast("Any", None)
     return Run(
         known=known,
@@ -84,7 +84,7 @@ def run_with(found: list[Hit] | Exception, asked: list[Any], so_far: dict[str, A
 
 
 def test_a_call_is_shown_as_it_goes_on() -> None:
-    place = Place("fs_1", 2, None, is_hosted=True)
+    place = ItemPosition("fs_1", 2, None, is_hosted=True)
     opening = ROOM.opening({"type": "file_search_call", "queries": ["notice"]}, place)
     assert opening.added == {"id": "fs_1", "type": "file_search_call", "status": "in_progress", "queries": ["notice"], "results": None}
     assert ROOM.seen(opening.added, frozenset()) == opening.added | {"queries": []}, "as OpenAI's is when it is added"
@@ -97,9 +97,9 @@ async def test_a_run_searches_all_stores_and_ends_with_what_was_found() -> None:
     asked: list[Any] = []
     run = run_with([HIT], asked)
     pieces = [piece async for piece in ROOM.run(run)]
-    said = [piece.event["type"] for piece in pieces if isinstance(piece, Said)]
+    said = [piece.event["type"] for piece in pieces if isinstance(piece, CallEvent)]
     last = pieces[-1]
-    assert isinstance(last, Finished)
+    assert isinstance(last, CallFinished)
     assert [*said, *(event["type"] for event in last.events)] == [
         "response.file_search_call.searching",
         "response.file_search_call.completed",
@@ -111,7 +111,7 @@ async def test_a_run_searches_all_stores_and_ends_with_what_was_found() -> None:
 
 async def test_a_run_that_goes_on_does_not_say_again_that_it_searches() -> None:
     pieces = [piece async for piece in ROOM.run(run_with([], [], {"status": "searching"}))]
-    assert [type(piece) for piece in pieces] == [Finished]
+    assert [type(piece) for piece in pieces] == [CallFinished]
     assert finished_of(pieces)["results"] == []
 
 
@@ -128,10 +128,10 @@ async def test_a_search_that_fails_is_an_item_that_says_why_and_the_response_goe
     assert words.read(item) == message
 
 
-@pytest.mark.parametrize("end", [end for end in End if end is not End.DENIED])
-def test_every_end_has_words(end: End) -> None:
+@pytest.mark.parametrize("end", [end for end in CallEnd if end is not CallEnd.DENIED])
+def test_every_end_has_words(end: CallEnd) -> None:
     """But for a refusal by a person, who is not asked here."""
-    known = Known("resp_1", "fs_1", {"id": "fs_1", "type": "file_search_call", "queries": ["a"]}, 0, "fs_1")
+    known = KnownCall("resp_1", "fs_1", {"id": "fs_1", "type": "file_search_call", "queries": ["a"]}, 0, "fs_1")
     item = finished_of(ROOM.end(known, end, "Why."))
     assert (item["status"], item["error"].endswith(". Why.")) == ("failed", True)
 
@@ -203,7 +203,7 @@ TEXTS: list[tuple[str, str, list[tuple[str, int]]]] = [
 def test_a_text_of_nothing_but_brackets_goes_through_as_it_is() -> None:
     marked, text = MarkedText(frozenset({"fs"})), "【" * 200_000 + "【fs:file-1】" + "】" * 100
     assert marked.feed(text) + marked.end() == "【" * 200_000 + "】" * 100
-    assert marked.marks == [Mark("fs", "file-1", 200_000)]
+    assert marked.marks == [SourceMark("fs", "file-1", 200_000)]
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1_000])
@@ -221,7 +221,12 @@ def test_a_text_is_kept_back_no_longer_than_it_may_be_a_mark() -> None:
 
 
 def test_an_answer_cites_the_files_that_were_found() -> None:
-    marks = [Mark("fs", "file-abc", 7), Mark("fs", "file-abc", 7), Mark("fs", "file-made-up", 9), Mark("other", "file-abc", 9)]
+    marks = [
+        SourceMark("fs", "file-abc", 7),
+        SourceMark("fs", "file-abc", 7),
+        SourceMark("fs", "file-made-up", 9),
+        SourceMark("other", "file-abc", 9),
+    ]
     assert citing.citations(marks, [CALL, {**CALL, "results": None}, {"type": "message"}]) == [
         {"type": "file_citation", "index": 7, "file_id": "file-abc", "filename": "contract.pdf"}
     ]

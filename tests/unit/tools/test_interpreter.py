@@ -8,7 +8,7 @@ import pytest
 from moorage import limits
 from moorage.errors import SandboxFileMissing
 from moorage.sandbox.exec_client import PythonEnded
-from moorage.tools.code_interpreter.session import NEW_SESSION, STOPPED, Figure, figures, finished
+from moorage.tools.code_interpreter.session import NEW_SESSION, STOPPED, SavedFigure, figures, finished
 
 CALL: dict[str, Any] = {"id": "ci_1", "type": "code_interpreter_call", "status": "in_progress", "code": "x", "outputs": []}
 
@@ -63,7 +63,7 @@ def test_a_run_is_told_in_its_logs(
 
 
 def test_figures_are_named_in_the_logs_and_shown_as_far_as_they_can_be() -> None:
-    drawn = [Figure("/mnt/data/a.png", b"png"), Figure("/mnt/data/b.png", None)]
+    drawn = [SavedFigure("/mnt/data/a.png", b"png"), SavedFigure("/mnt/data/b.png", None)]
     assert finished(CALL, printed("1\n"), ended(), drawn, ())["outputs"] == [
         {"type": "logs", "logs": "1\n[figure: /mnt/data/a.png]\n[figure: /mnt/data/b.png]"},
         {"type": "image", "url": f"data:image/png;base64,{base64.b64encode(b'png').decode()}"},

@@ -7,11 +7,11 @@ import pytest
 from moorage.errors import ApiError
 from moorage.loop.truncate import fit
 from moorage.model.remote_servers import RemoteServer, RemoteServers
-from moorage.tools.calls import End, Known, Place, finished_of
+from moorage.tools.calls import CallEnd, ItemPosition, KnownCall, finished_of
 from moorage.tools.lowering import lower
 from moorage.tools.mcp import listing
 from moorage.tools.mcp.room import WORDS, Mcp
-from moorage.tools.mcp.servers import Server
+from moorage.tools.mcp.servers import McpServer
 from moorage.wire.requests import parse_create
 
 TOOL: dict[str, Any] = {"type": "mcp", "server_label": "depot", "server_url": "https://depot.example/mcp"}
@@ -114,19 +114,21 @@ def test_what_opens_a_server_is_told_to_nobody() -> None:
         "require_approval": "always",
         "server_description": None,
     }
-    server = Server.of_tool(kept, secrets.get)
-    assert server == Server(secret["server_url"], {"X-Key": "h3ader", "Authorization": "Bearer b3arer"})
+    server = McpServer.of_tool(kept, secrets.get)
+    assert server == McpServer(secret["server_url"], {"X-Key": "h3ader", "Authorization": "Bearer b3arer"})
     assert "b3arer" not in repr(server)
-    assert Server.of_tool(kept, lambda handle: None) is None
+    assert McpServer.of_tool(kept, lambda handle: None) is None
 
 
 def test_the_operators_servers_go_by_their_label_alone() -> None:
     configured = RemoteServers({"depot": RemoteServer("http://10.0.0.7:9000/mcp", {"Authorization": "Bearer operators"})})
     kept, secrets = Mcp().conceal({"type": "mcp", "server_label": "depot"}, "secret_0", configured)
-    assert Server.of_tool(kept, secrets.get) == Server("http://10.0.0.7:9000/mcp", {"Authorization": "Bearer operators"}, True)
+    assert McpServer.of_tool(kept, secrets.get) == McpServer("http://10.0.0.7:9000/mcp", {"Authorization": "Bearer operators"}, True)
     assert Mcp().echoed(kept, None)["server_url"] is None
     other, secrets = Mcp().conceal(TOOL, "secret_0", configured)
-    assert Server.of_tool(other, secrets.get) == Server(TOOL["server_url"]), "their key goes to their own address and nowhere else"
+    assert McpServer.of_tool(other, secrets.get) == McpServer(TOOL["server_url"]), (
+        "their key goes to their own address and nowhere else"
+    )
 
 
 @pytest.mark.parametrize("own", ["authorization", "headers"])
@@ -212,7 +214,7 @@ def test_a_list_offers_functions_and_their_calls_come_back_as_calls_or_questions
         ("depot__order", "Spare parts."),
     ]
     calls = [made.restore(name).call_item('{"sku": 1}', "call_1") for name in ("depot__find", "depot__order")]
-    place = Place("x_1", 0, None, True)
+    place = ItemPosition("x_1", 0, None, True)
     shown = [Mcp().opening(call, place) for call in calls]
     assert [(opening.item["type"], opening.item["name"], opening.is_whole) for opening in shown] == [
         ("mcp_call", "find", False),
@@ -394,9 +396,9 @@ def test_an_approval_answers_a_question_once() -> None:
 # --- ends ---
 
 
-@pytest.mark.parametrize("end", End)
-def test_every_end_that_is_no_result_is_an_error_of_the_call(end: End) -> None:
-    known = Known("resp_1", "mcp_1", called(status="in_progress"), 0, "mcp_1")
+@pytest.mark.parametrize("end", CallEnd)
+def test_every_end_that_is_no_result_is_an_error_of_the_call(end: CallEnd) -> None:
+    known = KnownCall("resp_1", "mcp_1", called(status="in_progress"), 0, "mcp_1")
     item = finished_of(Mcp().end(known, end, "So it was."))
     assert (item["status"], item["error"]["type"]) == ("failed", "mcp_protocol_error")
     assert item["error"]["message"] == f"{WORDS[end]} So it was."

@@ -13,8 +13,8 @@ from mcp.server.mcpserver import Context, MCPServer
 from moorage import limits
 from moorage.egress.fetch import Fetcher
 from moorage.tools.mcp import session
-from moorage.tools.mcp.servers import Server
-from moorage.tools.mcp.session import Called, ServerFailure
+from moorage.tools.mcp.servers import McpServer
+from moorage.tools.mcp.session import McpCallOutcome, ServerFailure
 from pydantic import BaseModel
 
 from tests.mcp_servers import LOOPBACK, Depot, Odd, Running, depot_server, serving
@@ -28,9 +28,9 @@ def fetcher(running: Running) -> Fetcher:
 
 
 @asynccontextmanager
-async def odd_server(odd: Odd) -> AsyncIterator[tuple[Server, Fetcher]]:
+async def odd_server(odd: Odd) -> AsyncIterator[tuple[McpServer, Fetcher]]:
     async with serving(odd) as running:
-        yield Server(f"{running.url}/mcp"), fetcher(running)
+        yield McpServer(f"{running.url}/mcp"), fetcher(running)
 
 
 async def failure_of(odd: Odd) -> dict[str, Any]:
@@ -54,13 +54,13 @@ async def failed_call(odd: Odd, **options: Any) -> dict[str, Any]:
 async def test_every_transport_and_era_is_spoken(kind: str) -> None:
     depot = Depot()
     async with depot_server(depot, kind=kind) as running:
-        server = Server(f"{running.url}/{'sse' if kind == 'sse' else 'mcp'}", {"Authorization": "Bearer abc", "X-Depot": "7"})
+        server = McpServer(f"{running.url}/{'sse' if kind == 'sse' else 'mcp'}", {"Authorization": "Bearer abc", "X-Depot": "7"})
         tools = await session.list_tools(server, fetcher(running))
         found = await session.call_tool(server, fetcher(running), "find_part", {"sku": "A-7"})
     assert [tool["name"] for tool in tools] == ["broken", "find_part", "order_part", "picture"]
     assert (tools[1]["description"], tools[1]["annotations"]) == ("Look a part up.", {"read_only": True})
     assert tools[1]["input_schema"]["required"] == ["sku"]
-    assert (found, depot.lookups) == (Called("14 of A-7 in stock"), ["A-7"])
+    assert (found, depot.lookups) == (McpCallOutcome("14 of A-7 in stock"), ["A-7"])
     assert {(sent["authorization"], sent["x-depot"], sent["accept-encoding"]) for sent in depot.headers} == {
         ("Bearer abc", "7", "identity")
     }
@@ -70,7 +70,7 @@ async def test_every_transport_and_era_is_spoken(kind: str) -> None:
 async def test_results_are_text_or_all_parts_and_errors_of_a_tool_are_its_own() -> None:
     depot = Depot()
     async with depot_server(depot) as running:
-        server, way = Server(f"{running.url}/mcp"), fetcher(running)
+        server, way = McpServer(f"{running.url}/mcp"), fetcher(running)
         picture = await session.call_tool(server, way, "picture", {})
         broken = await session.call_tool(server, way, "broken", {})
         ordered = await session.call_tool(server, way, "order_part", {"sku": "A-7", "count": 2})
@@ -86,7 +86,7 @@ async def test_results_are_text_or_all_parts_and_errors_of_a_tool_are_its_own() 
 
 async def test_a_servers_resources_are_read_by_tools() -> None:
     async with depot_server(Depot(), with_resources=True) as running:
-        server, way = Server(f"{running.url}/mcp"), fetcher(running)
+        server, way = McpServer(f"{running.url}/mcp"), fetcher(running)
         names = [tool["name"] for tool in await session.list_tools(server, way)]
         listed = await session.call_tool(server, way, "list_mcp_resources", {})
         read = await session.call_tool(server, way, "read_mcp_resource", {"uri": "depot://manual"})
@@ -107,17 +107,17 @@ async def test_a_server_that_only_has_something_to_read_is_read() -> None:
 
     made: Any = LowLevelServer("library", on_list_resources=listed, on_read_resource=read)
     async with serving(made.streamable_http_app(stateless_http=True)) as running:
-        server, way = Server(f"{running.url}/mcp"), fetcher(running)
+        server, way = McpServer(f"{running.url}/mcp"), fetcher(running)
         assert [tool["name"] for tool in await session.list_tools(server, way)] == ["list_mcp_resources", "read_mcp_resource"]
         called = await session.call_tool(server, way, "read_mcp_resource", {"uri": "depot://manual"})
-    assert called == Called("Keep it dry.")
+    assert called == McpCallOutcome("Keep it dry.")
 
 
 async def test_a_call_that_meets_no_session_is_made_in_a_new_one() -> None:
     odd = Odd(session="s1", forgets=1, result={"content": [{"type": "text", "text": "done"}]})
     async with odd_server(odd) as (server, way):
         found = await session.call_tool(server, way, "any", {"n": 1})
-    assert (found, odd.called, odd.asked.count("initialize")) == (Called("done"), [{"n": 1}], 2)
+    assert (found, odd.called, odd.asked.count("initialize")) == (McpCallOutcome("done"), [{"n": 1}], 2)
 
 
 @pytest.mark.parametrize("odd", [Odd(session="s1", forgets=2), Odd(forgets=1)], ids=["again and again", "without a session"])
@@ -151,7 +151,7 @@ async def test_a_result_can_be_stored_whatever_numbers_are_in_it() -> None:
 
 async def test_a_server_may_say_that_its_list_has_changed() -> None:
     async with odd_server(Odd(says_changed=True)) as (server, way):
-        assert await session.call_tool(server, way, "any", {}) == Called("done", tools_changed=True)
+        assert await session.call_tool(server, way, "any", {}) == McpCallOutcome("done", tools_changed=True)
 
 
 async def test_arguments_arrive_as_they_were_written() -> None:
@@ -256,7 +256,7 @@ async def test_a_server_that_hangs_is_left_after_a_while() -> None:
 async def test_a_result_is_taken_although_the_server_hangs_at_the_end_of_the_session() -> None:
     odd = Odd(session="s1", hangs_at="DELETE")
     async with odd_server(odd) as (server, way):
-        assert await session.call_tool(server, way, "any", {}, seconds=30) == Called("done")
+        assert await session.call_tool(server, way, "any", {}, seconds=30) == McpCallOutcome("done")
         odd.released.set()
 
 
@@ -275,7 +275,7 @@ async def test_nobody_answers_a_server_that_asks_back() -> None:
 
     made: Any = LowLevelServer("asking", on_call_tool=asking, on_list_resources=nothing, on_read_resource=asking)
     async with serving(made.streamable_http_app(stateless_http=True)) as running:
-        server, way = Server(f"{running.url}/mcp"), fetcher(running)
+        server, way = McpServer(f"{running.url}/mcp"), fetcher(running)
         for name, arguments, phase in (("ask", {}, "tools/call"), ("read_mcp_resource", {"uri": "a://b"}, "resources/read")):
             with pytest.raises(ServerFailure) as failed:
                 await session.call_tool(server, way, name, arguments)
@@ -297,7 +297,7 @@ async def test_a_tool_that_wants_to_ask_a_person_fails_and_does_not_wait(is_stat
 
     async with serving(made.streamable_http_app(stateless_http=is_stateless)) as running:
         with pytest.raises(ServerFailure) as failed:
-            await session.call_tool(Server(f"{running.url}/mcp"), fetcher(running), "ask", {})
+            await session.call_tool(McpServer(f"{running.url}/mcp"), fetcher(running), "ask", {})
     assert "elicitation/create" in failed.value.error["message"]
 
 
@@ -323,16 +323,16 @@ FORBIDDEN = {
 @pytest.mark.parametrize(("url", "why"), FORBIDDEN.items())
 async def test_a_request_reaches_no_private_place(url: str, why: str) -> None:
     with pytest.raises(ServerFailure) as refused:
-        await session.list_tools(Server(url), Fetcher())
+        await session.list_tools(McpServer(url), Fetcher())
     assert refused.value.error == {"type": "mcp_protocol_error", "code": -32000, "message": f"connect: {why}"}
 
 
 async def test_the_operators_own_server_may_be_private_but_is_no_metadata_service() -> None:
     async with depot_server(Depot()) as running:
-        mine = Server(f"http://127.0.0.1:{running.port}/mcp", is_operators=True)
+        mine = McpServer(f"http://127.0.0.1:{running.port}/mcp", is_operators=True)
         assert len(await session.list_tools(mine, Fetcher())) == 4
     with pytest.raises(ServerFailure, match="not a public address"):
-        await session.list_tools(Server("http://169.254.169.254/mcp", is_operators=True), Fetcher())
+        await session.list_tools(McpServer("http://169.254.169.254/mcp", is_operators=True), Fetcher())
 
 
 async def test_a_name_is_looked_up_once_and_its_address_kept() -> None:
@@ -344,5 +344,5 @@ async def test_a_name_is_looked_up_once_and_its_address_kept() -> None:
 
     async with depot_server(Depot()) as running:
         way = Fetcher(allowed_networks=LOOPBACK, ports=(running.port,), addresses=rebinding)
-        assert len(await session.list_tools(Server(f"{running.url}/mcp"), way)) == 4
+        assert len(await session.list_tools(McpServer(f"{running.url}/mcp"), way)) == 4
     assert asked == ["localhost"]

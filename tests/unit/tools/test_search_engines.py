@@ -7,8 +7,8 @@ import pytest
 from moorage import limits
 from moorage.model.search_engine import EngineKind, SearchEngine
 from moorage.tools.web_search import engines, mcp_engine
-from moorage.tools.web_search.engines import Wanted
-from moorage.tools.web_search.found import Found, SearchFailed
+from moorage.tools.web_search.engines import SearchOrder
+from moorage.tools.web_search.results import SearchFailed, SearchResult
 
 from tests.unit.tools.test_web_search import KINDS, OTHER, TIDES, engines_with, fetcher_for
 
@@ -29,10 +29,12 @@ ASKED: dict[EngineKind, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 async def test_each_engine_is_asked_in_its_own_words_and_its_results_are_read(kind: EngineKind) -> None:
     async with engines_with(TIDES, OTHER) as (made, port):
-        wanted = Wanted("tides oslo", 10, ("tides.example",), "NO")
+        wanted = SearchOrder("tides oslo", 10, ("tides.example",), "NO")
         found = await engines.search(fetcher_for(port), made.engine(kind, port), wanted)
     assert made.asked == [ASKED[kind]]
-    assert found == [Found("https://tides.example/oslo", "Tides in Oslo", "High & low.")], "what is of another domain is left out"
+    assert found == [SearchResult("https://tides.example/oslo", "Tides in Oslo", "High & low.")], (
+        "what is of another domain is left out"
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -41,7 +43,7 @@ async def test_a_query_of_any_length_is_taken(kind: EngineKind) -> None:
         engine = made.engine(kind, port)
         for query in ("word " * 90, "x" * 900):
             domains = tuple(f"d{number}.tides.example" for number in range(5))
-            await engines.search(fetcher_for(port), engine, Wanted(query, 20, domains, "ZZ"))
+            await engines.search(fetcher_for(port), engine, SearchOrder(query, 20, domains, "ZZ"))
     assert all(len(asked.get("q") or asked["query"]) <= limits.WEB_QUERY_CHARS_MAX for asked in made.asked)
     assert len(made.asked) == 2
 
@@ -60,24 +62,24 @@ async def test_an_engine_that_fails_is_told_calmly(kind: EngineKind, status: int
     async with engines_with() as (made, port):
         made.status = status
         with pytest.raises(SearchFailed, match=words_):
-            await engines.search(fetcher_for(port), made.engine(kind, port), Wanted("q", 5))
+            await engines.search(fetcher_for(port), made.engine(kind, port), SearchOrder("q", 5))
 
 
 async def test_a_wrong_key_and_an_engine_that_is_away_are_told_without_the_key() -> None:
     async with engines_with() as (_, port):
         engine = SearchEngine("brave", f"http://localhost:{port}/brave", "wr0ng")
         with pytest.raises(SearchFailed, match="does not take this deployment's key") as refused:
-            await engines.search(fetcher_for(port), engine, Wanted("q", 5))
+            await engines.search(fetcher_for(port), engine, SearchOrder("q", 5))
     assert "wr0ng" not in str(refused.value) + repr(engine)
     with pytest.raises(SearchFailed, match="gave no answer: the server cannot be reached"):
-        await engines.search(fetcher_for(1), SearchEngine("searxng", "http://localhost:1", ""), Wanted("q", 5))
+        await engines.search(fetcher_for(1), SearchEngine("searxng", "http://localhost:1", ""), SearchOrder("q", 5))
 
 
 async def test_a_key_follows_no_redirection() -> None:
     async with engines_with() as (made, port):
         made.status = 302
         with pytest.raises(SearchFailed, match="answered 302"):
-            await engines.search(fetcher_for(port), made.engine("brave", port), Wanted("q", 5))
+            await engines.search(fetcher_for(port), made.engine("brave", port), SearchOrder("q", 5))
 
 
 NO_ANSWERS = {
@@ -98,7 +100,7 @@ def test_results_that_are_none_are_left_out_and_addresses_come_once() -> None:
     entries = [{"url": "javascript:alert(1)"}, {"url": 3}, "text", {"url": "http://[::1"}, {"url": "https://a.example/", "title": 5}]
     again = {"url": "https://a.example/", "title": "A", "content": None, "published_date": "2026-11-01"}
     assert engines.results("tavily", orjson.dumps({"results": [*entries, again]})) == [
-        Found("https://a.example/", "A", "", "2026-11-01")
+        SearchResult("https://a.example/", "A", "", "2026-11-01")
     ]
     assert engines.results("brave", b'{"type": "search"}') == [], "Brave leaves out what it has not found"
 
@@ -128,9 +130,9 @@ BLOCKING: dict[EngineKind, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 async def test_each_engine_is_told_what_is_blocked_and_nothing_of_it_is_taken(kind: EngineKind) -> None:
     async with engines_with(TIDES, OTHER) as (made, port):
-        wanted = Wanted("tides", 10, blocked=("elsewhere.example",))
+        wanted = SearchOrder("tides", 10, blocked=("elsewhere.example",))
         found = await engines.search(fetcher_for(port), made.engine(kind, port), wanted)
-        both = Wanted("tides", 10, ("tides.example", "elsewhere.example"), blocked=("elsewhere.example",))
+        both = SearchOrder("tides", 10, ("tides.example", "elsewhere.example"), blocked=("elsewhere.example",))
         assert await engines.search(fetcher_for(port), made.engine(kind, port), both) == found
     assert made.asked[0] == BLOCKING[kind]
     assert [each.url for each in found] == ["https://tides.example/oslo"]
@@ -155,14 +157,14 @@ OUTPUTS = {
 
 @pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
 def test_a_search_servers_results_are_read_in_whatever_form(output: str) -> None:
-    assert mcp_engine.results(output) == [Found("https://a.example/", "T", "C")]
+    assert mcp_engine.results(output) == [SearchResult("https://a.example/", "T", "C")]
 
 
 def test_blocks_have_dates_and_texts_of_several_lines() -> None:
     output = "Title: A\nURL: https://a.example/\nDate: 2026-11-01\nContent: one\ntwo\nTitle: B\nURL: https://b.example/"
     assert mcp_engine.results(output) == [
-        Found("https://a.example/", "A", "one two", "2026-11-01"),
-        Found("https://b.example/", "B", ""),
+        SearchResult("https://a.example/", "A", "one two", "2026-11-01"),
+        SearchResult("https://b.example/", "B", ""),
     ]
 
 

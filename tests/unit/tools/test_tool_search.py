@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from moorage.errors import ApiError
 from moorage.tools.lowering import lower
-from moorage.tools.room import Where
+from moorage.tools.room import CallRunner
 from moorage.tools.tool_search.ranking import as_tools, best, deferred, words
 from moorage.tools.tool_search.room import ToolSearch
 from moorage.wire.requests import parse_create
@@ -78,7 +78,7 @@ def test_the_search_runs_here_where_nothing_else_is_said() -> None:
     (parsed,) = parse_create({"model": "m", "input": "go", "tools": [{"type": "tool_search"}]}).tools
     assert parsed == SEARCH
     room = ToolSearch()
-    assert (room.where(SEARCH), room.where({"type": "tool_search", "execution": "client"})) == (Where.SERVICE, Where.CLIENT)
+    assert (room.where(SEARCH), room.where({"type": "tool_search", "execution": "client"})) == (CallRunner.SERVICE, CallRunner.CLIENT)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -101,7 +101,7 @@ def test_calls_of_an_upstream_that_searched_by_itself_come_back_without_an_id() 
     output: dict[str, Any] = {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": []}
     items = parse_create({"model": "m", "input": [call, output, {"role": "user", "content": "hi"}]}).input_items
     assert [item.get("call_id") for item in items[:2]] == [None, None]
-    assert ToolSearch().where(items[0]) is Where.CLIENT, "nobody runs it again"
+    assert ToolSearch().where(items[0]) is CallRunner.CLIENT, "nobody runs it again"
 
 
 # --- what a model is offered ---
@@ -152,4 +152,4 @@ def test_an_upstream_that_knows_the_tool_searches_by_itself() -> None:
 def test_a_call_is_one_that_runs_here() -> None:
     made = lower([], [SEARCH, *TOOLS], "auto", frozenset({"function"})).restore("tool_search").call_item('{"query": "mail"}', "c1")
     assert made is not None
-    assert (made["execution"], ToolSearch().where(made)) == ("server", Where.SERVICE)
+    assert (made["execution"], ToolSearch().where(made)) == ("server", CallRunner.SERVICE)

@@ -100,7 +100,7 @@ async def test_a_page_is_read_if_its_server_allows_that_wherever_it_leads() -> N
             with pytest.raises(FetchError) as caught:
                 await pages.read(source, f"{origin}{path}", ("pages.example",))
             refused[path] = str(caught.value)
-    assert (read.page, read.url) == (text.Page("Tides", "High"), f"{origin}/page")
+    assert (read.page, read.url) == (text.ReadablePage("Tides", "High"), f"{origin}/page")
     assert refused == {
         "/private/x": "its robots.txt does not allow that programs read it",
         "/sneaky": "its robots.txt does not allow that programs read it",
@@ -176,7 +176,7 @@ noon.<br>Low at six.</p><ul><li>one<li>two</ul><pre>a  b
 
 def test_a_page_becomes_what_a_reader_would_read() -> None:
     long = "<p>" + "x" * 200 + "</p>"
-    assert text.page_of((PAGE % long).encode(), "text/html", "") == text.Page(
+    assert text.page_of((PAGE % long).encode(), "text/html", "") == text.ReadablePage(
         "A & B",
         "# Tides\n\nHigh water — at noon.\nLow at six.\n\n- one\n- two\n\na  b\n  c\n\n1 | 2 |\n\n1 < 2\n\n" + "x" * 200,
     )
@@ -246,12 +246,12 @@ def test_a_number_of_any_length_is_no_way_to_break_off_reading() -> None:
 
 
 def test_places_in_a_page_are_found_in_any_case_with_what_stands_around() -> None:
-    page = text.Page("", "x" * 1_000 + " Spring tide " + "y" * 1_000 + " SPRING TIDE")
+    page = text.ReadablePage("", "x" * 1_000 + " Spring tide " + "y" * 1_000 + " SPRING TIDE")
     around = limits.WEB_MATCH_CONTEXT_CHARS
     before, between = "x" * (around - 1), "y" * (around - 1)
     assert pages.places(page, "spring tide") == [f"{before} Spring tide {between}", f"{between} SPRING TIDE"]
     assert pages.places(page, "neap") == []
-    assert len(pages.places(text.Page("", "ab " * 9_000), "a")) == limits.WEB_MATCHES_MAX
+    assert len(pages.places(text.ReadablePage("", "ab " * 9_000), "a")) == limits.WEB_MATCHES_MAX
 
 
 # --- citations ---

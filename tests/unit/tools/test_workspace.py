@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from moorage.errors import ApiError
 from moorage.model.remote_servers import RemoteServers
-from moorage.sandbox.exec_client import Look
-from moorage.tools.calls import Place
+from moorage.sandbox.exec_client import SessionOutput
+from moorage.tools.calls import ItemPosition
 from moorage.tools.lowering import lower
 from moorage.tools.mcp.room import Mcp
 from moorage.tools.mcp.workspace import toolset
-from moorage.tools.mcp.workspace.arguments import Unfit, checked, schema
+from moorage.tools.mcp.workspace.arguments import InvalidArguments, checked, schema
 from moorage.tools.mcp.workspace.results import cut, tokens, with_notes
 from moorage.tools.mcp.workspace.terminals import told
-from moorage.tools.room import Where
+from moorage.tools.room import CallRunner
 from moorage.wire.requests import parse_create
 
 TOOL: dict[str, Any] = {"type": "mcp", "server_label": "ws", "server_url": "moorage://workspace", "require_approval": "never"}
@@ -96,8 +96,8 @@ def test_answers_show_its_container_and_nothing_of_what_was_asked_for() -> None:
 
 def test_its_calls_run_in_the_container_and_those_of_other_servers_outside() -> None:
     room = Mcp()
-    assert room.where(TOOL) is room.where({"type": "mcp_call", "container_id": "cntr_1"}) is Where.SANDBOX
-    assert room.where(TOOL | {"server_url": "https://a.example"}) is room.where({"type": "mcp_call"}) is Where.SERVICE
+    assert room.where(TOOL) is room.where({"type": "mcp_call", "container_id": "cntr_1"}) is CallRunner.SANDBOX
+    assert room.where(TOOL | {"server_url": "https://a.example"}) is room.where({"type": "mcp_call"}) is CallRunner.SERVICE
     ran = {"type": "mcp_call", "container_id": "cntr_1"}
     assert (room.container_of(ran), room.container_of(room.placed(ran, "cntr_2"))) == ("cntr_1", "cntr_2")
 
@@ -107,7 +107,7 @@ def test_a_call_that_waits_in_its_place_will_run_in_the_container_too() -> None:
     made = lower([LIST], [gated], "auto", frozenset({"function"})).restore("exec_command").call_item('{"cmd": "ls"}', "call_1")
     assert made is not None
     waiting = Mcp().held(made, [gated], "apr_1")
-    shown = Mcp().opening(waiting, Place("mcp_1", 0, "cntr_1", True)).item
+    shown = Mcp().opening(waiting, ItemPosition("mcp_1", 0, "cntr_1", True)).item
     assert (shown["type"], shown["container_id"], shown["approval_request_id"]) == ("mcp_call", "cntr_1", "apr_1")
 
 
@@ -186,7 +186,7 @@ UNFIT: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("given", "complaint"), UNFIT.values(), ids=UNFIT)
 def test_arguments_that_do_not_fit_are_refused_with_a_sentence(given: Any, complaint: str) -> None:
-    with pytest.raises(Unfit) as unfit:
+    with pytest.raises(InvalidArguments) as unfit:
         checked(SCHEMA, given)
     assert str(unfit.value) == complaint
 
@@ -195,15 +195,15 @@ def test_arguments_that_do_not_fit_are_refused_with_a_sentence(given: Any, compl
 
 
 def test_an_end_and_a_session_that_runs_on_are_told_in_the_form_that_models_know() -> None:
-    ended = Look(5_000, "out\n", 4, "exit", 3, 0.25, 0)
+    ended = SessionOutput(5_000, "out\n", 4, "exit", 3, 0.25, 0)
     assert told(ended, 100) == "Wall time: 0.2500 seconds\nProcess exited with code 3\nOutput:\nout\n"
-    running = Look(5_000, "so far", 6, None, None, 10.0, 0)
+    running = SessionOutput(5_000, "so far", 6, None, None, 10.0, 0)
     assert told(running, 100) == "Wall time: 10.0000 seconds\nProcess running with session ID 5000\nOutput:\nso far"
 
 
 def test_long_output_is_cut_in_the_middle_and_says_how_long_it_was() -> None:
     text = "begin\n" + "x" * 4_000 + "\nend"
-    shown = told(Look(5_000, text, len(text), "exit", 0, 0.0, 0), 10)
+    shown = told(SessionOutput(5_000, text, len(text), "exit", 0, 0.0, 0), 10)
     assert shown.splitlines()[2:] == [
         "Original token count: 1003",
         "Output:",
@@ -216,7 +216,7 @@ def test_long_output_is_cut_in_the_middle_and_says_how_long_it_was() -> None:
 
 
 def test_what_was_not_kept_counts_too() -> None:
-    assert "Original token count: 1000" in told(Look(5_000, "begin … end", 4_000, "exit", 0, 0.0, 0), 100)
+    assert "Original token count: 1000" in told(SessionOutput(5_000, "begin … end", 4_000, "exit", 0, 0.0, 0), 100)
 
 
 def test_characters_are_not_cut_in_two() -> None:

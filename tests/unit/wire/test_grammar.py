@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from moorage import limits
-from moorage.wire.grammar import Verdict, check, judge
+from moorage.wire.grammar import GrammarVerdict, check, judge
 
 PATCH = """
 start: begin hunk+ end
@@ -60,7 +60,7 @@ def test_an_input_is_judged_by_its_grammar(grammar: dict[str, Any], text: str, o
 
 def test_the_model_is_told_where_and_what_was_expected() -> None:
     verdict = judge("lark", PATCH, "*** Begin\n*** Change File: a\n*** End\n")
-    assert verdict == Verdict(
+    assert verdict == GrammarVerdict(
         "invalid",
         "The input does not match the tool's grammar at line 2, column 1 ('*** Change File: a'); "
         "expected one of '*** Add File: ', '*** Delete File: '.",
@@ -68,13 +68,13 @@ def test_the_model_is_told_where_and_what_was_expected() -> None:
 
 
 async def test_a_check_runs_in_a_process_of_its_own() -> None:
-    assert await check(lark(PATCH), "*** Begin\n*** Delete File: a\n*** End\n") == Verdict("valid")
+    assert await check(lark(PATCH), "*** Begin\n*** Delete File: a\n*** End\n") == GrammarVerdict("valid")
     assert (await check(regex("[ab]+"), "abc")).outcome == "invalid"
 
 
 async def test_a_pattern_that_never_ends_is_stopped() -> None:
     verdict = await check(regex("(a+)+b"), "a" * 60, seconds_max=0.5)
-    assert verdict == Verdict("unchecked", "The grammar took too long to check, or too much memory.")
+    assert verdict == GrammarVerdict("unchecked", "The grammar took too long to check, or too much memory.")
 
 
 async def test_an_input_beyond_the_limit_is_not_checked() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 from moorage.errors import ApiError
-from moorage.wire.queries import Page, Retrieval, parse_page, parse_retrieval
+from moorage.wire.queries import PageQuery, Retrieval, parse_page, parse_retrieval
 
 
 def test_a_listing_has_the_defaults_of_the_api() -> None:
-    assert parse_page([]) == Page(limit=20, order="desc", after=None, include=())
+    assert parse_page([]) == PageQuery(limit=20, order="desc", after=None, include=())
 
 
 def test_includes_are_repeated_with_or_without_brackets() -> None:
@@ -20,7 +20,7 @@ def test_includes_are_repeated_with_or_without_brackets() -> None:
 
 def test_a_page_is_read_from_its_query() -> None:
     query = [("limit", "5"), ("order", "asc"), ("after", "msg_1"), ("name", "box")]
-    assert parse_page(query, others=("name",)) == Page(limit=5, order="asc", after="msg_1")
+    assert parse_page(query, others=("name",)) == PageQuery(limit=5, order="asc", after="msg_1")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from moorage.loop.echo import echo, echoed_tool
 from moorage.wire.requests import parse_create
 from moorage.wire.responses import (
     ResponseState,
-    Usage,
+    TokenUsage,
     deleted,
     input_tokens_object,
     list_object,
@@ -103,7 +103,7 @@ def test_the_31_keys_of_open_responses_are_always_there() -> None:
 
 
 FINALS: dict[str, dict[str, Any]] = {
-    "completed": {"status": "completed", "completed_at": 120, "usage": Usage(10, 5, 2, 1, 3), "service_tier": "default"},
+    "completed": {"status": "completed", "completed_at": 120, "usage": TokenUsage(10, 5, 2, 1, 3), "service_tier": "default"},
     "failed": {"status": "failed", "error": {"code": "server_error", "message": "It broke."}},
     "incomplete": {"status": "incomplete", "incomplete_reason": "max_output_tokens"},
     "cancelled": {"status": "cancelled"},
@@ -133,7 +133,7 @@ def test_an_error_has_the_type_that_goes_with_its_code(code: str, kind: str) -> 
 
 
 def test_usage_adds_up_over_steps() -> None:
-    assert (Usage(10, 5, 2, 1, 3) + Usage(1, 1, 1, 1, 1)).to_json() == {
+    assert (TokenUsage(10, 5, 2, 1, 3) + TokenUsage(1, 1, 1, 1, 1)).to_json() == {
         "input_tokens": 11,
         "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 2},
         "output_tokens": 6,

@@ -15,13 +15,13 @@ from moorage.wire.validation import (
     Either,
     Fields,
     Free,
+    JsonValidator,
     Length,
     Name,
     Number,
     OneOf,
     Only,
-    Parser,
-    Refused,
+    RefusedField,
     RefusedVariant,
     Text,
     wire,
@@ -52,7 +52,7 @@ class Label(TypedDict, total=False):
     bold: Annotated[bool, Only(False, "Nothing is bold here.")]
     align: Literal["left", "right"]
     note: Annotated[Text, Dropped]
-    shadow: Annotated[Any, Refused("The sun does not shine.")]
+    shadow: Annotated[Any, RefusedField("The sun does not shine.")]
 
 
 SHAPES = OneOf({"square": Square, "label": Label, "circle": RefusedVariant("It rolls away.")})
@@ -67,7 +67,7 @@ class Drawing(TypedDict, total=False):
     background: Square
 
 
-parse = Parser[Fields](Drawing)
+parse = JsonValidator[Fields](Drawing)
 LABEL = {"type": "label", "label": "abc"}
 
 
@@ -165,7 +165,7 @@ class Order(Body):
 
 
 def test_a_body_is_an_object_with_defaults_and_null_is_the_same_as_nothing() -> None:
-    assert Parser[Order](Order).body(b'{"name": "x", "count": null}') == Order(name="x", count=1)
+    assert JsonValidator[Order](Order).body(b'{"name": "x", "count": null}') == Order(name="x", count=1)
 
 
 @pytest.mark.parametrize(
@@ -181,12 +181,12 @@ def test_a_body_is_an_object_with_defaults_and_null_is_the_same_as_nothing() -> 
 )
 def test_a_body_that_is_wrong_is_refused(body: bytes, param: str | None, code: str) -> None:
     with pytest.raises(ApiError) as refused:
-        Parser[Order](Order).body(body)
+        JsonValidator[Order](Order).body(body)
     assert (refused.value.status, refused.value.param, refused.value.code) == (400, param, code)
 
 
 def test_the_schema_has_what_is_honoured() -> None:
-    schemas = components({"Drawing": Parser[Any](Drawing)})
+    schemas = components({"Drawing": JsonValidator[Any](Drawing)})
     assert schemas.keys() == {"Drawing", "Label", "Square"}
     assert schemas["Label"]["properties"].keys() == {"type", "label", "size", "bold", "align", "note"}
     assert schemas["Square"] == {

@@ -19,7 +19,7 @@ class Packer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class By:
+class FieldCodec:
     """A value that two functions pack and unpack."""
 
     pack: Callable[[Any], Any]

@@ -24,20 +24,20 @@ _DEVIATIONS: Final = frozenset("ßς\u200c\u200d")
 """Characters that IDNA 2003 and IDNA 2008 turn into different names (UTS 46, section 7)."""
 
 
-class Listed(Enum):
+class HostListing(Enum):
     """How a host is among patterns."""
 
     EXACTLY = auto()
     BY_WILDCARD = auto()
 
 
-def listed(host: str, patterns: Sequence[str]) -> Listed | None:
+def listed(host: str, patterns: Sequence[str]) -> HostListing | None:
     """Whether a host is among patterns. A wildcard does not take a name with an ``xn--`` label: a possible look-alike must be listed
     exactly."""
     if host in patterns:
-        return Listed.EXACTLY
+        return HostListing.EXACTLY
     if not has_punycode(host) and any(covers(pattern, host) for pattern in patterns):
-        return Listed.BY_WILDCARD
+        return HostListing.BY_WILDCARD
     return None
 
 

@@ -23,10 +23,10 @@ from moorage.errors import ApiError, bad_request
 from moorage.store import keys, schema
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.containers import WORKSPACE
-from moorage.store.files import Clock, Files, file_name, free_name
+from moorage.store.files import Clock, FileStore, file_name, free_name
 from moorage.store.table import Table
 from moorage.vector_stores.attachments import AttachmentReader
-from moorage.vector_stores.documents import HEAD_BYTES, Kind, Unreadable, look
+from moorage.vector_stores.documents import HEAD_BYTES, Kind, UnreadableDocument, look
 from moorage.wire.types import Item
 
 Part = dict[str, Any]
@@ -54,7 +54,7 @@ class Resources(Protocol):
     @property
     def blobs(self) -> Blobs: ...
     @property
-    def files(self) -> Files: ...
+    def files(self) -> FileStore: ...
     @property
     def clock(self) -> Clock: ...
     @property
@@ -118,7 +118,7 @@ def _inputs(resources: Resources) -> "Inputs":
 
 
 class Inputs:
-    def __init__(self, table: Table, blobs: Blobs, files: Files, fetcher: Fetcher, *, clock: Clock, retention_seconds: int) -> None:
+    def __init__(self, table: Table, blobs: Blobs, files: FileStore, fetcher: Fetcher, *, clock: Clock, retention_seconds: int) -> None:
         self._table = table
         self._blobs = blobs
         self._files = files
@@ -199,7 +199,7 @@ class Inputs:
         """A document's text with its name; None of a file that the model's server takes, that is text already, or that has none."""
         try:
             kind = look(source.filename, await source.head()).kind
-        except Unreadable:
+        except UnreadableDocument:
             return None  # The provider says what it makes of such a file.
         if not attachments.can_read or kind in attachments.takes or (kind in ("text", "html") and await source.is_plain()):
             return None
@@ -218,7 +218,7 @@ class Inputs:
     async def _read(self, source: "_Source", kind: Kind, attachments: AttachmentReader) -> bytes:
         try:
             return await attachments.read(kind, source.chunks)
-        except Unreadable as error:
+        except UnreadableDocument as error:
             raise bad_request(
                 f"This model's server takes no such files, and '{source.filename}' cannot be read here: {error.message}",
                 param="input",

@@ -13,9 +13,9 @@ from moorage.containers.transfers import bytes_of
 from moorage.parallel import side_by_side
 from moorage.store import containers, files, keys, vector_keys
 from moorage.store.blobs import Blobs
-from moorage.store.files import Files
+from moorage.store.files import FileStore
 from moorage.store.listing import entries_beyond
-from moorage.store.stored_bytes import Due, Holder, Kind, StoredBytes
+from moorage.store.stored_bytes import Holder, Kind, RecountTask, StoredBytes
 from moorage.store.table import Table
 from moorage.store.uploads import is_upload, parts_bytes
 
@@ -28,7 +28,7 @@ _LISTS: Final[Sequence[tuple[Kind, str]]] = (
 _ENTRIES: Final = "entries"
 
 
-class Counted(Protocol):
+class CountedResources(Protocol):
     """What of the runtime is needed here."""
 
     @property
@@ -38,17 +38,17 @@ class Counted(Protocol):
     def blobs(self) -> Blobs: ...
 
     @property
-    def files(self) -> Files: ...
+    def files(self) -> FileStore: ...
 
     @property
     def containers(self) -> Containers: ...
 
 
-async def recount_due(resources: Counted, now: float) -> int:
+async def recount_due(resources: CountedResources, now: float) -> int:
     """Look through a part of each tenant that is due; answers how many entries were wrong. Harmless to run twice, or twice at once."""
     stored = resources.files.stored
 
-    async def look(due: Due) -> int:
+    async def look(due: RecountTask) -> int:
         holders, place = await _part(resources, stored, due)
 
         async def settle(holder: Holder) -> bool:
@@ -61,7 +61,7 @@ async def recount_due(resources: Counted, now: float) -> int:
     return sum(await side_by_side(look, await stored.due(now), at_once=1))
 
 
-async def _part(resources: Counted, stored: StoredBytes, due: Due) -> tuple[list[Holder], str]:
+async def _part(resources: CountedResources, stored: StoredBytes, due: RecountTask) -> tuple[list[Holder], str]:
     """The next ones to look at, and the place behind them."""
     kinds = [kind for _, kind in _LISTS]
     at, _, after = (due.place or f"{kinds[0]}|").partition("|")
@@ -78,7 +78,7 @@ async def _part(resources: Counted, stored: StoredBytes, due: Due) -> tuple[list
     return holders, f"{following}|"
 
 
-async def _is_in_use(resources: Counted, holder: Holder) -> bool:
+async def _is_in_use(resources: CountedResources, holder: Holder) -> bool:
     """A container with a sandbox has room for what is being stored; it is counted when the sandbox is stopped."""
     if holder.kind != "container":
         return False
@@ -86,7 +86,7 @@ async def _is_in_use(resources: Counted, holder: Holder) -> bool:
     return record is not None and record.sandbox is not None
 
 
-async def _count(resources: Counted, holder: Holder) -> int:
+async def _count(resources: CountedResources, holder: Holder) -> int:
     match holder.kind:
         case "container":
             return await bytes_of(resources.blobs, holder.tenant_id, holder.id)

@@ -6,31 +6,31 @@
 from typing import Protocol
 
 from moorage.inputs import Resources, purge_inputs
-from moorage.store.files import Files
-from moorage.store.skills import Skills
+from moorage.store.files import FileStore
+from moorage.store.skills import SkillStore
 from moorage.store.uploads import Uploads
 from moorage.vector_stores.vector_stores import VectorStores
 
 
-class Perishables(Resources, Protocol):
+class ExpiringResources(Resources, Protocol):
     """What of the runtime is needed here."""
 
     @property
     def uploads(self) -> Uploads: ...
 
     @property
-    def skills(self) -> Skills: ...
+    def skills(self) -> SkillStore: ...
 
     @property
     def vector_stores(self) -> VectorStores: ...
 
 
-async def purge_expired(resources: Perishables, now: float) -> int:
+async def purge_expired(resources: ExpiringResources, now: float) -> int:
     """Erase everything whose time has come, with its bytes; answers how much that was. Harmless to run twice, or twice at once.
 
     DynamoDB's own TTL would drop the records and leave the bytes in S3. To be called about once a minute.
     """
-    files: Files = resources.files
+    files: FileStore = resources.files
     ended = await files.purge_due(now) + await resources.uploads.purge_due(now) + await resources.skills.purge_due(now)
     ended += await resources.vector_stores.sweep.purge_due(now)
     return ended + await purge_inputs(resources, now)

@@ -16,48 +16,48 @@ from botocore.config import Config
 
 from moorage import __version__, limits
 from moorage.containers.containers import Containers
-from moorage.containers.waiting import of_responses
+from moorage.containers.sandbox_wait import of_responses
 from moorage.egress.fetch import Fetcher
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.keys import key_service
-from moorage.egress.service import Egress
+from moorage.egress.service import EgressService
 from moorage.knowledge.knowledge import Knowledge
-from moorage.model.catalog import Catalog, ModelEntry
+from moorage.model.catalog import ModelCatalog, ModelEntry
 from moorage.net.sender import sends_directly
 from moorage.net.transport import upstream_transport
 from moorage.sandbox.docker import DockerProvisioner, DockerSettings
 from moorage.sandbox.docker_engine import Engine, engine_socket
-from moorage.sandbox.elsewhere import Elsewhere
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.fargate import FargateProvisioner, FargateSettings
 from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmSettings
 from moorage.sandbox.launcher_client import LauncherProvisioner
-from moorage.sandbox.orphans import Orphans
+from moorage.sandbox.orphans import OrphanSandboxes
 from moorage.sandbox.provisioner import Handle, Provisioner
-from moorage.sandbox.warm_pool import Fleet, WarmPool
+from moorage.sandbox.reach_only import ReachOnlyProvisioner
+from moorage.sandbox.warm_pool import PooledProvisioner, WarmPool
 from moorage.settings import Settings, SettingsError
 from moorage.store.api_keys import ApiKeys
 from moorage.store.approval_links import ApprovalLinks
-from moorage.store.approvals import Approvals
+from moorage.store.approvals import ApprovalStore
 from moorage.store.bell import BELL, Bell
 from moorage.store.blobs import Blobs
 from moorage.store.budgets import Budgets
-from moorage.store.contents import Contents
 from moorage.store.conversations import Conversations
 from moorage.store.deployment_keys import DeploymentKeys
 from moorage.store.dynamodb import DynamoTable
-from moorage.store.embedding_usage import EmbeddingUsage
+from moorage.store.embedding_usage import EmbeddingUsageStore
 from moorage.store.execution_rows import ExecutionRows
 from moorage.store.executions import Executions
 from moorage.store.file_blobs import FileBlobs
-from moorage.store.files import Files
+from moorage.store.files import FileStore
+from moorage.store.item_contents import Contents
 from moorage.store.journal import Journal
 from moorage.store.live_sandboxes import SandboxBounds
 from moorage.store.response_list import ResponseList
 from moorage.store.responses import Responses
 from moorage.store.s3 import S3Blobs
 from moorage.store.sealed import Sealer
-from moorage.store.skills import Skills
+from moorage.store.skills import SkillStore
 from moorage.store.sqlite_table import SqliteTable
 from moorage.store.step_functions import StepFunctions
 from moorage.store.steps import Steps
@@ -67,7 +67,7 @@ from moorage.store.uploads import Uploads
 from moorage.store.upstream_containers import UpstreamContainers
 from moorage.store.vector_bucket import VectorBucket
 from moorage.store.webhooks import Webhooks
-from moorage.vector_stores.attachments import AttachmentReader, Turns
+from moorage.vector_stores.attachments import AttachmentReader, FairTurns
 from moorage.vector_stores.vector_stores import VectorStores
 from moorage.wire.requests import WebSearchMode
 
@@ -96,25 +96,25 @@ class Runtime:
     blobs: Blobs
     responses: Responses
     steps: Steps
-    files: Files
+    files: FileStore
     uploads: Uploads
-    skills: Skills
+    skills: SkillStore
     containers: Containers
     upstream_containers: UpstreamContainers
-    egress: Egress
+    egress: EgressService
     conversations: Conversations
     api_keys: ApiKeys
     executions: Executions
-    catalog: Catalog
+    catalog: ModelCatalog
     http: httpx.AsyncBaseTransport
     """The way to model upstreams."""
 
     clock: Callable[[], float]
     """Unix seconds."""
     keys: DeploymentKeys
-    fleet: Fleet | None = None
+    fleet: PooledProvisioner | None = None
     """Who runs the sandboxes, where they can be listed; None where they cannot, or there are none."""
-    orphans: Orphans | None = None
+    orphans: OrphanSandboxes | None = None
     """None where sandboxes end with their owner's process, or cannot be told apart from outside."""
     warm_pool: WarmPool | None = None
     """Also where none is wanted any more, on Fargate: the reaper then stops what an earlier deployment left waiting."""
@@ -127,11 +127,11 @@ class Runtime:
     """Where the vectors of vector stores are compared; None where that is in memory."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)
-    """Requests for a response that are being answered here, whose clients may send them again (``api/repeats.py``)."""
+    """Requests for a response that are being answered here, whose clients may send them again (``api/idempotency.py``)."""
     farewells: Counter[str] = field(default_factory=Counter)
     """Those whose clients have gone, and of which is being noted where they can be gone on with."""
 
-    attachment_turns: Turns = field(default_factory=Turns)
+    attachment_turns: FairTurns = field(default_factory=FairTurns)
     """For documents of the input that are read here."""
 
     _knowledge: Knowledge | None = None
@@ -153,8 +153,8 @@ class Runtime:
         return self._knowledge
 
     @property
-    def embedding_usage(self) -> EmbeddingUsage:
-        return EmbeddingUsage(self.table, clock=self.clock, retention_seconds=self.settings.retention_seconds)
+    def embedding_usage(self) -> EmbeddingUsageStore:
+        return EmbeddingUsageStore(self.table, clock=self.clock, retention_seconds=self.settings.retention_seconds)
 
     @property
     def vector_stores(self) -> VectorStores:
@@ -183,8 +183,8 @@ class Runtime:
         return ResponseList(self.table)
 
     @property
-    def approvals(self) -> Approvals:
-        return Approvals(self.table)
+    def approvals(self) -> ApprovalStore:
+        return ApprovalStore(self.table)
 
     @property
     def budgets(self) -> Budgets:
@@ -230,9 +230,9 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     """Everything a process of this deployment needs; nothing is contacted yet."""
     executor = ThreadPoolExecutor(max_workers=64, thread_name_prefix="aws")
     table, blobs = _store(settings, executor)
-    files = Files(table, blobs, clock=clock, stored=StoredBytes(table, clock=clock, most=settings.stored_bytes_max))
+    files = FileStore(table, blobs, clock=clock, stored=StoredBytes(table, clock=clock, most=settings.stored_bytes_max))
     sealed_with = None if settings.egress_key is None else key_service(settings.egress_key, executor, config=_CONFIG)
-    egress = Egress(table, sealed_with, settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor))
+    egress = EgressService(table, sealed_with, settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor))
     keys = DeploymentKeys(settings, _secret)
     provisioner = _provisioner(settings, executor)
     connect = _connect(provisioner)
@@ -244,7 +244,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     pool = None if pooled is None else WarmPool(table, pooled, settings.warm_pool, key=keys.sandboxes, clock=clock, connect=connect)
     if settings.warm_pool:
         # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
-        provisioner = pool or WarmPool(table, Elsewhere(), {}, key=keys.sandboxes, clock=clock)
+        provisioner = pool or WarmPool(table, ReachOnlyProvisioner(), {}, key=keys.sandboxes, clock=clock)
     responses = Responses(
         table,
         blobs,
@@ -277,19 +277,19 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         steps=Steps(table, blobs, now_ms=lambda: int(clock() * 1000)),
         files=files,
         uploads=Uploads(table, blobs, files, clock=clock),
-        skills=Skills(table, blobs, clock=clock),
+        skills=SkillStore(table, blobs, clock=clock),
         containers=containers,
         upstream_containers=UpstreamContainers(table, clock=clock, retention_seconds=settings.retention_seconds),
         egress=egress,
         conversations=Conversations(table, blobs, clock=clock),
         api_keys=ApiKeys(table, clock=clock),
         executions=_executions(settings, executor),
-        catalog=Catalog.load(Path(settings.models_file), settings.upstream, secret=_parameter),
+        catalog=ModelCatalog.load(Path(settings.models_file), settings.upstream, secret=_parameter),
         http=upstream_transport(),
         clock=clock,
         keys=keys,
         fleet=fleet,
-        orphans=None if listed is None else Orphans(table, listed, containers.incarnations.token_of, clock),
+        orphans=None if listed is None else OrphanSandboxes(table, listed, containers.incarnations.token_of, clock),
         warm_pool=pool,
         fetcher=Fetcher.of(settings),
         vector_bucket=_vector_bucket(settings, executor),
@@ -394,7 +394,7 @@ def _provisioner(settings: Settings, executor: Executor) -> Provisioner:
         case "fargate":
             return FargateProvisioner(boto3.client("ecs", config=_CONFIG), FargateSettings.from_settings(settings.fargate), executor)
         case "elsewhere":
-            return Elsewhere()
+            return ReachOnlyProvisioner()
         case "lambda_microvm":
             client = boto3.client("lambda-microvms", config=_CONFIG)
             return LambdaMicrovmProvisioner(client, MicrovmSettings.from_settings(settings.microvm), executor)

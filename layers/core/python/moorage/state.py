@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from moorage.codec import By, Codec
-from moorage.wire.responses import Status, Usage
+from moorage.codec import Codec, FieldCodec
+from moorage.wire.responses import Status, TokenUsage
 
 _ONE_TOOL: Final = "tool"
 _ONE_SERVICE: Final = "service"
@@ -85,7 +85,7 @@ class LoopState:
             return _ONE_SERVICE if services else _ONE_TOOL
         return _MIXED if services else str(Next.TOOLS)
 
-    def after(self, outcome: "Outcome") -> "LoopState":
+    def after(self, outcome: "StepOutcome") -> "LoopState":
         """The state that follows the model step of ``step``."""
         match outcome.next:
             case Next.TOOLS:
@@ -107,7 +107,7 @@ class LoopState:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PendingCall:
     """A hosted tool call that is to run."""
 
     call_id: str
@@ -125,14 +125,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """What a model step came to; stored with the step, so that a second run of it answers the same."""
 
     next: Next
     next_index: int
     """Output index of the next item."""
-    calls: tuple[Call, ...] = ()
-    usage: Usage = Usage()
+    calls: tuple[PendingCall, ...] = ()
+    usage: TokenUsage = TokenUsage()
     """Of the response so far."""
     calls_made: int = 0
     """Hosted calls of the response so far, for ``max_tool_calls``."""
@@ -149,10 +149,10 @@ class Outcome:
     """Its calls were refused, because those of a budget that it shares were used up meanwhile."""
 
 
-CALL: Final = Codec(Call, sparse=("where", "approval"))
+CALL: Final = Codec(PendingCall, sparse=("where", "approval"))
 OUTCOME: Final = Codec(
-    Outcome,
-    nested={"next": By(str, Next), "calls": CALL, "usage": By(Usage.to_json, Usage.from_json)},
+    StepOutcome,
+    nested={"next": FieldCodec(str, Next), "calls": CALL, "usage": FieldCodec(TokenUsage.to_json, TokenUsage.from_json)},
     beside=("wait_seconds",),
     sparse=("had_no_calls_left",),
 )

@@ -19,7 +19,7 @@ class JsonResponse(Response):
         return orjson.dumps(content)
 
 
-class Piece(NamedTuple):
+class BodyPiece(NamedTuple):
     """A part of a body that is sent while it comes."""
 
     body: bytes
@@ -32,7 +32,7 @@ class StreamedResponse(Response):
     Starlette's own starts a task group for it, whose end takes longer than a piece, and sends the end of the body by itself.
     """
 
-    def __init__(self, pieces: AsyncGenerator[Piece, None], *, media_type: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, pieces: AsyncGenerator[BodyPiece, None], *, media_type: str, headers: Mapping[str, str] | None = None) -> None:
         self._pieces = pieces
         self.status_code = 200
         self.media_type = media_type

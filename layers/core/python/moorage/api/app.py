@@ -18,10 +18,10 @@ from moorage.api.answers import JsonResponse
 from moorage.api.approval_page import PAGE as APPROVAL_PAGE
 from moorage.api.approval_page import add_approval_page
 from moorage.api.console import Console
-from moorage.api.credentials import Places, check_scope, secret_of
+from moorage.api.credentials import ConnectionCounts, check_scope, secret_of
 from moorage.api.foreground import failure
+from moorage.api.idempotency import IdempotentRequests
 from moorage.api.rate_limits import RateLimiter, RateLimits
-from moorage.api.repeats import Repeatable
 from moorage.errors import (
     ApiError,
     UpstreamError,
@@ -77,12 +77,12 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     app.add_exception_handler(UpstreamError, _on_upstream_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     settings = runtime.settings
-    app.state.websockets = Places()
+    app.state.websockets = ConnectionCounts()
     app.state.rate_limits = RateLimits(settings.requests_per_minute, settings.tokens_per_minute, Rates(runtime.table), runtime.clock)
     if app.state.rate_limits.per_minute:
         app.add_middleware(RateLimiter, rate_limits=app.state.rate_limits)
-    app.add_middleware(Repeatable, runtime=runtime)
-    app.add_middleware(Gate, runtime=runtime)
+    app.add_middleware(IdempotentRequests, runtime=runtime)
+    app.add_middleware(AuthenticationMiddleware, runtime=runtime)
     return app
 
 
@@ -141,7 +141,7 @@ def _methods(request: Request) -> list[str]:
     return sorted({method for route in routes for method in route.methods}) or ["GET"]  # what is outside of /v1 can only be read
 
 
-class Gate:
+class AuthenticationMiddleware:
     """No key, no request: authenticates, names the request (``x-request-id``) and its trace, and answers for what nobody foresaw.
 
     A plain ASGI middleware, because Starlette's ``BaseHTTPMiddleware`` puts a queue between a stream and its client.

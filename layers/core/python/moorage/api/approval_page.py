@@ -13,16 +13,16 @@ from starlette.responses import Response
 
 from moorage import limits
 from moorage.api.bodies import read_body
-from moorage.api.view import View
-from moorage.egress.policy import Opening
+from moorage.api.view import ResponseView
+from moorage.egress.policy import EgressOpening
 from moorage.errors import ApiError, approval_link_not_valid, approval_not_needed, bad_request
 from moorage.ids import response_of
 from moorage.loop.approvals import decide, find, question_of
 from moorage.runtime import Runtime
-from moorage.store.approval_links import Link
-from moorage.store.approvals import Approval, Decision
+from moorage.store.approval_links import ApprovalLinkRecord
+from moorage.store.approvals import Approval, ApprovalDecision
 from moorage.terminal import printable
-from moorage.tools.asked import asked
+from moorage.tools.approval_text import asked
 from moorage.tools.mcp import network
 
 PAGE: Final = "/approve/"
@@ -76,7 +76,7 @@ async def _decide(request: Request, token: str) -> Response:
     words, reason = said.get("decision", []), " ".join(said.get("reason", [])).strip()
     if len(words) != 1 or words[0] not in _DECISIONS or len(reason) > limits.APPROVAL_REASON_CHARS_MAX:
         raise bad_request("Send 'decision' as 'approve' or 'deny', and a 'reason' of at most 4000 characters if you like.")
-    decision = Decision(_DECISIONS[words[0]], f"link of {link.key_id}", reason)
+    decision = ApprovalDecision(_DECISIONS[words[0]], f"link of {link.key_id}", reason)
     try:
         approval = await decide(runtime, link.tenant_id, response_id, link.approval_id, decision)
     except ApiError as error:
@@ -87,7 +87,7 @@ async def _decide(request: Request, token: str) -> Response:
     return await _page(runtime, approval)
 
 
-async def _opened(runtime: Runtime, token: str) -> tuple[Link, str]:
+async def _opened(runtime: Runtime, token: str) -> tuple[ApprovalLinkRecord, str]:
     """With the response that it is about. A link ends with the key that made it: whoever takes a key away takes away all it can do."""
     link = runtime.approval_links.open(token, runtime.clock())
     response_id = None if link is None else response_of(link.approval_id)
@@ -98,8 +98,8 @@ async def _opened(runtime: Runtime, token: str) -> tuple[Link, str]:
 
 async def _page(runtime: Runtime, approval: Approval, *, refusal: str = "", status: int = 200) -> Response:
     step = await runtime.steps.get(approval.tenant_id, approval.response_id, approval.step)
-    call = View.of(()).item(question_of(approval, {} if step is None else step.items))
-    texts = [network.what(Opening.of_key(approval.opens))] if approval.opens else asked(call)
+    call = ResponseView.of(()).item(question_of(approval, {} if step is None else step.items))
+    texts = [network.what(EgressOpening.of_key(approval.opens))] if approval.opens else asked(call)
     calls = "\n".join(f"<pre>{html.escape(printable(text))}</pre>" for text in texts)
     is_open = approval.is_waiting and not refusal
     question, wants = ("May it have this?", "wants") if approval.opens else ("May this run?", "wants to run")

@@ -15,13 +15,13 @@ from moorage.api.approval_page import PAGE
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
-from moorage.api.view import View
+from moorage.api.view import ResponseView
 from moorage.errors import approval_decided, unknown_parameter
 from moorage.loop.approvals import decide, find, question_of
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
-from moorage.store.approval_links import Link
-from moorage.store.approvals import Approval, Decision
+from moorage.store.approval_links import ApprovalLinkRecord
+from moorage.store.approvals import Approval, ApprovalDecision
 from moorage.store.listing import unknown_after
 from moorage.wire.create import ApprovalLink, Verdict
 from moorage.wire.queries import parse_page
@@ -59,7 +59,7 @@ async def decide_approval(
     caller: Caller, response_id: str, approval_id: str, verdict: Annotated[Verdict, body_of(Verdict)]
 ) -> Response:
     """The call runs, or its model is told that it may not, and why."""
-    decision = Decision(verdict["approve"], caller.key_id, verdict.get("reason", ""))
+    decision = ApprovalDecision(verdict["approve"], caller.key_id, verdict.get("reason", ""))
     approval = await decide(caller.runtime, caller.tenant_id, response_id, approval_id, decision)
     (shown,) = await _shown(caller.runtime, [approval])
     return JsonResponse(shown)
@@ -75,7 +75,7 @@ async def link_approval(
     if not approval.is_waiting:
         raise approval_decided(approval_id, approval.status)
     expires_at = int(runtime.clock()) + wanted.get("expires_in_seconds", limits.APPROVAL_LINK_SECONDS_DEFAULT)
-    token = runtime.approval_links.seal(Link(caller.tenant_id, approval_id, expires_at, caller.key_id))
+    token = runtime.approval_links.seal(ApprovalLinkRecord(caller.tenant_id, approval_id, expires_at, caller.key_id))
     return JsonResponse(
         {"object": "response.approval.link", "approval_id": approval_id, "path": f"{PAGE}{token}", "expires_at": expires_at}
     )
@@ -94,7 +94,7 @@ async def _shown(runtime: Runtime, approvals: Sequence[Approval], *, has_ended: 
             "created_at": approval.created_at,
             "status": "withdrawn" if has_ended and approval.is_waiting else approval.status,
             "step": approval.step,
-            "call": View.of(()).item(call) if call else {},
+            "call": ResponseView.of(()).item(call) if call else {},
             "expires_at": approval.due_at or None,
             "on_timeout": approval.on_timeout if approval.due_at else None,
             "decided_at": approval.decided_at or None,

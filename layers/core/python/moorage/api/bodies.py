@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 
 from moorage import limits
 from moorage.errors import body_too_large, encoded_body, unreadable_body
-from moorage.wire.validation import Parser
+from moorage.wire.validation import JsonValidator
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
@@ -59,7 +59,7 @@ RawBody = Annotated[bytes, Depends(_raw)]
 
 def body_of(model: Any) -> Any:
     """The body as ``model`` says. FastAPI's own reading of bodies knows neither bounds nor this API's errors."""
-    parse: Parser[Any] = Parser(model)
+    parse: JsonValidator[Any] = JsonValidator(model)
 
     async def read(body: RawBody) -> Any:
         return parse.body(body)

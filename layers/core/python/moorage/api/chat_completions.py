@@ -12,20 +12,20 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from moorage.api import sse
-from moorage.api.answers import Piece
-from moorage.api.attached import Attached
+from moorage.api.answers import BodyPiece
+from moorage.api.attached_stream import AttachedStream
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.foreground import Foreground, failure
-from moorage.api.repeats import Attempt
-from moorage.api.responses import Answer, until_of
+from moorage.api.idempotency import IdempotentCreate
+from moorage.api.responses import CreateAnswer, until_of
 from moorage.errors import ApiError
 from moorage.loop.budget import draw_last
 from moorage.loop.create import prepare
 from moorage.wire.chat import ChatRequest, in_our_names, parse_chat
 from moorage.wire.chat_answers import Chunks, completion
 from moorage.wire.events import CREATED, IN_PROGRESS, QUEUED, one_line
-from moorage.wire.responses import Usage
+from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Event
 
 router = APIRouter()
@@ -42,7 +42,7 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     wanted = parse_chat(body, web_search=runtime.web_search)
     notices = wanted.create.notices
     headers = {"x-moorage-notice": " ".join(notices)} if notices else {}
-    attempt = Attempt.of(request, caller, body)
+    attempt = IdempotentCreate.of(request, caller, body)
     earlier = await attempt.earlier()
     if earlier is None:
         try:
@@ -51,22 +51,22 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
             raise in_our_names(error) from error
         earlier = await attempt.begin(prepared.stored)
         if earlier is not None:
-            await draw_last(runtime, prepared.stored, Usage(), 0, ())
+            await draw_last(runtime, prepared.stored, TokenUsage(), 0, ())
     stored = prepared.stored if earlier is None else earlier.stored
     takes_back = wanted.create.is_hosted or not wanted.create.stream
     run = (
         Foreground(runtime, prepared, until=until, attempt=attempt, takes_back=takes_back)
         if earlier is None
-        else Attached(attempt, stored, until=until)
+        else AttachedStream(attempt, stored, until=until)
     )
     request.state.response_id = stored.response_id
     if wanted.create.stream:
         return await _streamed(run, wanted, headers)
     show = partial(completion, stop=wanted.stop)
-    return await Answer(runtime, stored, run, show, headers, request.receive, shows_failures=False).give()
+    return await CreateAnswer(runtime, stored, run, show, headers, request.receive, shows_failures=False).give()
 
 
-async def _streamed(run: Foreground | Attached, wanted: ChatRequest, headers: dict[str, str]) -> Response:
+async def _streamed(run: Foreground | AttachedStream, wanted: ChatRequest, headers: dict[str, str]) -> Response:
     """The stream begins when there is something to say, so that what fails at once is an HTTP error, as these clients expect."""
     batches = run.batches()
     begun: list[Event] = []
@@ -85,7 +85,7 @@ async def _streamed(run: Foreground | Attached, wanted: ChatRequest, headers: di
 
 async def _pieces(
     batches: AsyncGenerator[list[Event], None], chunks: Chunks, first: list[dict[str, object]]
-) -> AsyncGenerator[Piece, None]:
+) -> AsyncGenerator[BodyPiece, None]:
     async with aclosing(batches):
         yield _piece(first, chunks)
         while not chunks.is_over:
@@ -95,10 +95,10 @@ async def _pieces(
             yield _piece([chunk for event in events for chunk in chunks.of(event)], chunks)
 
 
-def _piece(made: list[dict[str, object]], chunks: Chunks) -> Piece:
+def _piece(made: list[dict[str, object]], chunks: Chunks) -> BodyPiece:
     lines = [b"data: " + one_line(chunk) + b"\n\n" for chunk in made]
     if chunks.error is not None:
         lines.append(b"data: " + one_line({"error": chunks.error}) + b"\n\n")
     if chunks.is_over:
         lines.append(_DONE)
-    return Piece(b"".join(lines) or _KEEP_ALIVE, chunks.is_over)
+    return BodyPiece(b"".join(lines) or _KEEP_ALIVE, chunks.is_over)

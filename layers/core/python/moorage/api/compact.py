@@ -11,8 +11,8 @@ from moorage.loop.budget import first_holding, used_of
 from moorage.loop.compact import compact
 from moorage.loop.prepare import gather
 from moorage.model.tokens import estimate_items
+from moorage.store.budget_draws import BudgetDraw
 from moorage.store.budgets import Scope
-from moorage.store.draws import Draw
 from moorage.wire.requests import parse_compact
 from moorage.wire.responses import compaction_object
 
@@ -30,7 +30,7 @@ async def create(caller: Caller, body: RawBody) -> Response:
         input_items=wanted.input_items,
         previous_response_id=wanted.previous_response_id,
     )
-    draw = Draw(runtime.budgets, tenant_id, ids.new_response_id(runtime.clock()), tuple(map(Scope.of, caller.draws_on)))
+    draw = BudgetDraw(runtime.budgets, tenant_id, ids.new_response_id(runtime.clock()), tuple(map(Scope.of, caller.draws_on)))
     await draw.first(wanted.model, first_holding(runtime, wanted.model, estimate_items(said.items) if draw.scopes else 0, None))
     used: dict[str, int] = {}
     try:

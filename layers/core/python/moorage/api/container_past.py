@@ -9,7 +9,7 @@ from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
 from moorage.containers.versions import versions
 from moorage.store.listing import unknown_after
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 from moorage.wire.responses import list_object
 
 router = APIRouter()
@@ -37,7 +37,7 @@ async def list_skills(caller: Caller, container_id: str, page: AnyPage) -> dict[
     return _page([skill.to_json() for skill in await containers.skills.of(record)][::-1], page)
 
 
-def _page(newest_first: list[dict[str, Any]], page: Page) -> dict[str, Any]:
+def _page(newest_first: list[dict[str, Any]], page: PageQuery) -> dict[str, Any]:
     entries = newest_first if page.order == "desc" else newest_first[::-1]
     ids = [entry["id"] for entry in entries]
     if page.after is not None and page.after not in ids:

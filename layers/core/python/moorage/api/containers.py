@@ -13,14 +13,14 @@ from moorage.api.listings import AnyPage, page_with
 from moorage.api.multipart import FILE_TOO_LARGE, is_multipart, parts
 from moorage.api.upstream_containers import ContainerRoute
 from moorage.containers.tree import entries_below
-from moorage.store.containers import ContainerFile, ContainerRecord, as_object, file_as_object
-from moorage.wire.queries import Page, parse_content, parse_tree
+from moorage.store.containers import ContainerFileRecord, ContainerRecord, as_object, file_as_object
+from moorage.wire.queries import PageQuery, parse_content, parse_tree
 from moorage.wire.resources import AddContainerFile, CreateContainer
 from moorage.wire.responses import deleted, list_object
-from moorage.wire.validation import Parser
+from moorage.wire.validation import JsonValidator
 
 router = APIRouter(route_class=ContainerRoute)
-_parse_added: Final = Parser[AddContainerFile](AddContainerFile)
+_parse_added: Final = JsonValidator[AddContainerFile](AddContainerFile)
 
 
 @router.post("/containers")
@@ -39,7 +39,7 @@ async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(Crea
 
 
 @router.get("/containers")
-async def list_containers(caller: Caller, page: Annotated[Page, page_with("name")], name: str | None = None) -> dict[str, Any]:
+async def list_containers(caller: Caller, page: Annotated[PageQuery, page_with("name")], name: str | None = None) -> dict[str, Any]:
     found = await caller.runtime.containers.page(caller.tenant_id, page, name=name)
     now = caller.runtime.clock()
     return list_object([as_object(record, now=now) for record in found.containers], has_more=found.has_more)
@@ -113,20 +113,20 @@ async def _touched(caller: Caller, container_id: str) -> ContainerRecord:
     return await caller.runtime.containers.touch(caller.tenant_id, container_id)
 
 
-async def _file(caller: Caller, container_id: str, file_id: str) -> ContainerFile:
+async def _file(caller: Caller, container_id: str, file_id: str) -> ContainerFileRecord:
     return await caller.runtime.containers.file(await _touched(caller, container_id), file_id)
 
 
-async def _file_at(caller: Caller, container_id: str, file_id: str, at_ms: int) -> ContainerFile:
+async def _file_at(caller: Caller, container_id: str, file_id: str, at_ms: int) -> ContainerFileRecord:
     """The file as it was. Looking back does not count as use."""
     record = await caller.runtime.containers.get(caller.tenant_id, container_id)
     return await caller.runtime.containers.file_at(record, file_id, at_ms)
 
 
-async def _upload(request: Request, caller: Caller, record: ContainerRecord) -> ContainerFile:
+async def _upload(request: Request, caller: Caller, record: ContainerRecord) -> ContainerFileRecord:
     """The one file of a form, or the ``file_id`` that stands in one."""
     containers = caller.runtime.containers
-    added: ContainerFile | None = None
+    added: ContainerFileRecord | None = None
     bytes_max = limits.FILE_BYTES_MAX + limits.FORM_OVERHEAD_BYTES_MAX
     async for part in parts(request, bytes_max=bytes_max, too_large=FILE_TOO_LARGE):
         if part.name not in ("file", "file_id"):

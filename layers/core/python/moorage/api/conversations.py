@@ -7,19 +7,19 @@ from fastapi import APIRouter, Depends, Request
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.view import listed_item
-from moorage.store.conversations import Conversation, as_object
-from moorage.wire.queries import Page, parse_page
+from moorage.store.conversations import ConversationRecord, as_object
+from moorage.wire.queries import PageQuery, parse_page
 from moorage.wire.requests import parse_conversation_create, parse_conversation_items, parse_conversation_update
 from moorage.wire.responses import deleted, list_object
 
 router = APIRouter()
 
 
-async def _page(request: Request) -> Page:
+async def _page(request: Request) -> PageQuery:
     return parse_page(request.query_params.multi_items())
 
 
-_Page = Annotated[Page, Depends(_page)]
+_Page = Annotated[PageQuery, Depends(_page)]
 
 
 @router.post("/conversations")
@@ -74,5 +74,5 @@ async def delete_item(caller: Caller, conversation_id: str, item_id: str) -> dic
     return as_object(conversation)
 
 
-async def _conversation(caller: Caller, conversation_id: str) -> Conversation:
+async def _conversation(caller: Caller, conversation_id: str) -> ConversationRecord:
     return await caller.runtime.conversations.get(caller.tenant_id, conversation_id)

@@ -30,7 +30,7 @@ def check_scope(key: ApiKey, scope: Scope) -> None:
         raise key_reads_only()
 
 
-class Places:
+class ConnectionCounts:
     """How many connections of each key are open in this process."""
 
     def __init__(self) -> None:

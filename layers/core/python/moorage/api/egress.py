@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
 from moorage.egress.service import entry_sentence
-from moorage.egress.store import Entry
+from moorage.egress.store import EgressLogEntry
 from moorage.wire.responses import list_object
 
 router = APIRouter()
@@ -29,7 +29,7 @@ async def list_egress(caller: Caller, container_id: str, page: AnyPage) -> dict[
     return list_object([as_object(entry) for entry in entries[: page.limit]], has_more=len(entries) > page.limit)
 
 
-def as_object(entry: Entry) -> dict[str, Any]:
+def as_object(entry: EgressLogEntry) -> dict[str, Any]:
     return {
         "id": _ID_PREFIX + entry.id,
         "object": "container.egress",

@@ -10,8 +10,8 @@ from moorage.api.caller import Caller
 from moorage.api.downloads import download
 from moorage.api.listings import page_with
 from moorage.api.multipart import FILE_TOO_LARGE, parts
-from moorage.store.files import Content, File, as_object
-from moorage.wire.queries import Page
+from moorage.store.files import StoredContent, StoredFile, as_object
+from moorage.wire.queries import PageQuery
 from moorage.wire.resources import PURPOSES
 from moorage.wire.responses import deleted, list_object
 
@@ -20,7 +20,7 @@ router = APIRouter()
 _OUTPUT_PURPOSES: Final = ("assistants_output", "batch_output", "fine-tune-results")
 """Purposes that a list may be asked for and that no upload has."""
 
-_FilesPage = Annotated[Page, page_with("purpose", limit_default=limits.FILES_LIST_MAX, limit_max=limits.FILES_LIST_MAX)]
+_FilesPage = Annotated[PageQuery, page_with("purpose", limit_default=limits.FILES_LIST_MAX, limit_max=limits.FILES_LIST_MAX)]
 
 _FORM_BYTES_MAX: Final = limits.FILE_BYTES_MAX + limits.FORM_OVERHEAD_BYTES_MAX
 _FIELDS: Final = ("purpose", "expires_after[anchor]", "expires_after[seconds]")
@@ -30,7 +30,7 @@ _FIELDS: Final = ("purpose", "expires_after[anchor]", "expires_after[seconds]")
 async def create(request: Request, caller: Caller) -> dict[str, Any]:
     files = caller.runtime.files
     fields: dict[str, str] = {}
-    content: Content | None = None
+    content: StoredContent | None = None
     filename = ""
     try:
         async for part in parts(request, bytes_max=_FORM_BYTES_MAX, too_large=FILE_TOO_LARGE):
@@ -93,7 +93,7 @@ async def content(request: Request, caller: Caller, file_id: str) -> Response:
     )
 
 
-async def _file(caller: Caller, file_id: str) -> File:
+async def _file(caller: Caller, file_id: str) -> StoredFile:
     return await caller.runtime.files.get(caller.tenant_id, file_id)
 
 

@@ -12,11 +12,11 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from moorage import limits
-from moorage.api.repeats import Attempt
+from moorage.api.idempotency import IdempotentCreate
 from moorage.errors import ApiError, MoorageError, time_over, type_of
 from moorage.inputs import forget_inputs
 from moorage.loop import finish, tool_step
-from moorage.loop.create import Inline, Prepared
+from moorage.loop.create import InlineFirstStep, PreparedResponse
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES
 from moorage.store.executions import ENDED
@@ -48,10 +48,10 @@ class Foreground:
     def __init__(
         self,
         runtime: Runtime,
-        prepared: Prepared,
+        prepared: PreparedResponse,
         *,
         until: float | None = None,
-        attempt: Attempt | None = None,
+        attempt: IdempotentCreate | None = None,
         takes_back: bool = True,
     ) -> None:
         """``until`` in the event loop's time; ``takes_back`` as in :class:`~moorage.loop.sinks.Sink`."""
@@ -61,7 +61,7 @@ class Foreground:
         self._events: list[Event] = []
         """Those that have come and were not passed on yet."""
         self._waiter: asyncio.Future[None] | None = None
-        self._inline = Inline(runtime, prepared, self._hear, takes_back)
+        self._inline = InlineFirstStep(runtime, prepared, self._hear, takes_back)
         self._last = -1
         self._has_ended = False
         """In this process."""

@@ -8,7 +8,7 @@ from moorage.api.caller import Caller
 from moorage.api.responses import begin
 from moorage.errors import bad_request
 from moorage.loop import forks, recover
-from moorage.loop.create import Prepared
+from moorage.loop.create import PreparedResponse
 from moorage.wire.requests import parse_fork
 
 router = APIRouter()
@@ -29,7 +29,7 @@ async def fork(request: Request, caller: Caller, response_id: str, body: RawBody
         web_search=runtime.web_search,
     )
 
-    async def prepared() -> Prepared:
+    async def prepared() -> PreparedResponse:
         return await forks.fork(runtime, snapshot, wanted, key_id=caller.key_id, draws_on=caller.draws_on)
 
     return await begin(request, caller, body, wanted.request, prepared)

@@ -15,16 +15,16 @@ from typing import Any, Final
 from starlette.websockets import WebSocketDisconnect
 
 from moorage import limits
+from moorage.api.message_limit import fitted
 from moorage.api.rate_limits import RateLimits
-from moorage.api.recent import Kept, Recent
-from moorage.api.shortened import fitted
+from moorage.api.unstored_responses import UnstoredResponse, UnstoredResponses
 from moorage.api.websocket import Connection
 from moorage.errors import ConditionFailed
 from moorage.loop.budget import draws_of
 from moorage.net.connections import ConnectionGone, Connections
 from moorage.runtime import Runtime
 from moorage.store.api_keys import key_id_of
-from moorage.store.sockets import Begun, Opened, SocketAbandoned, Sockets
+from moorage.store.sockets import SocketAbandoned, SocketOpening, Sockets, SocketWork
 from moorage.wire.types import Item
 
 _ABNORMAL: Final = 1006
@@ -42,15 +42,15 @@ async def work(runtime: Runtime, connections: Connections, rate_limits: RateLimi
         await sockets.close(connection_id)
         return
     if begun is not None:
-        await Worker(runtime, sockets, connections, rate_limits, begun, holder).serve()
+        await GatewaySocket(runtime, sockets, connections, rate_limits, begun, holder).serve()
         await runtime.rest(limits.WEBSOCKET_REST_SECONDS)
 
 
-class Worker:
+class GatewaySocket:
     """What ``Connection`` takes for its socket."""
 
     def __init__(
-        self, runtime: Runtime, sockets: Sockets, connections: Connections, rate_limits: RateLimits, begun: Begun, holder: str
+        self, runtime: Runtime, sockets: Sockets, connections: Connections, rate_limits: RateLimits, begun: SocketWork, holder: str
     ) -> None:
         opened, seconds = begun.opened, runtime.settings.stream_seconds_max
         self._clock = runtime.clock
@@ -74,7 +74,7 @@ class Worker:
             is_known=partial(_is_known, runtime, opened),
             seconds_max=opened.closes_at - runtime.clock(),
             until=None if seconds is None else asyncio.get_running_loop().time() + seconds,
-            recent=KeptInTable(sockets, opened),
+            recent=StoredUnstoredResponses(sockets, opened),
             stream_ids=begun.lanes,
         )
 
@@ -132,10 +132,10 @@ class Worker:
                 return  # The next look says so.
 
 
-class KeptInTable(Recent):
+class StoredUnstoredResponses(UnstoredResponses):
     """Unstored responses of a connection whose workers come and go."""
 
-    def __init__(self, sockets: Sockets, opened: Opened) -> None:
+    def __init__(self, sockets: Sockets, opened: SocketOpening) -> None:
         super().__init__()
         self._sockets = sockets
         self._opened = opened
@@ -147,7 +147,7 @@ class KeptInTable(Recent):
         kept = await self._sockets.kept(self._opened.connection_id, response_id)
         return None if kept is None else kept[0]
 
-    async def remember(self, response_id: str, kept: Kept) -> None:
+    async def remember(self, response_id: str, kept: UnstoredResponse) -> None:
         await super().remember(response_id, kept)
         await self._sockets.keep(self._opened, response_id, kept.stream_id, kept.items)
 
@@ -160,7 +160,7 @@ class KeptInTable(Recent):
         await super().fail(response_id, stream_id)
 
 
-async def _is_known(runtime: Runtime, opened: Opened) -> bool:
+async def _is_known(runtime: Runtime, opened: SocketOpening) -> bool:
     """Whether the key that opened the connection still belongs to its tenant."""
     key = await runtime.api_keys.known(opened.digest)
     return key is not None and key.tenant_id == opened.tenant_id

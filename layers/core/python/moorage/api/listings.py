@@ -6,7 +6,7 @@ from fastapi import Depends, Request
 
 from moorage import limits
 from moorage.errors import unknown_parameter
-from moorage.wire.queries import Page, parse_page
+from moorage.wire.queries import PageQuery, parse_page
 
 
 def page_with(
@@ -15,7 +15,7 @@ def page_with(
     """Which part of a list is wanted, by a query that may also hold ``others``. Lists of resources have no ``include``; those that
     ``goes_back`` is said of have ``before``."""
 
-    async def read(request: Request) -> Page:
+    async def read(request: Request) -> PageQuery:
         query = request.query_params.multi_items()
         page = parse_page(query, limit_default=limit_default, limit_max=limit_max, others=others, goes_back=goes_back)
         if page.include:
@@ -25,4 +25,4 @@ def page_with(
     return Depends(read)
 
 
-AnyPage = Annotated[Page, page_with()]
+AnyPage = Annotated[PageQuery, page_with()]

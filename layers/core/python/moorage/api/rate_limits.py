@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from moorage import limits
 from moorage.api.answers import JsonResponse
 from moorage.errors import ApiError, rate_limited, server_error
-from moorage.store.rates import Levels, Rates
+from moorage.store.rates import BucketLevels, Rates
 
 _MINUTE: Final = 60.0
 _BYTES_PER_TOKEN: Final = 4
@@ -38,7 +38,7 @@ Amounts = dict[str, float]
 class _Share:
     """What this process knows of a key's buckets, and what it has taken from them."""
 
-    levels: Levels = field(default_factory=Levels)
+    levels: BucketLevels = field(default_factory=BucketLevels)
     """As last seen. Since then others may have taken, so it is never less than this."""
     taken: Amounts = field(default_factory=dict)
     """And not used yet."""
@@ -106,7 +106,7 @@ class RateLimits:
                 return
         raise server_error("The API key's rate is being counted by too many processes at once. Please retry.")
 
-    def _filled(self, levels: Levels, now: float) -> Amounts:
+    def _filled(self, levels: BucketLevels, now: float) -> Amounts:
         seconds = now - levels.at
         return {kind: min(rate, levels.left.get(kind, rate) + seconds * rate / _MINUTE) for kind, rate in self.per_minute.items()}
 

@@ -22,11 +22,11 @@ from moorage.model.prices import usd
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.store.list_search import ListSearch
-from moorage.store.response_list import Entry, Range, Row, Sought, tags_of
+from moorage.store.response_list import ListedResponse, ListFilter, ListRange, ResponseRow, tags_of
 from moorage.store.responses import Ancestor, Snapshot
 from moorage.store.usage_sums import UsageSums
 from moorage.wire.events import QUEUED
-from moorage.wire.queries import Page, Wanted, parse_wanted
+from moorage.wire.queries import ListQuery, PageQuery, parse_wanted
 
 router = APIRouter()
 
@@ -38,7 +38,7 @@ async def list_responses(request: Request, caller: Caller) -> Response:
     if _is_handshake(request):
         raise upgrade_required()
     page, wanted = parse_wanted(request.query_params.multi_items())
-    return JsonResponse(await Listing(caller.runtime, caller.tenant_id, page, wanted).read())
+    return JsonResponse(await ResponseListing(caller.runtime, caller.tenant_id, page, wanted).read())
 
 
 def _is_handshake(request: Request) -> bool:
@@ -49,13 +49,13 @@ def _is_handshake(request: Request) -> bool:
 
 
 @dataclass(slots=True)
-class Listing:
+class ResponseListing:
     """One page."""
 
     runtime: Runtime
     tenant_id: str
-    page: Page
-    wanted: Wanted
+    page: PageQuery
+    wanted: ListQuery
     _read: int = 0
     """Responses that were read."""
     _last: str | None = None
@@ -82,7 +82,7 @@ class Listing:
             "has_more": self._has_more or is_short,
         }
 
-    async def _show(self, entries: Sequence[Entry]) -> None:
+    async def _show(self, entries: Sequence[ListedResponse]) -> None:
         """Add those of them that are wanted, as far as the page takes them."""
         size = self.page.limit + 1
         for start in range(0, len(entries), size):
@@ -99,13 +99,13 @@ class Listing:
                     self._shown.append(shown)
                 self._last = entry.response_id
 
-    async def _groups(self) -> AsyncGenerator[list[Entry], None]:
+    async def _groups(self) -> AsyncGenerator[list[ListedResponse], None]:
         """Entries that may be wanted, in order and without repeats, a group at a time."""
         descending = self.page.order == "desc"
         after = None
         if self.page.after is not None:
             after = await self.runtime.response_list.place(self.tenant_id, self.page.after)
-        part = Range(after, descending, self.wanted.created_after, self.wanted.created_before)
+        part = ListRange(after, descending, self.wanted.created_after, self.wanted.created_before)
         running = [entry for entry in await self.runtime.response_list.running(self.tenant_id) if part.holds(entry.place)]
         if self.wanted.statuses and self.wanted.statuses <= _RUNNING:
             young = int(self.runtime.clock()) - limits.LIST_FOREGROUND_SECONDS
@@ -123,22 +123,22 @@ class Listing:
                     self._last = candidates[-1].response_id
         self._is_cut |= search.is_cut
 
-    def _search(self, part: Range) -> ListSearch:
+    def _search(self, part: ListRange) -> ListSearch:
         runtime, retention_seconds = self.runtime, self.runtime.settings.retention_seconds
         kept = UsageSums(runtime.table, self.tenant_id, retention_seconds=retention_seconds)
         now = int(runtime.clock())
         return ListSearch(runtime.response_list, kept, self.tenant_id, part, self._sought, now, reach_seconds=retention_seconds)
 
-    def _may_be_wanted(self, entry: Entry) -> bool:
+    def _may_be_wanted(self, entry: ListedResponse) -> bool:
         """As far as the index tells."""
         if entry.row is None:
             return not self.wanted.statuses or bool(self.wanted.statuses & _RUNNING)
         return self._sought.admits(entry.row.traits)
 
     @property
-    def _sought(self) -> Sought:
+    def _sought(self) -> ListFilter:
         wanted = self.wanted
-        return Sought(
+        return ListFilter(
             wanted.statuses,
             wanted.model[: limits.LISTED_MODEL_CHARS_MAX],
             wanted.key,
@@ -148,7 +148,7 @@ class Listing:
             wanted.has_container,
         )
 
-    async def _summaries(self, entries: Sequence[Entry]) -> list[tuple[Entry, dict[str, Any] | None]]:
+    async def _summaries(self, entries: Sequence[ListedResponse]) -> list[tuple[ListedResponse, dict[str, Any] | None]]:
         """What is shown of each; None for one that is not wanted, or has gone. The responses themselves are let go at once."""
         links = [Ancestor(entry.response_id, entry.final_number) for entry in entries if entry.row is not None]
         ended = await self.runtime.responses.of_snapshots(self.tenant_id, links, self._of_ended)
@@ -160,7 +160,7 @@ class Listing:
         shown = summary(snapshot) | {"waiting_for": None} if self._is_wanted(snapshot) else None
         return snapshot.stored.response_id, shown
 
-    async def _of_running(self, entry: Entry) -> tuple[str, dict[str, Any] | None]:
+    async def _of_running(self, entry: ListedResponse) -> tuple[str, dict[str, Any] | None]:
         try:
             snapshot = await self.runtime.responses.snapshot(self.tenant_id, entry.response_id)
         except ApiError:
@@ -200,9 +200,9 @@ def _is_reached(place: str, end: str, descending: bool) -> bool:
     return place >= end if descending else place <= end
 
 
-def _in_order(entries: Sequence[Entry], descending: bool) -> list[Entry]:
+def _in_order(entries: Sequence[ListedResponse], descending: bool) -> list[ListedResponse]:
     """Each response once, as one that has ended if it has."""
-    best: dict[str, Entry] = {}
+    best: dict[str, ListedResponse] = {}
     for entry in entries:
         if entry.response_id not in best or entry.row is not None:
             best[entry.response_id] = entry
@@ -222,7 +222,9 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
     final = snapshot.final_object if snapshot.is_final else {}
     row = None
     if final:
-        row = Row.of(final, key_id=stored.key_id, conversation_id=stored.conversation_id, container_id=stored.container_id, tags="")
+        row = ResponseRow.of(
+            final, key_id=stored.key_id, conversation_id=stored.conversation_id, container_id=stored.container_id, tags=""
+        )
     return {
         "id": stored.response_id,
         "object": "response.summary",

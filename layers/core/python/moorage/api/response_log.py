@@ -12,13 +12,13 @@ from starlette.responses import Response
 
 from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
-from moorage.api.view import View
+from moorage.api.view import ResponseView
 from moorage.errors import unknown_parameter
-from moorage.errors.looking_back import response_not_ended
+from moorage.errors.past_responses import response_not_ended
 from moorage.loop import prompt, recover
+from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document
-from moorage.loop.unrolled import unroll
-from moorage.store.event_log import Told
+from moorage.store.event_log import TimestampedEvent
 from moorage.store.listing import unknown_after
 from moorage.wire.queries import parse_log_page, parse_page
 from moorage.wire.responses import list_object
@@ -30,18 +30,18 @@ router = APIRouter()
 async def list_events(request: Request, caller: Caller, response_id: str) -> Response:
     wanted = parse_log_page(request.query_params.multi_items())
     stored = await caller.runtime.responses.load(caller.tenant_id, response_id)
-    view = View.of(stored.parameters.include, include_obfuscation=False)
+    view = ResponseView.of(stored.parameters.include, include_obfuscation=False)
     told, going_on = await caller.runtime.responses.log_of(stored).page(
         after=wanted.after, limit=wanted.limit, descending=wanted.descending, types=wanted.types
     )
     contents = caller.runtime.contents_of(caller.tenant_id)
-    whole = [Told(await contents.event(each.event), each.at_ms) for each in told]
+    whole = [TimestampedEvent(await contents.event(each.event), each.at_ms) for each in told]
     page = list_object([_as_object(each, view) for each in whole], has_more=going_on is not None)
     # Where a filter left out what came last, the place to go on from is none of the page's own.
     return JsonResponse(page if going_on is None else page | {"last_id": str(going_on)})
 
 
-def _as_object(told: Told, view: View) -> dict[str, Any]:
+def _as_object(told: TimestampedEvent, view: ResponseView) -> dict[str, Any]:
     return {
         "id": str(told.event["sequence_number"]),
         "object": "response.event",

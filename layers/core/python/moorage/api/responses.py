@@ -13,30 +13,30 @@ from starlette.types import Receive
 
 from moorage import limits
 from moorage.api import sse
-from moorage.api.answers import JsonResponse, Piece, StreamedResponse
-from moorage.api.as_of import as_it_was
-from moorage.api.attached import Attached
+from moorage.api.answers import BodyPiece, JsonResponse, StreamedResponse
+from moorage.api.approval_decisions import ContinuedStream, decided, notice
+from moorage.api.attached_stream import AttachedStream
 from moorage.api.bodies import RawBody, body_of
 from moorage.api.caller import Caller
-from moorage.api.decisions import GoingOn, decided, notice
 from moorage.api.foreground import Foreground, erase, failure, stop
-from moorage.api.repeats import Attempt
-from moorage.api.view import View, listed_item
+from moorage.api.idempotency import IdempotentCreate
+from moorage.api.past_responses import as_it_was
+from moorage.api.view import ResponseView, listed_item
 from moorage.errors import bad_request, server_error
-from moorage.loop import finish, recover, standing, webhooks
+from moorage.loop import finish, paused, recover, webhooks
 from moorage.loop.budget import check_budget, draw_last
-from moorage.loop.create import Prepared, prepare, start_background
+from moorage.loop.create import PreparedResponse, prepare, start_background
 from moorage.loop.waiting import reason_of
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
-from moorage.store.contents import Contents
+from moorage.store.item_contents import Contents
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import tell_error
 from moorage.wire.create import Budget
 from moorage.wire.events import QUEUED
 from moorage.wire.queries import parse_page, parse_retrieval
 from moorage.wire.requests import CreateRequest, parse_create
-from moorage.wire.responses import Usage, deleted, list_object
+from moorage.wire.responses import TokenUsage, deleted, list_object
 
 router = APIRouter()
 
@@ -52,7 +52,7 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     if going_on is not None:
         return await _go_on(request, caller, body, wanted, going_on)
 
-    async def prepared() -> Prepared:
+    async def prepared() -> PreparedResponse:
         return await prepare(caller.runtime, caller.tenant_id, wanted, key_id=caller.key_id, draws_on=caller.draws_on)
 
     return await begin(request, caller, body, wanted, prepared)
@@ -64,32 +64,32 @@ async def _go_on(request: Request, caller: Caller, body: bytes, wanted: CreateRe
     request.state.response_id = stored.response_id
     said = notice(body)
     headers = {"x-moorage-notice": said} if said else {}
-    view = View.of((*wanted.include, *stored.parameters.include), include_obfuscation=wanted.include_obfuscation)
+    view = ResponseView.of((*wanted.include, *stored.parameters.include), include_obfuscation=wanted.include_obfuscation)
     until = until_of(runtime)
     if wanted.stream:
         contents = runtime.contents_of(stored.tenant_id)
         return sse.stream(sse.tail(runtime.responses.log_of(stored), -1, view, contents, until=until), headers)
     if wanted.background:
         return JsonResponse(view.response(await current_object(runtime, decided_on)), headers=headers)
-    going_on = GoingOn(runtime, stored, until=until)
-    return await Answer(runtime, stored, going_on, view.response, headers, request.receive).give()
+    going_on = ContinuedStream(runtime, stored, until=until)
+    return await CreateAnswer(runtime, stored, going_on, view.response, headers, request.receive).give()
 
 
 async def begin(
-    request: Request, caller: Caller, body: bytes, wanted: CreateRequest, prepared_by: Callable[[], Awaitable[Prepared]]
+    request: Request, caller: Caller, body: bytes, wanted: CreateRequest, prepared_by: Callable[[], Awaitable[PreparedResponse]]
 ) -> Response:
     """Run a new response, unless an earlier attempt of the request has begun it, and answer as its client wants."""
     runtime = caller.runtime
     until = until_of(runtime)
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
-    view = View.of(wanted.include, include_obfuscation=wanted.include_obfuscation)
-    attempt = Attempt.of(request, caller, body)
+    view = ResponseView.of(wanted.include, include_obfuscation=wanted.include_obfuscation)
+    attempt = IdempotentCreate.of(request, caller, body)
     earlier = await attempt.earlier()
     if earlier is None:
         prepared = await prepared_by()
         earlier = await attempt.begin(prepared.stored)
         if earlier is not None:
-            await draw_last(runtime, prepared.stored, Usage(), 0, ())
+            await draw_last(runtime, prepared.stored, TokenUsage(), 0, ())
     if earlier is not None:
         request.state.response_id = earlier.stored.response_id
         return await _give_again(request, attempt, earlier, view, headers, until)
@@ -99,20 +99,20 @@ async def begin(
     run = Foreground(runtime, prepared, until=until, attempt=attempt)
     if wanted.stream:
         return sse.stream(_pieces(run, view, runtime.contents_of(caller.tenant_id)), headers)
-    return await Answer(runtime, prepared.stored, run, view.response, headers, request.receive).give()
+    return await CreateAnswer(runtime, prepared.stored, run, view.response, headers, request.receive).give()
 
 
 async def _give_again(
-    request: Request, attempt: Attempt, earlier: Snapshot, view: View, headers: dict[str, str], until: float | None
+    request: Request, attempt: IdempotentCreate, earlier: Snapshot, view: ResponseView, headers: dict[str, str], until: float | None
 ) -> Response:
     """The response of an earlier request, as that one asked for it."""
     runtime, stored = attempt.runtime, earlier.stored
     if stored.is_background and not stored.is_streamed:
         return JsonResponse(view.response(await current_object(runtime, earlier)), headers=headers)
-    run = Attached(attempt, stored, until=until)
+    run = AttachedStream(attempt, stored, until=until)
     if stored.is_streamed:
         return sse.stream(_pieces(run, view, runtime.contents_of(stored.tenant_id)), headers)
-    return await Answer(runtime, stored, run, view.response, headers, request.receive).give()
+    return await CreateAnswer(runtime, stored, run, view.response, headers, request.receive).give()
 
 
 def until_of(runtime: Runtime) -> float | None:
@@ -122,7 +122,7 @@ def until_of(runtime: Runtime) -> float | None:
 
 
 async def _create_in_background(
-    runtime: Runtime, prepared: Prepared, view: View, headers: dict[str, str], until: float | None
+    runtime: Runtime, prepared: PreparedResponse, view: ResponseView, headers: dict[str, str], until: float | None
 ) -> Response:
     queued = await start_background(runtime, prepared)
     if prepared.is_streamed:
@@ -132,19 +132,19 @@ async def _create_in_background(
     return JsonResponse(queued, headers=headers)
 
 
-async def _pieces(run: Foreground | Attached, view: View, contents: Contents) -> AsyncGenerator[Piece, None]:
+async def _pieces(run: Foreground | AttachedStream, view: ResponseView, contents: Contents) -> AsyncGenerator[BodyPiece, None]:
     async with aclosing(run.batches()) as batches:
         async for events in batches:
             yield await sse.encode(events, view, contents)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CreateAnswer:
     """The one answer to a create without a stream."""
 
     runtime: Runtime
     stored: StoredResponse
-    run: Foreground | Attached | GoingOn
+    run: Foreground | AttachedStream | ContinuedStream
     show: Callable[[dict[str, Any]], dict[str, Any]]
     """The response object as its client is to see it."""
     headers: dict[str, str]
@@ -189,12 +189,12 @@ class Answer:
             return await self.runtime.contents_of(self.stored.tenant_id).response(ended)
         return await current_object(self.runtime, await self.runtime.responses.snapshot(self.stored.tenant_id, self.stored.response_id))
 
-    async def _patiently(self, task: asyncio.Task[dict[str, Any]]) -> AsyncGenerator[Piece, None]:
+    async def _patiently(self, task: asyncio.Task[dict[str, Any]]) -> AsyncGenerator[BodyPiece, None]:
         try:
             while not task.done():
-                yield Piece(b" ")
+                yield BodyPiece(b" ")
                 await asyncio.wait({task}, timeout=limits.KEEP_ALIVE_SECONDS)
-            yield Piece(orjson.dumps(self.show(await self._outcome_or_failure(task))), is_last=True)
+            yield BodyPiece(orjson.dumps(self.show(await self._outcome_or_failure(task))), is_last=True)
         finally:
             task.cancel()
 
@@ -215,7 +215,7 @@ async def retrieve(request: Request, caller: Caller, response_id: str) -> Respon
     runtime = caller.runtime
     retrieval = parse_retrieval(request.query_params.multi_items())
     snapshot = await _snapshot(runtime, caller.tenant_id, response_id)
-    view = View.of((*retrieval.include, *snapshot.stored.parameters.include), include_obfuscation=retrieval.include_obfuscation)
+    view = ResponseView.of((*retrieval.include, *snapshot.stored.parameters.include), include_obfuscation=retrieval.include_obfuscation)
     if retrieval.at is not None:
         return JsonResponse(await as_it_was(runtime, snapshot, retrieval.at, view))
     if not retrieval.stream:
@@ -275,7 +275,7 @@ async def cancel(caller: Caller, response_id: str) -> Response:
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.stored.is_background:
         raise bad_request("Cannot cancel a synchronous response.")
-    view = View.of(snapshot.stored.parameters.include)
+    view = ResponseView.of(snapshot.stored.parameters.include)
     if snapshot.is_final:
         return JsonResponse(view.response(await current_object(runtime, snapshot)))
     stopped = await runtime.contents_of(caller.tenant_id).response(await stop(runtime, snapshot))
@@ -300,7 +300,7 @@ async def resume(caller: Caller, response_id: str) -> Response:
     runtime = caller.runtime
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.is_final and snapshot.stored.is_pause_requested:
-        await standing.resume(runtime, snapshot.stored)
+        await paused.resume(runtime, snapshot.stored)
     return await _standing(runtime, caller.tenant_id, response_id)
 
 
@@ -320,13 +320,13 @@ async def raise_budget(caller: Caller, response_id: str, wanted: Annotated[Budge
         raise bad_request("This response began with a budget of its own: its forks do not draw from it.", param="budget.scope")
     await runtime.responses.set_budget(snapshot.stored, wanted)
     if snapshot.stored.is_pause_requested:
-        await standing.resume(runtime, snapshot.stored)
+        await paused.resume(runtime, snapshot.stored)
     return await _standing(runtime, caller.tenant_id, response_id)
 
 
 async def _standing(runtime: Runtime, tenant_id: str, response_id: str) -> Response:
     snapshot = await runtime.responses.snapshot(tenant_id, response_id)
-    return JsonResponse(View.of(snapshot.stored.parameters.include).response(await current_object(runtime, snapshot)))
+    return JsonResponse(ResponseView.of(snapshot.stored.parameters.include).response(await current_object(runtime, snapshot)))
 
 
 @router.get("/responses/{response_id}/input_items")

@@ -14,9 +14,9 @@ from moorage.api.downloads import download
 from moorage.api.listings import AnyPage
 from moorage.api.multipart import Part, parts
 from moorage.skills import bundle as bundles
-from moorage.skills.bundle import Bundle
+from moorage.skills.bundle import SkillBundle
 from moorage.skills.front_matter import SkillProblem
-from moorage.store.skills import SkillVersion, as_object, version_as_object
+from moorage.store.skills import SkillVersionRecord, as_object, version_as_object
 from moorage.wire.resources import UpdateSkill
 from moorage.wire.responses import deleted, list_object
 
@@ -90,7 +90,7 @@ async def version_content(request: Request, caller: Caller, skill_id: str, versi
     return await _download(request, caller, await caller.runtime.skills.version(caller.tenant_id, skill_id, version))
 
 
-async def _download(request: Request, caller: Caller, version: SkillVersion) -> Response:
+async def _download(request: Request, caller: Caller, version: SkillVersionRecord) -> Response:
     return await download(
         request,
         caller.runtime,
@@ -101,7 +101,7 @@ async def _download(request: Request, caller: Caller, version: SkillVersion) -> 
     )
 
 
-async def _form(request: Request, *, of_version: bool = False) -> tuple[Bundle, bool]:
+async def _form(request: Request, *, of_version: bool = False) -> tuple[SkillBundle, bool]:
     """The bundle that a form holds (one zip file as ``files``, or a folder's files as ``files[]``), and its ``default``."""
     files: list[tuple[str, bytes]] = []
     is_default = False
@@ -121,7 +121,7 @@ async def _form(request: Request, *, of_version: bool = False) -> tuple[Bundle, 
     return await checked("files", lambda: bundles.of_files(files)), is_default
 
 
-async def checked(param: str, make: Callable[[], Bundle]) -> Bundle:
+async def checked(param: str, make: Callable[[], SkillBundle]) -> SkillBundle:
     """A bundle, made on another thread; what is wrong with it is an error of ``param``."""
     try:
         return await asyncio.to_thread(make)

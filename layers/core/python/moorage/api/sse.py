@@ -8,30 +8,32 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from moorage import limits
-from moorage.api.answers import Piece, StreamedResponse
-from moorage.api.view import View
-from moorage.store.contents import Contents
+from moorage.api.answers import BodyPiece, StreamedResponse
+from moorage.api.view import ResponseView
 from moorage.store.event_log import FINAL_TYPES, EventLog
+from moorage.store.item_contents import Contents
 from moorage.wire.events import sse
 from moorage.wire.types import Event
 
-_KEEP_ALIVE: Final = Piece(b": keep-alive\n\n")
+_KEEP_ALIVE: Final = BodyPiece(b": keep-alive\n\n")
 _HEADERS: Final = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
-def stream(pieces: AsyncGenerator[Piece, None], headers: dict[str, str] | None = None) -> StreamedResponse:
+def stream(pieces: AsyncGenerator[BodyPiece, None], headers: dict[str, str] | None = None) -> StreamedResponse:
     return StreamedResponse(pieces, media_type="text/event-stream", headers=_HEADERS | (headers or {}))
 
 
-async def encode(events: list[Event], view: View, contents: Contents) -> Piece:
+async def encode(events: list[Event], view: ResponseView, contents: Contents) -> BodyPiece:
     """Whole events as one piece; a comment that keeps the connection awake if there are none."""
     if not events:
         return _KEEP_ALIVE
     whole = await contents.events(events)
-    return Piece(b"".join([sse(view.event(event)) for event in whole]), events[-1]["type"] in FINAL_TYPES)
+    return BodyPiece(b"".join([sse(view.event(event)) for event in whole]), events[-1]["type"] in FINAL_TYPES)
 
 
-async def tail(log: EventLog, after: int, view: View, contents: Contents, *, until: float | None = None) -> AsyncGenerator[Piece, None]:
+async def tail(
+    log: EventLog, after: int, view: ResponseView, contents: Contents, *, until: float | None = None
+) -> AsyncGenerator[BodyPiece, None]:
     """The events after this number to the end of the log, with comments that keep the connection awake.
 
     ``until`` (event loop time) breaks it off after a whole event; clients go on with ``starting_after``.

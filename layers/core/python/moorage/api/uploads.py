@@ -8,7 +8,7 @@ from moorage import errors, limits
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.multipart import parts
-from moorage.store.uploads import UploadPart, Uploads, as_object, part_as_object
+from moorage.store.uploads import UploadPartRecord, Uploads, as_object, part_as_object
 from moorage.wire.resources import CompleteUpload, CreateUpload
 
 router = APIRouter()
@@ -40,7 +40,7 @@ async def create(caller: Caller, uploads: _Uploads, wanted: Annotated[CreateUplo
 
 @router.post("/uploads/{upload_id}/parts")
 async def add_part(request: Request, caller: Caller, uploads: _Uploads, upload_id: str) -> dict[str, Any]:
-    added: UploadPart | None = None
+    added: UploadPartRecord | None = None
     async for part in parts(request, bytes_max=_FORM_BYTES_MAX, too_large=_PART_TOO_LARGE):
         if part.name != "data":
             raise errors.unknown_parameter(part.name[: limits.PARAM_NAME_CHARS_MAX])

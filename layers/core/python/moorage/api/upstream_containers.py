@@ -17,10 +17,10 @@ from moorage.api.foreground import failure
 from moorage.api.multipart import is_multipart
 from moorage.errors import ApiError, UpstreamError, body_too_large
 from moorage.limits import REQUEST_BODY_BYTES_MAX
-from moorage.model.relay import Passed, relay
+from moorage.model.relay import RelayedRequest, relay
 from moorage.runtime import Runtime
 from moorage.wire.resources import AddContainerFile
-from moorage.wire.validation import Parser
+from moorage.wire.validation import JsonValidator
 
 _KEPT: Final = ("content-type", "content-length", "content-range", "accept-ranges")
 _DOWNLOAD: Final = {
@@ -29,7 +29,7 @@ _DOWNLOAD: Final = {
     "x-content-type-options": "nosniff",
 }
 """As of every file here: no browser may run it as a page of this origin."""
-_parse_added: Final = Parser[AddContainerFile](AddContainerFile)
+_parse_added: Final = JsonValidator[AddContainerFile](AddContainerFile)
 
 _Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -69,16 +69,16 @@ async def _elsewhere(request: Request, path: str) -> Response | None:
         raise failure(error.code, error.message, error.param, error.retry_after_seconds) from error
 
 
-async def _passed(request: Request, path: str, runtime: Runtime) -> Passed:
+async def _passed(request: Request, path: str, runtime: Runtime) -> RelayedRequest:
     headers = {name: request.headers[name] for name in ("range",) if name in request.headers}
-    passed = Passed(request.method, path, request.url.query, headers=headers)
+    passed = RelayedRequest(request.method, path, request.url.query, headers=headers)
     if request.method != "POST":
         return passed
     if is_multipart(request):
         content, kind = await read_body(request), request.headers["content-type"]
     else:
         content, kind = await _as_form(runtime, request.state.tenant_id, _parse_added.body(await read_body(request)).file_id)
-    return Passed(request.method, path, content=content, headers={"content-type": kind})
+    return RelayedRequest(request.method, path, content=content, headers={"content-type": kind})
 
 
 async def _as_form(runtime: Runtime, tenant_id: str, file_id: str) -> tuple[bytes, str]:

@@ -4,7 +4,7 @@ It is summed from the list of responses, of whose entries nothing but the index 
 those that were deleted meanwhile still count, and those with ``store: false`` never did, because nothing is written of them. What was
 embedded is counted for itself (``store/embedding_usage.py``), by whole hours.
 
-The sums of hours and days in which nothing changes any more are kept (``loop/ledger.py``), so that a month of responses costs what its
+The sums of hours and days in which nothing changes any more are kept (``loop/usage_ledger.py``): a month of responses costs what its
 last hour does.
 """
 
@@ -19,9 +19,9 @@ from starlette.responses import Response
 from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
 from moorage.loop.budget import standings
-from moorage.loop.ledger import Ledger
+from moorage.loop.usage_ledger import UsageLedger
 from moorage.model.prices import usd
-from moorage.store.embedding_usage import Embedding, Used
+from moorage.store.embedding_usage import EmbeddingCounts, EmbeddingUsageEntry
 from moorage.store.usage_sums import TOKENS, Sum, Sums
 from moorage.wire.queries import UsageWanted, parse_usage
 from moorage.wire.responses import list_object
@@ -37,12 +37,12 @@ async def _wanted(request: Request, caller: Caller) -> UsageWanted:
 async def usage(caller: Caller, wanted: Annotated[UsageWanted, Depends(_wanted)]) -> Response:
     totals: dict[str, Sum] = defaultdict(Sum)
     parts: dict[str, dict[str, Sum]] = defaultdict(lambda: defaultdict(Sum))
-    for day, sums in await Ledger(caller.runtime, caller.tenant_id, wanted.since, wanted.until).by_day():
+    for day, sums in await UsageLedger(caller.runtime, caller.tenant_id, wanted.since, wanted.until).by_day():
         for name, each in _groups(day, sums, wanted.group_by):
             totals[name].join(each)
         for name, each in _groups(day, sums, wanted.split_by) if wanted.split_by else ():
             parts[_day(day)][name].join(each)
-    embedded: dict[str, Embedding] = defaultdict(Embedding)
+    embedded: dict[str, EmbeddingCounts] = defaultdict(EmbeddingCounts)
     if wanted.group_by != "tool":
         for used in await caller.runtime.embedding_usage.between(caller.tenant_id, wanted.since, wanted.until):
             embedded[_group_of(used, wanted.group_by)].join(used.embedding)
@@ -68,10 +68,10 @@ def _groups(day: int, sums: Sums, group_by: str) -> Iterator[tuple[str, Sum]]:
 
 def _parts(sums: Mapping[str, Sum], split_by: str) -> list[dict[str, Any]]:
     """What responses have used; what was embedded is in the day alone."""
-    return [_as_object(each, Embedding(), name, split_by) for name, each in sorted(sums.items())]
+    return [_as_object(each, EmbeddingCounts(), name, split_by) for name, each in sorted(sums.items())]
 
 
-def _group_of(used: Used, group_by: str) -> str:
+def _group_of(used: EmbeddingUsageEntry, group_by: str) -> str:
     match group_by:
         case "day":
             return _day(used.hour)
@@ -85,7 +85,7 @@ def _day(moment: int) -> str:
     return datetime.datetime.fromtimestamp(moment, datetime.UTC).date().isoformat()
 
 
-def _as_object(total: Sum, embedding: Embedding, name: str, group_by: str) -> dict[str, Any]:
+def _as_object(total: Sum, embedding: EmbeddingCounts, name: str, group_by: str) -> dict[str, Any]:
     """Tokens and dollars belong to a response, or to what was embedded, and not to one of its tools: by tool there are none."""
     cost = {"cost_usd": usd(total.nanodollars + embedding.nanodollars), "unpriced_responses": total.unpriced}
     embeddings = {"requests": embedding.requests, "tokens": embedding.tokens, "unpriced_requests": embedding.unpriced}

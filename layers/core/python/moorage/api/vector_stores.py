@@ -12,7 +12,7 @@ from moorage.knowledge.index import Hit, Rank, SearchOptions
 from moorage.parallel import side_by_side
 from moorage.vector_stores.files import NewFile
 from moorage.vector_stores.records import AUTO, Chunking, Status, VectorStore, batch_object, file_object, store_object
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.vector_stores import (
     FILE_STATUSES,
@@ -28,8 +28,8 @@ from moorage.wire.vector_stores import (
 
 router = APIRouter(prefix="/vector_stores")
 
-_Page = Annotated[Page, page_with(goes_back=True)]
-_FilesPage = Annotated[Page, page_with("filter", goes_back=True)]
+_Page = Annotated[PageQuery, page_with(goes_back=True)]
+_FilesPage = Annotated[PageQuery, page_with("filter", goes_back=True)]
 _SCORE_PLACES: Final = 4
 
 

@@ -8,19 +8,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.tools.lowered import without_url
+from moorage.tools.function_items import without_url
 from moorage.tools.registry import ROOMS
 from moorage.wire.events import OUTPUT_ITEM_ADDED, obfuscated
 from moorage.wire.types import Event, Item
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ResponseView:
     include: frozenset[str]
     include_obfuscation: bool = True
 
     @classmethod
-    def of(cls, include: Iterable[str], *, include_obfuscation: bool = True) -> "View":
+    def of(cls, include: Iterable[str], *, include_obfuscation: bool = True) -> "ResponseView":
         return cls(frozenset(include), include_obfuscation)
 
     def event(self, event: Event) -> Event:

@@ -13,7 +13,7 @@ from moorage.errors import webhook_not_answered, webhook_url_refused
 from moorage.loop.webhooks import new_secret, send_sample
 from moorage.runtime import Runtime
 from moorage.store.webhooks import Delivery, Endpoint
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.webhooks import (
     EVENT_TYPES,
@@ -47,7 +47,7 @@ async def list_endpoints(caller: Caller, page: AnyPage) -> dict[str, Any]:
     return list_object([as_object(endpoint) for endpoint in found[: page.limit]], has_more=len(found) > page.limit)
 
 
-def _beyond(endpoints: list[Endpoint], page: Page) -> list[Endpoint]:
+def _beyond(endpoints: list[Endpoint], page: PageQuery) -> list[Endpoint]:
     """Ids begin with the time, so that one that was deleted meanwhile still marks its place."""
     if page.order == "asc":
         return [each for each in reversed(endpoints) if page.after is None or each.id > page.after]

@@ -22,8 +22,8 @@ from moorage import limits
 from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
 from moorage.api.foreground import Foreground, status_of
-from moorage.api.recent import Kept, Recent
-from moorage.api.view import View
+from moorage.api.unstored_responses import UnstoredResponse, UnstoredResponses
+from moorage.api.view import ResponseView
 from moorage.errors import (
     ApiError,
     MoorageError,
@@ -34,7 +34,7 @@ from moorage.errors import (
     too_many_streams,
 )
 from moorage.loop import context
-from moorage.loop.create import Prepared, prepare, warm_up
+from moorage.loop.create import PreparedResponse, prepare, warm_up
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES
 from moorage.telemetry import tell_error
@@ -109,7 +109,7 @@ class Connection:
         is_known: Callable[[], Awaitable[bool]],
         seconds_max: float = limits.WEBSOCKET_SECONDS_MAX,
         until: float | None = None,
-        recent: Recent | None = None,
+        recent: UnstoredResponses | None = None,
         stream_ids: Iterable[str] = (),
     ) -> None:
         """``admit`` is told the bytes of each frame and raises :class:`ApiError` when the key's rate is used up.
@@ -124,7 +124,7 @@ class Connection:
         self._is_known = is_known
         self._seconds_max = seconds_max
         self._until = until
-        self._recent = recent or Recent()
+        self._recent = recent or UnstoredResponses()
         self._waiting: dict[str | None, deque[_Frame]] = {}
         """By lane; a lane is here as long as it is busy."""
         self._places = asyncio.Semaphore(limits.WEBSOCKET_ACTIVE_MAX)
@@ -238,9 +238,9 @@ class Connection:
         else:
             await self._conclude(frame, prepared, response)
 
-    async def _run(self, event: CreateEvent, prepared: Prepared, stream_id: str | None) -> dict[str, Any]:
+    async def _run(self, event: CreateEvent, prepared: PreparedResponse, stream_id: str | None) -> dict[str, Any]:
         """Send the events; the response object of the last one."""
-        view = View.of(event.request.include, include_obfuscation=event.request.include_obfuscation)
+        view = ResponseView.of(event.request.include, include_obfuscation=event.request.include_obfuscation)
         if not event.generate:
             return await self._send_all(await warm_up(self._runtime, prepared), view, stream_id) or {}
         async with aclosing(Foreground(self._runtime, prepared, until=self._until).batches()) as batches:
@@ -259,7 +259,7 @@ class Connection:
     def _is_time_over(self) -> bool:
         return self._until is not None and asyncio.get_running_loop().time() >= self._until
 
-    async def _send_all(self, events: list[Event], view: View, stream_id: str | None) -> dict[str, Any] | None:
+    async def _send_all(self, events: list[Event], view: ResponseView, stream_id: str | None) -> dict[str, Any] | None:
         for event in await self._runtime.contents_of(self._tenant_id).events(events):
             shown = view.event(event)
             if event["type"] == "error":
@@ -270,14 +270,14 @@ class Connection:
                 return response
         return None
 
-    async def _conclude(self, frame: _Frame, prepared: Prepared, response: dict[str, Any]) -> None:
+    async def _conclude(self, frame: _Frame, prepared: PreparedResponse, response: dict[str, Any]) -> None:
         if response["status"] == "failed":
             await self._recent.fail(frame.parent, frame.stream_id)
         elif not prepared.stored.is_stored:
             output = context.output_items(response["output"], is_cut=response["status"] == "incomplete")
             items = [*prepared.chain, *prepared.stored.input_items, *output]
             own_bytes = frame.size + len(orjson.dumps(response["output"]))
-            await self._recent.remember(response["id"], Kept(context.answer_orphans(items), frame.stream_id, own_bytes))
+            await self._recent.remember(response["id"], UnstoredResponse(context.answer_orphans(items), frame.stream_id, own_bytes))
 
     async def _refuse(self, error: ApiError, stream_id: str | None) -> None:
         headers = {"headers": error.headers} if error.headers else {}

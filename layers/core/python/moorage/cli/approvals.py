@@ -13,7 +13,7 @@ from moorage.cli.pages import entries
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.ids import response_of
 from moorage.terminal import say
-from moorage.tools.asked import asked
+from moorage.tools.approval_text import asked
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

@@ -15,11 +15,11 @@ from moorage.cli.checks import new_account
 from moorage.cli.checks.account import AwsClients, deployed_models, deployed_settings, of_account
 from moorage.cli.checks.deployment import of_deployment, table_finding
 from moorage.cli.checks.engines import of_engines
-from moorage.cli.checks.findings import Finding, Level, Said, Waiting, warn
+from moorage.cli.checks.findings import CheckProgress, Finding, Level, Said, warn
 from moorage.cli.checks.machine import of_a_start, of_machine
 from moorage.cli.output import add_json, say_json
 from moorage.cli.target import AWS_CONFIG, TargetError, aws_region, find
-from moorage.local.places import ROOT
+from moorage.local.resource_paths import ROOT
 from moorage.terminal import clear_status, say, show_status
 
 
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """Shows a line for each check; 1 if one of them failed."""
     findings: list[Finding] = []
     for said in before_deploy(environ) if options.aws else of_this(environ):
-        if isinstance(said, Waiting):
+        if isinstance(said, CheckProgress):
             show_status(f"{said.what} ...")
             continue
         clear_status()

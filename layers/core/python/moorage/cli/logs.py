@@ -12,7 +12,7 @@ import orjson
 
 from moorage.cli.output import at_least_one, say_json
 from moorage.cli.target import TargetError, local_state
-from moorage.local.logs import API, STEPS, Line, Lines, lines_of, parsed
+from moorage.local.logs import API, STEPS, Line, LogLines, lines_of, parsed
 from moorage.terminal import one_line, say
 
 _LINES: Final = 100
@@ -64,7 +64,7 @@ def _written(ends: Mapping[Path, int]) -> Iterator[Line]:
 
 def _coming(state_dir: Path, ends: Mapping[Path, int]) -> Iterator[Line]:
     """Whatever is written from now on. A file that was put aside is read to its end, and then the one in its place."""
-    readers = [Lines(state_dir / name, ends.get(state_dir / name, 0)) for name in (API, STEPS)]
+    readers = [LogLines(state_dir / name, ends.get(state_dir / name, 0)) for name in (API, STEPS)]
     while True:
         came = sorted((line for reader in readers for line in reader.read()), key=lambda line: str(line.get("timestamp", "")))
         yield from came

@@ -14,7 +14,7 @@ from typing import Final
 
 from moorage import __version__
 from moorage.cli.at_end import closing_at_end
-from moorage.cli.usage_errors import Parser
+from moorage.cli.usage_errors import CommandParser
 from moorage.terminal import say
 
 _WHERE: Final = """\
@@ -107,7 +107,7 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str] | None) -> int:
 
 def command_line(chosen: str) -> argparse.ArgumentParser:
     """The parser of all commands, with the arguments of the one that was chosen."""
-    parser = Parser(
+    parser = CommandParser(
         prog="moorage",
         description="A self-hosted Responses API with a computer.",
         epilog=_WHERE,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from moorage.cli.output import add_json, told
-from moorage.local.places import ROOT
+from moorage.local.resource_paths import ROOT
 from moorage.sandbox.docker_engine import Engine, engine_socket
 from moorage.terminal import say
 

@@ -18,7 +18,7 @@ from moorage.cli.target import AWS_CONFIG, Target, TargetError, find
 from moorage.egress.keys import key_service
 from moorage.egress.operator_secrets import OperatorSecrets
 from moorage.egress.secrets import OperatorSecret
-from moorage.local.kept_keys import kept_keys, rotate_keys
+from moorage.local.key_file import kept_keys, rotate_keys
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

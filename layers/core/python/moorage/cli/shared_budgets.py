@@ -10,7 +10,7 @@ from moorage.cli.output import add_json, say_json, table
 from moorage.cli.target import TargetError, find
 from moorage.errors import ConditionFailed
 from moorage.store.api_keys import ApiKey, ApiKeys
-from moorage.store.budgets import MEASURES, Budgets, Scope, Standing
+from moorage.store.budgets import MEASURES, Budgets, BudgetStatus, Scope
 from moorage.terminal import say
 
 _HEAD: Final = ("BUDGET", "USED", "HELD", "LIMIT")
@@ -75,7 +75,7 @@ class _Change:
         except ConditionFailed as error:
             raise TargetError(f"The {scope.kind} '{scope.name}' has no budget.") from error
 
-    def _show(self, scope: Scope, standing: Standing | None) -> int:
+    def _show(self, scope: Scope, standing: BudgetStatus | None) -> int:
         if self._options.json:
             say_json(None if standing is None else standing.to_json())
         elif standing is None:
@@ -89,5 +89,5 @@ class _Change:
         return 0
 
 
-def _limit(standing: Standing, name: str) -> str:
+def _limit(standing: BudgetStatus, name: str) -> str:
     return f"{standing.limits[name]:g}" if name in standing.limits else ""

@@ -10,7 +10,7 @@ from moorage.cli.output import add_json, listing, moment, told
 from moorage.cli.pages import entries
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.skills import bundle
-from moorage.skills.bundle import Bundle
+from moorage.skills.bundle import SkillBundle
 from moorage.skills.front_matter import SkillProblem
 from moorage.terminal import say
 
@@ -137,7 +137,7 @@ def _validate(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return told(options, found, sentence)
 
 
-def _bundle(path: Path) -> Bundle:
+def _bundle(path: Path) -> SkillBundle:
     """What is to be uploaded, checked as the service checks it."""
     try:
         if path.is_dir():

@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
                 if event is not None:
                     say_json(event)
             return 0
-        return View(sys.stdout).show(events)
+        return TranscriptView(sys.stdout).show(events)
 
 
 def follow(http: httpx.Client, response_id: str, start: int) -> Iterator[Event | None]:
@@ -81,7 +81,7 @@ def _stream(http: httpx.Client, response_id: str, starting_after: int) -> Iterat
 
 
 @dataclass(slots=True)
-class View:
+class TranscriptView:
     """A response as a transcript: what was said, run and printed, in the order in which it came."""
 
     out: TextIO

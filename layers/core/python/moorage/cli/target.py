@@ -19,7 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 
 from moorage.cli.at_end import at_end
 from moorage.local.exports import read_exports
-from moorage.local.store_place import OnAws, store_place
+from moorage.local.stores import AwsStores, store_place
 from moorage.local.takeover import STORE
 from moorage.store.dynamodb import DynamoTable
 from moorage.store.sqlite_table import table_in
@@ -100,7 +100,7 @@ def aws_region(environ: Mapping[str, str]) -> str | None:
 def _local(state_dir: Path, environ: Mapping[str, str]) -> Target:
     """Its table is in its folder, or where the stack was told to keep it by the same variable."""
     said, place = read_exports(state_dir / "env"), store_place(environ, state_dir)
-    table = place.table if isinstance(place, OnAws) else None
+    table = place.table if isinstance(place, AwsStores) else None
     return Target(said.get("OPENAI_BASE_URL"), said.get("OPENAI_API_KEY"), table, {"region_name": aws_region(environ)}, state_dir)
 
 

@@ -9,8 +9,8 @@ from moorage.cli.backup import state_dir_of
 from moorage.cli.output import add_json, say_json
 from moorage.cli.service import remove_unit, unit_file_of
 from moorage.cli.target import TargetError
-from moorage.local.places import cache_folder
 from moorage.local.removal import start_removing
+from moorage.local.resource_paths import cache_folder
 from moorage.local.state_folder import held
 from moorage.terminal import say
 

@@ -9,22 +9,22 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.containers.file_map import before_the_first_message
-from moorage.store.containers import ContainerFile
+from moorage.store.containers import ContainerFileRecord
 
 NAME: Final = "AGENTS.md"
 
-Read = Callable[[ContainerFile, int], Awaitable[bytes]]
+Read = Callable[[ContainerFileRecord, int], Awaitable[bytes]]
 """So many bytes of a file."""
 
 
-def of_folder(files: Iterable[ContainerFile], folder: str) -> list[ContainerFile]:
+def of_folder(files: Iterable[ContainerFileRecord], folder: str) -> list[ContainerFileRecord]:
     """Those that hold for a folder, the outermost first."""
     inner = f"{folder}/"
     by_path = {file.path: file for file in files if file.path.endswith(f"/{NAME}") and inner.startswith(file.path.removesuffix(NAME))}
     return [by_path[path] for path in sorted(by_path, key=len)]
 
 
-async def text_of(files: Sequence[ContainerFile], folder: str, read: Read) -> str | None:
+async def text_of(files: Sequence[ContainerFileRecord], folder: str, read: Read) -> str | None:
     """What the model is told, in the form that it was trained on; None if there is nothing."""
     left = limits.AGENTS_MD_BYTES_MAX
     told: list[str] = []

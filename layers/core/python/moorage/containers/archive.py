@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from typing import Final
 
 from moorage import limits
-from moorage.errors.looking_back import archive_too_large
-from moorage.store.containers import WORKSPACE, ContainerFile
+from moorage.errors.past_responses import archive_too_large
+from moorage.store.containers import WORKSPACE, ContainerFileRecord
 from moorage.store.files import numbered_name
 
 _UNSAFE: Final = re.compile(r'[\\:*?"<>|]')
@@ -42,7 +42,9 @@ class _Pipe(io.RawIOBase):
         return held
 
 
-async def archive(files: Sequence[ContainerFile], content: Callable[[ContainerFile], AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
+async def archive(
+    files: Sequence[ContainerFileRecord], content: Callable[[ContainerFileRecord], AsyncIterator[bytes]]
+) -> AsyncIterator[bytes]:
     """Raises 400 before the first piece for what is too much."""
     if sum(file.bytes for file in files) > limits.ARCHIVE_BYTES_MAX:
         raise archive_too_large(limits.ARCHIVE_BYTES_MAX)
@@ -60,7 +62,7 @@ async def archive(files: Sequence[ContainerFile], content: Callable[[ContainerFi
     yield pipe.take()
 
 
-def named(files: Iterable[ContainerFile]) -> Iterator[tuple[str, ContainerFile]]:
+def named(files: Iterable[ContainerFileRecord]) -> Iterator[tuple[str, ContainerFileRecord]]:
     """The files by the names that they have in the zip. Two names that some file systems take for one are told apart."""
     taken: set[str] = set()
     numbers: dict[str, int] = defaultdict(lambda: 1)

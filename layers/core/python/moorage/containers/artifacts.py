@@ -8,29 +8,29 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from moorage import limits
-from moorage.containers.life import LiveContainer
+from moorage.containers.lifecycle import LiveContainer
 from moorage.containers.transfers import bounded, bytes_of, new_bytes, store_content, stored_content
 from moorage.containers.workspace import absolute, diff, note_of_no_room, stamp_of, without
 from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone, StorageFull
 from moorage.sandbox.exec_client import SandboxFile
 from moorage.store.blobs import Blobs
-from moorage.store.container_past import ContainerPast, time_after
-from moorage.store.containers import ContainerFile, ContainerRecord, ContainerStore
+from moorage.store.container_history import ContainerPast, time_after
+from moorage.store.containers import ContainerFileRecord, ContainerRecord, ContainerStore
 from moorage.store.files import Clock
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import TABLE_ERRORS
 
-_Stored = tuple[ContainerFile | None, str | None]
+_Stored = tuple[ContainerFileRecord | None, str | None]
 """The row of a changed file whose bytes are stored; or a note why they are not; or neither, if it has vanished."""
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class SyncedFiles:
     """What ``/mnt/data`` holds after a command."""
 
-    files: tuple[ContainerFile, ...]
+    files: tuple[ContainerFileRecord, ...]
     """All stored files of the container."""
-    changed: tuple[ContainerFile, ...]
+    changed: tuple[ContainerFileRecord, ...]
     """Those that this call stored anew."""
     notes: tuple[str, ...]
     """Words for the model about what is not stored; each set of notes is given once."""
@@ -46,7 +46,7 @@ class Artifacts:
         self._blobs = blobs
         self._clock = clock
 
-    async def sync(self, live: LiveContainer, *, after_ms: int = 0) -> Synced:
+    async def sync(self, live: LiveContainer, *, after_ms: int = 0) -> SyncedFiles:
         """Store what changed under ``/mnt/data``; to be called after each command. Twice at once stores the same twice, harmlessly.
         What is stored is later than ``after_ms``.
 
@@ -73,7 +73,7 @@ class Artifacts:
             await self._past.prune(await self._store.get(record.tenant_id, record.id))
         gone = {row.path for row in change.removed}
         files = {path: row for path, row in before.items() if path not in gone} | {file.path: file for file in saved}
-        return Synced(
+        return SyncedFiles(
             files=tuple(files[path] for path in sorted(files)),
             changed=tuple(saved),
             notes=await self._new_notes(record, (*change.notes, *notes)),
@@ -81,8 +81,8 @@ class Artifacts:
         )
 
     async def _store_changed(
-        self, live: LiveContainer, changed: Sequence[SandboxFile], rows: Sequence[ContainerFile]
-    ) -> tuple[list[ContainerFile], list[str]]:
+        self, live: LiveContainer, changed: Sequence[SandboxFile], rows: Sequence[ContainerFileRecord]
+    ) -> tuple[list[ContainerFileRecord], list[str]]:
         """Store those of the changed files that their tenant has room for: their rows, and notes about the others. Room is taken before
         anything is stored, and given back where the content was there already."""
         holder = Holder.container(live.record.tenant_id, live.record.id)
@@ -101,7 +101,7 @@ class Artifacts:
             notes.append(note_of_no_room(without(changed, fitting), self._stored.most))
         return saved, notes
 
-    async def _store_all(self, live: LiveContainer, files: Sequence[SandboxFile], rows: Sequence[ContainerFile]) -> list[_Stored]:
+    async def _store_all(self, live: LiveContainer, files: Sequence[SandboxFile], rows: Sequence[ContainerFileRecord]) -> list[_Stored]:
         before, known = {row.path: row for row in rows}, stored_content(rows)
         small = [file for file in files if file.size <= limits.BATCH_FILE_BYTES_MAX]
         large = [[file] for file in files if file.size > limits.BATCH_FILE_BYTES_MAX]
@@ -112,7 +112,7 @@ class Artifacts:
         return [each for batch in batches for each in batch]
 
     async def _store_batch(
-        self, live: LiveContainer, batch: Sequence[SandboxFile], before: Mapping[str, ContainerFile], known: dict[str, str]
+        self, live: LiveContainer, batch: Sequence[SandboxFile], before: Mapping[str, ContainerFileRecord], known: dict[str, str]
     ) -> list[_Stored]:
         """Store files that were read by one request; one alone is streamed."""
         if len(batch) == 1:
@@ -126,7 +126,7 @@ class Artifacts:
         live: LiveContainer,
         file: SandboxFile,
         content: bytes | None,
-        before: Mapping[str, ContainerFile],
+        before: Mapping[str, ContainerFileRecord],
         known: dict[str, str],
     ) -> _Stored:
         """Store a changed file; without ``content`` it is read. ``known`` (SHA-256 to key) grows by what is stored: large trees hold
@@ -148,7 +148,7 @@ class Artifacts:
             return None, f"Note: {path} could not be saved: {error.message}"
         known.setdefault(blob.sha256, blob.key)
         is_same = earlier is not None and earlier.sha256 == blob.sha256
-        return ContainerFile(
+        return ContainerFileRecord(
             tenant_id=record.tenant_id,
             container_id=record.id,
             path=path,
@@ -177,7 +177,7 @@ class Artifacts:
         return notes
 
 
-def _timed(row: ContainerFile, earlier: ContainerFile | None, at_ms: int) -> ContainerFile:
+def _timed(row: ContainerFileRecord, earlier: ContainerFileRecord | None, at_ms: int) -> ContainerFileRecord:
     """A row with the time of its content, which a touched file keeps."""
     is_same = earlier is not None and earlier.sha256 == row.sha256
     return replace(row, written_at_ms=earlier.written_at_ms if earlier is not None and is_same else at_ms)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
-from moorage.store.containers import WORKSPACE, ContainerFile
+from moorage.store.containers import WORKSPACE, ContainerFileRecord
 
 _SCHEME: Final = "sandbox:"
 _JOINERS: Final = "_-"
@@ -23,7 +23,7 @@ _ENCODED: Final = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _NormalisedText:
     """A text in another form."""
 
     text: str
@@ -39,11 +39,11 @@ class _Reading:
 class _Mention:
     start: int
     end: int
-    file: ContainerFile
+    file: ContainerFileRecord
     is_decoded: bool
 
 
-def citations(text: str, container_files: Iterable[ContainerFile]) -> list[dict[str, Any]]:
+def citations(text: str, container_files: Iterable[ContainerFileRecord]) -> list[dict[str, Any]]:
     """The annotations of a text, by position. Indexes count characters: ``text[start_index:end_index]`` is what names the file."""
     files = list(container_files)
     readings = list(_readings(text)) if files else []
@@ -60,13 +60,13 @@ def citations(text: str, container_files: Iterable[ContainerFile]) -> list[dict[
     return [_annotation(mention) for mention in kept[: limits.CITATIONS_MAX]]
 
 
-def _readings(text: str) -> Iterator[_Reading]:
-    yield _composed(_Reading(text, None))
+def _readings(text: str) -> Iterator[_NormalisedText]:
+    yield _composed(_NormalisedText(text, None))
     if _ENCODED.search(text):
         yield _composed(_decoded(text))
 
 
-def _decoded(text: str) -> _Reading:
+def _decoded(text: str) -> _NormalisedText:
     """With its percent-encoded UTF-8 decoded (RFC 3986, 2.1); what is no UTF-8 stays."""
     pieces: list[str] = []
     at: list[int] = []
@@ -88,10 +88,10 @@ def _decoded(text: str) -> _Reading:
             start += len("%00") * len(character.encode())
     pieces.append(text[end:])
     at += range(end, len(text) + 1)
-    return _Reading("".join(pieces), at, is_decoded=True)
+    return _NormalisedText("".join(pieces), at, is_decoded=True)
 
 
-def _composed(reading: _Reading) -> _Reading:
+def _composed(reading: _NormalisedText) -> _NormalisedText:
     """In NFC, with one place for each group of characters that are composed."""
     text = reading.text
     if unicodedata.is_normalized("NFC", text):
@@ -106,7 +106,7 @@ def _composed(reading: _Reading) -> _Reading:
             at += [reading.place(start)] * len(piece)
             start = end
     at.append(reading.place(len(text)))
-    return _Reading("".join(pieces), at, reading.is_decoded)
+    return _NormalisedText("".join(pieces), at, reading.is_decoded)
 
 
 def _is_composed_with(before: str, after: str) -> bool:
@@ -118,7 +118,7 @@ def _is_composed_with(before: str, after: str) -> bool:
     return len(unicodedata.normalize("NFC", before + after)) == 1
 
 
-def _mentions(reading: _Reading, file: ContainerFile) -> Iterator[_Mention]:
+def _mentions(reading: _NormalisedText, file: ContainerFileRecord) -> Iterator[_Mention]:
     text = reading.text
     path, relative, filename = (
         unicodedata.normalize("NFC", name) for name in (file.path, file.path.removeprefix(WORKSPACE), file.filename)

@@ -1,8 +1,8 @@
 """Containers as the API shows them: records, and the files that are stored with them.
 
-What runs for a container is with the parts that :class:`Containers` puts together: ``sandboxes`` (``containers/life.py``) gives it a
-sandbox that has its files, ``artifacts`` stores what commands leave there, ``sessions`` are terminals that people sit at, ``sweep``
-ends what nobody uses, and ``incarnations`` knows what opens each sandbox.
+:class:`Containers` puts the parts together. ``sandboxes`` (``containers/lifecycle.py``) gives a container a sandbox with its files.
+``artifacts`` stores what commands leave there. ``sessions`` are terminals that people use. ``sweep`` ends what is idle.
+``incarnations`` knows the token of each sandbox.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from moorage import limits
 from moorage.containers.artifacts import Artifacts
 from moorage.containers.claims import Claims
 from moorage.containers.incarnations import Incarnations
-from moorage.containers.life import Sandboxes
-from moorage.containers.sessions import Sessions
+from moorage.containers.lifecycle import ContainerSandboxes
+from moorage.containers.sandbox_wait import AtWork, SandboxWait, nobody
+from moorage.containers.sessions import TerminalSessions
 from moorage.containers.skills import GivenSkill, GivenSkills, given
 from moorage.containers.staging import Staging
-from moorage.containers.sweep import Sweep
+from moorage.containers.sweep import ContainerSweep
 from moorage.containers.transfers import bounded, new_bytes, store_content, stored_content
-from moorage.containers.waiting import AtWork, Waiting, nobody
-from moorage.egress.policy import Policy
-from moorage.egress.service import Egress
+from moorage.egress.policy import EgressPolicy
+from moorage.egress.service import EgressService
 from moorage.errors import (
     ApiError,
     ConditionFailed,
@@ -43,25 +43,25 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.store import keys
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
-from moorage.store.container_lives import ContainerLives
-from moorage.store.container_past import ContainerPast, time_after
+from moorage.store.container_history import ContainerPast, time_after
 from moorage.store.container_sessions import ContainerSessions
 from moorage.store.container_skills import ContainerSkills
 from moorage.store.containers import (
     WORKSPACE,
-    ContainerFile,
     ContainerFilePage,
+    ContainerFileRecord,
     ContainerPage,
     ContainerRecord,
     ContainerStore,
 )
-from moorage.store.files import Clock, File, Files, file_name, free_name
+from moorage.store.files import Clock, FileStore, StoredFile, file_name, free_name
 from moorage.store.live_sandboxes import NO_BOUNDS, SandboxBounds
-from moorage.store.skills import Skills
+from moorage.store.sandbox_history import ContainerLives
+from moorage.store.skills import SkillStore
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import Table
 from moorage.wire.network_policy import NetworkPolicy
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,13 @@ class Containers:
         table: Table,
         blobs: Blobs,
         provisioner: Provisioner,
-        files: Files,
+        files: FileStore,
         *,
         clock: Clock,
         sandbox_key: Callable[[], bytes],
         retention_seconds: int = limits.RETENTION_SECONDS,
         strict_expiry: bool = False,
-        egress: Egress | None = None,
+        egress: EgressService | None = None,
         egress_proxy: str | None = None,
         connect: Callable[[Handle], ExecClient] | None = ExecClient,
         programs: str = "",
@@ -110,17 +110,19 @@ class Containers:
         self._egress = egress
         self._programs = programs
         self.incarnations = Incarnations(sandbox_key, egress=egress, egress_proxy=egress_proxy)
-        self.skills = GivenSkills(store, ContainerSkills(table), Skills(table, blobs, clock=clock), blobs)
+        self.skills = GivenSkills(store, ContainerSkills(table), SkillStore(table, blobs, clock=clock), blobs)
         staging = Staging(store, ContainerSkills(table), blobs, claims, provisioner)
         self.lives = ContainerLives(table)
-        self.sandboxes = Sandboxes(store, provisioner, claims, staging, self.incarnations, self.lives, connect, can_start=can_start)
+        self.sandboxes = ContainerSandboxes(
+            store, provisioner, claims, staging, self.incarnations, self.lives, connect, can_start=can_start
+        )
         self.past = ContainerPast(table, store)
         self.artifacts = Artifacts(store, self.past, blobs, files.stored, clock)
-        self.sweep = Sweep(
+        self.sweep = ContainerSweep(
             store, self.past, blobs, provisioner, self.sandboxes, self.artifacts, files.stored, clock=clock, egress=egress
         )
-        self.waiting = Waiting(self.sandboxes, self.sweep, at_work)
-        self.sessions = Sessions(ContainerSessions(table, clock), store, self.sandboxes, self.waiting, self.artifacts)
+        self.waiting = SandboxWait(self.sandboxes, self.sweep, at_work)
+        self.sessions = TerminalSessions(ContainerSessions(table, clock), store, self.sandboxes, self.waiting, self.artifacts)
 
     # --- Records -------------------------------------------------------------------------------------------------------------
 
@@ -129,7 +131,7 @@ class Containers:
         tenant_id: str,
         *,
         name: str,
-        files: Sequence[File] = (),
+        files: Sequence[StoredFile] = (),
         idle_minutes: int = limits.CONTAINER_IDLE_MINUTES_DEFAULT,
         memory_limit: str = "1g",
         network_policy: NetworkPolicy | None = None,
@@ -212,12 +214,12 @@ class Containers:
         _check_past(await self._store.get(source.tenant_id, source.id), at_ms)
         return len(rows)
 
-    async def files_at(self, record: ContainerRecord, at_ms: int) -> list[ContainerFile]:
+    async def files_at(self, record: ContainerRecord, at_ms: int) -> list[ContainerFileRecord]:
         """Its files as they were at a time. Raises ``past_unknown``."""
         _check_past(record, at_ms)
         return await self.past.files_at(record, at_ms)
 
-    async def file_at(self, record: ContainerRecord, file_id: str, at_ms: int) -> ContainerFile:
+    async def file_at(self, record: ContainerRecord, file_id: str, at_ms: int) -> ContainerFileRecord:
         """One of them. Raises 404 where there was none, and ``past_unknown``."""
         for row in await self.files_at(record, at_ms):
             if row.id == file_id:
@@ -237,7 +239,7 @@ class Containers:
         await self._admitted(record.tenant_id, asked, param)
         return self._egress is None or await self._egress.replace_secrets(record.tenant_id, record.id, asked.domain_secrets)
 
-    async def _admitted(self, tenant_id: str, asked: NetworkPolicy | None, param: str) -> Policy | None:
+    async def _admitted(self, tenant_id: str, asked: NetworkPolicy | None, param: str) -> EgressPolicy | None:
         """The policy inside the operator's ceiling; None for no network at all."""
         if asked is None or asked.type == "disabled":
             return None
@@ -256,7 +258,7 @@ class Containers:
         """What stands there, a container that is being erased included."""
         return await self._store.peek(tenant_id, container_id)
 
-    async def page(self, tenant_id: str, page: Page, *, name: str | None = None) -> ContainerPage:
+    async def page(self, tenant_id: str, page: PageQuery, *, name: str | None = None) -> ContainerPage:
         return await self._store.page(tenant_id, page, name=name)
 
     async def touch(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
@@ -286,18 +288,18 @@ class Containers:
 
     # --- Files ---------------------------------------------------------------------------------------------------------------
 
-    async def file_page(self, record: ContainerRecord, page: Page) -> ContainerFilePage:
+    async def file_page(self, record: ContainerRecord, page: PageQuery) -> ContainerFilePage:
         return await self._store.file_page(record, page)
 
-    async def files_of(self, tenant_id: str, container_id: str) -> list[ContainerFile]:
+    async def files_of(self, tenant_id: str, container_id: str) -> list[ContainerFileRecord]:
         """All stored files; none of a container that is gone."""
         record = await self._store.peek(tenant_id, container_id)
         return [] if record is None else await self._store.files(record)
 
-    async def file(self, record: ContainerRecord, file_id: str) -> ContainerFile:
+    async def file(self, record: ContainerRecord, file_id: str) -> ContainerFileRecord:
         return await self._store.file(record, file_id)
 
-    async def content(self, file: ContainerFile, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+    async def content(self, file: ContainerFileRecord, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """The file's stored bytes from ``start`` up to and with ``end``; 404 if it was deleted or replaced in between."""
         try:
             async for chunk in self._blobs.get_stream(file.key, start=start, end=end):
@@ -305,7 +307,7 @@ class Containers:
         except BlobNotFound as error:
             raise container_file_not_found(file.id) from error
 
-    async def head_of(self, file: ContainerFile, count: int) -> bytes:
+    async def head_of(self, file: ContainerFileRecord, count: int) -> bytes:
         """Its first bytes; none where it was deleted or replaced in this moment."""
         if file.bytes == 0:
             return b""
@@ -313,7 +315,7 @@ class Containers:
             return b"".join([chunk async for chunk in self.content(file, start=0, end=min(count, file.bytes) - 1)])
         return b""
 
-    async def add_file(self, record: ContainerRecord, *, filename: str, chunks: AsyncIterator[bytes]) -> ContainerFile:
+    async def add_file(self, record: ContainerRecord, *, filename: str, chunks: AsyncIterator[bytes]) -> ContainerFileRecord:
         """Put a user's file at ``/mnt/data/<filename>``, replacing what is there; a running sandbox has it by the next command."""
         rows = await self._store.files(record)
         path = WORKSPACE + file_name(filename)
@@ -322,15 +324,15 @@ class Containers:
         await self._add_rows(record, [file], rows)
         return file
 
-    async def named(self, tenant_id: str, file_ids: Sequence[str]) -> list[File]:
+    async def named(self, tenant_id: str, file_ids: Sequence[str]) -> list[StoredFile]:
         """Files of the Files API, each once. Raises 404 with ``param`` ``file_ids`` for one that there is not."""
         return [await self._files.get(tenant_id, file_id, param="file_ids") for file_id in dict.fromkeys(file_ids)]
 
-    async def add_files(self, record: ContainerRecord, files: Sequence[File]) -> ContainerRecord:
+    async def add_files(self, record: ContainerRecord, files: Sequence[StoredFile]) -> ContainerRecord:
         """Put copies of files of the Files API at ``/mnt/data/<filename>``; those that are there already stay as they are."""
         return await self._copy_in(record, files) if files else record
 
-    async def add_file_of(self, record: ContainerRecord, file_id: str) -> ContainerFile:
+    async def add_file_of(self, record: ContainerRecord, file_id: str) -> ContainerFileRecord:
         """Put a copy of a file of the Files API at ``/mnt/data/<filename>``, replacing what is there."""
         file = await self._files.get(record.tenant_id, file_id, param="file_id")
         path = WORKSPACE + file.filename
@@ -388,14 +390,14 @@ class Containers:
         added = await bounded(lambda place: self._take_in(record, place[0], place[1].chunks(), known), new)
         return await self._add_rows(record, added, rows) if added else record
 
-    async def _check_fits(self, record: ContainerRecord, sizes: Mapping[str, int], there: Sequence[ContainerFile]) -> None:
+    async def _check_fits(self, record: ContainerRecord, sizes: Mapping[str, int], there: Sequence[ContainerFileRecord]) -> None:
         """Look before anything is stored whether there is room for content, by its hash, that no row has yet."""
         known = stored_content(there)
         await self._stored.check(record.tenant_id, sum(size for sha256, size in sizes.items() if sha256 not in known))
 
     async def _take_in(
         self, record: ContainerRecord, path: str, chunks: AsyncIterator[bytes], known: Mapping[str, str]
-    ) -> ContainerFile:
+    ) -> ContainerFileRecord:
         room = await self._stored.room(record.tenant_id)
         try:
             blob = await store_content(self._blobs, record, chunks, known=known, bytes_max=min(limits.FILE_BYTES_MAX, room))
@@ -405,7 +407,7 @@ class Containers:
             raise
         return self._row(record, path, blob)
 
-    async def _copy_in(self, record: ContainerRecord, files: Sequence[File]) -> ContainerRecord:
+    async def _copy_in(self, record: ContainerRecord, files: Sequence[StoredFile]) -> ContainerRecord:
         rows = await self._store.files(record)
         before = {row.path: row for row in rows}
         new = {path: file for path, file in places(files).items() if not _has(before.get(path), file.sha256)}
@@ -414,7 +416,7 @@ class Containers:
         copies = await bounded(lambda place: self._copy(record, *place), new.items())
         return await self._add_rows(record, copies, rows) if copies else record
 
-    async def _copy(self, record: ContainerRecord, path: str, file: File) -> ContainerFile:
+    async def _copy(self, record: ContainerRecord, path: str, file: StoredFile) -> ContainerFileRecord:
         key = keys.container_object(record.tenant_id, record.id, file.sha256)
         try:
             await self._blobs.copy(file.key, key)
@@ -422,8 +424,8 @@ class Containers:
             raise file_not_found(file.id) from error
         return self._row(record, path, Blob(key, file.bytes, file.sha256), file.id)
 
-    def _row(self, record: ContainerRecord, path: str, blob: Blob, upload_id: str = "") -> ContainerFile:
-        return ContainerFile(
+    def _row(self, record: ContainerRecord, path: str, blob: Blob, upload_id: str = "") -> ContainerFileRecord:
+        return ContainerFileRecord(
             tenant_id=record.tenant_id,
             container_id=record.id,
             path=path,
@@ -437,7 +439,7 @@ class Containers:
         )
 
     async def _add_rows(
-        self, record: ContainerRecord, added: Sequence[ContainerFile], there: Sequence[ContainerFile]
+        self, record: ContainerRecord, added: Sequence[ContainerFileRecord], there: Sequence[ContainerFileRecord]
     ) -> ContainerRecord:
         """What they hold is counted first; then what they replace of the rows that are ``there``, then the rows, then the count that
         makes the next command fetch them."""
@@ -478,21 +480,21 @@ def _check_past(record: ContainerRecord, at_ms: int | None) -> None:
         raise past_unknown(record.id)
 
 
-def _check_room(rows: Sequence[ContainerFile], paths: Iterable[str]) -> None:
+def _check_room(rows: Sequence[ContainerFileRecord], paths: Iterable[str]) -> None:
     if len({row.path for row in rows} | set(paths)) > limits.ARTIFACTS_MAX:
         raise too_many_container_files(limits.ARTIFACTS_MAX)
     if sum(row.bytes for row in rows) >= limits.ARTIFACTS_BYTES_MAX:
         raise container_files_too_large(limits.ARTIFACTS_BYTES_MAX)
 
 
-def places(files: Sequence[File]) -> dict[str, File]:
+def places(files: Sequence[StoredFile]) -> dict[str, StoredFile]:
     """Files of the Files API by where they are put in a container: two of one name do not take each other's place."""
-    placed: dict[str, File] = {}
+    placed: dict[str, StoredFile] = {}
     for file in files:
         placed[WORKSPACE + free_name(file.filename, [path.removeprefix(WORKSPACE) for path in placed])] = file
     return placed
 
 
-def _has(row: ContainerFile | None, sha256: str) -> bool:
+def _has(row: ContainerFileRecord | None, sha256: str) -> bool:
     """Whether this content was put there before, or is there now."""
     return row is not None and sha256 in (row.origin, row.sha256)

@@ -5,13 +5,15 @@ import hmac
 from collections.abc import Callable, Mapping
 
 from moorage import limits
-from moorage.egress.service import Egress
+from moorage.egress.service import EgressService
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec
 from moorage.store.containers import ContainerRecord
 
 
 class Incarnations:
-    def __init__(self, sandbox_key: Callable[[], bytes], *, egress: Egress | None = None, egress_proxy: str | None = None) -> None:
+    def __init__(
+        self, sandbox_key: Callable[[], bytes], *, egress: EgressService | None = None, egress_proxy: str | None = None
+    ) -> None:
         self._sandbox_key = sandbox_key
         self._egress = egress
         self._egress_proxy = egress_proxy

@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 
 from moorage import limits
 from moorage.containers.artifacts import Artifacts
-from moorage.containers.life import LiveContainer, Sandboxes
-from moorage.containers.waiting import Waiting
+from moorage.containers.lifecycle import ContainerSandboxes, LiveContainer
+from moorage.containers.sandbox_wait import SandboxWait
 from moorage.errors import SandboxError, SandboxGone, SandboxStarting
 from moorage.errors.sessions import (
     session_input_full,
@@ -24,7 +24,7 @@ from moorage.errors.sessions import (
     too_many_sessions,
     unavailable,
 )
-from moorage.sandbox.terminals import Shown, Terminal
+from moorage.sandbox.terminals import SandboxTerminal, TerminalOutput
 from moorage.store.container_sessions import ContainerSession, ContainerSessions, Outcome
 from moorage.store.containers import ContainerRecord, ContainerStore
 
@@ -34,7 +34,7 @@ _BEHIND_ALL: Final = 1 << 52
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class TerminalRead:
     """What a reader is told."""
 
     session: ContainerSession
@@ -43,9 +43,9 @@ class Read:
     next: int
 
 
-class Sessions:
+class TerminalSessions:
     def __init__(
-        self, rows: ContainerSessions, store: ContainerStore, sandboxes: Sandboxes, waiting: Waiting, artifacts: Artifacts
+        self, rows: ContainerSessions, store: ContainerStore, sandboxes: ContainerSandboxes, waiting: SandboxWait, artifacts: Artifacts
     ) -> None:
         self._rows = rows
         self._store = store
@@ -79,30 +79,30 @@ class Sessions:
         session, container = await self._rows.get(tenant_id, session_id)
         return session if session.status != "starting" else await self._start(session, container)
 
-    async def read(self, tenant_id: str, session_id: str, after: int, *, wait_ms: int) -> Read:
+    async def read(self, tenant_id: str, session_id: str, after: int, *, wait_ms: int) -> TerminalRead:
         """What it has shown behind an offset, as soon as there is something."""
         session, container = await self._rows.get(tenant_id, session_id)
         try:
             live, session = await self._live(session, container)
         except SandboxStarting as error:
             await asyncio.sleep(min(wait_ms / 1000, max(error.retry_after_seconds, limits.CONTAINER_POLL_SECONDS)))
-            return Read(session, after, "", after)
+            return TerminalRead(session, after, "", after)
         except SandboxGone:
-            return Read(await self._lost(session), after, "", after)
+            return TerminalRead(await self._lost(session), after, "", after)
         except SandboxError as error:
             raise unavailable(error) from error
         async with live:
             shown = await self._shown(session, live, after, wait_ms)
             if shown is None:
-                return Read(await self._lost(session), after, "", after)
+                return TerminalRead(await self._lost(session), after, "", after)
             if shown.outcome is not None:
                 session = await self._ended(session, live, shown.outcome, shown.exit_code)
-            return Read(session, shown.begin, shown.output, shown.next)
+            return TerminalRead(session, shown.begin, shown.output, shown.next)
 
     async def type(self, tenant_id: str, session_id: str, text: str, input_id: str) -> ContainerSession:
         session, live = await self._running(tenant_id, session_id)
         async with live:
-            match await self._asked(session, Terminal(live.client, session.id).type(text, input_id)):
+            match await self._asked(session, SandboxTerminal(live.client, session.id).type(text, input_id)):
                 case "taken":
                     return session
                 case "full":
@@ -113,7 +113,7 @@ class Sessions:
     async def resize(self, tenant_id: str, session_id: str, *, rows: int, columns: int) -> ContainerSession:
         session, live = await self._running(tenant_id, session_id)
         async with live:
-            await self._asked(session, Terminal(live.client, session.id).resize(rows=rows, columns=columns))
+            await self._asked(session, SandboxTerminal(live.client, session.id).resize(rows=rows, columns=columns))
         return await self._rows.resized(session, rows=rows, columns=columns)
 
     async def close(self, tenant_id: str, session_id: str) -> None:
@@ -123,7 +123,7 @@ class Sessions:
             with suppress(SandboxError):
                 live, session = await self._live(session, container)
                 async with live:
-                    terminal = Terminal(live.client, session.id)
+                    terminal = SandboxTerminal(live.client, session.id)
                     if await terminal.close():
                         await self._until_over(terminal)
                         await self._keep_files(live)
@@ -156,7 +156,7 @@ class Sessions:
             return self._sandboxes.reach(await self._store.touch(container)), session
         live = await self._waiting.sandbox_now(session.tenant_id, session.container_id)
         try:
-            await Terminal(live.client, session.id).open(session.command, rows=session.rows, columns=session.columns)
+            await SandboxTerminal(live.client, session.id).open(session.command, rows=session.rows, columns=session.columns)
             return live, await self._rows.begun(session, live.record.incarnation)
         except BaseException:
             await live.aclose()
@@ -177,9 +177,9 @@ class Sessions:
             raise unavailable(error) from error
         return session, live
 
-    async def _shown(self, session: ContainerSession, live: LiveContainer, after: int, wait_ms: int) -> Shown | None:
+    async def _shown(self, session: ContainerSession, live: LiveContainer, after: int, wait_ms: int) -> TerminalOutput | None:
         """None if the sandbox is gone, or knows nothing of it. A connection that was only torn is made again."""
-        terminal = Terminal(live.client, session.id)
+        terminal = SandboxTerminal(live.client, session.id)
         with suppress(SandboxGone):
             return await terminal.read(after, wait_ms=wait_ms)
         if not await self._sandboxes.confirm_gone(live):
@@ -229,7 +229,7 @@ class Sessions:
             await self._keep_files(live)
         return noted
 
-    async def _until_over(self, terminal: Terminal) -> None:
+    async def _until_over(self, terminal: SandboxTerminal) -> None:
         """What is killed takes a moment; what it printed last is nobody's any more."""
         after, shown = 0, None
         while shown is None or (shown.outcome is None and shown.output):

@@ -16,13 +16,13 @@ from moorage.containers.transfers import bounded
 from moorage.errors import ApiError, bad_request, invalid_value, too_many_skills
 from moorage.skills import bundle as bundles
 from moorage.skills import curated
-from moorage.skills.bundle import SKILLS, Bundle
+from moorage.skills.bundle import SKILLS, SkillBundle
 from moorage.skills.front_matter import SkillProblem
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.container_skills import ContainerSkill, ContainerSkills, directory_of
 from moorage.store.containers import ContainerRecord, ContainerStore
-from moorage.store.skills import Skills
+from moorage.store.skills import SkillStore
 from moorage.telemetry import tell
 
 MARKDOWN: Final = "text/markdown"
@@ -59,7 +59,7 @@ def given(row: ContainerSkill) -> GivenSkill:
 
 
 class GivenSkills:
-    def __init__(self, store: ContainerStore, rows: ContainerSkills, skills: Skills, blobs: Blobs) -> None:
+    def __init__(self, store: ContainerStore, rows: ContainerSkills, skills: SkillStore, blobs: Blobs) -> None:
         self._store = store
         self._rows = rows
         self._skills = skills
@@ -155,13 +155,13 @@ async def _inline(asked: Mapping[str, Any], param: str) -> GivenSkill:
     return _of_bundle(bundle)
 
 
-def _curated(bundle: Bundle, skill_id: str, wanted: str | None, param: str) -> GivenSkill:
+def _curated(bundle: SkillBundle, skill_id: str, wanted: str | None, param: str) -> GivenSkill:
     if wanted not in (None, "latest", curated.VERSION):
         raise invalid_value(f"{param}.version", f"'{skill_id}' comes with this service, in version '{curated.VERSION}' alone.")
     return _of_bundle(bundle, skill_id, curated.VERSION)
 
 
-def _of_bundle(bundle: Bundle, skill_id: str | None = None, version: str | None = None) -> GivenSkill:
+def _of_bundle(bundle: SkillBundle, skill_id: str | None = None, version: str | None = None) -> GivenSkill:
     return GivenSkill(bundle.name, bundle.description, bundle.digest, bundle.archive, skill_id, version)
 
 

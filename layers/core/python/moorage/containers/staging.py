@@ -10,7 +10,7 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Provisioner
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.store.container_skills import ContainerSkills
-from moorage.store.containers import ContainerFile, ContainerRecord, ContainerStore
+from moorage.store.containers import ContainerFileRecord, ContainerRecord, ContainerStore
 
 
 class Staging:
@@ -22,7 +22,7 @@ class Staging:
         self._claims = claims
 
     async def write(
-        self, record: ContainerRecord, client: ExecClient, rows: Sequence[ContainerFile]
+        self, record: ContainerRecord, client: ExecClient, rows: Sequence[ContainerFileRecord]
     ) -> tuple[ContainerRecord, tuple[str, ...]]:
         """Write rows' bytes into the sandbox and note on the rows what they look like there; answers the record with its renewed
         claim, and notes about what could not be written (those rows stay as they are)."""
@@ -47,7 +47,7 @@ class Staging:
             await self._skills.mark_staged(record, skill)
         return lease.record
 
-    async def _write_in(self, client: ExecClient, row: ContainerFile, lease: Lease) -> str | None:
+    async def _write_in(self, client: ExecClient, row: ContainerFileRecord, lease: Lease) -> str | None:
         """Write one file into the sandbox; a note if that is not possible."""
         try:
             await client.write_file(row.path, lease.watched(self._blobs.get_stream(row.key)))
@@ -59,7 +59,7 @@ class Staging:
             return f"Note: {row.path} could not be put into the container: its stored content is lost."
         return None
 
-    async def _mark_staged(self, client: ExecClient, row: ContainerFile, incarnation: int, stamp: str) -> None:
+    async def _mark_staged(self, client: ExecClient, row: ContainerFileRecord, incarnation: int, stamp: str) -> None:
         try:
             await self._store.mark_staged(row, incarnation, stamp)
         except ConditionFailed as error:

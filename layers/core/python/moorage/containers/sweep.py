@@ -10,15 +10,15 @@ from dataclasses import replace
 
 from moorage import limits
 from moorage.containers.artifacts import Artifacts
-from moorage.containers.life import Sandboxes
+from moorage.containers.lifecycle import ContainerSandboxes
 from moorage.containers.transfers import bytes_of
-from moorage.egress.service import Egress
+from moorage.egress.service import EgressService
 from moorage.errors import ConditionFailed, SandboxElsewhere, SandboxError
 from moorage.parallel import side_by_side
 from moorage.sandbox.provisioner import Provisioner, SandboxStatus
 from moorage.store import keys
 from moorage.store.blobs import Blobs
-from moorage.store.container_past import ContainerPast
+from moorage.store.container_history import ContainerPast
 from moorage.store.containers import ContainerRecord, ContainerStore, End
 from moorage.store.files import Clock
 from moorage.store.stored_bytes import Holder, StoredBytes
@@ -26,19 +26,19 @@ from moorage.store.table import Record
 from moorage.telemetry import tell_error
 
 
-class Sweep:
+class ContainerSweep:
     def __init__(
         self,
         store: ContainerStore,
         past: ContainerPast,
         blobs: Blobs,
         provisioner: Provisioner,
-        sandboxes: Sandboxes,
+        sandboxes: ContainerSandboxes,
         artifacts: Artifacts,
         stored: StoredBytes,
         *,
         clock: Clock,
-        egress: Egress | None,
+        egress: EgressService | None,
     ) -> None:
         self._store = store
         self._past = past

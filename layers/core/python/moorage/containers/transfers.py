@@ -8,13 +8,13 @@ from moorage import limits
 from moorage.errors import file_too_large
 from moorage.store import keys
 from moorage.store.blobs import Blob, Blobs, BlobTooLarge
-from moorage.store.containers import ContainerFile, ContainerRecord
+from moorage.store.containers import ContainerFileRecord, ContainerRecord
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
 
-def stored_content(rows: Sequence[ContainerFile]) -> dict[str, str]:
+def stored_content(rows: Sequence[ContainerFileRecord]) -> dict[str, str]:
     """Where content is stored already, by its SHA-256."""
     return {row.sha256: row.key for row in rows}
 
@@ -24,7 +24,7 @@ async def bytes_of(blobs: Blobs, tenant_id: str, container_id: str) -> int:
     return await blobs.bytes_under(keys.container_objects(tenant_id, container_id))
 
 
-def new_bytes(rows: Sequence[ContainerFile], there: Sequence[ContainerFile]) -> int:
+def new_bytes(rows: Sequence[ContainerFileRecord], there: Sequence[ContainerFileRecord]) -> int:
     """What rows name beyond the rows that were there: content that several of them have counts once."""
     before = {row.key for row in there}
     return sum({row.key: row.bytes for row in rows if row.key not in before}.values())

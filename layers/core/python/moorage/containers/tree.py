@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.store.containers import ContainerFile
+from moorage.store.containers import ContainerFileRecord
 
 
 @dataclass(slots=True)
@@ -15,7 +15,7 @@ class _Folder:
     bytes: int = 0
 
 
-def entries_below(path: str, files: Sequence[ContainerFile], depth: int | None) -> list[dict[str, Any]]:
+def entries_below(path: str, files: Sequence[ContainerFileRecord], depth: int | None) -> list[dict[str, Any]]:
     """The folders and files below a folder, as deep as ``depth`` levels (None for all), in the order of their paths. Empty for a folder
     that is not there."""
     base = "/" + path.strip("/")
@@ -50,7 +50,7 @@ def _folder(folder: _Folder) -> dict[str, Any]:
     }
 
 
-def _file(file: ContainerFile) -> dict[str, Any]:
+def _file(file: ContainerFileRecord) -> dict[str, Any]:
     return {
         "id": file.id,
         "object": "container.tree.entry",

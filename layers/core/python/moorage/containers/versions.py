@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import Any, Literal
 
 from moorage import limits
-from moorage.store.container_past import ContainerPast
-from moorage.store.containers import ContainerFile, ContainerRecord
+from moorage.store.container_history import ContainerPast
+from moorage.store.containers import ContainerFileRecord, ContainerRecord
 
 _What = Literal["added", "changed", "removed"]
 
@@ -33,19 +33,19 @@ class Version:
         }
 
 
-async def versions(past: ContainerPast, record: ContainerRecord, now: Iterable[ContainerFile]) -> list[Version]:
+async def versions(past: ContainerPast, record: ContainerRecord, now: Iterable[ContainerFileRecord]) -> list[Version]:
     """The latest first. ``now`` are the rows that are there, read before this is called, as for the files of a time."""
     changes = await past.since(record, record.past_from_ms)
     ends = [(change.at_ms, row) for change in changes for row in change.rows]
     return list(_versions(now, ends, record.past_from_ms))[::-1]
 
 
-def _versions(now: Iterable[ContainerFile], ends: Iterable[tuple[int, ContainerFile]], from_ms: int) -> Iterator[Version]:
+def _versions(now: Iterable[ContainerFileRecord], ends: Iterable[tuple[int, ContainerFileRecord]], from_ms: int) -> Iterator[Version]:
     """``ends`` are rows that were replaced or removed, with the time of it."""
     over = list(ends)
     begun = {(row.path, row.written_at_ms): row for row in [*now, *(row for _, row in over)]}
     events = [(at_ms, row.path, None) for at_ms, row in over] + [(at_ms, path, row) for (path, at_ms), row in begun.items()]
-    files: dict[str, ContainerFile] = {}
+    files: dict[str, ContainerFileRecord] = {}
     for at_ms, group in groupby(sorted(events, key=lambda event: event[0]), key=lambda event: event[0]):
         same_time = list(group)
         before = {path: files.get(path) for _, path, _ in same_time}
@@ -59,7 +59,7 @@ def _versions(now: Iterable[ContainerFile], ends: Iterable[tuple[int, ContainerF
             yield Version(at_ms, len(files), sum(row.bytes for row in files.values()), changes)
 
 
-def _what(before: ContainerFile | None, after: ContainerFile | None) -> _What | None:
+def _what(before: ContainerFileRecord | None, after: ContainerFileRecord | None) -> _What | None:
     if after is None:
         return None if before is None else "removed"
     if before is None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from moorage import limits
 from moorage.sandbox.exec_client import FileListing, SandboxFile
-from moorage.store.containers import WORKSPACE, ContainerFile
+from moorage.store.containers import WORKSPACE, ContainerFileRecord
 
 _NAMED_MAX: Final = 3
 """Paths that a note names before it says "and n more"."""
@@ -21,9 +21,9 @@ _NAMED_MAX: Final = 3
 class Diff:
     changed: tuple[SandboxFile, ...] = ()
     """New or changed regular files, to be read and stored."""
-    renamed: tuple[tuple[ContainerFile, SandboxFile], ...] = ()
+    renamed: tuple[tuple[ContainerFileRecord, SandboxFile], ...] = ()
     """A vanished file's row, and the file that has its bytes now."""
-    removed: tuple[ContainerFile, ...] = ()
+    removed: tuple[ContainerFileRecord, ...] = ()
     """Rows whose files are gone (renamed ones among them)."""
     notes: tuple[str, ...] = ()
     """What is not stored, and why, in words for the model."""
@@ -37,7 +37,7 @@ def absolute(file: SandboxFile) -> str:
     return WORKSPACE + file.path
 
 
-def diff(listing: FileListing, rows: Sequence[ContainerFile], incarnation: int) -> Diff:
+def diff(listing: FileListing, rows: Sequence[ContainerFileRecord], incarnation: int) -> Diff:
     """Compare a listing of ``/mnt/data`` with the container's rows.
 
     Rows that this incarnation's sandbox has not been given yet are left alone: their bytes are on their way in. If the listing is
@@ -90,7 +90,9 @@ def note_of_no_room(files: Sequence[SandboxFile], most: int) -> str:
     )
 
 
-def _beyond_bytes(files: Sequence[SandboxFile], rows: Sequence[ContainerFile], removed: Sequence[ContainerFile]) -> list[SandboxFile]:
+def _beyond_bytes(
+    files: Sequence[SandboxFile], rows: Sequence[ContainerFileRecord], removed: Sequence[ContainerFileRecord]
+) -> list[SandboxFile]:
     """Of files that would be stored, in their order, those that no longer fit beside what stays stored."""
     paths, gone = {absolute(file) for file in files}, {row.path for row in removed}
     room = limits.ARTIFACTS_BYTES_MAX - sum(row.bytes for row in rows if row.path not in paths | gone)

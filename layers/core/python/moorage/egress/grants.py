@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from moorage import limits
 from moorage.egress.keys import KeyService
-from moorage.egress.policy import Policy
+from moorage.egress.policy import EgressPolicy
 from moorage.egress.secrets import (
     OpenSecret,
     OperatorSecret,
@@ -40,7 +40,7 @@ class PolicyUnavailable(MoorageError):
 class Grant:
     tenant_id: str
     container_id: str
-    policy: Policy
+    policy: EgressPolicy
     secrets: tuple[OpenSecret, ...] = field(default=(), repr=False)
     version: str = ""
 
@@ -55,7 +55,7 @@ class _Cached:
 
 
 class Grants:
-    def __init__(self, store: EgressStore, keys: KeyService | None, ceiling: Policy, monotonic: Callable[[], float]) -> None:
+    def __init__(self, store: EgressStore, keys: KeyService | None, ceiling: EgressPolicy, monotonic: Callable[[], float]) -> None:
         """``ceiling`` is the operator's part of every policy; ``monotonic`` gives seconds."""
         self._store = store
         self._keys = keys

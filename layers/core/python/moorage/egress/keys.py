@@ -131,7 +131,7 @@ class Keys:
 
 
 class KeyFile:
-    """Keys in a file of this user's alone (``local/kept_keys.py``). It is read for each use: once for each container with secrets."""
+    """Keys in a file of this user's alone (``local/key_file.py``). It is read for each use: once for each container with secrets."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

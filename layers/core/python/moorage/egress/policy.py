@@ -37,7 +37,7 @@ from typing import Final, Literal
 
 from moorage import limits
 from moorage.errors import bad_request
-from moorage.hosts import Listed, covers, has_punycode, is_ip_literal, listed, normalise
+from moorage.hosts import HostListing, covers, has_punycode, is_ip_literal, listed, normalise
 from moorage.wire.network_policy import NetworkPolicy
 
 SETTING: Final = "MOORAGE_ALLOWED_EGRESS_DOMAINS"
@@ -46,7 +46,7 @@ PORTS: Final = (80, 443)
 _AUTHORITY_PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
-class Reason(StrEnum):
+class EgressReason(StrEnum):
     """Why a request was let through or not. The values are stored and listed: they never change their meaning."""
 
     ALLOWED_EXACT = "allowed_exact"
@@ -93,7 +93,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class EgressOpening:
     """What a person has allowed, or is asked to allow: a host that a container may reach, or a secret that it may use."""
 
     kind: Literal["host", "secret"]
@@ -104,13 +104,13 @@ class Opening:
         return f"{self.kind}#{self.name}"
 
     @classmethod
-    def of_key(cls, key: str) -> "Opening":
+    def of_key(cls, key: str) -> "EgressOpening":
         kind, _, name = key.partition("#")
         return cls("host" if kind == "host" else "secret", name)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class EgressPolicy:
     """What one container may reach. ``domains`` are normalised patterns; empty means no network."""
 
     domains: tuple[str, ...] = ()
@@ -125,12 +125,12 @@ class Policy:
     """Patterns of hosts that a person has to allow first, among them ``*``."""
     asks_secrets: tuple[str, ...] = ()
     """Names of secrets that a person has to allow first."""
-    opened: frozenset[Opening] = frozenset()
+    opened: frozenset[EgressOpening] = frozenset()
     """What a person has allowed."""
 
     def holds_secret(self, name: str) -> bool:
         """Whether the use of a secret waits for a person's word."""
-        return name in self.asks_secrets and Opening("secret", name) not in self.opened
+        return name in self.asks_secrets and EgressOpening("secret", name) not in self.opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,52 +146,54 @@ class EgressRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class EgressDecision:
     allowed: bool
-    reason: Reason
+    reason: EgressReason
     sentence: str
     """For the user and the model: what was refused and how to allow it. Empty when allowed."""
 
 
-def decide(request: EgressRequest, policy: Policy) -> Decision:
+def decide(request: EgressRequest, policy: EgressPolicy) -> EgressDecision:
     """The decision on what is known of ``request``; the rules and their order are above."""
     reason = _reason(request, policy)
-    if reason in (Reason.ALLOWED_EXACT, Reason.ALLOWED_WILDCARD):
-        return Decision(True, reason, "")
-    return Decision(False, reason, sentence(reason, request.host, request.port))
+    if reason in (EgressReason.ALLOWED_EXACT, EgressReason.ALLOWED_WILDCARD):
+        return EgressDecision(True, reason, "")
+    return EgressDecision(False, reason, sentence(reason, request.host, request.port))
 
 
-def _reason(request: EgressRequest, policy: Policy) -> Reason:
+def _reason(request: EgressRequest, policy: EgressPolicy) -> EgressReason:
     if not policy.domains:
-        return Reason.NETWORK_DISABLED
+        return EgressReason.NETWORK_DISABLED
     host = normalise(request.host)
     if host is None:
-        return Reason.IP_LITERAL if is_ip_literal(request.host) else Reason.INVALID_HOST
+        return EgressReason.IP_LITERAL if is_ip_literal(request.host) else EgressReason.INVALID_HOST
     allowed = listed(host, policy.domains)
     if allowed is None:
         wildcard_would = has_punycode(host) and any(covers(entry, host) for entry in policy.domains)
-        return Reason.PUNYCODE_NOT_LISTED if wildcard_would else Reason.DOMAIN_NOT_ALLOWED
+        return EgressReason.PUNYCODE_NOT_LISTED if wildcard_would else EgressReason.DOMAIN_NOT_ALLOWED
     if not any(covers(entry, host) for entry in policy.ceiling):
-        return Reason.OUTSIDE_CEILING
+        return EgressReason.OUTSIDE_CEILING
     if request.port not in policy.ports:
-        return Reason.PORT_NOT_ALLOWED
-    if any(covers(entry, host) for entry in policy.asks_hosts) and Opening("host", host) not in policy.opened:
-        return Reason.HOST_NEEDS_APPROVAL
+        return EgressReason.PORT_NOT_ALLOWED
+    if any(covers(entry, host) for entry in policy.asks_hosts) and EgressOpening("host", host) not in policy.opened:
+        return EgressReason.HOST_NEEDS_APPROVAL
     if request.address is not None:
         kind = classify(request.address, policy.own_networks, policy.allowed_networks)
         if kind is not None:
             return kind
-    return _name_inside(request, host) or (Reason.ALLOWED_EXACT if allowed is Listed.EXACTLY else Reason.ALLOWED_WILDCARD)
+    return _name_inside(request, host) or (
+        EgressReason.ALLOWED_EXACT if allowed is HostListing.EXACTLY else EgressReason.ALLOWED_WILDCARD
+    )
 
 
-def _name_inside(request: EgressRequest, host: str) -> Reason | None:
+def _name_inside(request: EgressRequest, host: str) -> EgressReason | None:
     """The names within the connection, where they are known, must be the one that was asked for."""
     if request.has_encrypted_hello:
-        return Reason.ENCRYPTED_CLIENT_HELLO
+        return EgressReason.ENCRYPTED_CLIENT_HELLO
     if request.sni is not None and normalise(request.sni) != host:
-        return Reason.SNI_MISMATCH if request.sni else Reason.SNI_MISSING
+        return EgressReason.SNI_MISMATCH if request.sni else EgressReason.SNI_MISSING
     if request.host_header is not None and not _is_authority_of(request.host_header, host, request.port):
-        return Reason.HOST_HEADER_MISMATCH if request.host_header else Reason.HOST_HEADER_MISSING
+        return EgressReason.HOST_HEADER_MISMATCH if request.host_header else EgressReason.HOST_HEADER_MISSING
     return None
 
 
@@ -221,43 +223,43 @@ _METADATA: Final = (
 
 _SPECIAL: Final = (
     # IANA IPv4 Special-Purpose Address Registry, 2024-11.
-    ("0.0.0.0/8", Reason.ADDRESS_UNSPECIFIED),
-    ("10.0.0.0/8", Reason.ADDRESS_PRIVATE),
-    ("100.64.0.0/10", Reason.ADDRESS_SHARED),
-    ("127.0.0.0/8", Reason.ADDRESS_LOOPBACK),
-    ("169.254.0.0/16", Reason.ADDRESS_LINK_LOCAL),
-    ("172.16.0.0/12", Reason.ADDRESS_PRIVATE),
-    ("192.0.0.0/24", Reason.ADDRESS_RESERVED),
-    ("192.0.2.0/24", Reason.ADDRESS_RESERVED),
-    ("192.31.196.0/24", Reason.ADDRESS_RESERVED),
-    ("192.52.193.0/24", Reason.ADDRESS_RESERVED),
-    ("192.88.99.0/24", Reason.ADDRESS_EMBEDDED_IPV4),
-    ("192.168.0.0/16", Reason.ADDRESS_PRIVATE),
-    ("192.175.48.0/24", Reason.ADDRESS_RESERVED),
-    ("198.18.0.0/15", Reason.ADDRESS_RESERVED),
-    ("198.51.100.0/24", Reason.ADDRESS_RESERVED),
-    ("203.0.113.0/24", Reason.ADDRESS_RESERVED),
-    ("224.0.0.0/4", Reason.ADDRESS_MULTICAST),
-    ("240.0.0.0/4", Reason.ADDRESS_RESERVED),
+    ("0.0.0.0/8", EgressReason.ADDRESS_UNSPECIFIED),
+    ("10.0.0.0/8", EgressReason.ADDRESS_PRIVATE),
+    ("100.64.0.0/10", EgressReason.ADDRESS_SHARED),
+    ("127.0.0.0/8", EgressReason.ADDRESS_LOOPBACK),
+    ("169.254.0.0/16", EgressReason.ADDRESS_LINK_LOCAL),
+    ("172.16.0.0/12", EgressReason.ADDRESS_PRIVATE),
+    ("192.0.0.0/24", EgressReason.ADDRESS_RESERVED),
+    ("192.0.2.0/24", EgressReason.ADDRESS_RESERVED),
+    ("192.31.196.0/24", EgressReason.ADDRESS_RESERVED),
+    ("192.52.193.0/24", EgressReason.ADDRESS_RESERVED),
+    ("192.88.99.0/24", EgressReason.ADDRESS_EMBEDDED_IPV4),
+    ("192.168.0.0/16", EgressReason.ADDRESS_PRIVATE),
+    ("192.175.48.0/24", EgressReason.ADDRESS_RESERVED),
+    ("198.18.0.0/15", EgressReason.ADDRESS_RESERVED),
+    ("198.51.100.0/24", EgressReason.ADDRESS_RESERVED),
+    ("203.0.113.0/24", EgressReason.ADDRESS_RESERVED),
+    ("224.0.0.0/4", EgressReason.ADDRESS_MULTICAST),
+    ("240.0.0.0/4", EgressReason.ADDRESS_RESERVED),
     # IANA IPv6 Special-Purpose Address Registry. Only 2000::/3 is handed out at all: the last line refuses the rest.
-    ("::/128", Reason.ADDRESS_UNSPECIFIED),
-    ("::1/128", Reason.ADDRESS_LOOPBACK),
-    ("::ffff:0:0/96", Reason.ADDRESS_EMBEDDED_IPV4),
-    ("::/96", Reason.ADDRESS_EMBEDDED_IPV4),
-    ("64:ff9b::/96", Reason.ADDRESS_EMBEDDED_IPV4),
-    ("64:ff9b:1::/48", Reason.ADDRESS_EMBEDDED_IPV4),
-    ("2001::/32", Reason.ADDRESS_EMBEDDED_IPV4),
-    ("2001::/23", Reason.ADDRESS_RESERVED),
-    ("2001:db8::/32", Reason.ADDRESS_RESERVED),
-    ("2002::/16", Reason.ADDRESS_EMBEDDED_IPV4),
-    ("2620:4f:8000::/48", Reason.ADDRESS_RESERVED),
-    ("3fff::/20", Reason.ADDRESS_RESERVED),
-    ("fc00::/7", Reason.ADDRESS_PRIVATE),
-    ("fe80::/10", Reason.ADDRESS_LINK_LOCAL),
-    ("fec0::/10", Reason.ADDRESS_PRIVATE),
-    ("ff00::/8", Reason.ADDRESS_MULTICAST),
+    ("::/128", EgressReason.ADDRESS_UNSPECIFIED),
+    ("::1/128", EgressReason.ADDRESS_LOOPBACK),
+    ("::ffff:0:0/96", EgressReason.ADDRESS_EMBEDDED_IPV4),
+    ("::/96", EgressReason.ADDRESS_EMBEDDED_IPV4),
+    ("64:ff9b::/96", EgressReason.ADDRESS_EMBEDDED_IPV4),
+    ("64:ff9b:1::/48", EgressReason.ADDRESS_EMBEDDED_IPV4),
+    ("2001::/32", EgressReason.ADDRESS_EMBEDDED_IPV4),
+    ("2001::/23", EgressReason.ADDRESS_RESERVED),
+    ("2001:db8::/32", EgressReason.ADDRESS_RESERVED),
+    ("2002::/16", EgressReason.ADDRESS_EMBEDDED_IPV4),
+    ("2620:4f:8000::/48", EgressReason.ADDRESS_RESERVED),
+    ("3fff::/20", EgressReason.ADDRESS_RESERVED),
+    ("fc00::/7", EgressReason.ADDRESS_PRIVATE),
+    ("fe80::/10", EgressReason.ADDRESS_LINK_LOCAL),
+    ("fec0::/10", EgressReason.ADDRESS_PRIVATE),
+    ("ff00::/8", EgressReason.ADDRESS_MULTICAST),
     ("2000::/3", None),
-    ("::/0", Reason.ADDRESS_RESERVED),
+    ("::/0", EgressReason.ADDRESS_RESERVED),
 )
 """Ranges in order; the first that holds an address says what it is. None is a public address."""
 
@@ -266,7 +268,7 @@ _SPECIAL_NETWORKS: Final = tuple((ipaddress.ip_network(cidr), reason) for cidr, 
 _METADATA_ADDRESSES: Final = frozenset(ipaddress.ip_address(text) for text in _METADATA)
 
 
-def classify(address: str, own_networks: tuple[str, ...] = (), allowed_networks: tuple[str, ...] = ()) -> Reason | None:
+def classify(address: str, own_networks: tuple[str, ...] = (), allowed_networks: tuple[str, ...] = ()) -> EgressReason | None:
     """Why an address is refused, None if it is public or the operator opened its range.
 
     Metadata addresses come first and are refused always; then the operator's own and opened ranges (the more specific wins, own
@@ -276,14 +278,14 @@ def classify(address: str, own_networks: tuple[str, ...] = (), allowed_networks:
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
-        return Reason.ADDRESS_INVALID
+        return EgressReason.ADDRESS_INVALID
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.scope_id is not None:
-        return Reason.ADDRESS_LINK_LOCAL
+        return EgressReason.ADDRESS_LINK_LOCAL
     if parsed in _METADATA_ADDRESSES or _embedded(parsed) in _METADATA_ADDRESSES:
-        return Reason.ADDRESS_METADATA
+        return EgressReason.ADDRESS_METADATA
     own, opened = _prefix_length(parsed, own_networks), _prefix_length(parsed, allowed_networks)
     if own >= 0 and own >= opened:
-        return Reason.ADDRESS_OWN_NETWORK
+        return EgressReason.ADDRESS_OWN_NETWORK
     if opened >= 0:
         return None
     return next((reason for network, reason in _SPECIAL_NETWORKS if parsed.version == network.version and parsed in network), None)
@@ -312,63 +314,65 @@ def _parsed(networks: tuple[str, ...]) -> tuple[_Network, ...]:
 _WHAT_THEN: Final = "You will read what was decided; try again then, and not before."
 
 
-def sentence(reason: Reason, host: str, port: int) -> str:
+def sentence(reason: EgressReason, host: str, port: int) -> str:
     """What was refused, why, and how to allow it, in words for the model and the user."""
     host = shown(host)
     what = f"Network access to '{host}' was refused"
     match reason:
-        case Reason.NETWORK_DISABLED:
+        case EgressReason.NETWORK_DISABLED:
             return f"{what}: this container has no network. Create it with network_policy {_example(host)}."
-        case Reason.DOMAIN_NOT_ALLOWED | Reason.PUNYCODE_NOT_LISTED:
-            exactly = " exactly (a wildcard does not cover internationalised names)" if reason is Reason.PUNYCODE_NOT_LISTED else ""
+        case EgressReason.DOMAIN_NOT_ALLOWED | EgressReason.PUNYCODE_NOT_LISTED:
+            exactly = (
+                " exactly (a wildcard does not cover internationalised names)" if reason is EgressReason.PUNYCODE_NOT_LISTED else ""
+            )
             return (
                 f"{what}: it is not among this container's allowed domains. To allow it, list '{host}'{exactly} in "
                 f"network_policy.allowed_domains; the operator must allow it too ({SETTING})."
             )
-        case Reason.OUTSIDE_CEILING:
+        case EgressReason.OUTSIDE_CEILING:
             return f"{what}: the operator of this deployment does not allow it. {SETTING} must list it."
-        case Reason.PORT_NOT_ALLOWED:
+        case EgressReason.PORT_NOT_ALLOWED:
             return f"{what}: port {port} is closed. Use port 80 or 443, or ask the operator to add it (MOORAGE_EGRESS_PORTS)."
-        case Reason.HOST_NEEDS_APPROVAL:
+        case EgressReason.HOST_NEEDS_APPROVAL:
             return f"{what}: a person has to allow it first, and is asked when this call has ended. {_WHAT_THEN}"
-        case Reason.SECRET_NEEDS_APPROVAL:
+        case EgressReason.SECRET_NEEDS_APPROVAL:
             return f"{what}: a person has to allow the use of its secret first, and is asked when this call has ended. {_WHAT_THEN}"
-        case Reason.IP_LITERAL:
+        case EgressReason.IP_LITERAL:
             return f"{what}: it is an address. Use the domain name and list it in network_policy.allowed_domains."
-        case Reason.INVALID_HOST:
+        case EgressReason.INVALID_HOST:
             return f"{what}: this is not a valid domain name."
-        case Reason.UNRESOLVABLE:
+        case EgressReason.UNRESOLVABLE:
             return f"Network access to '{host}' failed: the name could not be resolved."
-        case Reason.SNI_MISSING | Reason.SNI_MISMATCH | Reason.ENCRYPTED_CLIENT_HELLO:
+        case EgressReason.SNI_MISSING | EgressReason.SNI_MISMATCH | EgressReason.ENCRYPTED_CLIENT_HELLO:
             return f"{what}: the TLS hello must name '{host}' in clear (no other name, no Encrypted Client Hello)."
-        case Reason.HOST_HEADER_MISSING | Reason.HOST_HEADER_MISMATCH:
+        case EgressReason.HOST_HEADER_MISSING | EgressReason.HOST_HEADER_MISMATCH:
             return f"{what}: the Host header must be '{host}'."
-        case Reason.NOT_TLS_OR_HTTP:
+        case EgressReason.NOT_TLS_OR_HTTP:
             return f"{what}: only HTTP and HTTPS can leave this container; ssh and other protocols cannot. Use https:// URLs."
-        case Reason.CREDENTIAL_MISSING | Reason.CREDENTIAL_UNKNOWN:
+        case EgressReason.CREDENTIAL_MISSING | EgressReason.CREDENTIAL_UNKNOWN:
             return "The proxy needs this container's credential: use HTTPS_PROXY as it is set in the environment."
-        case Reason.POLICY_UNAVAILABLE:
+        case EgressReason.POLICY_UNAVAILABLE:
             return f"{what}: the policy could not be read just now. Try again shortly."
-        case Reason.REVOKED:
+        case EgressReason.REVOKED:
             return f"{what}: this container's network access has ended."
-        case Reason.TOO_MANY_CONNECTIONS:
+        case EgressReason.TOO_MANY_CONNECTIONS:
             return (
                 f"{what}: this container has too many connections open ({limits.EGRESS_CONNECTIONS_MAX}), or its tenant has "
                 f"({limits.EGRESS_TENANT_CONNECTIONS_MAX})."
             )
-        case Reason.UNREADABLE_BODY:
+        case EgressReason.UNREADABLE_BODY:
             return (
                 f"The answer of '{host}' was not passed on: its Content-Encoding cannot be looked into, and a secret was sent with the "
                 "request. Ask for a plain body (Accept-Encoding: identity) or one in gzip, deflate, br or zstd."
             )
-        case Reason.TOO_MANY_UNPACKED:
+        case EgressReason.TOO_MANY_UNPACKED:
             return (
                 f"The answer of '{host}' was not passed on: too many bodies in br or zstd are being unpacked at once. Try again, or "
                 "ask for a plain body (Accept-Encoding: identity)."
             )
-        case Reason.MALFORMED | Reason.HEADERS_TOO_LARGE:
+        case EgressReason.MALFORMED | EgressReason.HEADERS_TOO_LARGE:
             return f"{what}: the request is malformed or its headers are too large."
-        case Reason.ALLOWED_EXACT | Reason.ALLOWED_WILDCARD:
+        case EgressReason.ALLOWED_EXACT | EgressReason.ALLOWED_WILDCARD:
             return ""
         case _:
             return f"{what}: it resolves to an address that is not public ({reason.removeprefix('address_').replace('_', ' ')})."
@@ -386,7 +390,7 @@ def _example(host: str) -> str:
 # --- Requests -----------------------------------------------------------------------------------------------------------------
 
 
-def admit(asked: NetworkPolicy, ceiling: Policy, *, param: str = "network_policy") -> Policy:
+def admit(asked: NetworkPolicy, ceiling: EgressPolicy, *, param: str = "network_policy") -> EgressPolicy:
     """The policy that a request asks for, inside the operator's ``ceiling`` (of which everything but ``domains`` is kept).
 
     Raises :class:`ApiError` 400 that names the domain and the setting if a domain lies outside.

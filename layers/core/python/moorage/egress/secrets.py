@@ -20,8 +20,8 @@ from functools import cached_property
 from typing import Final
 
 from moorage import sealing
-from moorage.egress.echoes import forms_of, patterns_of
 from moorage.egress.keys import DataKey, KeyService
+from moorage.egress.redaction import forms_of, patterns_of
 from moorage.errors import bad_request
 from moorage.wire.network_policy import DEFAULT_PLACES, DomainSecret, full_name, secret_value, variable_name
 

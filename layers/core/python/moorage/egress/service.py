@@ -16,7 +16,7 @@ from moorage import limits
 from moorage.egress.ca import ensure_sealed_ca
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.keys import DataKey, KeyService
-from moorage.egress.policy import Opening, Policy, Reason, sentence
+from moorage.egress.policy import EgressOpening, EgressPolicy, EgressReason, sentence
 from moorage.egress.policy import admit as admit_policy
 from moorage.egress.secrets import (
     SealedSecret,
@@ -24,7 +24,7 @@ from moorage.egress.secrets import (
     seal,
 )
 from moorage.egress.secrets import admit as admit_secrets
-from moorage.egress.store import EgressStore, Entry, GrantRecord
+from moorage.egress.store import EgressLogEntry, EgressStore, GrantRecord
 from moorage.errors import ConditionFailed, bad_request
 from moorage.settings import Settings
 from moorage.store.table import Table
@@ -44,9 +44,9 @@ class EgressGrant:
     """Environment variables: the secrets' names and what stands in for their values."""
 
 
-def ceiling(settings: Settings) -> Policy:
+def ceiling(settings: Settings) -> EgressPolicy:
     """The widest policy that this deployment gives to any container, without domains of its own."""
-    return Policy(
+    return EgressPolicy(
         ceiling=settings.allowed_egress_domains,
         ports=settings.egress_ports,
         own_networks=settings.egress_own_networks,
@@ -58,7 +58,7 @@ def credential_sha256(password: str) -> str:
     return hashlib.sha256(password.encode()).hexdigest()
 
 
-class Egress:
+class EgressService:
     def __init__(
         self,
         table: Table,
@@ -75,7 +75,7 @@ class Egress:
         self._fleet = fleet
         self._ca_pem = ""
 
-    async def admit(self, tenant_id: str, asked: NetworkPolicy, *, param: str = "network_policy") -> Policy:
+    async def admit(self, tenant_id: str, asked: NetworkPolicy, *, param: str = "network_policy") -> EgressPolicy:
         """The policy that a request asks for, with its secrets, as far as this deployment can grant it. Raises :class:`ApiError`
         400."""
         policy = admit_policy(asked, ceiling(self._settings), param=param)
@@ -99,7 +99,7 @@ class Egress:
         return policy
 
     async def open(
-        self, tenant_id: str, container_id: str, policy: Policy, secrets: tuple[DomainSecret, ...] = ()
+        self, tenant_id: str, container_id: str, policy: EgressPolicy, secrets: tuple[DomainSecret, ...] = ()
     ) -> EgressGrant | None:
         """Let a container out as far as its admitted policy says; None if that is nowhere.
 
@@ -205,7 +205,7 @@ class Egress:
 
     async def log(
         self, tenant_id: str, container_id: str, *, after: str | None = None, descending: bool = True, limit: int = 100
-    ) -> list[Entry]:
+    ) -> list[EgressLogEntry]:
         """The container's decisions, newest first unless asked otherwise, beyond the entry ``after``."""
         return await self.store.entries(tenant_id, container_id, after=after, descending=descending, limit=limit)
 
@@ -218,7 +218,7 @@ class Egress:
         refused = {(entry.host, entry.port, entry.reason): entry for entry in entries if entry.decision == "denied"}
         return "".join(f"[egress] {entry_sentence(entry)}\n" for entry in refused.values())
 
-    async def wanted(self, tenant_id: str, container_id: str, since_ms: int) -> list[Opening]:
+    async def wanted(self, tenant_id: str, container_id: str, since_ms: int) -> list[EgressOpening]:
         """What the proxy has refused since then because a person has to allow it first, and nobody has yet; each once, the first first.
         What is more than a person is asked at once is refused, and so found, again."""
         entries = await self._entries_since(tenant_id, container_id, since_ms)
@@ -226,12 +226,12 @@ class Egress:
         if not wanted:
             return []
         grant = await self.store.load(tenant_id, container_id)
-        opened = frozenset[Opening]() if grant is None else grant.opened
+        opened = frozenset[EgressOpening]() if grant is None else grant.opened
         return [opening for opening in wanted if opening not in opened][: limits.EGRESS_WANTED_MAX]
 
-    async def _entries_since(self, tenant_id: str, container_id: str, since_ms: int) -> list[Entry]:
+    async def _entries_since(self, tenant_id: str, container_id: str, since_ms: int) -> list[EgressLogEntry]:
         """From the newest; at most ``EGRESS_WANTED_PAGES_MAX`` pages of what was let through, which is logged too, lie before them."""
-        found: list[Entry] = []
+        found: list[EgressLogEntry] = []
         after: str | None = None
         for _ in range(limits.EGRESS_WANTED_PAGES_MAX):
             page = await self.store.entries(
@@ -243,7 +243,7 @@ class Egress:
             after = page[-1].id
         return found
 
-    async def allow(self, tenant_id: str, container_id: str, openings: Iterable[Opening]) -> None:
+    async def allow(self, tenant_id: str, container_id: str, openings: Iterable[EgressOpening]) -> None:
         """A person has allowed these, for as long as the container is kept. Harmless to do twice; the proxy looks before it refuses.
 
         What the container's policy asks nobody about is left aside: clients send questions back as they like, also made-up ones."""
@@ -268,12 +268,12 @@ class Egress:
             self._ca_pem = (await ensure_sealed_ca(self.store, self._keys)).certificate_pem
 
 
-def _wanted_by(entry: Entry) -> list[Opening]:
+def _wanted_by(entry: EgressLogEntry) -> list[EgressOpening]:
     match entry.reason:
-        case Reason.HOST_NEEDS_APPROVAL:
-            return [Opening("host", entry.host)]
-        case Reason.SECRET_NEEDS_APPROVAL:
-            return [Opening("secret", name) for name in entry.secrets]
+        case EgressReason.HOST_NEEDS_APPROVAL:
+            return [EgressOpening("host", entry.host)]
+        case EgressReason.SECRET_NEEDS_APPROVAL:
+            return [EgressOpening("secret", name) for name in entry.secrets]
         case _:
             return []
 
@@ -288,6 +288,6 @@ def _use_of(secret: DomainSecret | SealedSecret) -> tuple[Any, ...]:
     return (secret.name, secret.domain, secret.methods, secret.path_prefixes, secret.places, is_operators)
 
 
-def entry_sentence(entry: Entry) -> str:
+def entry_sentence(entry: EgressLogEntry) -> str:
     """What the container was told, or would have been."""
-    return sentence(Reason(entry.reason), entry.host, entry.port)
+    return sentence(EgressReason(entry.reason), entry.host, entry.port)

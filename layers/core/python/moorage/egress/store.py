@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moorage.codec import Codec
-from moorage.egress.policy import Opening
+from moorage.egress.policy import EgressOpening
 from moorage.egress.secrets import OperatorSecret, SealedSecret
 from moorage.errors import ConditionFailed
 from moorage.hosts import covers, listed, normalise
@@ -39,10 +39,10 @@ class GrantRecord:
     """A sandbox may use it now."""
     asks_hosts: tuple[str, ...] = ()
     asks_secrets: tuple[str, ...] = ()
-    opened: frozenset[Opening] = frozenset()
+    opened: frozenset[EgressOpening] = frozenset()
     """What a person has allowed of those."""
 
-    def asks_for(self, opening: Opening) -> bool:
+    def asks_for(self, opening: EgressOpening) -> bool:
         """Whether it is something that a person is asked about."""
         if opening.kind == "secret":
             return opening.name in self.asks_secrets
@@ -62,7 +62,7 @@ class SealedAuthority:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EgressLogEntry:
     """One decision, as it is logged, stored and listed. It has no place for a value: paths carry no query."""
 
     id: str
@@ -100,7 +100,7 @@ _GRANT: Final = Codec(
 _SECRET: Final = Codec(SealedSecret)
 _OPERATOR_SECRET: Final = Codec(OperatorSecret)
 _AUTHORITY: Final = Codec(SealedAuthority)
-_ENTRY: Final = Codec(Entry, beside=("tenant_id", "container_id"))
+_ENTRY: Final = Codec(EgressLogEntry, beside=("tenant_id", "container_id"))
 
 
 class EgressStore:
@@ -200,13 +200,13 @@ class EgressStore:
             secrets=tuple(_SECRET.unpack(record) for record in others if record["SK"].startswith(prefix)),
             is_live="GSI1PK" in policy,
             opened=frozenset(
-                Opening.of_key(record["SK"].removeprefix(keys.EGRESS_OPENED_PREFIX))
+                EgressOpening.of_key(record["SK"].removeprefix(keys.EGRESS_OPENED_PREFIX))
                 for record in others
                 if record["SK"].startswith(keys.EGRESS_OPENED_PREFIX)
             ),
         )
 
-    async def allow(self, tenant_id: str, container_id: str, opening: Opening, expires_at: int) -> None:
+    async def allow(self, tenant_id: str, container_id: str, opening: EgressOpening, expires_at: int) -> None:
         """Note what a person has allowed. Harmless to do twice."""
         pk = keys.container(tenant_id, container_id)
         await self._table.put({"PK": pk, "SK": keys.egress_opened(opening.key), "ttl": expires_at})
@@ -259,13 +259,13 @@ class EgressStore:
 
     # --- The log ---
 
-    async def append(self, entries: Iterable[Entry], expires_at: int) -> None:
+    async def append(self, entries: Iterable[EgressLogEntry], expires_at: int) -> None:
         """Keep decisions; an entry that is already there (a tunnel that has ended) is written over."""
         await self._table.write_many(puts=[_entry_record(entry, expires_at) for entry in entries])
 
     async def entries(
         self, tenant_id: str, container_id: str, *, after: str | None = None, descending: bool = True, limit: int = 100
-    ) -> list[Entry]:
+    ) -> list[EgressLogEntry]:
         """Decisions from the newest (or the oldest), beyond the one with the id ``after``."""
         pk = keys.container(tenant_id, container_id)
         if after is None:
@@ -319,6 +319,6 @@ def _sealed_otherwise(records: Iterable[Record], seal: str) -> list[tuple[str, s
     return [(record["PK"], record["SK"]) for record in records if not record["SK"].startswith(kept)]
 
 
-def _entry_record(entry: Entry, expires_at: int) -> Record:
+def _entry_record(entry: EgressLogEntry, expires_at: int) -> Record:
     pk = keys.container(entry.tenant_id, entry.container_id)
     return {"PK": pk, "SK": keys.egress_entry(entry.id), "ttl": expires_at, **_ENTRY.pack(entry)}

@@ -37,7 +37,7 @@ _REFLECTING_METHODS: Final = ("TRACE", "CONNECT")
 
 
 @dataclass(frozen=True, slots=True)
-class Substituted:
+class SubstitutedRequest:
     headers: Headers = field(repr=False)
     path: str = field(repr=False)
     names: tuple[str, ...]
@@ -63,7 +63,7 @@ def _is_below(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(prefix if prefix.endswith("/") else prefix + "/")
 
 
-def substitute(secrets: Sequence[OpenSecret], host: str, method: str, path: str, headers: Headers) -> Substituted:
+def substitute(secrets: Sequence[OpenSecret], host: str, method: str, path: str, headers: Headers) -> SubstitutedRequest:
     """The request as it goes out over TLS to ``host``."""
     used: list[str] = []
     sent: list[bytes] = []
@@ -79,7 +79,7 @@ def substitute(secrets: Sequence[OpenSecret], host: str, method: str, path: str,
             path = _in_query(path, secret)
         if (headers, path) != before:
             used.append(secret.name)
-    return Substituted(headers, path, tuple(used), tuple(sent))
+    return SubstitutedRequest(headers, path, tuple(used), tuple(sent))
 
 
 def _in_header(name: bytes, value: bytes, secret: OpenSecret) -> bytes:

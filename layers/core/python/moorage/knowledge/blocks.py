@@ -18,7 +18,7 @@ _SHORT_MAX: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BlockFile:
     """A file that a block holds."""
 
     key: str
@@ -27,7 +27,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class BlockLayout:
     """Which chunk is whose, and where its text lies."""
 
     sources: tuple[tuple[str, str, str], ...]
@@ -42,7 +42,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    layout: Layout
+    layout: BlockLayout
     keys: frozenset[str]
     """Of its segments."""
     vectors: Floats
@@ -73,7 +73,7 @@ class Block:
         return sum(array.nbytes for array in (*own, *layout)) + _FILE_BYTES * len(self.keys)
 
     @classmethod
-    def of(cls, sources: Sequence[Source]) -> "Block":
+    def of(cls, sources: Sequence[BlockFile]) -> "Block":
         segments = [source.segment for source in sources]
         sizes = [segment.chunks for segment in segments]
         words = np.concatenate([segment.words for segment in segments])
@@ -83,7 +83,7 @@ class Block:
         starts = np.flatnonzero(np.concatenate([[True], words[1:] != words[:-1]]))[: len(words)]
         # Four bytes for each word of each chunk are most of what an index takes.
         number: type[np.uint16 | np.uint32] = np.uint16 if sum(sizes) <= _SHORT_MAX else np.uint32
-        layout = Layout(
+        layout = BlockLayout(
             sources=tuple((source.key, source.segment.file.file_id, source.segment.file.filename) for source in sources),
             attributes=tuple(segment.file.attributes for segment in segments),
             file_of=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),

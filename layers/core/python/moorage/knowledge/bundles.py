@@ -34,7 +34,7 @@ _AT_ONCE: Final = limits.INDEX_READ_BYTES // limits.INDEX_BUNDLE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BundlePrefixes:
     """Of one kind of a store's objects: the prefix of their bundles, and their own."""
 
     bundles: str
@@ -42,7 +42,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class IndexBundle:
     key: str
     parts: Mapping[str, int]
     """Keys and lengths of the objects that it has copies of."""
@@ -53,7 +53,7 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class BundleLimits:
     loose_max: int = limits.INDEX_LOOSE_MAX
     bundle_bytes: int = limits.INDEX_BUNDLE_BYTES
     small_max: int = limits.INDEX_BUNDLES_SMALL_MAX
@@ -61,19 +61,19 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MergePlan:
     """What is read and written anew: some bundles, of each what it alone has of what there is, and objects that no bundle has. The
     bundles go when that is done."""
 
-    bundles: tuple[tuple[Bundle, frozenset[str]], ...]
+    bundles: tuple[tuple[IndexBundle, frozenset[str]], ...]
     loose: tuple[str, ...] = ()
 
 
-def planned(live: Mapping[str, int], bundles: Iterable[Bundle], bounds: Bounds) -> Plan | None:
+def planned(live: Mapping[str, int], bundles: Iterable[IndexBundle], bounds: BundleLimits) -> MergePlan | None:
     """What to do next about the objects that there are (with their lengths) and their bundles; None if all is well."""
     loose = dict(live)
-    clean: list[Bundle] = []
-    others: list[tuple[Bundle, frozenset[str]]] = []
+    clean: list[IndexBundle] = []
+    others: list[tuple[IndexBundle, frozenset[str]]] = []
     for bundle in bundles:
         own = frozenset(loose.keys() & bundle.parts.keys())
         for key in own:
@@ -84,20 +84,20 @@ def planned(live: Mapping[str, int], bundles: Iterable[Bundle], bounds: Bounds) 
             others.append((bundle, own))
     if len(live) < bounds.loose_max:  # they are read one by one
         gone = ((bundle, frozenset[str]()) for bundle in (*clean, *(bundle for bundle, _ in others)))
-        return Plan(tuple(gone)) if clean or others else None
+        return MergePlan(tuple(gone)) if clean or others else None
     taken = _up_to(others, bounds.tidied_bytes, lambda other: other[0].bytes)
     added = _up_to(sorted(loose), bounds.tidied_bytes, live.__getitem__) if len(loose) >= bounds.loose_max else []
     pool = sum(live[key] for _, own in taken for key in own) + sum(map(live.__getitem__, added))
     taken += [(bundle, frozenset(bundle.parts)) for bundle in _small(clean, pool, bounds)]
-    return Plan(tuple(taken), tuple(added)) if taken or added else None
+    return MergePlan(tuple(taken), tuple(added)) if taken or added else None
 
 
-def _small(clean: Iterable[Bundle], pool: int, bounds: Bounds) -> list[Bundle]:
+def _small(clean: Iterable[IndexBundle], pool: int, bounds: BundleLimits) -> list[IndexBundle]:
     """Bundles that go along with what is written anyhow: those that are no larger than all before, so that no object is copied more
     often than doubling takes to a full bundle; and the smaller half of those that are not half full, where there are too many."""
     small = sorted((bundle for bundle in clean if bundle.bytes < bounds.bundle_bytes // 2), key=lambda bundle: bundle.bytes)
     most = len(small) // 2 + 1 if len(small) > bounds.small_max else 0
-    taken: list[Bundle] = []
+    taken: list[IndexBundle] = []
     for bundle in small:
         if len(taken) >= most and (bundle.bytes > pool or pool > bounds.tidied_bytes):
             break
@@ -118,8 +118,8 @@ def _up_to(things: Iterable[T], bytes_max: int, bytes_of: Callable[[T], int]) ->
     return taken
 
 
-class Bundles:
-    def __init__(self, blobs: Blobs, name: Callable[[], str], bounds: Bounds) -> None:
+class IndexBundles:
+    def __init__(self, blobs: Blobs, name: Callable[[], str], bounds: BundleLimits) -> None:
         self._blobs = blobs
         self._name = name
         """Later than all that this process has given."""
@@ -127,7 +127,9 @@ class Bundles:
 
     # --- reading ---
 
-    async def read(self, place: Place, wanted: Collection[str], known: Directories) -> AsyncGenerator[tuple[str, memoryview], None]:
+    async def read(
+        self, place: BundlePrefixes, wanted: Collection[str], known: Directories
+    ) -> AsyncGenerator[tuple[str, memoryview], None]:
         """Those of these objects that bundles have; ``known`` is told what stands in these. A few are not looked for."""
         left = set(wanted)
         for _ in range(_LOOKS):
@@ -148,14 +150,14 @@ class Bundles:
             if is_whole:
                 return
 
-    async def _unlooked(self, place: Place, left: set[str], known: Directories) -> list[str]:
+    async def _unlooked(self, place: BundlePrefixes, left: set[str], known: Directories) -> list[str]:
         """The bundles that may have something of it."""
         names = [key async for key, _ in self._blobs.list_sizes(place.bundles)]
         for gone in [key for key in known if key.startswith(place.bundles) and key not in names]:
             del known[gone]
         return [key for key in names if key not in known or not left.isdisjoint(known[key])]
 
-    async def are_there(self, place: Place) -> bool:
+    async def are_there(self, place: BundlePrefixes) -> bool:
         return [key async for key, _ in self._blobs.list_sizes(place.bundles)] != []
 
     async def _whole(self, key: str) -> memoryview | None:
@@ -166,7 +168,7 @@ class Bundles:
 
     # --- writing ---
 
-    async def tidy(self, place: Place, live: Mapping[str, int]) -> bool:
+    async def tidy(self, place: BundlePrefixes, live: Mapping[str, int]) -> bool:
         """Bring the bundles nearer to the objects that there are, whose lengths ``live`` has; answers whether something was done."""
         names = [key async for key, _ in self._blobs.list_sizes(place.bundles)]
         found = await side_by_side(lambda key: self._bundle(place, key), names, at_once=limits.INDEX_READS_AT_ONCE)
@@ -178,7 +180,7 @@ class Bundles:
             await self._blobs.delete(bundle.key)
         return True
 
-    async def _bundle(self, place: Place, key: str) -> Bundle | None:
+    async def _bundle(self, place: BundlePrefixes, key: str) -> IndexBundle | None:
         try:
             head = await self._bytes(key, 0, _HEAD_BYTES)
             behind = _directory_end(head)
@@ -186,12 +188,12 @@ class Bundles:
                 head += await self._bytes(key, len(head), behind)
         except BlobNotFound:
             return None
-        return Bundle(key, dict(_directory(place, memoryview(head))))
+        return IndexBundle(key, dict(_directory(place, memoryview(head))))
 
     async def _bytes(self, key: str, start: int, end: int) -> bytes:
         return b"".join([piece async for piece in self._blobs.get_stream(key, start=start, end=end - 1)])
 
-    async def _write(self, place: Place, plan: Plan) -> None:
+    async def _write(self, place: BundlePrefixes, plan: MergePlan) -> None:
         held: list[tuple[str, memoryview]] = []
         size = 0
         async for key, data in self._pieces(place, plan):
@@ -203,7 +205,7 @@ class Bundles:
         if held:
             await self._put(place, held)
 
-    async def _pieces(self, place: Place, plan: Plan) -> AsyncGenerator[tuple[str, memoryview], None]:
+    async def _pieces(self, place: BundlePrefixes, plan: MergePlan) -> AsyncGenerator[tuple[str, memoryview], None]:
         for bundle, own in plan.bundles:
             data = await self._whole(bundle.key) if own else None
             for key, part in () if data is None else _parts(place, data):
@@ -216,7 +218,7 @@ class Bundles:
                 if whole is not None:
                     yield key, whole
 
-    async def _put(self, place: Place, parts: Sequence[tuple[str, memoryview]]) -> None:
+    async def _put(self, place: BundlePrefixes, parts: Sequence[tuple[str, memoryview]]) -> None:
         names = [[key.removeprefix(place.objects), len(data)] for key, data in parts]
         head = orjson.dumps({"format": _FORMAT, "parts": names})
         # Two processes may be at it in the same moment.
@@ -228,13 +230,13 @@ def _directory_end(head: bytes | memoryview) -> int:
     return 4 + int.from_bytes(head[:4], "little")
 
 
-def _directory(place: Place, data: memoryview) -> list[tuple[str, int]]:
+def _directory(place: BundlePrefixes, data: memoryview) -> list[tuple[str, int]]:
     head = orjson.loads(data[4 : _directory_end(data)])
     assert head["format"] == _FORMAT, head["format"]
     return [(f"{place.objects}{name}", length) for name, length in head["parts"]]
 
 
-def _parts(place: Place, data: memoryview) -> list[tuple[str, memoryview]]:
+def _parts(place: BundlePrefixes, data: memoryview) -> list[tuple[str, memoryview]]:
     names = _directory(place, data)
     ends = accumulate((length for _, length in names), initial=_directory_end(data))
     return [(key, data[start : start + length]) for (key, length), start in zip(names, ends, strict=False)]

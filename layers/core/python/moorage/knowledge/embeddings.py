@@ -16,16 +16,16 @@ from moorage import errors
 from moorage.ids import new_id
 from moorage.knowledge import static_model
 from moorage.knowledge.static_model import StaticEmbedder
-from moorage.model.embedding_models import TITAN_TABLE, Embedded, Embedder, EmbeddingTable, embedder_of
+from moorage.model.embedding_models import TITAN_TABLE, EmbeddedTexts, Embedder, EmbeddingTable, embedder_of
 from moorage.model.http import Upstream
 from moorage.model.prices import OWN, Price
 from moorage.model.tokens import estimate_text
+from moorage.store.budget_draws import BudgetDraw
 from moorage.store.budgets import Budgets
-from moorage.store.draws import Draw
-from moorage.wire.responses import Usage
+from moorage.wire.responses import TokenUsage
 
 
-class Configured(Protocol):
+class EmbeddingSource(Protocol):
     """What of the catalogue is needed here."""
 
     @property
@@ -58,12 +58,12 @@ class Embeddings:
 
     async def embed(
         self, tenant_id: str, name: str, texts: Sequence[str], dimension: int, *, key_id: str = "", draws_on: Iterable[str] = ()
-    ) -> Embedded:
+    ) -> EmbeddedTexts:
         """``draws_on`` are the budgets that pay for it. Raises the API's model_not_found, budget_reached and model_not_budgetable, and
         :class:`~moorage.errors.UpstreamError`."""
         embedder = self.find(name)
         price = self.prices.get(embedder.name)
-        draw = await Draw.of_dollars(self.budgets, tenant_id, new_id("emb"), draws_on)
+        draw = await BudgetDraw.of_dollars(self.budgets, tenant_id, new_id("emb"), draws_on)
         if draw.scopes:
             await draw.first(name, {} if price is None else {"usd": _cost(price, sum(map(estimate_text, texts)))})
         used: dict[str, int] = {}
@@ -77,7 +77,7 @@ class Embeddings:
         return embedded
 
     @classmethod
-    def of(cls, catalog: Configured, transport: httpx.AsyncBaseTransport, meter: Meter, budgets: Budgets) -> "Embeddings":
+    def of(cls, catalog: EmbeddingSource, transport: httpx.AsyncBaseTransport, meter: Meter, budgets: Budgets) -> "Embeddings":
         has_own = static_model.is_installed()
         tables = _tables(catalog)
         made = [(table, embedder_of(table, catalog.embedding_upstream(table, transport))) for table in tables]
@@ -88,15 +88,15 @@ class Embeddings:
 
 
 def _cost(price: Price, tokens: int) -> int:
-    return price.nanodollars(Usage(input_tokens=tokens), {})
+    return price.nanodollars(TokenUsage(input_tokens=tokens), {})
 
 
-def names(catalog: Configured) -> list[str]:
+def names(catalog: EmbeddingSource) -> list[str]:
     """Of all embedding models, that of new stores first; no upstream is looked at."""
     configured = [name for table in _tables(catalog) for name in (table.name, *table.aliases)]
     own = [static_model.NAME] if static_model.is_installed() else []
     return list(dict.fromkeys([*configured, *own]))
 
 
-def _tables(catalog: Configured) -> tuple[EmbeddingTable, ...]:
+def _tables(catalog: EmbeddingSource) -> tuple[EmbeddingTable, ...]:
     return catalog.embeddings or (() if static_model.is_installed() else (TITAN_TABLE,))

@@ -6,7 +6,7 @@ from functools import cached_property
 import httpx
 
 from moorage import limits
-from moorage.knowledge.embeddings import Configured, Embeddings, Meter
+from moorage.knowledge.embeddings import Embeddings, EmbeddingSource, Meter
 from moorage.knowledge.index import VectorIndex
 from moorage.store.blobs import Blobs
 from moorage.store.budgets import Budgets
@@ -16,7 +16,7 @@ from moorage.store.vector_bucket import VectorBucket
 class Knowledge:
     def __init__(
         self,
-        catalog: Configured,
+        catalog: EmbeddingSource,
         transport: httpx.AsyncBaseTransport,
         blobs: Blobs,
         meter: Meter,

@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from moorage import limits
 from moorage.errors import MoorageError
-from moorage.knowledge.blocks import Layout
-from moorage.knowledge.bundles import Place
+from moorage.knowledge.blocks import BlockLayout
+from moorage.knowledge.bundles import BundlePrefixes
 from moorage.knowledge.index import IndexRef
 from moorage.knowledge.ranking import Place as ChunkPlace
 from moorage.knowledge.ranking import Rankings
@@ -46,7 +46,7 @@ class Candidates:
     is_whole: bool = True
     """Whether the store has no others."""
 
-    def add(self, number: int, layout: Layout, allowed: npt.NDArray[np.bool_] | None) -> None:
+    def add(self, number: int, layout: BlockLayout, allowed: npt.NDArray[np.bool_] | None) -> None:
         """Those of one block."""
         starts: list[int] = np.flatnonzero(np.diff(layout.file_of, prepend=-1)).tolist()
         for start in starts:
@@ -67,7 +67,7 @@ class Candidates:
         return placed
 
 
-class Told(NamedTuple):
+class ChunkDigest(NamedTuple):
     """An object that tells what is compared of a file's chunks, without their vectors."""
 
     name: str
@@ -83,7 +83,7 @@ class VectorsGone(MoorageError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _NeighbourSearch:
     which: int
     """The number of the query."""
     store: IndexRef
@@ -181,17 +181,17 @@ class Neighbours:
 
     # --- reading ---
 
-    async def told(self, store: IndexRef) -> dict[str, Told]:
+    async def told(self, store: IndexRef) -> dict[str, ChunkDigest]:
         """The objects to read in place of segments, by these."""
         segments = vector_keys.index_segments(store.tenant, store.store_id)
         objects = self._blobs.list_sizes(self.place(store).objects)
-        return {segments + _version_of(name).rsplit(".", 1)[0]: Told(name, size) async for name, size in objects}
+        return {segments + _version_of(name).rsplit(".", 1)[0]: ChunkDigest(name, size) async for name, size in objects}
 
-    def place(self, store: IndexRef) -> Place:
+    def place(self, store: IndexRef) -> BundlePrefixes:
         """Where these lie, and copies of them."""
         kind = f"neighbours/{self._bucket.name}"
         bundles = vector_keys.index_bundles(store.tenant, store.store_id, kind)
-        return Place(bundles, vector_keys.index_neighbours(store.tenant, store.store_id, self._bucket.name))
+        return BundlePrefixes(bundles, vector_keys.index_neighbours(store.tenant, store.store_id, self._bucket.name))
 
     async def _told(self, store: IndexRef, file_id: str | None = None) -> list[str]:
         prefix = vector_keys.index_neighbours(store.tenant, store.store_id, self._bucket.name, file_id)
@@ -207,7 +207,7 @@ class Neighbours:
         for look, places in zip(looks, found, strict=True):
             rankings.add(look.which, look.store.model, places)
 
-    async def _found(self, look: _Look) -> list[tuple[float, ChunkPlace]]:
+    async def _found(self, look: _NeighbourSearch) -> list[tuple[float, ChunkPlace]]:
         places: list[tuple[float, ChunkPlace]] = []
         for most in limits.NEIGHBOURS_ASKED:
             try:
@@ -222,7 +222,7 @@ class Neighbours:
         return places
 
 
-def _looks(rankings: Rankings, store: IndexRef, candidates: Candidates) -> Iterator[_Look]:
+def _looks(rankings: Rankings, store: IndexRef, candidates: Candidates) -> Iterator[_NeighbourSearch]:
     words: list[list[str] | None] = [None]
     if not candidates.is_whole:
         versions = sorted({version.rpartition("/")[2] for version in candidates.first})
@@ -232,7 +232,7 @@ def _looks(rankings: Rankings, store: IndexRef, candidates: Candidates) -> Itera
         vector: Floats | None = query.vectors.get(store.model)
         if vector is not None and vector.any() and candidates.first:
             for some in words:
-                yield _Look(which, store, vector.tolist(), candidates, some)
+                yield _NeighbourSearch(which, store, vector.tolist(), candidates, some)
 
 
 def _has_meaning(store: IndexRef, segment: Segment) -> bool:

@@ -32,26 +32,26 @@ import orjson
 from moorage import limits
 from moorage.knowledge import bundles as bundling
 from moorage.knowledge import segments, terms
-from moorage.knowledge.blocks import Block, Layout, Source
-from moorage.knowledge.bundles import Bundles, Directories, Place
+from moorage.knowledge.blocks import Block, BlockFile, BlockLayout
+from moorage.knowledge.bundles import BundlePrefixes, Directories, IndexBundles
 from moorage.knowledge.embeddings import Embeddings
 from moorage.knowledge.filters import matches
 from moorage.knowledge.index import Attributes, Hit, IndexedFile, IndexRef, SearchOptions
-from moorage.knowledge.neighbours import Candidates, Neighbours, Told, VectorsGone
+from moorage.knowledge.neighbours import Candidates, ChunkDigest, Neighbours, VectorsGone
 from moorage.knowledge.ranking import Query, Rankings
 from moorage.knowledge.segments import Segment
-from moorage.model.embedding_models import Embedded
+from moorage.model.embedding_models import EmbeddedTexts
 from moorage.parallel import side_by_side
 from moorage.store import vector_keys
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.telemetry import tell
 
 _ATTRIBUTES = ".attributes"
-_BOUNDS = bundling.Bounds()
+_BOUNDS = bundling.BundleLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
+class _FileObjects:
     """The latest objects of a file."""
 
     segment: str
@@ -62,14 +62,14 @@ class _Listed:
 
 
 @dataclass(slots=True)
-class _Held:
+class _LoadedStore:
     """What a process has of a store."""
 
     blocks: list[Block] = field(default_factory=list)
     stamp: bytes | None = None
     """As it was before :attr:`listed` was read."""
-    listed: list[_Listed] = field(default_factory=list)
-    told: Mapping[str, Told] = field(default_factory=dict)
+    listed: list[_FileObjects] = field(default_factory=list)
+    told: Mapping[str, ChunkDigest] = field(default_factory=dict)
     """What is read in place of segments, by these (``neighbours.py``)."""
     attributes: dict[str, Attributes] = field(default_factory=dict)
     """What the objects of this name say."""
@@ -88,7 +88,7 @@ class _Held:
 class _Part:
     """Segments that are read from one kind of objects."""
 
-    place: Place
+    place: BundlePrefixes
     sizes: Mapping[str, int]
     """Of these objects, by their names."""
     keys: Mapping[str, str]
@@ -96,7 +96,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _HitSource:
     """Where the text of a hit lies, and whose it is."""
 
     store: IndexRef
@@ -116,7 +116,7 @@ class ObjectIndex:
         neighbours: Neighbours | None = None,
         cache_bytes_max: int = limits.INDEX_CACHE_BYTES_MAX,
         block_chunks: int = limits.INDEX_BLOCK_CHUNKS,
-        bundle_bounds: bundling.Bounds = _BOUNDS,
+        bundle_bounds: bundling.BundleLimits = _BOUNDS,
     ) -> None:
         self._blobs = blobs
         self._embeddings = embeddings
@@ -125,8 +125,8 @@ class ObjectIndex:
         self._cache_bytes_max = cache_bytes_max
         self._block_chunks = block_chunks
         self._latest_version = 0
-        self._bundles = Bundles(blobs, self._version, bundle_bounds)
-        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._bundles = IndexBundles(blobs, self._version, bundle_bounds)
+        self._held: OrderedDict[str, _LoadedStore] = OrderedDict()
         """By the prefix of the store; what was used last stands last."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._gone: dict[str, bytes | None] = {}
@@ -152,7 +152,7 @@ class ObjectIndex:
         await self._stamp(store)
         return len(packed) + len(text) + told
 
-    async def _embed(self, store: IndexRef, texts: Sequence[str]) -> Embedded:
+    async def _embed(self, store: IndexRef, texts: Sequence[str]) -> EmbeddedTexts:
         return await self._embeddings.embed(store.tenant, store.model, texts, store.dimension, draws_on=store.draws_on)
 
     async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> bool:
@@ -177,7 +177,7 @@ class ObjectIndex:
         """A search goes by the same as before, and there is no stamp; but for vectors that the vector bucket lacked, and has now."""
         listed = await self._listed(store)
         done = []
-        told: Mapping[str, Told] = {}
+        told: Mapping[str, ChunkDigest] = {}
         if self._neighbours:
             over = f"{_microseconds(self._clock() - limits.INDEXING_LAST_SECONDS):016x}"
             done = [await self._neighbours.delete_gone(store, {each.segment for each in listed}, over)]
@@ -251,7 +251,7 @@ class ObjectIndex:
 
     async def _search(self, stores: Sequence[IndexRef], asked: Sequence[Query], options: SearchOptions) -> list[Hit]:
         rankings = Rankings(asked, options)
-        looked: list[tuple[IndexRef, Layout, Mapping[str, Attributes]]] = []
+        looked: list[tuple[IndexRef, BlockLayout, Mapping[str, Attributes]]] = []
         elsewhere: dict[IndexRef, Candidates] = {}
         for store in dict.fromkeys(stores):
             changed: dict[str, Attributes] = {}
@@ -283,7 +283,7 @@ class ObjectIndex:
             for number, query in enumerate(asked)
         ]
 
-    async def _text(self, found: _Found) -> str | None:
+    async def _text(self, found: _HitSource) -> str | None:
         try:
             stream = self._blobs.get_stream(found.key, start=found.start, end=found.end - 1)
             return segments.text(b"".join([piece async for piece in stream]))
@@ -300,7 +300,7 @@ class ObjectIndex:
         prefix = vector_keys.index_objects(store.tenant, store.store_id)
         lock = self._locks.setdefault(prefix, asyncio.Lock())
         async with lock:
-            held = self._held.pop(prefix, None) or _Held()
+            held = self._held.pop(prefix, None) or _LoadedStore()
             self._held[prefix] = held
             stamp = await self._read_stamp(store)
             if stamp is None or stamp != held.stamp:
@@ -318,7 +318,7 @@ class ObjectIndex:
             async for block in blocks:
                 yield block
 
-    async def _fill(self, store: IndexRef, held: _Held, wanted: Mapping[str, int]) -> dict[str, int]:
+    async def _fill(self, store: IndexRef, held: _LoadedStore, wanted: Mapping[str, int]) -> dict[str, int]:
         """Read what is missing; answers the segments for which there is no room, with their lengths."""
         true = [block for block in held.blocks if block.has_vectors or block.keys <= held.told.keys()]
         held.blocks = _still_good(true, wanted.keys(), self._block_chunks)
@@ -337,7 +337,7 @@ class ObjectIndex:
         except BlobNotFound:
             return None
 
-    async def _listed(self, store: IndexRef) -> list[_Listed]:
+    async def _listed(self, store: IndexRef) -> list[_FileObjects]:
         prefix = vector_keys.index_segments(store.tenant, store.store_id)
         files: dict[str, list[tuple[str, int]]] = {}
         async for key, size in self._blobs.list_sizes(prefix):
@@ -345,7 +345,7 @@ class ObjectIndex:
         latest = (_latest(found) for found in files.values())
         return [each for each in latest if each is not None]
 
-    async def _changed(self, store: IndexRef, held: _Held, listed: Sequence[_Listed]) -> dict[str, Attributes]:
+    async def _changed(self, store: IndexRef, held: _LoadedStore, listed: Sequence[_FileObjects]) -> dict[str, Attributes]:
         names = {each.attributes: each.segment for each in listed if each.attributes is not None}
         held.attributes = {name: value for name, value in held.attributes.items() if name in names}
         missing = [name for name in names if name not in held.attributes]
@@ -364,10 +364,10 @@ class ObjectIndex:
             return None
         return value
 
-    async def _read(self, store: IndexRef, held: _Held, missing: Mapping[str, int]) -> AsyncGenerator[Block, None]:
+    async def _read(self, store: IndexRef, held: _LoadedStore, missing: Mapping[str, int]) -> AsyncGenerator[Block, None]:
         """Segments become blocks as soon as there are enough chunks for one."""
         for part in self._parts(store, held.told, missing):
-            sources: list[Source] = []
+            sources: list[BlockFile] = []
             chunks = 0
             async with aclosing(self._sources(part, held)) as read:
                 async for source in read:
@@ -379,7 +379,7 @@ class ObjectIndex:
             if sources:
                 yield await asyncio.to_thread(Block.of, sources)
 
-    def _parts(self, store: IndexRef, told: Mapping[str, Told], segments: Mapping[str, int]) -> list[_Part]:
+    def _parts(self, store: IndexRef, told: Mapping[str, ChunkDigest], segments: Mapping[str, int]) -> list[_Part]:
         """These segments (with their lengths) by where they are read; those without vectors for themselves."""
         here = {key: size for key, size in segments.items() if key not in told}
         parts = [_Part(_segment_place(store), here, {key: key for key in here})]
@@ -389,22 +389,22 @@ class ObjectIndex:
             parts.append(_Part(self._neighbours.place(store), {each.name: each.bytes for each in there.values()}, names))
         return parts
 
-    async def _sources(self, part: _Part, held: _Held) -> AsyncGenerator[Source, None]:
+    async def _sources(self, part: _Part, held: _LoadedStore) -> AsyncGenerator[BlockFile, None]:
         """From bundles, as far as these have them; the rest one by one."""
         left = dict(sorted(part.sizes.items()))
         async with aclosing(self._bundles.read(part.place, left, held.directories)) as found:
             async for name, data in found:
                 del left[name]
-                yield Source(part.keys[name], Segment.from_bytes(data))
+                yield BlockFile(part.keys[name], Segment.from_bytes(data))
         for some in _groups(left):
             for source in await side_by_side(self._source, [(name, part.keys[name]) for name in some], at_once=len(some)):
                 if source is not None:
                     yield source
 
-    async def _source(self, place: tuple[str, str]) -> Source | None:
+    async def _source(self, place: tuple[str, str]) -> BlockFile | None:
         name, key = place
         try:
-            return Source(key, await self._segment(name))
+            return BlockFile(key, await self._segment(name))
         except BlobNotFound:
             return None
 
@@ -424,25 +424,25 @@ def _prefixes(store: IndexRef, file_id: str) -> tuple[str, str]:
     return vector_keys.index_segments(*of_file), vector_keys.index_texts(*of_file)
 
 
-def _segment_place(store: IndexRef) -> Place:
+def _segment_place(store: IndexRef) -> BundlePrefixes:
     """Where those lie, and copies of them."""
     objects = vector_keys.index_segments(store.tenant, store.store_id)
-    return Place(vector_keys.index_bundles(store.tenant, store.store_id, "segments"), objects)
+    return BundlePrefixes(vector_keys.index_bundles(store.tenant, store.store_id, "segments"), objects)
 
 
-def _attributes_place(store: IndexRef) -> Place:
+def _attributes_place(store: IndexRef) -> BundlePrefixes:
     objects = vector_keys.index_segments(store.tenant, store.store_id)
-    return Place(vector_keys.index_bundles(store.tenant, store.store_id, "attributes"), objects)
+    return BundlePrefixes(vector_keys.index_bundles(store.tenant, store.store_id, "attributes"), objects)
 
 
-def _latest(entries: Sequence[tuple[str, int]]) -> _Listed | None:
+def _latest(entries: Sequence[tuple[str, int]]) -> _FileObjects | None:
     """Of all objects of one file, with their lengths. None without a segment."""
     segment = max((entry for entry in entries if not entry[0].endswith(_ATTRIBUTES)), default=None)
     if segment is None:
         return None
     none: tuple[str | None, int] = (None, 0)
     changed = max((entry for entry in entries if entry[0].endswith(_ATTRIBUTES) and entry[0] > segment[0]), default=none)
-    return _Listed(*segment, *changed)
+    return _FileObjects(*segment, *changed)
 
 
 def _microseconds(time: float) -> int:
@@ -466,7 +466,7 @@ def _still_good(blocks: Sequence[Block], wanted: AbstractSet[str], block_chunks:
     return [block for block in whole if block.chunks >= block_chunks // 2]
 
 
-def _allowed(layout: Layout, changed: Mapping[str, Attributes], options: SearchOptions) -> npt.NDArray[np.bool_] | None:
+def _allowed(layout: BlockLayout, changed: Mapping[str, Attributes], options: SearchOptions) -> npt.NDArray[np.bool_] | None:
     if options.filters is None:
         return None
     fits = [
@@ -476,11 +476,11 @@ def _allowed(layout: Layout, changed: Mapping[str, Attributes], options: SearchO
     return np.array(fits, np.bool_)[layout.file_of]
 
 
-def _found(store: IndexRef, layout: Layout, changed: Mapping[str, Attributes], chunk: int) -> _Found:
+def _found(store: IndexRef, layout: BlockLayout, changed: Mapping[str, Attributes], chunk: int) -> _HitSource:
     number = int(layout.file_of[chunk])
     key, file_id, filename = layout.sources[number]
     file = IndexedFile(file_id, filename, changed.get(key, layout.attributes[number]))
-    return _Found(store, file, vector_keys.index_text_of(key), int(layout.text_starts[chunk]), int(layout.text_ends[chunk]))
+    return _HitSource(store, file, vector_keys.index_text_of(key), int(layout.text_starts[chunk]), int(layout.text_ends[chunk]))
 
 
 def _groups(sizes: Mapping[str, int]) -> list[list[str]]:

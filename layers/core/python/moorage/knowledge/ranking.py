@@ -39,7 +39,7 @@ class Query:
 
 
 @dataclass(slots=True)
-class Best:
+class TopChunks:
     """The chunks with the highest scores so far."""
 
     found: list[tuple[float, Place]] = field(default_factory=list)
@@ -76,7 +76,7 @@ class _Words:
 
 
 @dataclass(slots=True)
-class Sharing:
+class QueryTerms:
     """The words of one query in all stores. How rare a word is, is known when all blocks have been looked through."""
 
     words: tuple[int, ...]
@@ -93,9 +93,9 @@ class Sharing:
             postings = tuple((block.chunk_of[place].copy(), block.counts[place].copy()) for place in where)
             self.blocks.append(_Words(number, block.chunks, allowed, postings, block.lengths))
 
-    def ranked(self) -> Best:
+    def ranked(self) -> TopChunks:
         """By BM25; a chunk that has none of the words is left out."""
-        best = Best()
+        best = TopChunks()
         rarities = self._rarities()
         for block in self.blocks:
             scores = self._scores(block, rarities)
@@ -129,8 +129,8 @@ class Rankings:
         self.queries = queries
         self.options = options
         self.weights = Weights(1, 0) if options.ranker == "none" else options.weights
-        self.likeness: dict[tuple[int, str], Best] = {}
-        self.sharing = [Sharing(query.words) for query in queries] if self.weights.text > 0 else []
+        self.likeness: dict[tuple[int, str], TopChunks] = {}
+        self.sharing = [QueryTerms(query.words) for query in queries] if self.weights.text > 0 else []
 
     def look(self, number: int, block: Block, model: str, allowed: npt.NDArray[np.bool_] | None) -> None:
         """``allowed`` says of each chunk whether it may be found; all may if there is none."""
@@ -139,13 +139,13 @@ class Rankings:
                 # Not by BLAS: its threads wait for each other where other work has the processors, for ten times as long.
                 scores: Floats = np.einsum("ij,j->i", block.vectors, query.vectors[model])
                 meant = _with_meaning(block.vectors, scores, allowed)
-                self.likeness.setdefault((which, model), Best()).look(number, scores, meant)
+                self.likeness.setdefault((which, model), TopChunks()).look(number, scores, meant)
         for sharing in self.sharing:
             sharing.look(number, block, allowed)
 
     def add(self, which: int, model: str, found: Iterable[tuple[float, Place]]) -> None:
         """What somebody else has found to be like a query: likeness and place."""
-        self.likeness.setdefault((which, model), Best()).add(found)
+        self.likeness.setdefault((which, model), TopChunks()).add(found)
 
     def best(self) -> list[Ranked]:
         """The best first, as many as are wanted. Of several queries the one counts that a chunk answers best."""
@@ -160,7 +160,7 @@ class Rankings:
         enough = [found for found in shown if found[0] >= self.options.score_threshold]
         return [Ranked(score, place, Ranks(by_embedding.get(place), by_text.get(place))) for score, place in enough]
 
-    def _scores(self, which: int, shared: Sequence[Best]) -> dict[Place, float]:
+    def _scores(self, which: int, shared: Sequence[TopChunks]) -> dict[Place, float]:
         """Of one query. Where a chunk is not among the best of one ranking, it is taken to have what the last of them has."""
         alike = [each for (query, _), each in self.likeness.items() if query == which]
         cosines = {place: score for each in alike for score, place in each.found}

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moorage.model.embedding_models import Embedded
+from moorage.model.embedding_models import EmbeddedTexts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,16 +38,16 @@ class StaticEmbedder:
     def takes(self, dimension: int) -> bool:
         return 1 <= dimension <= DIMENSION
 
-    async def embed(self, texts: Sequence[str], dimension: int) -> Embedded:
+    async def embed(self, texts: Sequence[str], dimension: int) -> EmbeddedTexts:
         # In a thread of its own: tokenizing is a second's work for a thousand chunks.
         return await asyncio.to_thread(_embed, texts, dimension)
 
 
-def _embed(texts: Sequence[str], dimension: int) -> Embedded:
+def _embed(texts: Sequence[str], dimension: int) -> EmbeddedTexts:
     tokenizer, table = _model()
     encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
     vectors = [_mean(table, each.ids, dimension) for each in encoded]
-    return Embedded([vector.tobytes() for vector in vectors], sum(len(each.ids) for each in encoded))
+    return EmbeddedTexts([vector.tobytes() for vector in vectors], sum(len(each.ids) for each in encoded))
 
 
 def _mean(table: "npt.NDArray[np.float32]", ids: list[int], dimension: int) -> "npt.NDArray[np.float32]":

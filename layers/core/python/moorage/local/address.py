@@ -153,7 +153,7 @@ def _is_any(host: str) -> bool:
     return host in ("0.0.0.0", "::")
 
 
-class FromHere:
+class LocalOriginGuard:
     """In front of an API that serves this machine alone: web pages and names that were rebound to 127.0.0.1 stay outside.
 
     They would need a key; but what needs no door has none. ``Origin`` and ``Sec-Fetch-Site`` are written by browsers and cannot be

@@ -22,7 +22,7 @@ from typing import Final
 from moorage.disk import flush_folder
 from moorage.errors import SettingsConflict
 from moorage.local.housekeeping import HOLD
-from moorage.local.kept_keys import KEY_FILE, NOTE
+from moorage.local.key_file import KEY_FILE, NOTE
 from moorage.local.processes import write_private
 from moorage.local.state_folder import held
 from moorage.local.takeover import BEFORE, STORE

@@ -29,15 +29,15 @@ from typing import IO, Final
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
 from moorage.local import skills
+from moorage.local.bubblewrap_arguments import BindMount, binds, server_config, socket_of
 from moorage.local.control import Control
-from moorage.local.control_groups import Group
-from moorage.local.disk_guard import DiskGuard, Use
+from moorage.local.control_groups import ControlGroup
+from moorage.local.disk_guard import DiskGuard, DiskUse
 from moorage.local.disks import IMAGE
 from moorage.local.removal import start_removing
-from moorage.local.site import Site
-from moorage.local.spawning import Plan, ended, last_words, make_workspace, spawn
+from moorage.local.sandbox_paths import Site
+from moorage.local.spawning import SpawnPlan, ended, last_words, make_workspace, spawn
 from moorage.local.users import HOST_UIDS, HOST_UIDS_FROM
-from moorage.local.walls import Bind, binds, server_config, socket_of
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 
@@ -48,7 +48,7 @@ log = logging.getLogger("moorage.launcher")
 
 
 @dataclass(slots=True, eq=False)
-class Sandbox:
+class BubblewrapSandbox:
     sandbox_id: str
     memory_gib: int
     directory: Path
@@ -58,7 +58,7 @@ class Sandbox:
     """The exec server's process id, seen from here."""
     uid: int
     control: Control
-    group: Group
+    group: ControlGroup
     closing_key: int | None
     """See ``seccomp.py``; None for a sandbox that owns its disk."""
     configuration: IO[bytes]
@@ -71,8 +71,8 @@ class Sandbox:
     def owns_disk(self) -> bool:
         return self.closing_key is None
 
-    def use(self) -> Use:
-        return Use(self.sandbox_id, self.tenant_id, self._used())
+    def use(self) -> DiskUse:
+        return DiskUse(self.sandbox_id, self.tenant_id, self._used())
 
     def unwritten(self) -> int:
         """What its file system has taken and the disk under it has not been given yet."""
@@ -96,19 +96,19 @@ class Bubblewrap:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._by_id: dict[str, Sandbox] = {}
-        self._by_container: dict[tuple[str, str], Sandbox] = {}
+        self._by_id: dict[str, BubblewrapSandbox] = {}
+        self._by_container: dict[tuple[str, str], BubblewrapSandbox] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._watches: set[asyncio.Task[None]] = set()
         self._uids = itertools.cycle(range(HOST_UIDS_FROM, HOST_UIDS_FROM + HOST_UIDS))
         self._starting: list[str] = []
         """The tenants of those that are on their way."""
-        self._spare: Sandbox | None = None
+        self._spare: BubblewrapSandbox | None = None
         """Nobody's yet, and in no list."""
         self._sparing: asyncio.Task[None] | None = None
         self._guard = DiskGuard(site.bounds)
 
-    async def start(self, spec: SandboxSpec) -> Sandbox:
+    async def start(self, spec: SandboxSpec) -> BubblewrapSandbox:
         """Idempotent per container; two callers at once get the same sandbox."""
         key = (spec.tenant_id, spec.container_id)
         async with self._locks.setdefault(key, asyncio.Lock()):
@@ -147,7 +147,7 @@ class Bubblewrap:
     def describe(self, sandbox_id: str) -> SandboxStatus:
         return SandboxStatus.RUNNING if sandbox_id in self._by_id else SandboxStatus.STOPPED
 
-    def running(self) -> list[Sandbox]:
+    def running(self) -> list[BubblewrapSandbox]:
         return list(self._by_id.values())
 
     async def watch_disk(self) -> None:
@@ -176,7 +176,7 @@ class Bubblewrap:
         if tenants.count(tenant_id) >= site.tenant_sandboxes_max:
             raise SandboxCapacity(f"{site.tenant_sandboxes_max} sandboxes of this account are running; no account has more at once.")
 
-    async def _start(self, key: tuple[str, str], spec: SandboxSpec) -> Sandbox:
+    async def _start(self, key: tuple[str, str], spec: SandboxSpec) -> BubblewrapSandbox:
         spare = self._spare
         if spare is not None and (spare.memory_gib, spec.egress) == (spec.memory_gib, None):
             self._spare = None
@@ -184,7 +184,7 @@ class Bubblewrap:
                 return await self._begin(spare, key, spec)
         return await self._begin(self._spawn(spec.memory_gib, spec.egress), key, spec)
 
-    async def _begin(self, sandbox: Sandbox, key: tuple[str, str], spec: SandboxSpec) -> Sandbox:
+    async def _begin(self, sandbox: BubblewrapSandbox, key: tuple[str, str], spec: SandboxSpec) -> BubblewrapSandbox:
         sandbox.tenant_id, sandbox.container_id = key
         self._by_id[sandbox.sandbox_id] = sandbox
         try:
@@ -209,21 +209,21 @@ class Bubblewrap:
             with contextlib.suppress(SandboxError):  # Whoever wants the next one is told what is wrong.
                 self._spare = self._spawn(memory_gib, None)
 
-    async def _configure(self, sandbox: Sandbox, spec: SandboxSpec) -> None:
+    async def _configure(self, sandbox: BubblewrapSandbox, spec: SandboxSpec) -> None:
         config = {**server_config(self._site, spec, sandbox.group), "closing_key": sandbox.closing_key}
         pipe, _ = await asyncio.get_running_loop().connect_write_pipe(asyncio.Protocol, sandbox.configuration)
         if not sandbox.configuration.closed:  # As it is by the time it is seen to have died.
             pipe.write(json.dumps(config).encode())
         pipe.close()
 
-    def _spawn(self, memory_gib: int, egress: EgressSpec | None) -> Sandbox:
+    def _spawn(self, memory_gib: int, egress: EgressSpec | None) -> BubblewrapSandbox:
         """Raises :class:`SandboxError`, also where the disk is full."""
         try:
             return self._made(memory_gib, egress)
         except OSError as error:
             raise SandboxError(f"The sandbox could not be made: {error.strerror}.") from error
 
-    def _made(self, memory_gib: int, egress: EgressSpec | None) -> Sandbox:
+    def _made(self, memory_gib: int, egress: EgressSpec | None) -> BubblewrapSandbox:
         sandbox_id = f"sbx_{secrets.token_hex(12)}"
         directory = self._site.state_dir / "sandboxes" / sandbox_id
         shelf = skills.shelf(self._site.runtime_dir, sandbox_id)
@@ -247,7 +247,7 @@ class Bubblewrap:
             group = self._site.groups.create(sandbox_id, memory_gib)
             key = None if disk is not None else secrets.randbits(64)
             ours = control.servers_end
-            plan = Plan(self._site, directory, endpoint, visible, reading, memory_gib, group, uid, disk, key, ours)
+            plan = SpawnPlan(self._site, directory, endpoint, visible, reading, memory_gib, group, uid, disk, key, ours)
             process, first_process = spawn(plan)
         except BaseException:
             control.close()
@@ -264,7 +264,9 @@ class Bubblewrap:
         control.servers_end.close()
         control.attach()
         place, configuration = f"unix:{endpoint}", os.fdopen(writing, "wb", buffering=0)
-        sandbox = Sandbox(sandbox_id, memory_gib, directory, place, process, first_process, uid, control, group, key, configuration)
+        sandbox = BubblewrapSandbox(
+            sandbox_id, memory_gib, directory, place, process, first_process, uid, control, group, key, configuration
+        )
         self._watch(sandbox)
         return sandbox
 
@@ -274,12 +276,12 @@ class Bubblewrap:
         taken = {sandbox.uid for sandbox in (*self._by_id.values(), *filter(None, [self._spare]))}
         return next(uid for uid in self._uids if uid not in taken)
 
-    def _watch(self, sandbox: Sandbox) -> None:
+    def _watch(self, sandbox: BubblewrapSandbox) -> None:
         task = asyncio.create_task(self._until_ended(sandbox))
         self._watches.add(task)
         task.add_done_callback(self._watches.discard)
 
-    async def _until_ended(self, sandbox: Sandbox) -> None:
+    async def _until_ended(self, sandbox: BubblewrapSandbox) -> None:
         """Notice the end of a sandbox, whoever brought it about, and clear it away."""
         await ended(sandbox.process)
         self._forget(sandbox)
@@ -291,7 +293,7 @@ class Bubblewrap:
             await asyncio.sleep(0.05)  # processes that are on their way out still hold it
         sandbox.ended.set()
 
-    def _forget(self, sandbox: Sandbox) -> None:
+    def _forget(self, sandbox: BubblewrapSandbox) -> None:
         self._by_id.pop(sandbox.sandbox_id, None)
         if self._spare is sandbox:
             self._spare = None
@@ -302,7 +304,7 @@ class Bubblewrap:
             del self._by_container[key]
         Path(sandbox.endpoint.removeprefix("unix:")).unlink(missing_ok=True)
 
-    async def _until_healthy(self, sandbox: Sandbox, token: str) -> None:
+    async def _until_healthy(self, sandbox: BubblewrapSandbox, token: str) -> None:
         async with ExecClient(Handle(sandbox.endpoint, token, sandbox.sandbox_id)) as client:
             try:
                 await asyncio.wait_for(client.health(), limits.SANDBOX_START_SECONDS)
@@ -310,7 +312,7 @@ class Bubblewrap:
                 raise SandboxError(f"The sandbox did not come up. {last_words(sandbox.directory)}") from error
 
 
-def _check(visible: Sequence[Bind]) -> None:
+def _check(visible: Sequence[BindMount]) -> None:
     for bind in visible:
         if not bind.is_writable and not os.path.exists(bind.source):
             raise SandboxError(f"{bind.source} does not exist, which the sandbox should see as {bind.target}.")

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from moorage.errors import SandboxError, SettingsConflict
-from moorage.local.environments import EGRESS_PYTHON, Environment, ensure, environment
-from moorage.local.places import PACKAGE, ROOT
+from moorage.local.environments import EGRESS_PYTHON, ToolEnvironment, ensure, environment
 from moorage.local.processes import dying_with, end_leftover, identity, uninterrupted, write_private
+from moorage.local.resource_paths import PACKAGE, ROOT
 from moorage.local.supervision import Child
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.store.execution_rows import worker_socket
@@ -29,7 +29,7 @@ PROXY_STOP_SECONDS_MAX = 5
 _START_SECONDS_MAX = 30
 
 
-def prepare_environments(find: Callable[[str], Environment] = environment) -> None:
+def prepare_environments(find: Callable[[str], ToolEnvironment] = environment) -> None:
     """Install what is missing, once. Without the toolbox sandboxes offer Python alone, which is better than no start."""
     if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS") and (note := old_parts(ensure(find("egress")))):
         say(f"moorage: {note}", out=sys.stderr)
@@ -40,7 +40,7 @@ def prepare_environments(find: Callable[[str], Environment] = environment) -> No
             say(f"moorage: {error} Until then commands find Python without packages.", out=sys.stderr)
 
 
-def old_parts(egress: Environment) -> str:
+def old_parts(egress: ToolEnvironment) -> str:
     """What to know of an egress proxy on an old Python; empty for a new one."""
     if egress.version >= EGRESS_PYTHON:
         return ""
@@ -58,7 +58,7 @@ def toolbox_folder() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Launcher:
+class LauncherProcess:
     """The owner of the sandboxes."""
 
     state_dir: Path
@@ -133,7 +133,7 @@ async def programs_here(launcher_socket: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class WorkerProcess:
     """One of those that play the loop (``step_worker.py``)."""
 
     state_dir: Path
@@ -195,13 +195,13 @@ def egress_settings(state_dir: Path, key: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Proxy:
+class ProxyProcess:
     """The way out of the sandboxes."""
 
     state_dir: Path
     environment: dict[str, str] = field(repr=False)
     lock: IO[str]
-    """As of :class:`Worker`."""
+    """As of :class:`WorkerProcess`."""
     started: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     @property

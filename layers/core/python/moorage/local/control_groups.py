@@ -20,7 +20,7 @@ thread, and one that moves itself waits for nothing (Linux 5.4); but version 2 l
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ControlGroup:
     """The control group of one sandbox; without any path where there are none."""
 
     server: tuple[Path, ...] = ()
@@ -48,7 +48,7 @@ class ControlGroups:
     def are_available(self) -> bool:
         return bool(self.parents)
 
-    def create(self, name: str, memory_gib: int) -> Group:
+    def create(self, name: str, memory_gib: int) -> ControlGroup:
         """Make the groups of one sandbox."""
         inner: list[Path] = []
         for controller, parent in self.parents.items():
@@ -61,10 +61,10 @@ class ControlGroups:
             _write(group / "commands", _commands_limits(self._version, controller, memory_gib))
             inner.append(group)
         if not inner:
-            return Group()
+            return ControlGroup()
         join = _JOIN[self._version]
         memory, processes = (self._of(controller, name) / "commands" for controller in ("memory", "pids"))
-        return Group(
+        return ControlGroup(
             tuple(group / "server" / join for group in inner),
             tuple(group / "commands" / join for group in inner),
             memory / ("memory.events" if self._version == 2 else "memory.oom_control"),

@@ -26,8 +26,8 @@ from openai.types.responses import Response
 
 from moorage.local.children import prepare_environments
 from moorage.local.exports import read_exports
-from moorage.local.places import own_command
 from moorage.local.processes import dying_with, stop_process, uninterrupted
+from moorage.local.resource_paths import own_command
 from moorage.terminal import clear_status, printable, say, show_status
 
 QUESTION = (

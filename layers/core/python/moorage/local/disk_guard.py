@@ -15,7 +15,7 @@ from typing import Final
 from moorage import limits
 
 
-class Verdict(StrEnum):
+class DiskWarning(StrEnum):
     """What a sandbox is told; each ends with a full stop, because the exec server goes on from there."""
 
     FINE = ""
@@ -24,25 +24,25 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class DiskLimits:
     reserve: int = limits.DISK_RESERVE_BYTES
     share_min: int = limits.DISK_SHARE_BYTES_MIN
     tenant_max: int = limits.TENANT_DISK_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class DiskUse:
     sandbox_id: str
     tenant_id: str
     used: int
 
 
 @dataclass(slots=True)
-class Growth:
+class DiskGrowth:
     """What one sandbox held at each look of the last minute."""
 
     samples: "collections.deque[int]"
-    verdict: Verdict = Verdict.FINE
+    verdict: DiskWarning = DiskWarning.FINE
 
     @property
     def bytes(self) -> int:
@@ -58,43 +58,43 @@ _SAMPLES: Final = int(limits.DISK_GROWTH_SECONDS / limits.DISK_LOOK_SECONDS)
 
 @dataclass(slots=True)
 class DiskGuard:
-    bounds: Bounds
-    _growths: dict[str, Growth] = field(default_factory=dict)
+    bounds: DiskLimits
+    _growths: dict[str, DiskGrowth] = field(default_factory=dict)
 
-    def look(self, uses: Iterable[Use], free: int) -> Mapping[str, Verdict]:
+    def look(self, uses: Iterable[DiskUse], free: int) -> Mapping[str, DiskWarning]:
         """The verdict on each sandbox. ``free`` is what the disk has left when all that they hold has been written to it."""
         by_id = {use.sandbox_id: use for use in uses}
         self._growths = {sandbox_id: self._grown(use) for sandbox_id, use in by_id.items()}
-        by_tenant: dict[str, list[Use]] = collections.defaultdict(list)
+        by_tenant: dict[str, list[DiskUse]] = collections.defaultdict(list)
         for use in by_id.values():
             by_tenant[use.tenant_id].append(use)
         for of_tenant in by_tenant.values():
             excess = sum(use.used for use in of_tenant) - self.bounds.tenant_max
-            self._judge(Verdict.TENANT, of_tenant, excess, self.bounds.tenant_max // len(of_tenant))
+            self._judge(DiskWarning.TENANT, of_tenant, excess, self.bounds.tenant_max // len(of_tenant))
         everybody = list(by_id.values())
         share = max(0, free + sum(use.used for use in everybody) - self.bounds.reserve) // max(1, len(everybody))
-        self._judge(Verdict.MACHINE, everybody, self.bounds.reserve - free, max(share, self.bounds.share_min))
+        self._judge(DiskWarning.MACHINE, everybody, self.bounds.reserve - free, max(share, self.bounds.share_min))
         return {sandbox_id: growth.verdict for sandbox_id, growth in self._growths.items()}
 
     def to_stop(self, free: int) -> list[str]:
         """Those that were told, and have taken half of the reserve all the same: they go with what they hold."""
         if free >= self.bounds.reserve // 2:
             return []
-        return [sandbox_id for sandbox_id, growth in self._growths.items() if growth.verdict is Verdict.MACHINE]
+        return [sandbox_id for sandbox_id, growth in self._growths.items() if growth.verdict is DiskWarning.MACHINE]
 
-    def _grown(self, use: Use) -> Growth:
-        growth = self._growths.get(use.sandbox_id) or Growth(collections.deque([0], maxlen=_SAMPLES))
+    def _grown(self, use: DiskUse) -> DiskGrowth:
+        growth = self._growths.get(use.sandbox_id) or DiskGrowth(collections.deque([0], maxlen=_SAMPLES))
         growth.samples.append(use.used)
         return growth
 
-    def _judge(self, verdict: Verdict, uses: list[Use], excess: int, share: int) -> None:
+    def _judge(self, verdict: DiskWarning, uses: list[DiskUse], excess: int, share: int) -> None:
         """Tell one more when the sum is too high and those that were told no longer grow; take it back when there is room again."""
         told = [use for use in uses if self._growths[use.sandbox_id].verdict is verdict]
         if excess <= 0:
             for use in told:
-                self._growths[use.sandbox_id].verdict = Verdict.FINE
+                self._growths[use.sandbox_id].verdict = DiskWarning.FINE
         elif not any(self._growths[use.sandbox_id].is_growing for use in told):
-            over = [use for use in uses if use.used > share and self._growths[use.sandbox_id].verdict is Verdict.FINE]
+            over = [use for use in uses if use.used > share and self._growths[use.sandbox_id].verdict is DiskWarning.FINE]
             if over and (not told or any(self._growths[use.sandbox_id].is_growing for use in over)):
                 worst = max(over, key=lambda use: (self._growths[use.sandbox_id].bytes, use.used))
                 self._growths[worst.sandbox_id].verdict = verdict

@@ -24,8 +24,8 @@ from typing import Final
 import uv
 
 from moorage.errors import SettingsConflict
-from moorage.local.places import IS_CHECKOUT, LOCKS, ROOT, cache_folder
 from moorage.local.processes import dying_with
+from moorage.local.resource_paths import IS_CHECKOUT, LOCKS, ROOT, cache_folder
 from moorage.terminal import say
 
 _USES: Final = {"toolbox": "the packages that sandboxes offer", "egress": "the packages of the egress proxy"}
@@ -36,7 +36,7 @@ EGRESS_PYTHON: Final = (3, 12)
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class ToolEnvironment:
     name: str
     """``toolbox`` or ``egress``, as its lock is called."""
     lock: Path
@@ -62,9 +62,9 @@ class Environment:
         return (self.folder / ".done").exists() and os.access(self.python, os.X_OK)
 
 
-def environment(name: str) -> Environment:
+def environment(name: str) -> ToolEnvironment:
     lock = LOCKS / f"{name}.txt"
-    return Environment(name, lock, ROOT / f".venv-{name}" if IS_CHECKOUT else cache_folder() / f"{name}-{_identity(lock)}")
+    return ToolEnvironment(name, lock, ROOT / f".venv-{name}" if IS_CHECKOUT else cache_folder() / f"{name}-{_identity(lock)}")
 
 
 def _identity(lock: Path) -> str:
@@ -73,7 +73,7 @@ def _identity(lock: Path) -> str:
     return hashlib.sha256(known).hexdigest()[:_HASH_CHARS]
 
 
-def ensure(wanted: Environment) -> Environment:
+def ensure(wanted: ToolEnvironment) -> ToolEnvironment:
     """Make it, unless it is there. Raises :class:`SettingsConflict` where it cannot be made."""
     if not wanted.is_made:
         with _alone(wanted) as lock:
@@ -83,7 +83,7 @@ def ensure(wanted: Environment) -> Environment:
 
 
 @contextlib.contextmanager
-def _alone(wanted: Environment) -> Iterator[int]:
+def _alone(wanted: ToolEnvironment) -> Iterator[int]:
     """One maker at a time. The lock goes with the last process that holds it: an installer outlives its parent by moments."""
     path = wanted.folder.with_name(f"{wanted.folder.name}.lock")
     try:
@@ -104,7 +104,7 @@ def _alone(wanted: Environment) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _make(wanted: Environment, lock: int) -> None:
+def _make(wanted: ToolEnvironment, lock: int) -> None:
     aside, began = wanted.folder.with_name(f"{wanted.folder.name}.new"), time.monotonic()
     _say(f"Installing {wanted.use} into {wanted.folder} (once; {_packages(wanted.lock)} packages) ...")
     shutil.rmtree(aside, ignore_errors=True)
@@ -121,7 +121,7 @@ def _make(wanted: Environment, lock: int) -> None:
     _say(f"Installed {wanted.use} in {time.monotonic() - began:.0f} s.")
 
 
-def _make_bare(wanted: Environment, lock: int, folder: Path) -> None:
+def _make_bare(wanted: ToolEnvironment, lock: int, folder: Path) -> None:
     """On this Python; for the egress proxy on a newer one, where the machine has one or uv can fetch it."""
     command = ("venv", "--relocatable", "--python")
     if wanted.name == "egress" and sys.version_info < EGRESS_PYTHON:
@@ -131,7 +131,7 @@ def _make_bare(wanted: Environment, lock: int, folder: Path) -> None:
     _uv(wanted, lock, *command, sys.executable, str(folder))
 
 
-def _uv(wanted: Environment, lock: int, *arguments: str) -> None:
+def _uv(wanted: ToolEnvironment, lock: int, *arguments: str) -> None:
     """Run uv: its progress is shown in a terminal, and its words where it fails."""
     done = _run_uv(lock, *arguments, is_shown=sys.stderr.isatty())
     if done.returncode:

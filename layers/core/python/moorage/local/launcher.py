@@ -38,12 +38,12 @@ from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError
 from moorage.local.bubblewrap import Bubblewrap
 from moorage.local.control_groups import ControlGroups
-from moorage.local.disk_guard import Bounds
+from moorage.local.disk_guard import DiskLimits
 from moorage.local.disks import Disks
-from moorage.local.places import ROOT
 from moorage.local.programs import programs_of
-from moorage.local.serving import Server
-from moorage.local.site import TERMINALS_NAME, Site, Toolbox
+from moorage.local.resource_paths import ROOT
+from moorage.local.sandbox_paths import TERMINALS_NAME, Site, Toolbox
+from moorage.local.serving import SignalledServer
 from moorage.local.terminals import may_mount_terminals
 from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
 from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
@@ -135,7 +135,7 @@ def serve(options: argparse.Namespace) -> None:
                 ws="none",
                 timeout_graceful_shutdown=_CALLERS_SECONDS_MAX,
             )
-            asyncio.run(Server(config).serve(sockets=[listener]))
+            asyncio.run(SignalledServer(config).serve(sockets=[listener]))
 
 
 @contextlib.contextmanager
@@ -196,7 +196,7 @@ def prepared_site(options: argparse.Namespace, runtime_dir: Path) -> Site:
         disk_bytes_max=options.disk_bytes,
         sandboxes_max=options.sandboxes_max,
         tenant_sandboxes_max=options.tenant_sandboxes_max,
-        bounds=Bounds(options.disk_reserve_bytes, tenant_max=options.tenant_disk_bytes),
+        bounds=DiskLimits(options.disk_reserve_bytes, tenant_max=options.tenant_disk_bytes),
     )
     check_namespaces(site.runs_as_other_users)
     if not site.has_terminals:

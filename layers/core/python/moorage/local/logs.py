@@ -59,7 +59,7 @@ def aside(path: Path) -> Path:
     return path.with_name(f"{path.name}.1")
 
 
-class Lines:
+class LogLines:
     """The lines of a log from a place on; one that is half written waits for its rest."""
 
     def __init__(self, path: Path, start: int) -> None:

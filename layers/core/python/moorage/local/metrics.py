@@ -21,8 +21,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from moorage.errors import ApiError, SettingsConflict
-from moorage.local.address import FromHere
-from moorage.local.logs import API, STEPS, Lines
+from moorage.local.address import LocalOriginGuard
+from moorage.local.logs import API, STEPS, LogLines
 from moorage.loop.waiting import wait_of
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
@@ -140,11 +140,11 @@ class Metrics:
     runtime: Runtime
     state_dir: Path
     counters: Counters = field(default_factory=Counters)
-    _lines: list[Lines] = field(init=False)
+    _lines: list[LogLines] = field(init=False)
 
     def __post_init__(self) -> None:
         paths = [self.state_dir / name for name in (API, STEPS)]
-        self._lines = [Lines(path, path.stat().st_size if path.exists() else 0) for path in paths]
+        self._lines = [LogLines(path, path.stat().st_size if path.exists() else 0) for path in paths]
 
     def read(self) -> None:
         """What was told since; also to be called before the files are cut."""
@@ -183,11 +183,11 @@ class Metrics:
         wait = wait_of(snapshot, await self.runtime.steps.accounts(*place))
         return None if wait is None else wait.kind
 
-    def app(self) -> FromHere:
+    def app(self) -> LocalOriginGuard:
         async def answer(_: Request) -> Response:
             return PlainTextResponse(await self.text(), media_type=MEDIA_TYPE)
 
-        return FromHere(Starlette(routes=[Route("/metrics", answer)]))
+        return LocalOriginGuard(Starlette(routes=[Route("/metrics", answer)]))
 
     async def serve(self, listener: socket.socket) -> None:
         await _Server(uvicorn.Config(self.app(), log_level="warning", access_log=False, lifespan="off")).serve(sockets=[listener])

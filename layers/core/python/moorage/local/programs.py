@@ -8,7 +8,7 @@ import secrets
 from typing import Final, Protocol
 
 from moorage import limits
-from moorage.sandbox.exec_client import ExecClient, Output
+from moorage.sandbox.exec_client import ExecClient, ExecOutput
 from moorage.sandbox.provisioner import Handle, SandboxSpec
 
 PROGRAMS: Final = {
@@ -45,21 +45,21 @@ _ASK: Final = "".join(
 _VERSION: Final = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
-class Starts(Protocol):
+class SandboxStarter(Protocol):
     """Bubblewrap's owner, or a provisioner."""
 
-    async def start(self, spec: SandboxSpec) -> "Started": ...
+    async def start(self, spec: SandboxSpec) -> "StartedSandbox": ...
     async def stop(self, sandbox_id: str) -> None: ...
 
 
-class Started(Protocol):
+class StartedSandbox(Protocol):
     @property
     def endpoint(self) -> str: ...
     @property
     def sandbox_id(self) -> str: ...
 
 
-async def programs_of(sandboxes: Starts) -> str:
+async def programs_of(sandboxes: SandboxStarter) -> str:
     """Their names and versions, such as ``python 3.11.7, node 18.20.4``. Starts a sandbox for it, and ends it."""
     token = secrets.token_hex(16)
     sandbox = await sandboxes.start(SandboxSpec("", "programs", token))
@@ -72,7 +72,7 @@ async def programs_of(sandboxes: Starts) -> str:
 
 async def _said(client: ExecClient) -> str:
     events = client.exec("programs", f"{_ASK}wait", timeout_ms=limits.PROGRAMS_SECONDS_MAX * 1000, max_output_length=100_000)
-    return "".join([event.text async for event in events if isinstance(event, Output) and event.stream == "stdout"])
+    return "".join([event.text async for event in events if isinstance(event, ExecOutput) and event.stream == "stdout"])
 
 
 def named(said: str) -> str:

@@ -19,16 +19,16 @@ import uvicorn
 from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
-from moorage.local.address import Address, FromHere
+from moorage.local.address import Address, LocalOriginGuard
 from moorage.local.exports import write_exports
 from moorage.local.housekeeping import Housekeeping
 from moorage.local.logs import STEPS, cut
 from moorage.local.loop_watch import LoopWatch
 from moorage.local.metrics import Metrics, address_of
-from moorage.local.places import own_command
 from moorage.local.processes import write_private
+from moorage.local.resource_paths import own_command
 from moorage.local.service_manager import ServiceManager
-from moorage.local.state_folder import Secrets
+from moorage.local.state_folder import StackSecrets
 from moorage.local.supervision import Supervisor
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
@@ -49,13 +49,13 @@ async def serve(
     listener: socket.socket,
     address: Address,
     state_dir: Path,
-    kept: Secrets,
+    kept: StackSecrets,
     supervisor: Supervisor,
     metrics_listener: socket.socket | None,
     manager: ServiceManager,
 ) -> int:
     """Serve until a signal comes, or a child cannot live."""
-    asyncio.get_running_loop().set_default_executor(Unwaited(thread_name_prefix="stack"))
+    asyncio.get_running_loop().set_default_executor(DaemonExecutor(thread_name_prefix="stack"))
     await _first_key(runtime, state_dir, kept)
 
     def on_started() -> None:
@@ -67,7 +67,7 @@ async def serve(
     app.state.late_silence_seconds = lambda: loop_watch.late_silence_seconds
     server = _Server(
         uvicorn.Config(
-            app if not address.is_loopback else FromHere(app),
+            app if not address.is_loopback else LocalOriginGuard(app),
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -118,14 +118,14 @@ async def _end(beside: "set[asyncio.Task[None]]", runtime: Runtime) -> None:
         _log.warning("the stop does not wait any longer for %s", task.get_coro())
 
 
-class Unwaited(ThreadPoolExecutor):
+class DaemonExecutor(ThreadPoolExecutor):
     """Its threads may wait for a child that does not answer; a stop does not wait for them."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         super().shutdown(wait=False, cancel_futures=True)
 
 
-async def _first_key(runtime: Runtime, state_dir: Path, kept: Secrets) -> None:
+async def _first_key(runtime: Runtime, state_dir: Path, kept: StackSecrets) -> None:
     """The key that is announced, made once: a start does not bring back one that was revoked."""
     made = state_dir / "key-made"
     if made.exists():
@@ -190,7 +190,7 @@ def announce(
     runtime: Runtime,
     url: str,
     state_dir: Path,
-    kept: Secrets,
+    kept: StackSecrets,
     metrics_listener: socket.socket | None = None,
     *,
     is_inside: bool = False,

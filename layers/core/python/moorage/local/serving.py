@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import uvicorn
 
 
-class Server(uvicorn.Server):
+class SignalledServer(uvicorn.Server):
     """Returns from a signal, where uvicorn's own raises it again. Before it serves, signals do what they always do."""
 
     @contextlib.contextmanager

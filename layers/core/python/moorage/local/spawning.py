@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import Final
 
 from moorage.errors import SandboxError
-from moorage.local.control_groups import Group
-from moorage.local.disks import Disk
-from moorage.local.site import TERMINALS_NAME, Site
-from moorage.local.system_calls import bind_mount, mount, own_namespaces, private_mounts
-from moorage.local.terminals import mount_terminals
-from moorage.local.walls import (
+from moorage.local.bubblewrap_arguments import (
     COMPILED_SERVER,
     CONTROL_FD,
     GROUPS_FD,
     LISTENING_FD,
     WORKSPACE,
-    Bind,
+    BindMount,
     bwrap_arguments,
     files,
     finish_arguments,
     group_files,
 )
+from moorage.local.control_groups import ControlGroup
+from moorage.local.disks import Disk
+from moorage.local.sandbox_paths import TERMINALS_NAME, Site
+from moorage.local.system_calls import bind_mount, mount, own_namespaces, private_mounts
+from moorage.local.terminals import mount_terminals
 from moorage.sandbox import seccomp
 
 SECCOMP_FD: Final = 4
@@ -36,17 +36,17 @@ INFO_FD: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SpawnPlan:
     """One sandbox that is to be started."""
 
     site: Site
     directory: Path
     endpoint: Path
-    visible: Sequence[Bind]
+    visible: Sequence[BindMount]
     configuration: int
     """The reading end of the pipe by which the exec server is told whom it serves: until that is closed it waits."""
     memory_gib: int
-    group: Group
+    group: ControlGroup
     uid: int
     disk: Disk | None
     closing_key: int | None
@@ -60,7 +60,7 @@ class Plan:
         return self.site.runtime_dir / "stage" if self.site.runs_as_other_users else None
 
 
-def spawn(plan: Plan) -> tuple[subprocess.Popen[bytes], int]:
+def spawn(plan: SpawnPlan) -> tuple[subprocess.Popen[bytes], int]:
     """Start one bwrap. Returns it with the process id of the first process in it. Raises :class:`SandboxError`."""
     info_reading, info_writing = os.pipe()
     with ExitStack() as stack:
@@ -117,10 +117,10 @@ def spawn(plan: Plan) -> tuple[subprocess.Popen[bytes], int]:
     return process, json.loads(report)["child-pid"]
 
 
-def _bwrap(plan: Plan) -> list[str]:
+def _bwrap(plan: SpawnPlan) -> list[str]:
     visible, terminals = plan.visible, plan.site.terminals
     if plan.stage is not None:
-        visible = [Bind(f"{plan.stage}/{index}", bind.target, bind.is_writable) for index, bind in enumerate(plan.visible)]
+        visible = [BindMount(f"{plan.stage}/{index}", bind.target, bind.is_writable) for index, bind in enumerate(plan.visible)]
         terminals = plan.stage / TERMINALS_NAME
     return bwrap_arguments(plan.site, visible, str(terminals) if plan.site.has_terminals else None, plan.memory_gib)
 
@@ -144,7 +144,7 @@ def _keep_descriptors(wanted: Sequence[int]) -> None:
 assert tuple(range(LISTENING_FD + 1, LISTENING_FD + 5)) == (SECCOMP_FD, INFO_FD, CONTROL_FD, GROUPS_FD)
 
 
-def _stage(plan: Plan, stage: Path) -> None:
+def _stage(plan: SpawnPlan, stage: Path) -> None:
     """Show things as ``stage/0``, ``stage/1`` ...: the sandbox's user may have no way through the directories above them."""
     mount("tmpfs", str(stage), "tmpfs", 0, "size=65536,mode=0755")
     if plan.site.has_terminals:

@@ -25,27 +25,27 @@ from moorage.local.children import (
     LAUNCHER_STOP_SECONDS_MAX,
     PROXY_STOP_SECONDS_MAX,
     WORKER_STOP_SECONDS_MAX,
-    Launcher,
-    Proxy,
-    Worker,
+    LauncherProcess,
+    ProxyProcess,
+    WorkerProcess,
     egress_settings,
     egress_socket,
     prepare_environments,
     programs_here,
 )
 from moorage.local.docker_sandboxes import begin, docker_environment, end, provisioner_of
-from moorage.local.kept_keys import kept_keys
+from moorage.local.key_file import kept_keys
 from moorage.local.logs import API, STEPS, RotatingFile
 from moorage.local.metrics import listening
-from moorage.local.places import models_file
 from moorage.local.processes import inherited_environment, stop_process
+from moorage.local.resource_paths import models_file
 from moorage.local.server import serve
 from moorage.local.service_manager import ServiceManager
 from moorage.local.state_folder import held, kept_secrets
 from moorage.local.step_worker import workers_from
-from moorage.local.store_place import store_place
-from moorage.local.supervision import CannotLive, Child, Supervisor
-from moorage.model.catalog import Catalog, ollama_url, probe_ollama
+from moorage.local.stores import store_place
+from moorage.local.supervision import Child, ChildKeepsDying, Supervisor
+from moorage.model.catalog import ModelCatalog, ollama_url, probe_ollama
 from moorage.runtime import build_runtime
 from moorage.settings import Settings, SettingsError, unknown_variables
 from moorage.store.sqlite_table import SqliteTable
@@ -108,7 +108,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     Settings.from_environment(inherited_environment() | settings_environment)
     for sentence in unknown_variables(os.environ, _text_of(settings_environment["MOORAGE_MODELS_FILE"])):
         say(f"moorage: {sentence}", out=sys.stderr)
-    if Catalog.load(Path(settings_environment["MOORAGE_MODELS_FILE"]), os.environ).resolve(None).provider_kind == "demo":
+    if ModelCatalog.load(Path(settings_environment["MOORAGE_MODELS_FILE"]), os.environ).resolve(None).provider_kind == "demo":
         settings_environment["MOORAGE_OLLAMA_MODELS"] = " ".join(probe_ollama(ollama_url(os.environ)))
     prepare_environments()
     logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
@@ -121,19 +121,19 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         proxy_environment = egress_settings(state_dir, key)
         settings_environment |= proxy_environment
         environment |= proxy_environment
-        proxy = Proxy(state_dir, inherited_environment() | settings_environment | place.aws, lock)
+        proxy = ProxyProcess(state_dir, inherited_environment() | settings_environment | place.aws, lock)
         children.append(Child("The egress proxy", proxy.begin(), proxy.start, str(proxy.log_file), str(egress_socket(state_dir))))
         stack.callback(stop_child, children[-1], PROXY_STOP_SECONDS_MAX)
     environment.setdefault("MOORAGE_SANDBOX_PROGRAMS", start_sandboxes(stack, children, environment, state_dir))
     if "MOORAGE_EGRESS_PROXY" in settings_environment:
         proxy.await_answer()
-    for worker in (Worker(state_dir, number, workers, environment, lock) for number in range(workers)):
+    for worker in (WorkerProcess(state_dir, number, workers, environment, lock) for number in range(workers)):
         children.append(worker.child())
         stack.callback(stop_child, children[-1], WORKER_STOP_SECONDS_MAX)
     runtime = build_runtime(Settings.from_environment(environment))
     try:
         code = asyncio.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children), metrics, manager))
-    except CannotLive as error:
+    except ChildKeepsDying as error:
         say(f"moorage: {error}", out=sys.stderr)
         code = 1
     stack.close()
@@ -156,7 +156,7 @@ def start_sandboxes(stack: contextlib.ExitStack, children: list[Child], environm
         stack.callback(end, settings)
         return programs
     launcher_socket = Path(environment["MOORAGE_LAUNCHER_SOCKET"])
-    launcher = Launcher(state_dir, launcher_socket)
+    launcher = LauncherProcess(state_dir, launcher_socket)
     children.append(Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket)))
     stack.callback(stop_child, children[-1], LAUNCHER_STOP_SECONDS_MAX)
     return "" if is_told else asyncio.run(programs_here(launcher_socket))

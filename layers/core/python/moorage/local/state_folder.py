@@ -20,7 +20,7 @@ _LEFTOVER_SECONDS_MAX = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Secrets:
+class StackSecrets:
     """What the first start makes and every later one finds."""
 
     api_key: str
@@ -69,7 +69,7 @@ def _take(lock: IO[str]) -> bool:
     return True
 
 
-def kept_secrets(state_dir: Path) -> Secrets:
+def kept_secrets(state_dir: Path) -> StackSecrets:
     path = state_dir / "secrets.json"
     if not path.exists():
         made = {"api_key": f"{KEY_PREFIX}{secrets.token_urlsafe(32)}", "content_key": secrets.token_hex(32)}
@@ -77,4 +77,4 @@ def kept_secrets(state_dir: Path) -> Secrets:
             write_private(path, json.dumps(made))
         except OSError as error:
             raise SettingsConflict(f"State cannot be kept in {state_dir}: {error.strerror}.") from error
-    return Secrets(**json.loads(path.read_text()))
+    return StackSecrets(**json.loads(path.read_text()))

@@ -1,7 +1,7 @@
 """Step Functions, as far as the loop's definition asks for it: the same file is played in process, on the running event loop.
 
-An execution stands at a :class:`Position`. Whoever plays it keeps each new one before it goes on, so that another process can play on
-from there. A Choice is never stood at: it costs nothing to choose again.
+An execution stands at an :class:`ExecutionPosition`. Its player keeps each new one before it goes on, so that another process
+can play on from there. A Choice is never stood at: it costs nothing to choose again.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
-from moorage.local.places import LOOP
+from moorage.local.resource_paths import LOOP
 
 State = dict[str, Any]
 Invoke = Callable[[str, State], Awaitable[Any]]
@@ -22,7 +22,7 @@ _ANY: Final = "States.ALL"
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ExecutionPosition:
     """Where an execution stands."""
 
     state: str
@@ -33,11 +33,11 @@ class Position:
 
 Following = tuple[str | None, State]
 """The state that comes next, None at the end, and the data that it is given."""
-Keep = Callable[[Position], Awaitable[None]]
+Keep = Callable[[ExecutionPosition], Awaitable[None]]
 """What it raises ends the play."""
 
 
-async def _forget(position: Position) -> None:
+async def _forget(position: ExecutionPosition) -> None:
     """A play that ends with its process."""
 
 
@@ -68,24 +68,24 @@ class StateMachine:
         """A whole execution; the name of the state that ends it."""
         return (await self.play(self.start(data))).state
 
-    def start(self, data: State) -> Position:
-        return self._settled(self._definition, Position(self._definition["StartAt"], data), {})
+    def start(self, data: State) -> ExecutionPosition:
+        return self._settled(self._definition, ExecutionPosition(self._definition["StartAt"], data), {})
 
-    async def play(self, position: Position, keep: Keep = _forget) -> Position:
+    async def play(self, position: ExecutionPosition, keep: Keep = _forget) -> ExecutionPosition:
         """Play on from there to the state that ends the execution. Raises what a task raised that nothing caught."""
         return await self._play(self._definition, position, {}, keep)
 
-    def caught(self, position: Position) -> Position | None:
+    def caught(self, position: ExecutionPosition) -> ExecutionPosition | None:
         """Where an execution goes whose task cannot be run at all; None if that ends it."""
         rules = self._definition["States"][position.state].get("Catch", [])
         rule = next((rule for rule in rules if rule["ErrorEquals"] == [_ANY]), None)
-        return None if rule is None else self._settled(self._definition, Position(rule["Next"], position.data), {})
+        return None if rule is None else self._settled(self._definition, ExecutionPosition(rule["Next"], position.data), {})
 
-    def succeeds(self, position: Position) -> bool:
+    def succeeds(self, position: ExecutionPosition) -> bool:
         """Whether an execution that ends there has succeeded."""
         return bool(self._definition["States"][position.state]["Type"] != "Fail")
 
-    async def _play(self, machine: Mapping[str, Any], position: Position, context: State, keep: Keep) -> Position:
+    async def _play(self, machine: Mapping[str, Any], position: ExecutionPosition, context: State, keep: Keep) -> ExecutionPosition:
         while True:
             self.transitions += 1
             state = machine["States"][position.state]
@@ -105,19 +105,19 @@ class StateMachine:
             name, data = following
             if name is None:
                 return position
-            position = self._settled(machine, Position(name, data), context)
+            position = self._settled(machine, ExecutionPosition(name, data), context)
             await keep(position)
 
-    def _settled(self, machine: Mapping[str, Any], position: Position, context: State) -> Position:
+    def _settled(self, machine: Mapping[str, Any], position: ExecutionPosition, context: State) -> ExecutionPosition:
         """Behind the Choices that stand there."""
         while (state := machine["States"][position.state])["Type"] == "Choice":
             self.transitions += 1
             data = position.data
             chosen = (rule["Next"] for rule in state["Choices"] if _at(rule["Variable"], data, context) == rule["StringEquals"])
-            position = Position(next(chosen, state["Default"]), data)
+            position = ExecutionPosition(next(chosen, state["Default"]), data)
         return position
 
-    async def _task(self, state: State, position: Position, context: State, keep: Keep) -> Following:
+    async def _task(self, state: State, position: ExecutionPosition, context: State, keep: Keep) -> Following:
         data = position.data
         given = _filled(state["Parameters"], data, context) if "Parameters" in state else data
         function = state["Resource"].removeprefix("${").removesuffix("Arn}")
@@ -145,13 +145,13 @@ class StateMachine:
             else:
                 return state.get("Next"), data if "ResultPath" in state else result
 
-    async def _map(self, state: State, position: Position) -> Following:
+    async def _map(self, state: State, position: ExecutionPosition) -> Following:
         """A Map that is played again runs all of its calls again; those that have ended say so at once."""
         room, processor = asyncio.Semaphore(state["MaxConcurrency"]), state["ItemProcessor"]
 
         async def one(item: Any) -> None:
             context = {"Map": {"Item": {"Value": item}}}
-            begun = Position(processor["StartAt"], _filled(state["ItemSelector"], position.data, context))
+            begun = ExecutionPosition(processor["StartAt"], _filled(state["ItemSelector"], position.data, context))
             async with room:
                 await self._play(processor, self._settled(processor, begun, context), context, _forget)
 

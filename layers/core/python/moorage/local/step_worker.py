@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from moorage import limits
-from moorage.local.state_machine import Invoke, Position, State, StateMachine
+from moorage.local.state_machine import ExecutionPosition, Invoke, State, StateMachine
 from moorage.loop import tasks
 from moorage.runtime import build_runtime, relieve_collector
 from moorage.settings import Settings, SettingsError
@@ -113,12 +113,12 @@ class StepWorker:
     async def _played(self, machine: StateMachine, taken: TakenExecution) -> str:
         """How it ends."""
 
-        async def keep(position: Position) -> None:
+        async def keep(position: ExecutionPosition) -> None:
             stands_at = (position.state, position.data, position.retries)
             if not await self._written(lambda: self._rows.keep(taken.name, self._number, *stands_at)):
                 raise _Gone
 
-        position = machine.start(taken.data) if taken.state is None else Position(taken.state, taken.data, taken.retries)
+        position = machine.start(taken.data) if taken.state is None else ExecutionPosition(taken.state, taken.data, taken.retries)
         if taken.deaths > limits.EXECUTION_DEATHS_MAX:
             caught = machine.caught(position)
             if caught is None:

@@ -22,7 +22,7 @@ Address = str | tuple[str, int]
 _log = logging.getLogger("moorage.local")
 
 
-class CannotLive(MoorageError):
+class ChildKeepsDying(MoorageError):
     """A child dies as soon as it is started."""
 
 
@@ -44,18 +44,18 @@ class Child:
     """In a row."""
 
     def died(self, now: float) -> None:
-        """Note one more death; raises :class:`CannotLive` after too many soon after a start, one after the other."""
+        """Note one more death; raises :class:`ChildKeepsDying` after too many soon after a start, one after the other."""
         is_young = self.ready_at is None or now - self.ready_at < limits.CHILD_YOUTH_SECONDS
         self.young_deaths = self.young_deaths + 1 if is_young else 0
         if self.young_deaths > limits.CHILD_DEATHS_MAX:
-            raise CannotLive(
+            raise ChildKeepsDying(
                 f"{self.name} was started {self.young_deaths} times and died at once each time, so the stack ends. "
                 f"Its last words are in {self.last_words}; 'moorage doctor' looks for the usual causes."
             )
 
 
 @dataclass(slots=True)
-class Health:
+class ChildHealth:
     """For how long a child has been stopped or silent."""
 
     child: Child
@@ -105,7 +105,7 @@ class Supervisor:
     clock: Callable[[], float] = time.monotonic
 
     async def watch(self) -> None:
-        """Until it is cancelled. Raises :class:`CannotLive`."""
+        """Until it is cancelled. Raises :class:`ChildKeepsDying`."""
         watches = [asyncio.create_task(self._watch(child)) for child in self.children]
         try:
             done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_EXCEPTION)
@@ -141,7 +141,7 @@ class Supervisor:
             unwell.cancel()
 
     async def _until_unwell(self, child: Child) -> str:
-        health = Health(child, self.clock)
+        health = ChildHealth(child, self.clock)
         while (wrong := await health.look()) is None:
             await asyncio.sleep(limits.CHILD_LOOK_SECONDS)
         return wrong

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from moorage import limits
-from moorage.egress.policy import Opening
+from moorage.egress.policy import EgressOpening
 from moorage.errors import Superseded, approval_decided, approval_not_found, approval_not_needed
 from moorage.ids import approval_event_id
-from moorage.loop import finish, standing, webhooks
+from moorage.loop import finish, paused, webhooks
 from moorage.runtime import Runtime
-from moorage.state import Call
-from moorage.store.approvals import Approval, Decision
+from moorage.state import PendingCall
+from moorage.store.approvals import Approval, ApprovalDecision
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import tell
 from moorage.tools.mcp import network
@@ -26,7 +26,7 @@ BY_TIMEOUT: Final = "timeout"
 """Who has decided where nobody did."""
 
 
-async def admitted(runtime: Runtime, stored: StoredResponse, step: int, calls: Sequence[Call]) -> tuple[str, ...]:
+async def admitted(runtime: Runtime, stored: StoredResponse, step: int, calls: Sequence[PendingCall]) -> tuple[str, ...]:
     """Ids of those of a round's calls that may be sent round; none if all wait for a person, and the response stands still from now on.
 
     Harmless to run twice: approvals are asked for once, and whoever comes second finds it standing still.
@@ -43,7 +43,7 @@ async def admitted(runtime: Runtime, stored: StoredResponse, step: int, calls: S
     raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
 
 
-async def _waiting(runtime: Runtime, stored: StoredResponse, step: int, held: Sequence[Call]) -> list[Approval]:
+async def _waiting(runtime: Runtime, stored: StoredResponse, step: int, held: Sequence[PendingCall]) -> list[Approval]:
     """Those of the calls' approvals that are not decided; what has not been asked yet is asked now."""
     known = await runtime.approvals.those(stored, [call.approval for call in held])
     missing = [_approval(runtime, stored, step, call) for call in held if call.approval not in known]
@@ -59,7 +59,7 @@ async def announce(runtime: Runtime, stored: StoredResponse, waiting: Sequence[A
         return
     endpoints = [each for each in await runtime.webhooks.endpoints(stored.tenant_id) if APPROVAL_REQUESTED in each.event_types]
     for approval in waiting if endpoints else ():
-        event = webhooks.Told(
+        event = webhooks.WebhookEvent(
             approval_event_id(approval.id, approval.created_at),
             APPROVAL_REQUESTED,
             stored.response_id,
@@ -69,7 +69,7 @@ async def announce(runtime: Runtime, stored: StoredResponse, waiting: Sequence[A
         await webhooks.tell_endpoints(runtime, endpoints, event)
 
 
-def _approval(runtime: Runtime, stored: StoredResponse, step: int, call: Call) -> Approval:
+def _approval(runtime: Runtime, stored: StoredResponse, step: int, call: PendingCall) -> Approval:
     return approval_of(runtime, stored, step, call.approval, call_id=call.call_id, call_index=call.call_index, call_type=call.type)
 
 
@@ -110,7 +110,7 @@ async def find(runtime: Runtime, tenant_id: str, response_id: str, approval_id: 
     return approval
 
 
-async def decide(runtime: Runtime, tenant_id: str, response_id: str, approval_id: str, decision: Decision) -> Approval:
+async def decide(runtime: Runtime, tenant_id: str, response_id: str, approval_id: str, decision: ApprovalDecision) -> Approval:
     """Note a decision and let the response go on. The same decision again is answered alike, and makes up for one whose process died
     before the response went on. Raises an :class:`~moorage.errors.ApiError` for another one, and for what nobody waits for."""
     snapshot = await runtime.responses.snapshot(tenant_id, response_id)
@@ -124,11 +124,11 @@ async def decide(runtime: Runtime, tenant_id: str, response_id: str, approval_id
     if approval.status != decision.status:
         raise approval_decided(approval_id, approval.status)
     if not snapshot.is_final:
-        await standing.wake(runtime, await runtime.responses.load(tenant_id, response_id))
+        await paused.wake(runtime, await runtime.responses.load(tenant_id, response_id))
     return approval
 
 
-async def _decided(runtime: Runtime, approval: Approval, decision: Decision) -> Approval:
+async def _decided(runtime: Runtime, approval: Approval, decision: ApprovalDecision) -> Approval:
     standing_now = await runtime.approvals.decide(approval, decision, int(runtime.clock()))
     tell(
         "approval",
@@ -147,7 +147,7 @@ async def _decided(runtime: Runtime, approval: Approval, decision: Decision) -> 
 def question_of(approval: Approval, items: Mapping[int, Item]) -> Item:
     """What a person is asked about: the call, among its step's items, or a way out of the container."""
     if approval.opens:
-        return network.question(Opening.of_key(approval.opens))
+        return network.question(EgressOpening.of_key(approval.opens))
     return items.get(approval.call_index, {})
 
 
@@ -161,7 +161,7 @@ def denial_of(approval: Approval) -> str | None:
 async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
     """See to a response that stands still: a decision whose process died before it went on, and approvals that nobody waits for any
     more. Called once a minute; True if it goes on. Harmless to run twice."""
-    if await standing.wake(runtime, stored):
+    if await paused.wake(runtime, stored):
         return True
     if not stored.approvals_due_at or runtime.clock() < stored.approvals_due_at:
         return False
@@ -170,7 +170,7 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
         await finish.end_from_outside(runtime, stored, status="cancelled")
         return False
     await _deny(runtime, over)
-    return await standing.wake(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id))
+    return await paused.wake(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id))
 
 
 def _is_over(runtime: Runtime, approval: Approval) -> bool:
@@ -180,4 +180,4 @@ def _is_over(runtime: Runtime, approval: Approval) -> bool:
 async def _deny(runtime: Runtime, over: Iterable[Approval]) -> None:
     for approval in over:
         said = f"Nobody decided within {approval.due_at - approval.created_at} seconds."
-        await _decided(runtime, approval, Decision(False, BY_TIMEOUT, said))
+        await _decided(runtime, approval, ApprovalDecision(False, BY_TIMEOUT, said))

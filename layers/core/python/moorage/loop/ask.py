@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 
 from moorage import ids, limits
 from moorage.errors import UpstreamError
-from moorage.loop import budget, compact, context, decide, finish, upstream_shell, way_out
+from moorage.loop import budget, compact, context, decide, egress_approvals, finish, upstream_shell
 from moorage.loop.assemble import Assembler
 from moorage.loop.cancellation import Cancellable, CancelWatch
-from moorage.loop.decide import Decision
+from moorage.loop.decide import LoopDecision
 from moorage.loop.notes import reader, visible
 from moorage.loop.outputs import Outputs
-from moorage.loop.prompt import Position
+from moorage.loop.prompt import StepPosition
+from moorage.loop.prompt_stage import RoomStage, outside, rooms_of
 from moorage.loop.sinks import LogSink, Sink
-from moorage.loop.stage import RoomStage, outside, rooms_of
-from moorage.loop.turn import Turn, has_calls
-from moorage.model.base import Finished
+from moorage.loop.turn import ModelTurn, has_calls
+from moorage.model.base import StreamFinished
 from moorage.runtime import Runtime
-from moorage.state import Next, Outcome
+from moorage.state import Next, StepOutcome
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import about, tell
 from moorage.tools.registry import ROOMS
@@ -28,12 +28,12 @@ from moorage.wire.types import Item
 
 
 @dataclass(slots=True)
-class Ask:
+class ModelAsk:
     """One run of it. What ``items`` holds afterwards is to be kept for the next step."""
 
     runtime: Runtime
     stored: StoredResponse
-    position: Position
+    position: StepPosition
     sink: Sink
     chain: list[Item]
     """The context before this response."""
@@ -53,7 +53,7 @@ class Ask:
     """If the outcome is to wait: for what, in a sentence."""
     has_no_calls_left: bool = False
     """Its calls do not run, because those of a budget that it shares are used up."""
-    _finished: Finished | None = None
+    _finished: StreamFinished | None = None
     """How the latest turn ended; None if it broke off, and before the first."""
     _broke_inside: bool = True
     """Whether the latest turn broke off in the middle of an item. Of a run that died nobody knows, so it counts as one that did."""
@@ -61,12 +61,12 @@ class Ask:
     """What broke the latest turn off."""
     _repairs: list[Item] = field(default_factory=list)
 
-    async def run(self) -> Outcome:
+    async def run(self) -> StepOutcome:
         """When the response ends here, its final event has been written."""
         with about(response_id=self.stored.response_id, tenant_id=self.stored.tenant_id):
             return await self._run()
 
-    async def _run(self) -> Outcome:
+    async def _run(self) -> StepOutcome:
         try:
             await self._compact()
             if not compact.is_triggered(self.stored):
@@ -119,10 +119,10 @@ class Ask:
         """Questions about what the container may reach, and what was decided about them."""
         if self.position.step == 0:
             own_input = self.stored.input_items[self.stored.recent_items :]
-            await way_out.open_allowed(self.runtime, self.stored, own_input, self._context())
+            await egress_approvals.open_allowed(self.runtime, self.stored, own_input, self._context())
             return
         outputs = self._outputs()
-        for item in await way_out.news(self.runtime, self.stored, (self.done | self.items).values()):
+        for item in await egress_approvals.news(self.runtime, self.stored, (self.done | self.items).values()):
             room = ROOMS.of_item(item["type"])
             assert room is not None
             outputs.add({"id": ids.new_item_id(room.prefixes[item["type"]], self.stored.response_id), **item})
@@ -135,7 +135,7 @@ class Ask:
             if self._has_enough():
                 return
             if self._is_spent():
-                self._finished = Finished("max_output_tokens")
+                self._finished = StreamFinished("max_output_tokens")
                 return
             upstream_shell.check_answered(context.own_items(self.done | self.items), self.stored.container_id)
             try:
@@ -162,7 +162,7 @@ class Ask:
         """Ask once; False if the model is to be asked again, because it broke off or made a call that needs repair. Raises what must
         not be tried again."""
         before = [*visible(self._context(), reader(self.runtime, self.stored.tenant_id)), *self._repairs]
-        turn = Turn(self.runtime, self.stored, self.position, self.sink)
+        turn = ModelTurn(self.runtime, self.stored, self.position, self.sink)
         assembler, error = await turn.run(before, self.watch)
         self._broke_inside = assembler.broke_inside
         repairs = await turn.repair(assembler, before, checks_grammars=not self._repairs) if may_repair else []
@@ -197,7 +197,7 @@ class Ask:
             service_tier=assembler.usage.service_tier or self.position.service_tier,
         )
 
-    def _after(self) -> Decision:
+    def _after(self) -> LoopDecision:
         return decide.after_model(
             self.items,
             self._finished,
@@ -207,16 +207,16 @@ class Ask:
             broke_inside=self._broke_inside,
         )
 
-    def _decision(self) -> Decision:
+    def _decision(self) -> LoopDecision:
         """Raises :class:`UpstreamError` if the model never came to an end."""
         if compact.is_triggered(self.stored):
-            return Decision(Next.DONE)
+            return LoopDecision(Next.DONE)
         decision = self._after()
         if decision.next is Next.MODEL and self._finished is None and not decision.refused:
             raise self._last_error or UpstreamError("The model's stream broke off again and again.", is_retryable=False)
         return decision
 
-    async def _counted(self, decision: Decision) -> Decision:
+    async def _counted(self, decision: LoopDecision) -> LoopDecision:
         """The decision, or the same without its calls, where others have used up the calls of a shared budget. What an earlier run of
         the step has announced was counted then, and runs."""
         position = self.position
@@ -232,11 +232,11 @@ class Ask:
         self.has_no_calls_left = not may_run
         return decision if may_run else decide.without_calls(decision)
 
-    def _follow(self, decision: Decision) -> Outcome:
+    def _follow(self, decision: LoopDecision) -> StepOutcome:
         """Emit what belongs to a decision."""
         outputs = self._outputs()
         outputs.refuse(decision.refused)
-        return Outcome(
+        return StepOutcome(
             next=decision.next,
             calls=tuple(outputs.announce(index) for index in decision.hosted),
             next_index=outputs.next_index,
@@ -252,15 +252,15 @@ class Ask:
     def _outputs(self) -> Outputs:
         return Outputs(self.stored, self.sink, self.position.next_index, self.announced, self.items)
 
-    async def _give_up(self, error: UpstreamError) -> Outcome:
+    async def _give_up(self, error: UpstreamError) -> StepOutcome:
         """The model did not answer: wait in the state machine if that may help, otherwise the response fails."""
         position = self.position
         self.retry_after_seconds = error.retry_after_seconds
         pause = self._pause(error)
         if pause is not None:
             self.waits_for = f"The model's provider, which is asked again: {error.message}"
-            return Outcome(Next.WAIT, position.next_index, usage=position.usage, wait_seconds=pause)
-        outcome = Outcome(Next.DONE, position.next_index, usage=position.usage, calls_made=position.calls_made, status="failed")
+            return StepOutcome(Next.WAIT, position.next_index, usage=position.usage, wait_seconds=pause)
+        outcome = StepOutcome(Next.DONE, position.next_index, usage=position.usage, calls_made=position.calls_made, status="failed")
         tell("response_failed", {"model": self.stored.parameters.model, "code": error.code, "param": error.param})
         failure = {"code": error.code, "message": error.message, "param": error.param}
         await finish.conclude(self.runtime, self.stored, self.sink, outcome, self.done | self.items, error=failure)

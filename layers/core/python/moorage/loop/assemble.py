@@ -14,11 +14,11 @@ import orjson
 from moorage import ids, limits
 from moorage.model import base, reasoning
 from moorage.model.base import Delta
-from moorage.tools.calls import Place
-from moorage.tools.lowering import Original
-from moorage.tools.marks import Mark, MarkedText
+from moorage.tools.calls import ItemPosition
+from moorage.tools.lowering import OriginalTool
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Room
+from moorage.tools.source_marks import MarkedText, SourceMark
 from moorage.wire.events import (
     CONTENT_PART_ADDED,
     CONTENT_PART_DONE,
@@ -50,7 +50,7 @@ class _Open:
     item: Item
     index: int
     part_open: bool = False
-    original: Original | None = None
+    original: OriginalTool | None = None
     arguments: str = ""
     """What a lowered call has said so far."""
     is_plain: bool = False
@@ -93,11 +93,11 @@ class _Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldCall:
     """A call that is whole, and that nobody has seen yet."""
 
     call_id: str
-    original: Original
+    original: OriginalTool
     arguments: str
 
     @property
@@ -123,7 +123,7 @@ class Assembler:
     response_id: str
     emit: Emit
     next_index: int
-    restore: Callable[[str], Original]
+    restore: Callable[[str], OriginalTool]
     seal: Callable[[str], str] = lambda text: text
     """Makes of a text what only this deployment can read."""
     seals_text: bool = False
@@ -134,16 +134,16 @@ class Assembler:
     """The container that hosted calls run in."""
     hosts: Callable[[Room], bool] = lambda room: True
     """Says whose calls run here, if they can: a tool may be the client's in one request and hosted in another."""
-    annotate: Callable[[str, Sequence[Mark]], list[dict[str, Any]]] | None = None
+    annotate: Callable[[str, Sequence[SourceMark]], list[dict[str, Any]]] | None = None
     """Citations for a finished text, and for the marks that were taken out of it."""
     mark_kinds: frozenset[str] = frozenset()
     """Those that are taken out of texts."""
-    holds: Callable[[Original], bool] = lambda original: False
+    holds: Callable[[OriginalTool], bool] = lambda original: False
     """Says which custom tools' calls are kept back until :meth:`release`, to be looked at first."""
     shown: Callable[[Item, int], Item] = lambda item, index: item
     """What a call that came whole is shown as, at this output index: one that needs a person's word may be a question."""
-    held: list[Held] = field(default_factory=list)
-    misfits: list[Held] = field(default_factory=list)
+    held: list[HeldCall] = field(default_factory=list)
+    misfits: list[HeldCall] = field(default_factory=list)
     """Calls of tools that there are not, or whose arguments did not fit: the model is told, nobody else sees them."""
     offered: tuple[str, ...] = ()
     """The names that the model may call."""
@@ -152,7 +152,7 @@ class Assembler:
     items: dict[int, Item] = field(default_factory=dict)
     """Finished items of this step by output index."""
     usage: base.UsageReported = field(default_factory=lambda: base.UsageReported(0, 0))
-    finished: base.Finished | None = None
+    finished: base.StreamFinished | None = None
     has_begun: bool = False
     """The upstream has said something, though it may not show yet."""
     broke_inside: bool = False
@@ -160,7 +160,7 @@ class Assembler:
     _open: _Open | None = None
 
     def feed(self, delta: Delta) -> None:
-        self.has_begun = self.has_begun or not isinstance(delta, base.Answered)
+        self.has_begun = self.has_begun or not isinstance(delta, base.StreamStarted)
         match delta:
             case base.MessageStarted(phase):
                 self._start_message(phase)
@@ -183,17 +183,17 @@ class Assembler:
                 self._call(text)
             case base.ItemDone(encrypted_content, is_cut):
                 self.close(status="incomplete" if is_cut else "completed", encrypted_content=encrypted_content)
-            case base.ItemPassed(item):
+            case base.ItemRelayed(item):
                 self._pass(item)
             case base.ItemOpened(item):
                 self._open_upstreams(item)
-            case base.ItemGrown(event):
+            case base.ItemEvent(event):
                 self._grow_upstreams(event)
-            case base.Answered():
+            case base.StreamStarted():
                 pass  # an operator is told, no client
             case base.UsageReported():
                 self.usage = delta
-            case base.Finished():
+            case base.StreamFinished():
                 self.close(status="incomplete" if delta.is_cut else "completed")
                 self.finished = delta
 
@@ -359,7 +359,7 @@ class Assembler:
     def _start_call(self, call: base.CallStarted) -> None:
         is_plain = call.kind == "custom"
         is_own_name = is_plain or call.namespace is not None
-        original = Original(call.kind, call.name, call.namespace) if is_own_name else self.restore(call.name)
+        original = OriginalTool(call.kind, call.name, call.namespace) if is_own_name else self.restore(call.name)
         call_id = self._call_id(call.call_id)
         match original.type:
             case "function":
@@ -372,7 +372,7 @@ class Assembler:
                     "arguments": "",
                 }
             case "custom" if is_plain or not self.holds(original):
-                item = Held(call_id, original, "").item(self._id("ctc"))
+                item = HeldCall(call_id, original, "").item(self._id("ctc"))
             case _:
                 # The item's fields come from the arguments, which must be whole first: it is added when the call closes.
                 self.close()
@@ -421,7 +421,7 @@ class Assembler:
         self._open = None
         if status != "completed":
             return  # Never shown to anyone: nothing to close.
-        held = Held(open_.item["call_id"], open_.original, open_.arguments)
+        held = HeldCall(open_.item["call_id"], open_.original, open_.arguments)
         item = open_.original.call_item(held.arguments, held.call_id)
         if held.original.type == "custom":
             self.held.append(held)
@@ -445,7 +445,7 @@ class Assembler:
             self._add(item | {"id": self._id(_PREFIXES.get(item["type"], "item"))})
             self.close()
             return
-        place = Place(self._id(room.prefixes[item["type"]]), self.next_index, self.container_id, self.hosts(room))
+        place = ItemPosition(self._id(room.prefixes[item["type"]]), self.next_index, self.container_id, self.hosts(room))
         opening = room.opening(item, place)
         open_ = self._add(opening.added)
         for event in opening.events:
@@ -483,7 +483,7 @@ class Assembler:
     def _id(self, prefix: str) -> str:
         return ids.new_item_id(prefix, self.response_id)
 
-    def _add(self, item: Item, *, original: Original | None = None) -> _Open:
+    def _add(self, item: Item, *, original: OriginalTool | None = None) -> _Open:
         self.close()
         self._open = _Open(item, self.next_index, original=original)
         self.next_index += 1
@@ -515,7 +515,7 @@ class Assembler:
             case "function_call" if status == "completed" and open_.arguments.strip() and not is_json(open_.arguments):
                 # Clients parse the arguments, and some mend what is no JSON: the model is told instead.
                 assert open_.original is not None
-                self.misfits.append(Held(item["call_id"], open_.original, open_.arguments))
+                self.misfits.append(HeldCall(item["call_id"], open_.original, open_.arguments))
                 status, item["arguments"] = "incomplete", ""
             case "function_call" | "custom_tool_call" if status == "completed":
                 if item["type"] == "function_call" and not item["arguments"].strip():

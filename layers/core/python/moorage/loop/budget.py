@@ -15,12 +15,12 @@ from moorage.errors.budgets import model_not_budgetable
 from moorage.model.prices import usd
 from moorage.model.tokens import estimate_frame, estimate_items
 from moorage.runtime import Runtime
-from moorage.state import Outcome
+from moorage.state import StepOutcome
+from moorage.store.budget_draws import BudgetDraw, LimitReached
 from moorage.store.budgets import MEASURES, Scope
-from moorage.store.draws import Draw, Reached
 from moorage.store.response_list import calls_by_type
 from moorage.store.responses import StoredResponse
-from moorage.wire.responses import Usage
+from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
 
 Budget = Mapping[str, Any]
@@ -50,7 +50,9 @@ def draws_of(tenant_id: str, key_id: str, kinds: Iterable[str]) -> tuple[str, ..
     return tuple(f"{kind}:{names[kind]}" for kind in kinds if kind in names)
 
 
-async def reached(runtime: Runtime, stored: StoredResponse, outcome: Outcome, items: Mapping[int, Item], step: int) -> Reached | None:
+async def reached(
+    runtime: Runtime, stored: StoredResponse, outcome: StepOutcome, items: Mapping[int, Item], step: int
+) -> LimitReached | None:
     """The first limit of its budgets that a response has reached after a step with this outcome; None if it may take ``step``, for
     which the shared ones hold something then."""
     used = _used(runtime, stored, outcome.usage, outcome.calls_made, list(items.values()))
@@ -62,13 +64,13 @@ async def reached(runtime: Runtime, stored: StoredResponse, outcome: Outcome, it
     return await draw.step(used, {name: used[name] // step for name in ("usd", "input_tokens", "output_tokens", "total_tokens")})
 
 
-def _own(stored: StoredResponse, used: Mapping[str, int]) -> Reached | None:
+def _own(stored: StoredResponse, used: Mapping[str, int]) -> LimitReached | None:
     budget = own_budget(stored) or {}
     for name in MEASURES:
         counted = usd(used[name]) if name == "usd" else used[name]
         if name in budget and counted >= budget[name]:
             what = f"Its budget is used up: {name} {counted:g} of {budget[name]:g}."
-            return Reached(what, "POST /v1/responses/{id}/budget raises it, and it goes on.", budget.get("on_limit", "stop"))
+            return LimitReached(what, "POST /v1/responses/{id}/budget raises it, and it goes on.", budget.get("on_limit", "stop"))
     return None
 
 
@@ -82,7 +84,7 @@ async def draw_first(runtime: Runtime, stored: StoredResponse, said: Sequence[It
 
 
 async def counts_calls(
-    runtime: Runtime, stored: StoredResponse, usage: Usage, calls_made: int, items: Sequence[Item], calls: int, *, is_bounded: bool
+    runtime: Runtime, stored: StoredResponse, usage: TokenUsage, calls_made: int, items: Sequence[Item], calls: int, *, is_bounded: bool
 ) -> bool:
     """Calls that a step has asked for are about to run: count them. False if others have used up a shared budget of calls meanwhile,
     and ``is_bounded``; then none of them may run."""
@@ -91,15 +93,15 @@ async def counts_calls(
     return await draw_of(runtime, stored).calls(_used(runtime, stored, usage, calls_made, items), calls, is_bounded=is_bounded)
 
 
-async def draw_last(runtime: Runtime, stored: StoredResponse, usage: Usage, calls_made: int, items: Sequence[Item]) -> None:
+async def draw_last(runtime: Runtime, stored: StoredResponse, usage: TokenUsage, calls_made: int, items: Sequence[Item]) -> None:
     """The response ends: what it has used counts, and nothing is held."""
     if stored.draws_on:
         await draw_of(runtime, stored).end(_used(runtime, stored, usage, calls_made, items))
 
 
-def draw_of(runtime: Runtime, stored: StoredResponse) -> Draw:
+def draw_of(runtime: Runtime, stored: StoredResponse) -> BudgetDraw:
     """What a response asks of the budgets that it shares."""
-    return Draw(runtime.budgets, stored.tenant_id, stored.response_id, tuple(map(Scope.of, stored.draws_on)))
+    return BudgetDraw(runtime.budgets, stored.tenant_id, stored.response_id, tuple(map(Scope.of, stored.draws_on)))
 
 
 def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: int | None) -> dict[str, int]:
@@ -108,18 +110,18 @@ def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: 
     tokens_out = min(limits.BUDGET_HELD_OUTPUT_TOKENS, tokens_out_max or limits.BUDGET_HELD_OUTPUT_TOKENS)
     holding = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
     if price is not None:
-        holding["usd"] = price.nanodollars(Usage(tokens_in, tokens_out), {})
+        holding["usd"] = price.nanodollars(TokenUsage(tokens_in, tokens_out), {})
     return holding
 
 
-def _used(runtime: Runtime, stored: StoredResponse, usage: Usage, calls_made: int, items: Sequence[Item]) -> dict[str, int]:
+def _used(runtime: Runtime, stored: StoredResponse, usage: TokenUsage, calls_made: int, items: Sequence[Item]) -> dict[str, int]:
     return used_of(runtime, stored.parameters.model, usage, calls_by_type(items)) | {
         "tool_calls": calls_made,
         "wall_seconds": max(0, int(runtime.clock()) - stored.created_at - stored.paused_seconds),
     }
 
 
-def used_of(runtime: Runtime, model: str, usage: Usage, calls: Mapping[str, int] | None = None) -> dict[str, int]:
+def used_of(runtime: Runtime, model: str, usage: TokenUsage, calls: Mapping[str, int] | None = None) -> dict[str, int]:
     """Tokens and dollars, at the prices of now."""
     price = runtime.catalog.price_of(model)
     return {

@@ -13,27 +13,27 @@ from moorage import ids, limits
 from moorage.errors import UpstreamError
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.notes import Notes, Reader, latest_of_user, reader, visible
-from moorage.loop.summary import Writer
+from moorage.loop.summary import NotesWriter
 from moorage.loop.truncate import cuts, stays
 from moorage.model.catalog import ModelEntry
-from moorage.model.compaction import Compaction
+from moorage.model.compaction import CompactionSettings
 from moorage.model.tokens import at_most, estimate_frame, estimate_items
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 from moorage.wire.parameters import Parameters
-from moorage.wire.responses import Usage
+from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompactionPlan:
     """What becomes of a conversation that is compacted."""
 
     runtime: Runtime
     tenant_id: str
     entry: ModelEntry
     """The model that goes on."""
-    wanted: Compaction
+    wanted: CompactionSettings
     threshold: int
     """In tokens: what is left must stay well below."""
     instructions: str | None = None
@@ -69,14 +69,14 @@ class Plan:
         kept = [*(item for item in seen if stays(item)), *latest_of_user(seen, recent, tokens_max=self.user_tokens), *recent]
         return estimate_items(list(seen)) - estimate_items(kept)
 
-    async def carry_out(self, items: Sequence[Item]) -> tuple[Notes, Usage]:
+    async def carry_out(self, items: Sequence[Item]) -> tuple[Notes, TokenUsage]:
         """Raises :class:`UpstreamError`."""
         read = reader(self.runtime, self.tenant_id)
         seen = visible(items, read)
         recent = tuple(self.recent(seen))
         if self.wanted.strategy == "truncate":
-            return Notes(_earlier(items, read), recent, self.user_tokens, is_cut=True), Usage()
-        writer = Writer(
+            return Notes(_earlier(items, read), recent, self.user_tokens, is_cut=True), TokenUsage()
+        writer = NotesWriter(
             self.runtime,
             self.entry if self.wanted.model is None else self.runtime.catalog.resolve(self.wanted.model),
             self.wanted.prompt,
@@ -98,7 +98,7 @@ def is_triggered(stored: StoredResponse) -> bool:
 
 async def in_response(
     runtime: Runtime, stored: StoredResponse, items: Sequence[Item], watch: CancelWatch | None = None, *, is_too_long: bool = False
-) -> tuple[Item, Usage] | None:
+) -> tuple[Item, TokenUsage] | None:
     """The ``compaction`` item that belongs into a running response before its model is asked, if one does. ``is_too_long`` says that
     the model does not take the prompt as it is.
 
@@ -106,7 +106,7 @@ async def in_response(
     """
     if is_triggered(stored) and items[-1]["type"] == "compaction":
         return None  # An earlier run of this step has made it.
-    plan = Plan.of(runtime, stored, watch)
+    plan = CompactionPlan.of(runtime, stored, watch)
     if not is_triggered(stored) and not _is_due(plan, stored.parameters, items, is_too_long=is_too_long):
         return None
     try:
@@ -118,7 +118,7 @@ async def in_response(
     return plan.item(stored.response_id, notes), usage
 
 
-def _is_due(plan: Plan, parameters: Parameters, items: Sequence[Item], *, is_too_long: bool) -> bool:
+def _is_due(plan: CompactionPlan, parameters: Parameters, items: Sequence[Item], *, is_too_long: bool) -> bool:
     """Over the threshold, and with enough after the last compaction to be worth another."""
     if not parameters.context_management or items[-1]["type"] == "compaction":
         return False
@@ -134,9 +134,9 @@ def _is_due(plan: Plan, parameters: Parameters, items: Sequence[Item], *, is_too
 
 async def compact(
     runtime: Runtime, tenant_id: str, entry: ModelEntry, items: Sequence[Item], instructions: str | None
-) -> tuple[str, list[Item], Usage]:
+) -> tuple[str, list[Item], TokenUsage]:
     """The new response's id, its output items, and what the notes cost. Raises :class:`UpstreamError`."""
-    plan = Plan(runtime, tenant_id, entry, entry.compaction, _threshold({}, entry), instructions)
+    plan = CompactionPlan(runtime, tenant_id, entry, entry.compaction, _threshold({}, entry), instructions)
     notes, usage = await plan.carry_out(items)
     response_id = ids.new_response_id(runtime.clock())
     kept = [

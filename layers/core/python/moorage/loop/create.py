@@ -29,21 +29,21 @@ from moorage.errors import (
 )
 from moorage.inputs import files_to_stage
 from moorage.loop import context, finish, upstream_shell
-from moorage.loop.ask import Ask
+from moorage.loop.ask import ModelAsk
 from moorage.loop.budget import check_budget, draw_first, draw_last
 from moorage.loop.echo import echo
 from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
-from moorage.loop.prepare import Said, check_tools, conceal, gather
-from moorage.loop.prompt import Position
+from moorage.loop.prepare import ResolvedInput, check_tools, conceal, gather
+from moorage.loop.prewarm import SandboxPrewarm
+from moorage.loop.prompt import StepPosition
 from moorage.loop.sinks import InlineSink
-from moorage.loop.standby import Standby
 from moorage.runtime import Runtime
-from moorage.state import LoopState, Next, Outcome
+from moorage.state import LoopState, Next, StepOutcome
 from moorage.store.budgets import Scope
 from moorage.store.containers import ContainerRecord
-from moorage.store.event_log import Batch, Writer
-from moorage.store.files import File
+from moorage.store.event_log import EventBatch, LogWriterId
+from moorage.store.files import StoredFile
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tools.lowering import is_hosted
@@ -51,7 +51,7 @@ from moorage.wire.environments import Environment, takes_skills, with_skills
 from moorage.wire.events import OUTPUT_ITEM_ADDED
 from moorage.wire.parameters import Parameters
 from moorage.wire.requests import CreateRequest
-from moorage.wire.responses import Usage
+from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Event, Item
 
 _ROOM_SECONDS: Final = 5
@@ -66,7 +66,7 @@ def _cancelling() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedResponse:
     stored: StoredResponse
     chain: list[Item]
     """The items before this response."""
@@ -81,7 +81,7 @@ async def prepare(
     recent: list[Item] | None = None,
     key_id: str = "",
     draws_on: tuple[str, ...] = (),
-) -> Prepared:
+) -> PreparedResponse:
     """Check and look up everything that the request refers to. Raises :class:`ApiError`; nothing has been written then, but for a
     container.
 
@@ -136,9 +136,9 @@ async def prepare(
     try:
         stored = await _placed(runtime, stored, request, said)
     except BaseException:
-        await draw_last(runtime, stored, Usage(), 0, ())
+        await draw_last(runtime, stored, TokenUsage(), 0, ())
         raise
-    return Prepared(stored, said.chain if recent is None else [], request.stream)
+    return PreparedResponse(stored, said.chain if recent is None else [], request.stream)
 
 
 async def _tree(
@@ -152,11 +152,11 @@ async def _tree(
     return (str(tree),)
 
 
-async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateRequest, said: Said) -> StoredResponse:
+async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateRequest, said: ResolvedInput) -> StoredResponse:
     """The response with the container that its calls run in, and with what its model and its client are told of that."""
     if upstream_shell.goes_there(said.entry, request.tools):
         await upstream_shell.admit(runtime, stored.tenant_id, said.entry, request)
-        container, skills, files = None, None, list[File]()
+        container, skills, files = None, None, list[StoredFile]()
     else:
         container, skills, files = await _container(runtime, stored.tenant_id, request, said.items)
     container_id = None if container is None else container.id
@@ -176,7 +176,7 @@ async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateReque
     )
 
 
-async def _with_files(runtime: Runtime, container: ContainerRecord, environment: Environment | None, said: Said) -> list[Item]:
+async def _with_files(runtime: Runtime, container: ContainerRecord, environment: Environment | None, said: ResolvedInput) -> list[Item]:
     """The request's items, and before them what the model is to be told of the container's files."""
     items = said.input_items
     if environment is None or not (environment.has_file_map or environment.agents_md):
@@ -191,7 +191,7 @@ async def _with_files(runtime: Runtime, container: ContainerRecord, environment:
     return items
 
 
-def _given(environment: Environment | None, files: list[File]) -> str:
+def _given(environment: Environment | None, files: list[StoredFile]) -> str:
     """What the model is told of the request's files; nothing where the map of the files tells it."""
     if environment is None or environment.has_file_map or not files:
         return ""
@@ -222,7 +222,7 @@ def _links(snapshots: list[Snapshot]) -> tuple[Ancestor, ...]:
 
 async def _container(
     runtime: Runtime, tenant_id: str, request: CreateRequest, items: list[Item]
-) -> tuple[ContainerRecord | None, list[dict[str, Any]], list[File]]:
+) -> tuple[ContainerRecord | None, list[dict[str, Any]], list[StoredFile]]:
     """Reserve the container that hosted calls will run in (clients read its id in ``response.created``), with its skills, which the
     answer shows as they were found, and the files that the request names."""
     environment = request.environment
@@ -274,12 +274,12 @@ async def _known_container(runtime: Runtime, tenant_id: str, environment: Enviro
     return record if policy is None or await runtime.containers.has_policy(record, policy) else None
 
 
-async def start_background(runtime: Runtime, prepared: Prepared) -> dict[str, Any]:
+async def start_background(runtime: Runtime, prepared: PreparedResponse) -> dict[str, Any]:
     """Store the response, open its log, start its execution. Returns the queued response object."""
     stored = prepared.stored
     events = finish.opening_events(stored)
     numbered = tuple(event | {"sequence_number": i} for i, event in enumerate(events))
-    await runtime.responses.create(stored, Batch(0, numbered, Writer(-1, 1)))
+    await runtime.responses.create(stored, EventBatch(0, numbered, LogWriterId(-1, 1)))
     await _start(runtime, stored, LoopState(stored.response_id, stored.tenant_id, stored.container_id))
     queued: dict[str, Any] = events[-1]["response"]
     return queued
@@ -291,26 +291,26 @@ async def _start(runtime: Runtime, stored: StoredResponse, state: LoopState) -> 
         tell("start_postponed", {"response_id": stored.response_id, "tenant_id": stored.tenant_id})
 
 
-async def warm_up(runtime: Runtime, prepared: Prepared) -> list[Event]:
+async def warm_up(runtime: Runtime, prepared: PreparedResponse) -> list[Event]:
     """The events of a response that asks no model: its input, ready to be continued."""
     stored = prepared.stored
     if stored.conversation_id is not None:
         await runtime.conversations.append(stored.tenant_id, stored.conversation_id, stored.input_items, source=stored.response_id)
-    await draw_last(runtime, stored, Usage(), 0, ())
-    response = finish.object_of(stored, status="completed", now=int(runtime.clock()), usage=Usage())
+    await draw_last(runtime, stored, TokenUsage(), 0, ())
+    response = finish.object_of(stored, status="completed", now=int(runtime.clock()), usage=TokenUsage())
     unnumbered = [*finish.opening_events(stored), *finish.final_events(response)]
     events = [event | {"sequence_number": i} for i, event in enumerate(unnumbered)]
     if stored.is_stored:
-        await runtime.responses.create(stored, Batch(0, tuple(events), Writer(0, 1)))
+        await runtime.responses.create(stored, EventBatch(0, tuple(events), LogWriterId(0, 1)))
     return events
 
 
 @dataclass(slots=True)
-class Inline:
+class InlineFirstStep:
     """The first step of a foreground response, in this process."""
 
     runtime: Runtime
-    prepared: Prepared
+    prepared: PreparedResponse
     listener: Callable[[Event], None]
     """Gets every event, numbered, at once."""
     takes_back: bool = True
@@ -319,8 +319,8 @@ class Inline:
     is_handing_over: bool = False
     """From its first write on: an execution may have been started, whether or not this process has heard of it, so that it is not
     broken off any more."""
-    _ask: Ask | None = None
-    _asking: asyncio.Task[Outcome] | None = None
+    _ask: ModelAsk | None = None
+    _asking: asyncio.Task[StepOutcome] | None = None
     _is_time_over: bool = False
     _sink: InlineSink = field(init=False)
     _began_at_ms: int = field(init=False)
@@ -337,12 +337,12 @@ class Inline:
     async def run(self) -> None:
         """Returns when the response has ended or the state machine has taken over (``is_handed_over``)."""
         stored, sink = self.prepared.stored, self._sink
-        standby = Standby.begin(self.runtime, stored)
+        standby = SandboxPrewarm.begin(self.runtime, stored)
         pulse = asyncio.create_task(self._pulse()) if stored.is_stored else None
         try:
             for event in finish.opening_events(stored):
                 sink.emit(event)
-            ask = self._ask = Ask(self.runtime, stored, Position(0), sink, self.prepared.chain)
+            ask = self._ask = ModelAsk(self.runtime, stored, StepPosition(0), sink, self.prepared.chain)
             self._asking = asyncio.create_task(ask.run())
             try:
                 outcome = await self._asking
@@ -351,7 +351,7 @@ class Inline:
                     raise
                 await self._break_off()
                 return
-            tell_step(stored, Position(0), outcome, attempt=1, began=self._began, first_output_ms=self._first_output_ms)
+            tell_step(stored, StepPosition(0), outcome, attempt=1, began=self._began, first_output_ms=self._first_output_ms)
             if outcome.next is not Next.DONE:
                 await self._hand_over(outcome, ask.items)
         except Superseded:
@@ -403,7 +403,7 @@ class Inline:
             await finish.end_from_outside(self.runtime, stored, status="failed", error=reason)
             return
         folded = fold(sink.unwritten)
-        await draw_last(self.runtime, stored, Usage(), 0, folded.output)
+        await draw_last(self.runtime, stored, TokenUsage(), 0, folded.output)
         for event in finish.closing_events(folded):
             sink.emit(event)
         now = int(self.runtime.clock())
@@ -412,7 +412,7 @@ class Inline:
             sink.emit(event)
         await sink.end(events[-1])
 
-    async def _hand_over(self, outcome: Outcome | None = None, items: dict[int, Item] | None = None) -> None:
+    async def _hand_over(self, outcome: StepOutcome | None = None, items: dict[int, Item] | None = None) -> None:
         """The record first, the log next, the execution last: whatever is missing, the reaper can go on from there. Without an outcome
         the first step is taken up by another attempt, which finds in the log how far this one came."""
         runtime, stored, sink = self.runtime, self.prepared.stored, self._sink
@@ -460,4 +460,4 @@ class Inline:
             await self._sink.record()
             await finish.end_from_outside(self.runtime, self.prepared.stored, status="cancelled")
         else:
-            await draw_last(self.runtime, self.prepared.stored, Usage(), 0, ())
+            await draw_last(self.runtime, self.prepared.stored, TokenUsage(), 0, ())

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from moorage import limits
-from moorage.model.base import Finished
+from moorage.model.base import StreamFinished
 from moorage.state import Next
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import Where
+from moorage.tools.room import CallRunner
 from moorage.wire.responses import Status
 from moorage.wire.types import Item
 
 
-def where(item: Item) -> Where | None:
+def where(item: Item) -> CallRunner | None:
     """Who runs a call; None for an item that is none."""
     room = ROOMS.of_call(item["type"])
     return None if room is None else room.where(item)
@@ -22,7 +22,7 @@ def where(item: Item) -> Where | None:
 
 def is_hosted(item: Item) -> bool:
     """True for a call that runs here."""
-    return where(item) in (Where.SANDBOX, Where.SERVICE)
+    return where(item) in (CallRunner.SANDBOX, CallRunner.SERVICE)
 
 
 def is_upstreams(item: Item, own_container: str | None) -> bool:
@@ -35,11 +35,11 @@ def is_for_client(item: Item) -> bool:
     """True for what the client answers: the response ends with it. Half a call is nobody's."""
     if item.get("status") == "incomplete":
         return False
-    return ROOMS.of_question(item["type"]) is not None or where(item) is Where.CLIENT
+    return ROOMS.of_question(item["type"]) is not None or where(item) is CallRunner.CLIENT
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class LoopDecision:
     next: Next
     hosted: tuple[int, ...] = ()
     """Output indexes of the calls that run."""
@@ -50,7 +50,7 @@ class Decision:
     incomplete_reason: str | None = None
 
 
-def without_calls(decision: Decision) -> Decision:
+def without_calls(decision: LoopDecision) -> LoopDecision:
     """The same, but none of the calls runs."""
     refused = tuple(sorted((*decision.hosted, *decision.refused)))
     return replace(decision, next=Next.DONE if decision.is_last else Next.MODEL, hosted=(), refused=refused, is_last=False)
@@ -58,13 +58,13 @@ def without_calls(decision: Decision) -> Decision:
 
 def after_model(
     items: Mapping[int, Item],
-    finished: Finished | None,
+    finished: StreamFinished | None,
     *,
     calls_made: int,
     max_tool_calls: int | None,
     own_container: str | None,
     broke_inside: bool = False,
-) -> Decision:
+) -> LoopDecision:
     """``items`` are the step's finished items by output index; ``finished`` is None when the upstream broke off.
 
     ``broke_inside``: it did so, or may have done so, in the middle of an item, which may have been a call that only shows when it is
@@ -77,18 +77,18 @@ def after_model(
     hosted = [index for index in sorted(unsettled) if is_hosted(unsettled[index]) and not is_upstreams(unsettled[index], own_container)]
     for_client = any(is_for_client(item) for item in unsettled.values())
     if finished is not None and finished.is_cut:
-        return Decision(Next.DONE, refused=tuple(hosted), status="incomplete", incomplete_reason=finished.reason)
+        return LoopDecision(Next.DONE, refused=tuple(hosted), status="incomplete", incomplete_reason=finished.reason)
     if hosted:
         budget = limits.CALLS_PER_ROUND_MAX
         if max_tool_calls is not None:
             budget = min(budget, max(0, max_tool_calls - calls_made))
         run, refused = _within_bounds(hosted, unsettled, budget)
         if run:
-            return Decision(Next.TOOLS, hosted=run, refused=refused, is_last=for_client)
-        return Decision(Next.DONE if for_client else Next.MODEL, refused=refused)
+            return LoopDecision(Next.TOOLS, hosted=run, refused=refused, is_last=for_client)
+        return LoopDecision(Next.DONE if for_client else Next.MODEL, refused=refused)
     if finished is None and not for_client and (broke_inside or not _ends_with_answer(items)):
-        return Decision(Next.MODEL)  # Broken off with nothing to act on: ask again.
-    return Decision(Next.DONE)
+        return LoopDecision(Next.MODEL)  # Broken off with nothing to act on: ask again.
+    return LoopDecision(Next.DONE)
 
 
 def _within_bounds(hosted: Sequence[int], items: Mapping[int, Item], budget: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -7,7 +7,7 @@ says which. Every part is harmless to run twice, or by two reapers at once.
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import cast
 
-from moorage.loop.ledger import keep_due
+from moorage.loop.usage_ledger import keep_due
 from moorage.recount import recount_due
 from moorage.retention import purge_expired
 from moorage.runtime import Runtime

@@ -10,18 +10,18 @@ from moorage import limits
 from moorage.errors import ApiError, ConditionFailed
 from moorage.loop import context, traces, webhooks
 from moorage.loop.budget import draw_last
-from moorage.loop.fold import Folded, fold
+from moorage.loop.fold import FoldedState, fold
 from moorage.loop.sinks import Sink
 from moorage.model.prices import usd
 from moorage.runtime import Runtime
-from moorage.state import Next, Outcome
-from moorage.store.event_log import STEP_OF_THE_END, Batch, Writer
+from moorage.state import Next, StepOutcome
+from moorage.store.event_log import STEP_OF_THE_END, EventBatch, LogWriterId
 from moorage.store.response_list import calls_by_type
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import tell
 from moorage.tools.registry import ROOMS
 from moorage.wire.events import CREATED, ERROR, FAILED, OF_STATUS, OUTPUT_ITEM_DONE
-from moorage.wire.responses import ResponseState, Status, Usage, response_object
+from moorage.wire.responses import ResponseState, Status, TokenUsage, response_object
 from moorage.wire.types import Event, Item
 
 
@@ -31,7 +31,7 @@ def object_of(
     status: Status,
     now: int,
     output: list[Item] | None = None,
-    usage: Usage | None = None,
+    usage: TokenUsage | None = None,
     error: dict[str, Any] | None = None,
     incomplete_reason: str | None = None,
     service_tier: str | None = None,
@@ -85,7 +85,7 @@ async def conclude(
     runtime: Runtime,
     stored: StoredResponse,
     sink: Sink,
-    outcome: Outcome,
+    outcome: StepOutcome,
     items: dict[int, Item],
     *,
     error: dict[str, Any] | None = None,
@@ -123,7 +123,7 @@ async def conclude(
     traces.export_later(runtime, stored)
 
 
-def _cost(runtime: Runtime, stored: StoredResponse, usage: Usage, output: list[Item]) -> dict[str, Any]:
+def _cost(runtime: Runtime, stored: StoredResponse, usage: TokenUsage, output: list[Item]) -> dict[str, Any]:
     """What the response cost, at the prices of now; nothing where they are not known. The log keeps it; clients see it if they ask."""
     price = runtime.catalog.price_of(stored.parameters.model)
     if price is None:
@@ -148,7 +148,7 @@ async def end_from_outside(
     log = runtime.responses.log_of(stored)
     folded = fold(await log.read_all())
     outcome = None if folded.is_final else await _last_outcome(runtime, stored)
-    used = Outcome(Next.DONE, 0) if outcome is None else outcome
+    used = StepOutcome(Next.DONE, 0) if outcome is None else outcome
     await draw_last(runtime, stored, used.usage, used.calls_made, folded.output)
     for _ in range(limits.END_TRIES_MAX):
         if folded.is_final:
@@ -176,7 +176,7 @@ def tell_end(stored: StoredResponse, status: Status) -> None:
     tell("response_ended", {"response_id": stored.response_id, "tenant_id": stored.tenant_id, "status": status})
 
 
-async def _last_outcome(runtime: Runtime, stored: StoredResponse) -> Outcome | None:
+async def _last_outcome(runtime: Runtime, stored: StoredResponse) -> StepOutcome | None:
     """What the latest model step came to that has ended; None if none has."""
     accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id)
     return next((account.outcome for account in reversed(accounts) if account.outcome is not None), None)
@@ -185,12 +185,12 @@ async def _last_outcome(runtime: Runtime, stored: StoredResponse) -> Outcome | N
 def _end(
     runtime: Runtime,
     stored: StoredResponse,
-    folded: Folded,
+    folded: FoldedState,
     status: Status,
     error: dict[str, Any] | None,
     incomplete_reason: str | None,
-    usage: Usage | None,
-) -> Batch:
+    usage: TokenUsage | None,
+) -> EventBatch:
     first = folded.next_number
     events = opening_events(stored) if first == 0 else []
     events += closing_events(folded)
@@ -207,10 +207,10 @@ def _end(
         response["usage"] |= _cost(runtime, stored, usage, response["output"])
     events += final_events(response)
     numbered = tuple(event | {"sequence_number": first + i} for i, event in enumerate(events))
-    return Batch(first, numbered, Writer(STEP_OF_THE_END, 1))
+    return EventBatch(first, numbered, LogWriterId(STEP_OF_THE_END, 1))
 
 
-def closing_events(folded: Folded, *, is_said_anew: bool = False) -> list[Event]:
+def closing_events(folded: FoldedState, *, is_said_anew: bool = False) -> list[Event]:
     """``output_item.done`` with status ``incomplete`` for every item that is still open; they are marked done in ``folded``.
 
     ``is_said_anew``: the model is asked again, and a message that broke off gives up its text. SDKs join the texts of all messages

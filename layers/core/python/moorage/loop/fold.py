@@ -15,7 +15,7 @@ from moorage.wire.types import Event, Item
 
 
 @dataclass(slots=True)
-class Folded:
+class FoldedState:
     """The state after some events."""
 
     next_number: int = 0
@@ -37,9 +37,9 @@ class Folded:
         return [self.items[index] for index in sorted(self.items)]
 
 
-def fold(events: Iterable[Event], onto: Folded | None = None) -> Folded:
+def fold(events: Iterable[Event], onto: FoldedState | None = None) -> FoldedState:
     """Add events up, after those of ``onto``, which is changed and returned. Raises AssertionError at a gap or a repeat."""
-    state = onto or Folded()
+    state = onto or FoldedState()
     pieces: list[Event] = []
     for event in events:
         number = event["sequence_number"]
@@ -69,7 +69,7 @@ def _joined(pieces: list[Event]) -> Event:
     return pieces[0] if len(pieces) == 1 else pieces[0] | {"delta": "".join(piece["delta"] for piece in pieces)}
 
 
-def _apply(state: Folded, event: Event) -> None:
+def _apply(state: FoldedState, event: Event) -> None:
     type_ = event["type"]
     if "response" in event:
         state.response = event["response"]

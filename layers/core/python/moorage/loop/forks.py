@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 from moorage.errors import ApiError, bad_request, container_not_found, invalid_value, past_unknown
 from moorage.loop import context, upstream_shell
-from moorage.loop.as_of import Boundary, as_of
 from moorage.loop.chain import load_chain
-from moorage.loop.create import Prepared, prepare
+from moorage.loop.create import PreparedResponse, prepare
+from moorage.loop.past_responses import ForkPoint, as_of
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.containers import ContainerRecord
@@ -40,7 +40,9 @@ class _Place:
         return {"mode": self.mode, "container_id": self.container_id, "files": self.files, "notice": notice}
 
 
-async def fork(runtime: Runtime, snapshot: Snapshot, wanted: ForkRequest, *, key_id: str, draws_on: tuple[str, ...] = ()) -> Prepared:
+async def fork(
+    runtime: Runtime, snapshot: Snapshot, wanted: ForkRequest, *, key_id: str, draws_on: tuple[str, ...] = ()
+) -> PreparedResponse:
     """Raises :class:`~moorage.errors.ApiError`; nothing is left behind then."""
     old, request = snapshot.stored, wanted.request
     if not wanted.has_own_tools:
@@ -113,7 +115,7 @@ async def _before(runtime: Runtime, old: StoredResponse) -> _Before:
     return _Before(items, append)
 
 
-async def _place(runtime: Runtime, old: StoredResponse, wanted: ForkRequest, boundary: Boundary) -> _Place | None:
+async def _place(runtime: Runtime, old: StoredResponse, wanted: ForkRequest, boundary: ForkPoint) -> _Place | None:
     """The container of the fork; None where none of its tools runs here."""
     request = wanted.request
     environment = request.environment
@@ -159,7 +161,7 @@ async def _shared(runtime: Runtime, source: ContainerRecord, environment: Enviro
 
 
 async def _made(
-    runtime: Runtime, source: ContainerRecord, environment: Environment, mode: Literal["copy", "none"], boundary: Boundary
+    runtime: Runtime, source: ContainerRecord, environment: Environment, mode: Literal["copy", "none"], boundary: ForkPoint
 ) -> _Place:
     if mode == "copy" and boundary.files_at_ms is None:
         raise past_unknown(source.id)

@@ -12,20 +12,20 @@ from typing import Any, Final
 
 from moorage import limits, tracing
 from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
-from moorage.loop import approvals, finish, way_out, webhooks
-from moorage.loop.ask import Ask
+from moorage.loop import approvals, egress_approvals, finish, webhooks
+from moorage.loop.ask import ModelAsk
 from moorage.loop.budget import reached
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
-from moorage.loop.fold import Folded, fold
-from moorage.loop.prompt import Position, for_a_last_answer
+from moorage.loop.fold import FoldedState, fold
+from moorage.loop.prewarm import SandboxPrewarm, have_sandbox
+from moorage.loop.prompt import StepPosition, for_a_last_answer
 from moorage.loop.sinks import LogSink
-from moorage.loop.standby import Standby, have_sandbox
 from moorage.loop.waiting import PAUSED
 from moorage.runtime import Runtime
-from moorage.state import LoopState, Next, Outcome
-from moorage.store.draws import Reached
-from moorage.store.event_log import Batch, LogWriter, Writer, taken_over
+from moorage.state import LoopState, Next, StepOutcome
+from moorage.store.budget_draws import LimitReached
+from moorage.store.event_log import EventBatch, LogWriter, LogWriterId, taken_over
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Progress, StepAttempt
 from moorage.telemetry import Metric, tell
@@ -75,7 +75,7 @@ async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, p
         calls = [call for call in progress.outcomes[state.step].calls if call.call_id in unfinished]
         admitted = await approvals.admitted(runtime, snapshot.stored, state.step, calls)
         return await _send_again(runtime, snapshot.stored, state, admitted) if admitted else state.done()
-    if not progress.outcomes[state.step].is_last and await way_out.stands_still(runtime, snapshot.stored, state.step):
+    if not progress.outcomes[state.step].is_last and await egress_approvals.stands_still(runtime, snapshot.stored, state.step):
         return state.done()
     following = replace(state, step=state.step + 1, next=Next.MODEL, calls=())
     if progress.outcomes[state.step].is_last:
@@ -111,7 +111,9 @@ async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     return state.done()
 
 
-async def _over_budget(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress, over: Reached) -> LoopState | None:
+async def _over_budget(
+    runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress, over: LimitReached
+) -> LoopState | None:
     """What its budget says is done once it is used up; None if one last answer is to be asked for."""
     stored, before = snapshot.stored, progress.outcomes[state.step - 1]
     if over.on_limit == "pause" and stored.is_background:
@@ -204,10 +206,10 @@ def _sink(runtime: Runtime, snapshot: Snapshot, step: int, attempt: int) -> LogS
     """A sink at the end of the log as the snapshot saw it; if the log has grown since, the first write finds out."""
     log = runtime.responses.log_of(snapshot.stored)
     following = 0 if snapshot.last is None else snapshot.last.following
-    return LogSink(LogWriter(log, Writer(step, attempt), following, on_predecessor=_look_again))
+    return LogSink(LogWriter(log, LogWriterId(step, attempt), following, on_predecessor=_look_again))
 
 
-def _look_again(late: Batch, pending: Any) -> Any:
+def _look_again(late: EventBatch, pending: Any) -> Any:
     """A run that was taken for dead wrote after this one had looked: its items are not known here, and theirs are the next indexes."""
     raise Superseded(f"{late.writer} wrote late, at {late.first}: the next attempt takes that up")
 
@@ -216,7 +218,7 @@ async def _attempt(
     runtime: Runtime, snapshot: Snapshot, state: LoopState, begun: StepAttempt, progress: Progress, chain: list[Item]
 ) -> LoopState:
     stored, began, attempt = snapshot.stored, time.perf_counter(), begun.attempt
-    position = Position.after(progress.outcomes[state.step - 1], state.step) if state.step else Position(0)
+    position = StepPosition.after(progress.outcomes[state.step - 1], state.step) if state.step else StepPosition(0)
     async with _sink(runtime, snapshot, state.step, attempt) as sink:
         if snapshot.last is None:
             for event in finish.opening_events(stored):
@@ -224,11 +226,11 @@ async def _attempt(
         if state.step == 0 and attempt == 1 and stored.is_background:
             response = finish.object_of(stored, status="in_progress", now=int(runtime.clock()))
             sink.emit({"type": IN_PROGRESS, "response": response})
-        ask = Ask(runtime, stored, position, sink, chain, done=progress.items, watch=CancelWatch.of(runtime, stored))
+        ask = ModelAsk(runtime, stored, position, sink, chain, done=progress.items, watch=CancelWatch.of(runtime, stored))
         ask.pauses = begun.yields
         if attempt > 1:
             ask.items, ask.announced, ask.position = await _take_over(runtime, stored, sink, position)
-        standby = Standby.begin(runtime, stored) if state.step == 0 else None
+        standby = SandboxPrewarm.begin(runtime, stored) if state.step == 0 else None
         try:
             outcome = await ask.run()
             await sink.flush()
@@ -257,7 +259,7 @@ async def _attempt(
     return await _following(runtime, stored, state, outcome)
 
 
-async def _following(runtime: Runtime, stored: StoredResponse, state: LoopState, outcome: Outcome) -> LoopState:
+async def _following(runtime: Runtime, stored: StoredResponse, state: LoopState, outcome: StepOutcome) -> LoopState:
     """The state that follows a step with this outcome. Calls that wait for a person's word are left out; where there are no others the
     execution ends, and another begins when there is one."""
     if outcome.next is not Next.TOOLS:
@@ -268,8 +270,8 @@ async def _following(runtime: Runtime, stored: StoredResponse, state: LoopState,
 
 def tell_step(
     stored: StoredResponse,
-    position: Position,
-    outcome: Outcome,
+    position: StepPosition,
+    outcome: StepOutcome,
     *,
     attempt: int,
     began: float,
@@ -310,8 +312,8 @@ def _is_result(item: Item) -> bool:
 
 
 async def _take_over(
-    runtime: Runtime, stored: StoredResponse, sink: LogSink, position: Position
-) -> tuple[dict[int, Item], dict[str, Item], Position]:
+    runtime: Runtime, stored: StoredResponse, sink: LogSink, position: StepPosition
+) -> tuple[dict[int, Item], dict[str, Item], StepPosition]:
     """Pick up what a dead predecessor left: its finished items count, its open one is closed as ``incomplete``.
 
     The outputs of hosted calls that it had announced stay open (by call id): this attempt goes on with them. Raises
@@ -327,7 +329,7 @@ async def _take_over(
         if _is_result(folded.items[index])
     }
     kept = {item["output_index"] for item in outputs.values()}
-    rest = Folded(items=folded.items, done=folded.done | kept)
+    rest = FoldedState(items=folded.items, done=folded.done | kept)
     for event in finish.closing_events(rest, is_said_anew=True):
         sink.emit(event)
     await sink.flush()

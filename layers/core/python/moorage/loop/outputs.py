@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from moorage import ids
 from moorage.loop.sinks import Sink
-from moorage.state import Call
+from moorage.state import PendingCall
 from moorage.store.responses import StoredResponse
-from moorage.tools.calls import End, Known, finished_of
+from moorage.tools.calls import CallEnd, KnownCall, finished_of
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Room
 from moorage.wire.events import OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE
@@ -24,11 +24,11 @@ class Outputs:
     """Outputs that a run before this one has opened, by call id."""
     items: dict[int, Item]
 
-    def announce(self, index: int) -> Call:
+    def announce(self, index: int) -> PendingCall:
         """Open the output of a hosted call, so that outputs appear in the order of their calls however long each takes."""
         item = self.items[index]
         room = _room(item)
-        call = Call(item["id"], item["type"], index, index, item["id"], str(room.where(item)), self._approval(room, index))
+        call = PendingCall(item["id"], item["type"], index, index, item["id"], str(room.where(item)), self._approval(room, index))
         if room.output is None:
             return call
         known = self.announced.get(item["call_id"])
@@ -49,14 +49,14 @@ class Outputs:
             item = self.items[index]
             room = _room(item)
             holds_its_own = room.output is None
-            known = Known(
+            known = KnownCall(
                 self.stored.response_id,
                 item["id"] if holds_its_own else item["call_id"],
                 item,
                 index if holds_its_own else self.next_index,
                 item["id"] if holds_its_own else self._output_id(room),
             )
-            refused = finished_of(room.end(known, End.REFUSED))
+            refused = finished_of(room.end(known, CallEnd.REFUSED))
             if holds_its_own:
                 self.items[index] = refused
                 self._done(index)

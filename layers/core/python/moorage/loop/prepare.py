@@ -24,7 +24,7 @@ from moorage.wire.types import Item, Tool
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ResolvedInput:
     entry: ModelEntry
     """The model that shall go on from it."""
     native_tools: frozenset[str]
@@ -51,7 +51,7 @@ async def gather(
     recent: list[Item] | None = None,
     tools: Sequence[Tool] = (),
     tool_choice: str | dict[str, Any] = "auto",
-) -> Said:
+) -> ResolvedInput:
     """Raises :class:`ApiError` for what cannot be found, is not allowed, or does not belong together.
 
     ``recent`` are the items up to the previous response where only the client's connection knows them.
@@ -63,7 +63,7 @@ async def gather(
         chain = await runtime.conversations.load_items(tenant_id, conversation_id)
     else:
         chain = recent if recent is not None else chain_items(snapshots)
-    said = Said(entry, native_tools, snapshots, chain, await _resolved(runtime, tenant_id, input_items, chain))
+    said = ResolvedInput(entry, native_tools, snapshots, chain, await _resolved(runtime, tenant_id, input_items, chain))
     context.check_calls(said.input_items, chain)
     check_choice(tool_choice, tools, said.items)
     read = reader(runtime, tenant_id)
@@ -86,7 +86,7 @@ def conceal(runtime: Runtime, tenant_id: str, tools: Sequence[Tool]) -> tuple[tu
     return tuple(kept), secrets
 
 
-async def check_tools(runtime: Runtime, tenant_id: str, said: Said, tools: Sequence[Tool]) -> None:
+async def check_tools(runtime: Runtime, tenant_id: str, said: ResolvedInput, tools: Sequence[Tool]) -> None:
     """Refuse items and tools that do not belong together, and to search in what is not there. To name a vector store is to use it."""
     for room in ROOMS:
         room.admit(said.input_items, said.chain, [tool for tool in tools if tool["type"] in room.types])

@@ -11,25 +11,25 @@ from functools import partial
 from typing import Any, Final
 
 from moorage import limits
-from moorage.errors.looking_back import step_not_found
+from moorage.errors.past_responses import step_not_found
 from moorage.inputs import resolve_inputs
 from moorage.loop import context, decide, truncate, upstream_shell
 from moorage.loop.chain import load_chain
-from moorage.loop.fold import Folded, fold
+from moorage.loop.fold import FoldedState, fold
 from moorage.loop.notes import reader, visible
-from moorage.loop.repeats import is_repeating
-from moorage.loop.unrolled import UnrolledStep, unroll
+from moorage.loop.repetition import is_repeating
+from moorage.loop.step_history import StepHistory, unroll
 from moorage.model import reasoning
 from moorage.model.base import HOSTED_SHELL, ModelRequest
 from moorage.model.catalog import ModelEntry
 from moorage.model.tokens import estimate_frame, estimate_item
 from moorage.runtime import Runtime
-from moorage.state import Outcome
+from moorage.state import StepOutcome
 from moorage.store.responses import Snapshot, StoredResponse
-from moorage.tools.lowering import Lowered, lower
+from moorage.tools.lowering import LoweredInput, lower
 from moorage.tools.registry import ROOMS
 from moorage.tools.shell.sequential import one_command
-from moorage.wire.responses import Usage
+from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
 
 _TOLD: Final = (
@@ -43,21 +43,21 @@ _DATA_CHARS_SHOWN: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class StepPosition:
     """Where a step, or a turn of it, begins."""
 
     step: int
     next_index: int = 0
-    usage: Usage = Usage()
+    usage: TokenUsage = TokenUsage()
     calls_made: int = 0
     service_tier: str | None = None
 
     @classmethod
-    def after(cls, outcome: Outcome, step: int) -> "Position":
+    def after(cls, outcome: StepOutcome, step: int) -> "StepPosition":
         return cls(step, outcome.next_index, outcome.usage, outcome.calls_made, outcome.service_tier)
 
 
-def for_a_last_answer(stored: StoredResponse, before: Outcome) -> StoredResponse:
+def for_a_last_answer(stored: StoredResponse, before: StepOutcome) -> StoredResponse:
     """The response as one that has made all its calls: the model is offered none, and what it asks for is refused."""
     return replace(stored, parameters=replace(stored.parameters, max_tool_calls=before.calls_made))
 
@@ -66,13 +66,13 @@ def for_a_last_answer(stored: StoredResponse, before: Outcome) -> StoredResponse
 class Prompt:
     runtime: Runtime
     stored: StoredResponse
-    position: Position
+    position: StepPosition
     entry: ModelEntry
     native_tools: frozenset[str]
     keeps_tools: bool = False
     """Some servers refuse messages with calls where no tools are offered: they are told of the tools, and that none may be called."""
 
-    async def lowered(self, before: Sequence[Item], *, is_opened: bool = True) -> Lowered:
+    async def lowered(self, before: Sequence[Item], *, is_opened: bool = True) -> LoweredInput:
         """The input in the upstream's words, shortened where the request allows that. ``is_opened``: with the reasoning that only
         the upstream may read.
 
@@ -96,7 +96,7 @@ class Prompt:
         if is_opened:
             resolved = [reasoning.opened(item, partial(self.runtime.sealer.open, tenant_id)) for item in resolved]
 
-        def fitted() -> Lowered:
+        def fitted() -> LoweredInput:
             fitting = truncate.fit(
                 resolved,
                 frame_tokens=estimate_frame(parameters.instructions, parameters.tools),
@@ -126,7 +126,7 @@ class Prompt:
         has_no_calls_left = most is not None and self.position.calls_made >= most
         return self.entry.is_generic and self.position.step > 0 and (has_no_calls_left or is_repeating(before))
 
-    def request(self, lowered: Lowered) -> ModelRequest:
+    def request(self, lowered: LoweredInput) -> ModelRequest:
         parameters = self.stored.parameters
         ceiling = parameters.max_output_tokens
         return ModelRequest.of(
@@ -144,10 +144,10 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentPrompt:
     """What a model step was sent when it began. What a run of it that broke off had finished was added behind it."""
 
-    step: UnrolledStep
+    step: StepHistory
     request: ModelRequest
 
     def to_json(self) -> dict[str, Any]:
@@ -169,17 +169,17 @@ class Sent:
         }
 
 
-async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> Sent:
+async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> SentPrompt:
     """Raises 404 for what is no step that asked a model, and where the model is not there any more."""
     stored = snapshot.stored
     steps = await unroll(runtime, snapshot)
     step = next((each for each in steps if each.id == step_id and each.call_id is None), None)
-    if step is None or step.usage == Usage():
+    if step is None or step.usage == TokenUsage():
         raise step_not_found(step_id)
     accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id)
     outcomes = {each.step: each.outcome for each in accounts if each.call_id is None and each.outcome is not None}
     before = outcomes.get(step.step - 1)
-    position = Position(0) if before is None else Position.after(before, step.step)
+    position = StepPosition(0) if before is None else StepPosition.after(before, step.step)
     following = outcomes.get(step.step)
     if before is not None and any(each.is_last_answer for each in accounts if (each.step, each.call_id) == (step.step, None)):
         stored = for_a_last_answer(stored, before)
@@ -189,10 +189,10 @@ async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> Sent:
     entry = runtime.catalog.resolve(stored.parameters.model)
     prompt = Prompt(runtime, stored, position, entry, runtime.catalog.provider(entry, runtime.http).native_tools)
     lowered = await prompt.lowered(visible(said, reader(runtime, stored.tenant_id)), is_opened=False)
-    return Sent(step, prompt.request(lowered))
+    return SentPrompt(step, prompt.request(lowered))
 
 
-def _made_before(log: Folded, first: int, following: int | None) -> Mapping[int, Item]:
+def _made_before(log: FoldedState, first: int, following: int | None) -> Mapping[int, Item]:
     """What the response had made when a step's model was asked, by output index: all of the steps before it, which have ended at
     ``first``, and what the step has put in front of its model."""
     own = sorted(index for index in log.items if index >= first and (following is None or index < following))
@@ -200,7 +200,7 @@ def _made_before(log: Folded, first: int, following: int | None) -> Mapping[int,
     return {index: item for index, item in log.items.items() if index in log.done and (index < first or index <= put)}
 
 
-def _put_in_front(log: Folded, own: Sequence[int]) -> Iterator[int]:
+def _put_in_front(log: FoldedState, own: Sequence[int]) -> Iterator[int]:
     for index in own:
         item = log.items[index]
         room = ROOMS.of_item(item["type"])

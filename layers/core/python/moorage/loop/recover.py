@@ -9,7 +9,7 @@ from dataclasses import replace
 from moorage import limits, tracing
 from moorage.errors import ApiError, passing_over_what_is_gone
 from moorage.loop import approvals, finish, webhooks
-from moorage.loop.standing import state_of
+from moorage.loop.paused import state_of
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next

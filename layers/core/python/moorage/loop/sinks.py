@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, Self
 
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
-from moorage.store.event_log import Batch, EventLog, LogWriter, Writer
+from moorage.store.event_log import EventBatch, EventLog, LogWriter, LogWriterId
 from moorage.wire.events import OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE
 from moorage.wire.types import Event
 
@@ -138,14 +138,14 @@ class InlineSink:
         self._now_ms = now_ms
         self._pending: list[Event] = []
         self._times: list[int] = []
-        self._writer = Writer(step=0, attempt=1)
+        self._writer = LogWriterId(step=0, attempt=1)
         self._lock = asyncio.Lock()
         self._log: EventLog | None = None
-        self._create: Callable[[Batch | None], Awaitable[None]] | None = None
+        self._create: Callable[[EventBatch | None], Awaitable[None]] | None = None
         self._recording: asyncio.Future[None] | None = None
         self._end: asyncio.Task[None] | None = None
 
-    def keep(self, log: EventLog, create: Callable[[Batch | None], Awaitable[None]]) -> None:
+    def keep(self, log: EventLog, create: Callable[[EventBatch | None], Awaitable[None]]) -> None:
         """Write from now on, everything so far included. ``create`` writes the response's record, with its first batch if it is given
         one; it is called once."""
         self._log, self._create = log, create
@@ -155,7 +155,7 @@ class InlineSink:
         """Whether the record is there, or on its way."""
         return self._recording is not None
 
-    async def record(self, first: Batch | None = None) -> None:
+    async def record(self, first: EventBatch | None = None) -> None:
         """Return when the response's record is there. Raises what its writer raised."""
         if self._recording is None:
             assert self._create is not None, "no record for what is not stored"
@@ -187,7 +187,7 @@ class InlineSink:
             if self._log is None or not self._pending:
                 return
             first, times = self._pending[0]["sequence_number"], tuple(self._times)
-            batch = Batch(first, tuple(self._pending), self._writer, times=times, request_id=self.request_id)
+            batch = EventBatch(first, tuple(self._pending), self._writer, times=times, request_id=self.request_id)
             try:
                 if self._recording is None:
                     await self.record(batch)

@@ -19,7 +19,7 @@ from moorage.model.base import ModelRequest, TextDelta, UsageReported
 from moorage.model.catalog import ModelEntry
 from moorage.model.tokens import estimate_text
 from moorage.runtime import Runtime
-from moorage.wire.responses import Usage
+from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
 
 WANTED: Final = (
@@ -41,7 +41,7 @@ _UNREAD: Final = frozenset({"id", "type", "status", "encrypted_content", "image_
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class NotesWriter:
     """Who writes the notes, and of what kind."""
 
     runtime: Runtime
@@ -52,19 +52,19 @@ class Writer:
     watch: CancelWatch | None = None
     """Says when nobody wants the notes any more."""
 
-    async def write(self, items: Sequence[Item]) -> tuple[str, Usage]:
+    async def write(self, items: Sequence[Item]) -> tuple[str, TokenUsage]:
         """The notes on what a model sees, and what they cost. Raises :class:`UpstreamError`."""
         share = round(self.entry.context_window_tokens * limits.COMPACTION_PART_SHARE)
         told = transcript(items)
         if estimate_text(told) > share * limits.COMPACTION_PARTS_MAX:
             raise too_long_to_compact(share * limits.COMPACTION_PARTS_MAX)
-        notes, usage = "", Usage()
+        notes, usage = "", TokenUsage()
         for part in parts_of(told, tokens_max=share):
             notes, cost = await self._ask((_NOTES.format(notes=notes) if notes else "") + part)
             usage += cost
         return notes, usage
 
-    async def _ask(self, text: str) -> tuple[str, Usage]:
+    async def _ask(self, text: str) -> tuple[str, TokenUsage]:
         prompt = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
         request = ModelRequest(
             self.entry.upstream_model,
@@ -73,7 +73,7 @@ class Writer:
             max_output_tokens=max(limits.OUTPUT_TOKENS_MIN, self.entry.context_window_tokens // 4),
         )
         provider = self.runtime.catalog.provider(self.entry, self.runtime.http)
-        notes, usage = "", Usage()
+        notes, usage = "", TokenUsage()
         async with Cancellable(self.watch), aclosing(provider.stream(request)) as deltas:
             async for delta in deltas:
                 match delta:

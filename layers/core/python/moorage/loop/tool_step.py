@@ -18,27 +18,27 @@ from functools import partial
 import orjson
 
 from moorage import limits, tracing
-from moorage.containers.life import LiveContainer
+from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, LostSight, SandboxError, SandboxHostAway, SandboxStarting, Superseded
 from moorage.loop.approvals import denial_of
+from moorage.loop.call_containers import CallCleanup, container_of
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import fold
+from moorage.loop.prompt_stage import outside
 from moorage.loop.sinks import LogSink
-from moorage.loop.stage import outside
-from moorage.loop.workplaces import Leaving, container_of
 from moorage.runtime import Runtime
-from moorage.state import Call
+from moorage.state import PendingCall
 from moorage.store import keys
-from moorage.store.event_log import Batch, LogWriter, Pending, Writer, taken_over
+from moorage.store.event_log import EventBatch, LogWriter, LogWriterId, PendingEvent, taken_over
 from moorage.store.responses import StoredResponse
 from moorage.store.steps import CallAttempt, Step
 from moorage.store.table import Record
 from moorage.telemetry import tell
-from moorage.tools.calls import End, Finished, Known, Piece, Said
+from moorage.tools.calls import CallEnd, CallEvent, CallFinished, KnownCall, Piece
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import Again, Room, Where
-from moorage.tools.run import Left, Run, Workplace
+from moorage.tools.room import CallRunner, RerunPolicy, Room
+from moorage.tools.run import CallLeftovers, Run, Workplace
 from moorage.wire.events import OUTPUT_ITEM_DONE
 from moorage.wire.types import Event, Item
 
@@ -108,18 +108,18 @@ async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> N
     async with live:
         for call in made_by.outcome.calls:
             room, item = _room(call), made_by.items[call.call_index]
-            if room.where(item) is Where.SANDBOX:
+            if room.where(item) is CallRunner.SANDBOX:
                 await room.stop(live.client, _known(stored, call, item))
 
 
-def _room(call: Call) -> Room:
+def _room(call: PendingCall) -> Room:
     room = ROOMS.of_call(call.type)
     assert room is not None, f"nobody knows how to run a {call.type}"
     return room
 
 
-def _known(stored: StoredResponse, call: Call, item: Item) -> Known:
-    return Known(stored.response_id, call.call_id, item, call.output_index, call.output_item_id)
+def _known(stored: StoredResponse, call: PendingCall, item: Item) -> KnownCall:
+    return KnownCall(stored.response_id, call.call_id, item, call.output_index, call.output_item_id)
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ class _Attempt:
     step: int
     made_by: Step
     """The model step that made the call."""
-    call: Call
+    call: PendingCall
     container: Record | None
     """Its record as this run found it."""
     began_at_ms: int
@@ -150,9 +150,9 @@ class _Attempt:
 
     async def run(self) -> None:
         if self.denial is not None:
-            await self._attend(await self._begin(None), None, ends=(End.DENIED, self.denial))
+            await self._attend(await self._begin(None), None, ends=(CallEnd.DENIED, self.denial))
             return
-        if self.room.where(self.item) is Where.SERVICE:
+        if self.room.where(self.item) is CallRunner.SERVICE:
             await self._attend(await self._begin(None), None)
             return
         try:
@@ -182,31 +182,31 @@ class _Attempt:
     async def _unreachable(self, message: str) -> None:
         """No container can be had: the model is told, and may answer without."""
         attempt = await self._begin(None)
-        how = End.GAVE_UP if attempt.sandbox is None else End.LOST
+        how = CallEnd.GAVE_UP if attempt.sandbox is None else CallEnd.LOST
         await self._attend(attempt, None, ends=(how, message))
 
-    async def _attend(self, attempt: CallAttempt, live: LiveContainer | None, *, ends: tuple[End, str] | None = None) -> None:
+    async def _attend(self, attempt: CallAttempt, live: LiveContainer | None, *, ends: tuple[CallEnd, str] | None = None) -> None:
         """Run the call, or go on with it; ``ends`` is an end that needs no run."""
         if attempt.is_finished:
             return
         async with self.runtime.steps.forgiving(self.stored, self.step, self.call.call_id):
             await self._go_on(attempt, live, ends)
 
-    async def _go_on(self, attempt: CallAttempt, live: LiveContainer | None, ends: tuple[End, str] | None) -> None:
+    async def _go_on(self, attempt: CallAttempt, live: LiveContainer | None, ends: tuple[CallEnd, str] | None) -> None:
         log = self.runtime.responses.log_of(self.stored)
         batches = await log.read_from(0) if attempt.attempt > 1 else []
         known, closed = self._recall(batches)
         if closed is not None:
             await self._note_end(closed)
             return
-        me = Writer(self.step, attempt.attempt, self.call.call_id)
+        me = LogWriterId(self.step, attempt.attempt, self.call.call_id)
         # If other calls have written since, the first write finds out where the log goes on.
         following = taken_over(me, batches) if batches else self.made_by.following
         writer = LogWriter(log, me, following, on_predecessor=_fold_in)
         async with LogSink(writer) as sink:
             ends = ends or await self._must_end(attempt)
             if ends is not None:
-                whole: Finished | None = _emit(sink, self.room.end(known, *ends))
+                whole: CallFinished | None = _emit(sink, self.room.end(known, *ends))
             else:
                 whole = await self._work(sink, self._given(known, attempt, live))
             if whole is not None:
@@ -215,7 +215,7 @@ class _Attempt:
             await sink.flush()
             await self.runtime.steps.postpone_call(self.stored, self.step, self.call.call_id)
 
-    def _recall(self, batches: list[Batch]) -> tuple[Known, Item | None]:
+    def _recall(self, batches: list[EventBatch]) -> tuple[KnownCall, Item | None]:
         """What earlier runs of this call have put into the log; the whole item if they have closed it."""
         known, index = _known(self.stored, self.call, self.item), self.call.output_index
         if not batches:
@@ -230,23 +230,25 @@ class _Attempt:
                     offsets[int(stream)] = max(offsets.get(int(stream), -1), offset)
         return replace(known, so_far=folded.items.get(index), offsets=offsets), None
 
-    async def _must_end(self, attempt: CallAttempt) -> tuple[End, str] | None:
+    async def _must_end(self, attempt: CallAttempt) -> tuple[CallEnd, str] | None:
         """Why the call does not run any more, if so. One that attaches finds out by itself what was lost."""
-        if attempt.attempt <= 1 or self.room.again is Again.ATTACH:
+        if attempt.attempt <= 1 or self.room.again is RerunPolicy.ATTACH:
             return None
         again = await self.room.repeats(self.item, self._earlier())
-        if again is Again.ONCE:
-            return End.LOST, "An earlier run of it did not come to its end."
+        if again is RerunPolicy.ONCE:
+            return CallEnd.LOST, "An earlier run of it did not come to its end."
         if attempt.crashes >= limits.CALL_ATTEMPTS_MAX:
-            return End.GAVE_UP, f"It failed {limits.CALL_ATTEMPTS_MAX} times in a row."
+            return CallEnd.GAVE_UP, f"It failed {limits.CALL_ATTEMPTS_MAX} times in a row."
         return None
 
-    def _given(self, known: Known, attempt: CallAttempt, live: LiveContainer | None) -> Run:
+    def _given(self, known: KnownCall, attempt: CallAttempt, live: LiveContainer | None) -> Run:
         sandbox = None
         if live is not None:
             is_lost = attempt.sandbox != live.record.incarnation or attempt.crashes >= limits.CALL_ATTEMPTS_MAX
             has_failed = attempt.crashes >= limits.STORING_ATTEMPTS_MAX - 1
-            leaving = Leaving(self.runtime, self.stored.container_id or "", live, self.began_at_ms, has_failed, self.stored.files_at_ms)
+            leaving = CallCleanup(
+                self.runtime, self.stored.container_id or "", live, self.began_at_ms, has_failed, self.stored.files_at_ms
+            )
             sandbox = Workplace(live, self.runtime.containers.sandboxes, is_lost, partial(self._leave, leaving))
         return Run(
             known=known,
@@ -261,7 +263,7 @@ class _Attempt:
             counts=self.counts,
         )
 
-    async def _leave(self, leaving: Leaving) -> Left:
+    async def _leave(self, leaving: CallCleanup) -> CallLeftovers:
         left = await leaving.leave()
         self.files_at_ms = left.files_at_ms
         return left
@@ -276,7 +278,7 @@ class _Attempt:
         for item in reversed([*await load_chain(self.runtime, self.stored), *self.stored.input_items]):
             yield item
 
-    async def _work(self, sink: LogSink, run: Run) -> Finished | None:
+    async def _work(self, sink: LogSink, run: Run) -> CallFinished | None:
         """What the call came to; None when time is up and another run must go on."""
         progress = _Progress(self.room, run, sink)
         watch = asyncio.create_task(CancelWatch.of(self.runtime, self.stored).requested())
@@ -296,11 +298,11 @@ class _Attempt:
             watch.cancel()
             work.cancel()
             await asyncio.gather(watch, work, return_exceptions=True)
-        if self.room.again is Again.ATTACH:
+        if self.room.again is RerunPolicy.ATTACH:
             return None
-        return progress.end(End.TIME_OVER, f"It took longer than {seconds:g} seconds.")
+        return progress.end(CallEnd.TIME_OVER, f"It took longer than {seconds:g} seconds.")
 
-    async def _done(self, sink: LogSink, whole: Finished) -> None:
+    async def _done(self, sink: LogSink, whole: CallFinished) -> None:
         for event in whole.events:
             sink.emit(event)
         sink.emit({"type": OUTPUT_ITEM_DONE, "output_index": self.call.output_index, "item": whole.item})
@@ -326,27 +328,27 @@ class _Progress:
     """The item that the run fills, as it grows; kept where the run may have to be ended in the middle."""
 
     def __post_init__(self) -> None:
-        if self.room.again is not Again.ATTACH:
+        if self.room.again is not RerunPolicy.ATTACH:
             known = self.run.known
             begun = known.item if self.room.output is None else self.room.announced(known.item, known.output_item_id)
             self.so_far = orjson.loads(orjson.dumps(known.so_far or begun))
 
-    async def follow(self) -> Finished:
+    async def follow(self) -> CallFinished:
         """Emit what it says; the item that it fills, at the end."""
         async with aclosing(self.room.run(self.run)) as pieces:
             async for piece in pieces:
                 if self._is_over(piece):
-                    return self.end(End.TOO_LARGE, f"It said more than {self.room.bounds.bytes} bytes.")
-                if isinstance(piece, Finished):
+                    return self.end(CallEnd.TOO_LARGE, f"It said more than {self.room.bounds.bytes} bytes.")
+                if isinstance(piece, CallFinished):
                     return piece
                 self._say(piece)
         raise AssertionError(f"a run of {self.run.known.item['type']} said no end")
 
-    def end(self, how: End, detail: str) -> Finished:
+    def end(self, how: CallEnd, detail: str) -> CallFinished:
         """Break it off."""
         return _emit(self.sink, self.room.end(replace(self.run.known, so_far=self.so_far), how, detail))
 
-    def _say(self, said: Said) -> None:
+    def _say(self, said: CallEvent) -> None:
         self.sink.emit(said.event, offset=said.offset)
         if self.so_far is not None:
             self.room.grow(self.so_far, said.event["type"].removeprefix("response."), said.event)
@@ -354,15 +356,15 @@ class _Progress:
     def _is_over(self, piece: Piece) -> bool:
         if self.room.bounds.bytes is None:
             return False
-        self.bytes += len(orjson.dumps(piece.item if isinstance(piece, Finished) else piece.event))
+        self.bytes += len(orjson.dumps(piece.item if isinstance(piece, CallFinished) else piece.event))
         return self.bytes > self.room.bounds.bytes
 
 
-def _emit(sink: LogSink, pieces: Iterable[Piece]) -> Finished:
+def _emit(sink: LogSink, pieces: Iterable[Piece]) -> CallFinished:
     """The end of a call, from its room."""
-    whole: Finished | None = None
+    whole: CallFinished | None = None
     for piece in pieces:
-        if isinstance(piece, Finished):
+        if isinstance(piece, CallFinished):
             whole = piece
         else:
             sink.emit(piece.event, offset=piece.offset)
@@ -370,7 +372,7 @@ def _emit(sink: LogSink, pieces: Iterable[Piece]) -> Finished:
     return whole
 
 
-def _fold_in(batch: Batch, pending: list[Pending]) -> list[Pending]:
+def _fold_in(batch: EventBatch, pending: list[PendingEvent]) -> list[PendingEvent]:
     """A dead predecessor wrote late: what it wrote need not be written again."""
     said = {_identity(event) for event in batch.events} - {None}
     return [

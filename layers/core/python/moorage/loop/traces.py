@@ -20,7 +20,7 @@ import orjson
 
 from moorage import __version__, limits
 from moorage.errors import ApiError
-from moorage.loop.unrolled import UnrolledStep, unroll
+from moorage.loop.step_history import StepHistory, unroll
 from moorage.runtime import Runtime
 from moorage.settings import Settings
 from moorage.store.responses import Snapshot, StoredResponse
@@ -36,7 +36,7 @@ _ERROR: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TraceSpan:
     name: str
     span_id: str
     parent_id: str
@@ -97,19 +97,19 @@ async def _send(runtime: Runtime, body: Mapping[str, Any]) -> None:
         raise httpx.HTTPStatusError(f"the collector answered {response.status_code}", request=request, response=response)
 
 
-def documents(settings: Settings, snapshot: Snapshot, steps: Sequence[UnrolledStep]) -> Iterator[dict[str, Any]]:
+def documents(settings: Settings, snapshot: Snapshot, steps: Sequence[StepHistory]) -> Iterator[dict[str, Any]]:
     """ExportTraceServiceRequests: one, unless there are more spans than a collector takes at once."""
     spans = list(spans_of(snapshot, steps))
     for first in range(0, len(spans), limits.OTLP_SPANS_MAX):
         yield _document(settings, trace_id_of(snapshot.stored), spans[first : first + limits.OTLP_SPANS_MAX])
 
 
-def whole_document(settings: Settings, snapshot: Snapshot, steps: Sequence[UnrolledStep]) -> dict[str, Any]:
+def whole_document(settings: Settings, snapshot: Snapshot, steps: Sequence[StepHistory]) -> dict[str, Any]:
     """All spans of a response that has ended in one, to be kept as a file."""
     return _document(settings, trace_id_of(snapshot.stored), list(spans_of(snapshot, steps)))
 
 
-def _document(settings: Settings, trace_id: str, spans: Sequence[Span]) -> dict[str, Any]:
+def _document(settings: Settings, trace_id: str, spans: Sequence[TraceSpan]) -> dict[str, Any]:
     resource = {"service.name": settings.otlp_service_name or settings.name, "service.version": __version__}
     return {
         "resourceSpans": [
@@ -126,14 +126,14 @@ def _document(settings: Settings, trace_id: str, spans: Sequence[Span]) -> dict[
     }
 
 
-def spans_of(snapshot: Snapshot, steps: Sequence[UnrolledStep]) -> Iterator[Span]:
+def spans_of(snapshot: Snapshot, steps: Sequence[StepHistory]) -> Iterator[TraceSpan]:
     """The response's own first, then round by round."""
     root = _response(snapshot, steps)
     yield root
     for number, group in groupby(steps, key=lambda step: step.step):
         round_steps = list(group)
         times = [_times(step, root) for step in round_steps]
-        whole = Span(
+        whole = TraceSpan(
             name=f"round {number}",
             span_id=_span_id(snapshot.stored, f"round {number}"),
             parent_id=root.span_id,
@@ -147,20 +147,20 @@ def spans_of(snapshot: Snapshot, steps: Sequence[UnrolledStep]) -> Iterator[Span
             yield _step(snapshot, step, whole.span_id, begun, ended)
 
 
-def _begun_at(stored: StoredResponse, steps: Sequence[UnrolledStep]) -> int:
+def _begun_at(stored: StoredResponse, steps: Sequence[StepHistory]) -> int:
     """The record knows the second alone; in the foreground a response begins with its first step."""
     begun = stored.created_at * 1000
     known = [step.started_at_ms for step in steps if step.started_at_ms is not None]
     return begun if stored.is_background or not known else max(begun, min(known))
 
 
-def _response(snapshot: Snapshot, steps: Sequence[UnrolledStep]) -> Span:
+def _response(snapshot: Snapshot, steps: Sequence[StepHistory]) -> TraceSpan:
     stored, final, trace = snapshot.stored, snapshot.final_object, snapshot.stored.trace
     assert snapshot.last is not None
     usage = final.get("usage") or {}
     # A trace that begins here has no span above: its id was drawn for what comes below.
     has_parent = trace is not None and trace.is_sampled is not None
-    return Span(
+    return TraceSpan(
         name="invoke_agent",
         span_id=_span_id(stored, "response"),
         parent_id=trace.span_id if trace is not None and has_parent else "",
@@ -185,7 +185,7 @@ def _response(snapshot: Snapshot, steps: Sequence[UnrolledStep]) -> Span:
     )
 
 
-def _step(snapshot: Snapshot, step: UnrolledStep, parent_id: str, begun: int, ended: int) -> Span:
+def _step(snapshot: Snapshot, step: StepHistory, parent_id: str, begun: int, ended: int) -> TraceSpan:
     model = snapshot.stored.parameters.model
     retries: Attributes = {"moorage.attempts": step.attempts, "moorage.attempts.lost": step.lost_attempts or None}
     if step.call_id is None:
@@ -210,10 +210,10 @@ def _step(snapshot: Snapshot, step: UnrolledStep, parent_id: str, begun: int, en
             **retries,
         }
     error = step.status if step.status in ("failed", "cancelled") else None
-    return Span(name, _span_id(snapshot.stored, step.id), parent_id, kind, begun, ended, attributes, error)
+    return TraceSpan(name, _span_id(snapshot.stored, step.id), parent_id, kind, begun, ended, attributes, error)
 
 
-def _times(step: UnrolledStep, root: Span) -> tuple[int, int]:
+def _times(step: StepHistory, root: TraceSpan) -> tuple[int, int]:
     """What is not known of a step is taken from what it stands in."""
     begun = step.started_at_ms or step.queued_at_ms or root.begun_at_ms
     return begun, step.ended_at_ms or root.ended_at_ms

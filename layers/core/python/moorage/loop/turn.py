@@ -14,18 +14,18 @@ from moorage import ids
 from moorage.containers.citations import citations
 from moorage.errors import UpstreamError
 from moorage.loop import context, decide, upstream_shell
-from moorage.loop.assemble import Assembler, Held, is_json
+from moorage.loop.assemble import Assembler, HeldCall, is_json
 from moorage.loop.cancellation import Cancellable, CancelWatch
-from moorage.loop.prompt import Position, Prompt
+from moorage.loop.prompt import Prompt, StepPosition
+from moorage.loop.prompt_stage import rooms_of
 from moorage.loop.sinks import Sink
-from moorage.loop.stage import rooms_of
-from moorage.model.base import HOSTED_SHELL, Answered, ItemOpened, ItemPassed, TextDelta
+from moorage.model.base import HOSTED_SHELL, ItemOpened, ItemRelayed, StreamStarted, TextDelta
 from moorage.runtime import Runtime
-from moorage.store.containers import ContainerFile
+from moorage.store.containers import ContainerFileRecord
 from moorage.store.responses import StoredResponse
-from moorage.tools.lowering import NOT_OFFERED, Lowered, is_hosted
-from moorage.tools.marks import Mark
+from moorage.tools.lowering import NOT_OFFERED, LoweredInput, is_hosted
 from moorage.tools.registry import ROOMS
+from moorage.tools.source_marks import SourceMark
 from moorage.wire import grammar
 from moorage.wire.types import Item
 
@@ -33,10 +33,10 @@ _REFUSED: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ModelTurn:
     runtime: Runtime
     stored: StoredResponse
-    position: Position
+    position: StepPosition
     sink: Sink
 
     async def run(self, before: list[Item], watch: CancelWatch | None) -> tuple[Assembler, UpstreamError | None]:
@@ -68,9 +68,9 @@ class Turn:
         try:
             async with Cancellable(watch), aclosing(provider.stream(request)) as deltas:
                 async for delta in deltas:
-                    if isinstance(delta, Answered):
+                    if isinstance(delta, StreamStarted):
                         self.sink.note_request(delta.request_id)
-                    if has_shell and isinstance(delta, ItemOpened | ItemPassed):
+                    if has_shell and isinstance(delta, ItemOpened | ItemRelayed):
                         await upstream_shell.note(self.runtime, self.stored.tenant_id, entry.name, delta.item, noted)
                     if isinstance(delta, TextDelta) and assembler.annotate is None:
                         assembler.annotate = await self._annotate(before)
@@ -80,7 +80,7 @@ class Turn:
             return assembler, error, went_without_tools
         return assembler, None, went_without_tools
 
-    def _assembler(self, lowered: Lowered, grammars: dict[tuple[str | None, str], dict[str, Any]]) -> Assembler:
+    def _assembler(self, lowered: LoweredInput, grammars: dict[tuple[str | None, str], dict[str, Any]]) -> Assembler:
         return Assembler(
             self.stored.response_id,
             self.sink.emit,
@@ -125,7 +125,7 @@ class Turn:
             repairs.append(self._broken(held, verdict.message))
         return [call for call, _ in repairs] + [output for _, output in repairs]
 
-    def _broken(self, held: Held, complaint: str) -> tuple[Item, Item]:
+    def _broken(self, held: HeldCall, complaint: str) -> tuple[Item, Item]:
         call = held.item(ids.new_item_id("ctc", self.stored.response_id)) | {"status": "completed", "input": held.input}
         return call, {
             "id": ids.new_item_id("ctco", self.stored.response_id),
@@ -149,15 +149,15 @@ class Turn:
             if tool["type"] == "custom" and (tool.get("format") or {}).get("type") == "grammar"
         }
 
-    async def _annotate(self, before: list[Item]) -> Callable[[str, Sequence[Mark]], list[dict[str, Any]]]:
+    async def _annotate(self, before: list[Item]) -> Callable[[str, Sequence[SourceMark]], list[dict[str, Any]]]:
         """Citations of what tools have found, and of the container's files; these are only looked up when there is a text that may
         name them."""
         rooms = {room: None for item in before if (room := ROOMS.of_item(item["type"])) is not None}
-        files: list[ContainerFile] = []
+        files: list[ContainerFileRecord] = []
         if self.stored.container_id is not None:
             files = await self.runtime.containers.files_of(self.stored.tenant_id, self.stored.container_id)
 
-        def annotate(text: str, marks: Sequence[Mark]) -> list[dict[str, Any]]:
+        def annotate(text: str, marks: Sequence[SourceMark]) -> list[dict[str, Any]]:
             found = [citation for room in rooms for citation in (*room.citations(text, before), *room.marked(marks, before))]
             return sorted([*citations(text, files), *found], key=_place)
 
@@ -181,14 +181,14 @@ _NAMES_TOLD_MAX: Final = 64
 """A model has the list of its tools in front of it already."""
 
 
-def _misfit(held: Held, offered: tuple[str, ...]) -> tuple[Item, Item]:
+def _misfit(held: HeldCall, offered: tuple[str, ...]) -> tuple[Item, Item]:
     """Under the name that the model used."""
     call = {"type": "function_call", "call_id": held.call_id, "name": held.original.name, "arguments": held.arguments}
     output = _complaint(held, offered)
     return call, {"type": "function_call_output", "call_id": held.call_id, "output": output}
 
 
-def _complaint(held: Held, offered: tuple[str, ...]) -> str:
+def _complaint(held: HeldCall, offered: tuple[str, ...]) -> str:
     if held.original.type == NOT_OFFERED:
         return _no_such_tool(offered)
     return _MISFIT if is_json(held.arguments) else _NO_JSON

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from moorage.store.responses import Snapshot, StoredResponse
-from moorage.store.steps import Account
+from moorage.store.steps import StepAccount
 
 PAUSED: Final = "It is paused: POST /v1/responses/{id}/resume, or 'moorage resume', lets it go on."
 Kind = Literal["start", "model", "tool", "container", "pause", "approval"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitReason:
     kind: Kind
     since_ms: int
     detail: str
@@ -22,7 +22,7 @@ class Wait:
         return {"kind": self.kind, "since": self.since_ms, "detail": self.detail}
 
 
-def wait_of(snapshot: Snapshot, accounts: Sequence[Account]) -> Wait | None:
+def wait_of(snapshot: Snapshot, accounts: Sequence[StepAccount]) -> WaitReason | None:
     """What it waits for; None once it has ended. ``accounts`` are those of its last round at least."""
     stored = snapshot.stored
     if snapshot.is_final:
@@ -30,26 +30,30 @@ def wait_of(snapshot: Snapshot, accounts: Sequence[Account]) -> Wait | None:
     created_ms = stored.created_at * 1000
     if stored.parked_at:
         is_asking = bool(stored.awaits) and not stored.is_pause_requested
-        return Wait("approval" if is_asking else "pause", stored.parked_at * 1000, reason_of(stored) or "")
+        return WaitReason("approval" if is_asking else "pause", stored.parked_at * 1000, reason_of(stored) or "")
     if stored.waiting_for is not None:
-        return Wait("pause", _since(accounts, created_ms), stored.waiting_for)
+        return WaitReason("pause", _since(accounts, created_ms), stored.waiting_for)
     steps = [account for account in accounts if account.call_id is None]
     if not steps:
         if stored.is_looping:
-            return Wait("start", created_ms, "The state machine, which is about to take the first step.")
-        return Wait("model", created_ms, stored.parameters.model)
+            return WaitReason("start", created_ms, "The state machine, which is about to take the first step.")
+        return WaitReason("model", created_ms, stored.parameters.model)
     last = steps[-1]
     if last.outcome is None:
-        return Wait("model", last.run_at_ms or created_ms, stored.parameters.model)
+        return WaitReason("model", last.run_at_ms or created_ms, stored.parameters.model)
     by_id = {account.call_id: account for account in accounts if account.step == last.step and account.call_id is not None}
     open_calls = [call for call in last.outcome.calls if call.call_id not in by_id or not by_id[call.call_id].is_finished]
     if not open_calls:
-        return Wait("start", max([last.ended_at_ms or created_ms, *(a.ended_at_ms or 0 for a in by_id.values())]), "The next step.")
+        return WaitReason(
+            "start", max([last.ended_at_ms or created_ms, *(a.ended_at_ms or 0 for a in by_id.values())]), "The next step."
+        )
     running = [account for call in open_calls if (account := by_id.get(call.call_id)) is not None and account.run_at_ms is not None]
     if not running:
-        return Wait("container", last.ended_at_ms or created_ms, f"A container, for {_named([call.type for call in open_calls])}.")
+        return WaitReason(
+            "container", last.ended_at_ms or created_ms, f"A container, for {_named([call.type for call in open_calls])}."
+        )
     names = [call.type for call in open_calls if call.call_id in {account.call_id for account in running}]
-    return Wait("tool", min(account.run_at_ms or created_ms for account in running), _named(names))
+    return WaitReason("tool", min(account.run_at_ms or created_ms for account in running), _named(names))
 
 
 def reason_of(stored: StoredResponse) -> str | None:
@@ -58,7 +62,7 @@ def reason_of(stored: StoredResponse) -> str | None:
     return PAUSED if stored.awaits and stored.is_pause_requested else stored.waiting_for
 
 
-def _since(accounts: Sequence[Account], created_ms: int) -> int:
+def _since(accounts: Sequence[StepAccount], created_ms: int) -> int:
     return max((account.run_at_ms for account in accounts if account.run_at_ms is not None), default=created_ms)
 
 

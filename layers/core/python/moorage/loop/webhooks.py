@@ -30,7 +30,7 @@ from moorage.ids import event_id, new_id
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot, StoredResponse
-from moorage.store.webhooks import Attempt, Delivery, Endpoint, claimed
+from moorage.store.webhooks import Delivery, DeliveryAttempt, Endpoint, claimed
 from moorage.telemetry import tell, tell_error
 from moorage.wire.webhooks import APPROVAL_REQUESTED
 
@@ -75,12 +75,12 @@ async def announce(runtime: Runtime, stored: StoredResponse, end: ResponseEnd | 
 
 async def _announce(runtime: Runtime, response_id: str, end: ResponseEnd, endpoints: Sequence[Endpoint]) -> None:
     event_name, ended_at = event_id(response_id, end.at_ms), end.at_ms // 1000
-    event = Told(event_name, f"response.{end.status}", response_id, ended_at, {"id": response_id})
+    event = WebhookEvent(event_name, f"response.{end.status}", response_id, ended_at, {"id": response_id})
     await tell_endpoints(runtime, endpoints, event)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WebhookEvent:
     """What endpoints are told."""
 
     id: str
@@ -91,7 +91,7 @@ class Told:
     """Ids and nothing else: whoever receives it asks for the rest with a key."""
 
 
-async def tell_endpoints(runtime: Runtime, endpoints: Sequence[Endpoint], event: Told) -> None:
+async def tell_endpoints(runtime: Runtime, endpoints: Sequence[Endpoint], event: WebhookEvent) -> None:
     """A delivery for each that asks for events of the type. Harmless to run twice."""
     now = runtime.clock()
     for endpoint in endpoints:
@@ -173,7 +173,7 @@ class _Round:
         await side_by_side(work, deliveries, at_once=limits.WEBHOOK_ATTEMPTS_AT_ONCE)
         self.moved += len(deliveries)
 
-    async def _take(self, endpoint: Endpoint, delivery: Delivery) -> Attempt | None:
+    async def _take(self, endpoint: Endpoint, delivery: Delivery) -> DeliveryAttempt | None:
         """None if somebody else has taken it up."""
         mine = await self.runtime.webhooks.postpone(delivery, claimed(delivery, self.runtime.clock()).next_at)
         if mine is None:
@@ -182,7 +182,7 @@ class _Round:
         return await _deliver(self.runtime, endpoint, mine)
 
 
-async def _deliver(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> Attempt:
+async def _deliver(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> DeliveryAttempt:
     """One attempt, and what comes of it."""
     attempt = await _attempt(runtime, endpoint, delivery.id, delivery.body)
     now, count = int(runtime.clock()), delivery.count + 1
@@ -208,14 +208,14 @@ async def _deliver(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> 
     return attempt
 
 
-async def note_health(runtime: Runtime, endpoint: Endpoint, attempt: Attempt) -> None:
+async def note_health(runtime: Runtime, endpoint: Endpoint, attempt: DeliveryAttempt) -> None:
     if attempt.has_succeeded:
         await runtime.webhooks.note_success(endpoint)
     else:
         await runtime.webhooks.note_failure(endpoint)
 
 
-async def send_sample(runtime: Runtime, endpoint: Endpoint, event_type: str) -> Attempt:
+async def send_sample(runtime: Runtime, endpoint: Endpoint, event_type: str) -> DeliveryAttempt:
     """An event that tells of nothing, sent once, now."""
     identity = new_id("evt")
     nobody = "0" * 48
@@ -229,7 +229,7 @@ async def send_sample(runtime: Runtime, endpoint: Endpoint, event_type: str) -> 
     return attempt
 
 
-async def _attempt(runtime: Runtime, endpoint: Endpoint, identity: str, body: bytes) -> Attempt:
+async def _attempt(runtime: Runtime, endpoint: Endpoint, identity: str, body: bytes) -> DeliveryAttempt:
     at, began = runtime.clock(), time.perf_counter()
     status_code: int | None = None
     error: str | None = None
@@ -240,7 +240,7 @@ async def _attempt(runtime: Runtime, endpoint: Endpoint, identity: str, body: by
         status_code = await runtime.fetcher.post(endpoint.url, body, headers, seconds=limits.WEBHOOK_SECONDS_MAX)
     except FetchError as refusal:
         error = str(refusal)
-    return Attempt(int(at * 1000), round((time.perf_counter() - began) * 1000), status_code, error)
+    return DeliveryAttempt(int(at * 1000), round((time.perf_counter() - began) * 1000), status_code, error)
 
 
 def pause(count: int) -> int:

@@ -14,10 +14,20 @@ import orjson
 
 from moorage.model import base, content, reasoning
 from moorage.model.base import Delta, ModelRequest
-from moorage.model.endings import counted, finish_reason
 from moorage.model.http import Upstream, broken, error_in_stream, json_event
-from moorage.model.spoken_calls import chosen_tools
-from moorage.model.turns import THINKING, Block, File, Image, Result, Text, Thought, Turns, Use
+from moorage.model.stream_endings import counted, finish_reason
+from moorage.model.text_tool_calls import chosen_tools
+from moorage.model.turns import (
+    THINKING,
+    Block,
+    ConversationTurns,
+    FileContent,
+    ImageContent,
+    ReasoningContent,
+    TextContent,
+    ToolResult,
+    ToolUse,
+)
 from moorage.net.sse import SseParser
 
 VERSION: Final = "2023-06-01"
@@ -49,7 +59,7 @@ class AnthropicMessages:
 
 
 def request_body(request: ModelRequest, *, output_tokens_max: int = OUTPUT_TOKENS_DEFAULT) -> dict[str, Any]:
-    turns = Turns.of(request.instructions, request.items)
+    turns = ConversationTurns.of(request.instructions, request.items)
     format_ = (request.text or {}).get("format") or {}
     if format_.get("type") == "json_object":
         turns.system.append(_JSON_PLEASE)
@@ -93,7 +103,7 @@ def thinking_fields(request: ModelRequest, output_tokens: int, *, is_possible: b
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _BUDGETS["minimal"] else {}
 
 
-def _tools(request: ModelRequest, turns: Turns, *, is_thinking: bool) -> dict[str, Any]:
+def _tools(request: ModelRequest, turns: ConversationTurns, *, is_thinking: bool) -> dict[str, Any]:
     tools, choice = chosen_tools(request)
     if not tools:
         tools, choice = turns.stand_ins(), "none"
@@ -121,17 +131,17 @@ def _tools(request: ModelRequest, turns: Turns, *, is_thinking: bool) -> dict[st
 
 def _block(block: Block) -> dict[str, Any]:
     match block:
-        case Text(text):
+        case TextContent(text):
             return {"type": "text", "text": text}
-        case Image(url):
+        case ImageContent(url):
             return {"type": "image", "source": _source(url)}
-        case File(name, source):
+        case FileContent(name, source):
             return _document(name, source)
-        case Use(call_id, name, input_):
+        case ToolUse(call_id, name, input_):
             return {"type": "tool_use", "id": tool_id(call_id), "name": name, "input": input_}
-        case Result(call_id, parts):
+        case ToolResult(call_id, parts):
             return {"type": "tool_result", "tool_use_id": tool_id(call_id), "content": [_block(part) for part in parts]}
-        case Thought(thought):
+        case ReasoningContent(thought):
             return thought
 
 
@@ -152,7 +162,7 @@ def _document(name: str, source: str) -> dict[str, Any]:
     if data is not None and data.media_type.startswith("text/"):
         return {"type": "text", "text": f"[file {name}]\n{content.text_of_data(data)}"}
     if data is None and not source.startswith(("http://", "https://")):
-        data = content.Data("application/pdf", source)
+        data = content.InlineData("application/pdf", source)
     where = _source(source) if data is None else {"type": "base64", "media_type": data.media_type, "data": data.base64}
     return {"type": "document", "source": where, "title": name}
 
@@ -283,7 +293,7 @@ class MessagesDecoder:
         return [base.ItemDone(is_cut=is_cut)]
 
     def _finish(self) -> list[Delta]:
-        finished = base.Finished(finish_reason(self._reason, has_calls=self._calls > 0))
+        finished = base.StreamFinished(finish_reason(self._reason, has_calls=self._calls > 0))
         deltas = self._close(is_cut=finished.is_cut)
         self.is_finished = True
         usage = self._usage

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from moorage.wire.parameters import Parameters
-from moorage.wire.responses import Usage
+from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Event, Item
 
 
@@ -33,7 +33,7 @@ FinishReason = Literal["stop", "tool_calls", "max_output_tokens", "content_filte
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class StreamStarted:
     """The upstream has begun to answer. It says nothing yet: what goes wrong from here on may still be asked again."""
 
     request_id: str
@@ -110,7 +110,7 @@ class ItemDone:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemPassed:
+class ItemRelayed:
     """A whole item that the upstream made and that is passed on unchanged but for its id: ``shell_call``, ``apply_patch_call``,
     ``local_shell_call``, ``computer_call``, ``tool_search_call``, ``web_search_call``, ``compaction`` ... Also the end of one that was
     opened by :class:`ItemOpened`."""
@@ -126,7 +126,7 @@ class ItemOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemGrown:
+class ItemEvent:
     """An event of the open item, as the upstream sent it."""
 
     event: Event
@@ -145,12 +145,12 @@ class UsageReported:
     """The tier that the upstream says it used."""
 
     @property
-    def counted(self) -> Usage:
-        return Usage(self.input_tokens, self.output_tokens, self.cached_tokens, self.cache_write_tokens, self.reasoning_tokens)
+    def counted(self) -> TokenUsage:
+        return TokenUsage(self.input_tokens, self.output_tokens, self.cached_tokens, self.cache_write_tokens, self.reasoning_tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class StreamFinished:
     """The upstream ended in good order. Without it the stream counts as broken."""
 
     reason: FinishReason
@@ -162,7 +162,7 @@ class Finished:
 
 
 Delta = (
-    Answered
+    StreamStarted
     | MessageStarted
     | TextDelta
     | RefusalDelta
@@ -173,11 +173,11 @@ Delta = (
     | CallStarted
     | CallDelta
     | ItemDone
-    | ItemPassed
+    | ItemRelayed
     | ItemOpened
-    | ItemGrown
+    | ItemEvent
     | UsageReported
-    | Finished
+    | StreamFinished
 )
 
 

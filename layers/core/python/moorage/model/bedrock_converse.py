@@ -18,10 +18,20 @@ from moorage.errors import UpstreamError
 from moorage.model import base, content, reasoning
 from moorage.model.anthropic_messages import thinking_fields, tool_id
 from moorage.model.base import Delta, ModelRequest
-from moorage.model.endings import counted, finish_reason
 from moorage.model.http import Upstream, broken, error_in_stream
-from moorage.model.spoken_calls import chosen_tools
-from moorage.model.turns import THINKING, Block, File, Image, Result, Text, Thought, Turns, Use
+from moorage.model.stream_endings import counted, finish_reason
+from moorage.model.text_tool_calls import chosen_tools
+from moorage.model.turns import (
+    THINKING,
+    Block,
+    ConversationTurns,
+    FileContent,
+    ImageContent,
+    ReasoningContent,
+    TextContent,
+    ToolResult,
+    ToolUse,
+)
 
 _IMAGE_FORMATS: Final = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _DOCUMENT_FORMATS: Final = frozenset({"pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"})
@@ -51,7 +61,7 @@ class BedrockConverse:
 
 
 def request_body(request: ModelRequest, *, output_tokens_max: int | None = None) -> dict[str, Any]:
-    turns = Turns.of(request.instructions, request.items)
+    turns = ConversationTurns.of(request.instructions, request.items)
     is_claude = "anthropic" in request.model
     has_cache = _WITH_CACHE.search(request.model) is not None
     format_ = (request.text or {}).get("format") or {}
@@ -83,17 +93,17 @@ def request_body(request: ModelRequest, *, output_tokens_max: int | None = None)
     return body | _tools(request, turns, is_thinking=bool(thinking))
 
 
-def _messages(turns: Turns, *, is_claude: bool) -> list[dict[str, Any]]:
+def _messages(turns: ConversationTurns, *, is_claude: bool) -> list[dict[str, Any]]:
     """Thinking goes back to the models that signed it; to the others it is not theirs."""
     messages = []
     for turn in turns.turns:
-        blocks = [_block(block) for block in turn.blocks if is_claude or not isinstance(block, Thought)]
+        blocks = [_block(block) for block in turn.blocks if is_claude or not isinstance(block, ReasoningContent)]
         if blocks:
             messages.append({"role": turn.role, "content": blocks})
     return messages
 
 
-def _tools(request: ModelRequest, turns: Turns, *, is_thinking: bool) -> dict[str, Any]:
+def _tools(request: ModelRequest, turns: ConversationTurns, *, is_thinking: bool) -> dict[str, Any]:
     """Converse has no ``none``: the tools are left out, unless earlier calls demand that tools are named."""
     tools, choice = chosen_tools(request)
     if choice == "none" and not turns.stand_ins():
@@ -121,18 +131,18 @@ def _tools(request: ModelRequest, turns: Turns, *, is_thinking: bool) -> dict[st
 
 def _block(block: Block) -> dict[str, Any]:
     match block:
-        case Text(text):
+        case TextContent(text):
             return {"text": text}
-        case Image(url):
+        case ImageContent(url):
             return _image(url)
-        case File(name, source):
+        case FileContent(name, source):
             return _document(name, source)
-        case Use(call_id, name, input_):
+        case ToolUse(call_id, name, input_):
             return {"toolUse": {"toolUseId": tool_id(call_id), "name": name, "input": input_}}
-        case Result(call_id, parts):
+        case ToolResult(call_id, parts):
             result = [_block(part) for part in parts] or [{"text": "(no output)"}]
             return {"toolResult": {"toolUseId": tool_id(call_id), "content": result, "status": "success"}}
-        case Thought(thought):
+        case ReasoningContent(thought):
             return {"reasoningContent": _reasoning_content(thought)}
 
 
@@ -265,8 +275,8 @@ class ConverseDecoder:
         return [*opened, *([base.SummaryDelta(text)] if text else [])]
 
     @property
-    def _finished(self) -> base.Finished:
-        return base.Finished(finish_reason(self._reason, has_calls=self._calls > 0))
+    def _finished(self) -> base.StreamFinished:
+        return base.StreamFinished(finish_reason(self._reason, has_calls=self._calls > 0))
 
     def _stop(self) -> list[Delta]:
         """The end of a block. Text and calls stay open: only the message's end says whether they were cut."""

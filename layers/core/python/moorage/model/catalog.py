@@ -27,15 +27,15 @@ from moorage.model import anthropic_messages, models_file, openai_responses
 from moorage.model.anthropic_messages import AnthropicMessages
 from moorage.model.base import Provider
 from moorage.model.bedrock_converse import BedrockConverse
+from moorage.model.cached_secrets import CachedSecrets
 from moorage.model.chat_completions import ChatCompletions
-from moorage.model.chat_messages import Style
+from moorage.model.chat_messages import MessageStyle
 from moorage.model.chat_templates import FAMILIES, Family, family_of
-from moorage.model.compaction import Compaction, CompactionTable
+from moorage.model.compaction import CompactionSettings, CompactionTable
 from moorage.model.demo import Demo
 from moorage.model.embedding_models import EmbeddingTable, check_embeddings
 from moorage.model.http import Upstream
 from moorage.model.image_engine import ImageTable, check_images, images_of
-from moorage.model.kept_secrets import KeptSecrets
 from moorage.model.models_file import CONTEXT_WINDOW_TOKENS, ModelTable, ProviderKind
 from moorage.model.openai_responses import OpenAIResponses
 from moorage.model.prices import FREE, Price, list_price
@@ -96,7 +96,7 @@ class ModelEntry:
     headers: Mapping[str, str] = field(default_factory=dict)
     idle_seconds: float = limits.UPSTREAM_IDLE_SECONDS
     price: Price | None = None
-    compaction: Compaction = field(default_factory=Compaction)
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
     """What applies where a request does not say otherwise."""
 
     @property
@@ -124,7 +124,7 @@ class ModelEntry:
         return any(mark in self.name for mark in "*?[")
 
 
-class Catalog:
+class ModelCatalog:
     """All entries, and the providers behind them."""
 
     def __init__(
@@ -155,7 +155,7 @@ class Catalog:
         self._upstream = upstream
         self._default = default
         self._reason = reason
-        self._secrets = None if secret is None else KeptSecrets(secret, clock)
+        self._secrets = None if secret is None else CachedSecrets(secret, clock)
         self._aws_session: botocore.session.Session | None = None
         delta_ms = upstream.get("MOORAGE_DEMO_DELTA_MS", "0")
         self._demo = Demo(delta_seconds=float(delta_ms) / 1000)
@@ -168,7 +168,7 @@ class Catalog:
         *,
         secret: Callable[[str], str] | None = None,
         clock: Callable[[], float] = time.time,
-    ) -> "Catalog":
+    ) -> "ModelCatalog":
         """Read ``models.toml`` (a path; a string with a line break, or an empty one, is the text itself).
 
         ``upstream`` holds the environment, with the models of a local Ollama in ``MOORAGE_OLLAMA_MODELS`` (what starts the local
@@ -403,8 +403,8 @@ def _natives(entry: ModelEntry, usual: frozenset[str]) -> frozenset[str]:
     return natives | openai_responses.WITH_CONTAINERS if runs_shell else natives
 
 
-def _style(entry: ModelEntry) -> Style:
-    return Style(
+def _style(entry: ModelEntry) -> MessageStyle:
+    return MessageStyle(
         entry.dialect or ("openai" if _is_openai(entry.base_url) else "generic"),
         FAMILIES[entry.template or family_of(entry.upstream_model)],
         replays_reasoning=entry.replays_reasoning,

@@ -18,12 +18,12 @@ from moorage.errors import UpstreamError
 from moorage.model import base, chat_templates, content, tokens
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.characters import Characters
-from moorage.model.chat_messages import GENERIC, Style, messages
-from moorage.model.endings import counted, details, error_beside, finish_reason
+from moorage.model.chat_messages import GENERIC, MessageStyle, messages
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
-from moorage.model.obedience import obeying
+from moorage.model.output_checks import obeying
 from moorage.model.sequence import Sequence
-from moorage.model.spoken_calls import chosen_tools, listening
+from moorage.model.stream_endings import counted, details, error_beside, finish_reason
+from moorage.model.text_tool_calls import chosen_tools, listening
 from moorage.model.thinking_tags import Kind, ThinkingTags
 from moorage.net.sse import SseParser
 from moorage.wire.types import Tool
@@ -35,7 +35,7 @@ _FOR_OPENAI: Final = ("service_tier", "safety_identifier", "user", "prompt_cache
 class ChatCompletions:
     upstream: Upstream
     native_tools: frozenset[str] = frozenset({"function"})
-    style: Style = GENERIC
+    style: MessageStyle = GENERIC
     starts_thinking: bool = False
     """The model's template opens ``<think>``, so that an answer begins within it."""
 
@@ -56,7 +56,7 @@ class ChatCompletions:
                     raise
             style = replace(style, template=stricter)
 
-    def _asked(self, request: ModelRequest, style: Style) -> AsyncGenerator[Delta, None]:
+    def _asked(self, request: ModelRequest, style: MessageStyle) -> AsyncGenerator[Delta, None]:
         body = request_body(request, style)
         return self.upstream.stream(body, lambda: self._decoder(request))
 
@@ -67,7 +67,7 @@ class ChatCompletions:
 # --- the request ----------------------------------------------------------------------------------------------------------------
 
 
-def request_body(request: ModelRequest, style: Style = GENERIC) -> dict[str, Any]:
+def request_body(request: ModelRequest, style: MessageStyle = GENERIC) -> dict[str, Any]:
     is_openai = style.is_openai
     format_ = (request.text or {}).get("format")
     optional = {
@@ -292,7 +292,7 @@ class ChatDecoder:
         return [delta for index in waiting if self._is_complete(index) for delta in self._sequence.close(("call", index))]
 
     def _finish(self) -> list[Delta]:
-        finished = base.Finished(finish_reason(self._reason, has_calls=bool(self._arguments)))
+        finished = base.StreamFinished(finish_reason(self._reason, has_calls=bool(self._arguments)))
         deltas = self._sorted(self._tags.end()) + self._close_complete() + self._sequence.close_all(is_cut=finished.is_cut)
         self.is_finished = True
         output_tokens = (self._output_chars + 3) // 4

@@ -39,7 +39,7 @@ _ID_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvw
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class MessageStyle:
     """How one upstream wants its messages."""
 
     dialect: Dialect = "generic"
@@ -53,15 +53,15 @@ class Style:
         return self.dialect == "openai"
 
 
-GENERIC: Final = Style()
-OPENAI: Final = Style("openai")
+GENERIC: Final = MessageStyle()
+OPENAI: Final = MessageStyle("openai")
 
 
-def messages(request: ModelRequest, style: Style) -> list[Message]:
+def messages(request: ModelRequest, style: MessageStyle) -> list[Message]:
     """Raises :class:`UpstreamError` for a file that this upstream cannot be shown."""
     entries = _Entries(_Parts(style.is_openai or style.takes_files, request.has_container))
     if request.instructions:
-        entries.made.append(Said("system", [_text_part(request.instructions)]))
+        entries.made.append(ChatText("system", [_text_part(request.instructions)]))
     for item in request.items:
         entries.add(item)
     return _for_openai(entries.finished(), style) if style.is_openai else _for_template(entries.finished(), style, request.tools)
@@ -71,7 +71,7 @@ def messages(request: ModelRequest, style: Style) -> list[Message]:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ChatText:
     role: Literal["system", "user"]
     parts: list[Part]
     is_message: bool = True
@@ -79,19 +79,19 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class ChatOutput:
     call_id: str
     text: str
 
 
 @dataclass(slots=True)
-class Turn:
+class AssistantTurn:
     """The assistant's: what it said, the calls it made, and what came of them."""
 
     text: str = ""
     reasoning: str = ""
     calls: list[Item] = field(default_factory=list)
-    outputs: list[Output] = field(default_factory=list)
+    outputs: list[ChatOutput] = field(default_factory=list)
     media: list[Part] = field(default_factory=list)
     """Pictures and files out of the outputs, which themselves are text: they follow the last one, as the user's."""
 
@@ -100,7 +100,7 @@ class Turn:
         return {call["call_id"] for call in self.calls} - {output.call_id for output in self.outputs}
 
 
-Entry = Said | Turn
+Entry = ChatText | AssistantTurn
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class _Entries:
     parts: "_Parts"
     made: list[Entry] = field(default_factory=list)
     reasoning: str = ""
-    waiting: list[Said] = field(default_factory=list)
+    waiting: list[ChatText] = field(default_factory=list)
     """Said between a call and its output: it follows the output, because servers refuse anything else."""
 
     def add(self, item: Item) -> None:
@@ -117,7 +117,7 @@ class _Entries:
                 self._assistant(content.plain_text(item.get("content")))
             case "message":
                 role: Literal["system", "user"] = "system" if content.role_of(item) in ("system", "developer") else "user"
-                self._say(Said(role, self.parts.of(item.get("content"))))
+                self._say(ChatText(role, self.parts.of(item.get("content"))))
             case "function_call":
                 self._call(item)
             case "function_call_output":
@@ -129,12 +129,12 @@ class _Entries:
         return [*self.made, *self.waiting]
 
     @property
-    def _open(self) -> Turn | None:
+    def _open(self) -> AssistantTurn | None:
         """The turn whose calls wait for their outputs."""
         last = self.made[-1] if self.made else None
-        return last if isinstance(last, Turn) and last.unanswered else None
+        return last if isinstance(last, AssistantTurn) and last.unanswered else None
 
-    def _say(self, said: Said) -> None:
+    def _say(self, said: ChatText) -> None:
         (self.made if self._open is None else self.waiting).append(said)
 
     def _assistant(self, text: str) -> None:
@@ -144,13 +144,13 @@ class _Entries:
         else:
             self.made.append(self._turn(text))
 
-    def _turn(self, text: str = "") -> Turn:
+    def _turn(self, text: str = "") -> AssistantTurn:
         thought, self.reasoning = self.reasoning, ""
-        return Turn(text, thought)
+        return AssistantTurn(text, thought)
 
     def _call(self, item: Item) -> None:
         last = self.made[-1] if self.made else None
-        if not isinstance(last, Turn) or (last.calls and not last.unanswered):
+        if not isinstance(last, AssistantTurn) or (last.calls and not last.unanswered):
             last = self._turn()
             self.made.append(last)
         last.calls.append(item)
@@ -159,9 +159,9 @@ class _Entries:
         turn = self._open
         text, media = self.parts.of_output(item.get("output"))
         if turn is None or item["call_id"] not in turn.unanswered:
-            self._say(Said("user", [_text_part(f"[Output of the call {item['call_id']}]\n{text}"), *media], is_message=False))
+            self._say(ChatText("user", [_text_part(f"[Output of the call {item['call_id']}]\n{text}"), *media], is_message=False))
             return
-        turn.outputs.append(Output(item["call_id"], text))
+        turn.outputs.append(ChatOutput(item["call_id"], text))
         turn.media += media
         if not turn.unanswered:
             self.made += self.waiting
@@ -235,10 +235,10 @@ def _content(parts: list[Part]) -> str | list[Part]:
 # --- messages for OpenAI's API ----------------------------------------------------------------------------------------------------
 
 
-def _for_openai(entries: Iterable[Entry], style: Style) -> list[Message]:
+def _for_openai(entries: Iterable[Entry], style: MessageStyle) -> list[Message]:
     written: list[Message] = []
     for entry in entries:
-        if isinstance(entry, Said):
+        if isinstance(entry, ChatText):
             role = "developer" if entry.role == "system" else entry.role
             written.append({"role": role, "content": _content(entry.parts)})
         else:
@@ -246,7 +246,7 @@ def _for_openai(entries: Iterable[Entry], style: Style) -> list[Message]:
     return written
 
 
-def _turn(turn: Turn, style: Style) -> Iterator[Message]:
+def _turn(turn: AssistantTurn, style: MessageStyle) -> Iterator[Message]:
     """A turn in one message, its outputs, and what these showed."""
     text = turn.text if turn.text or not turn.calls or not style.is_openai else None
     message: Message = {"role": "assistant", "content": text}
@@ -263,12 +263,12 @@ def _turn(turn: Turn, style: Style) -> Iterator[Message]:
         yield {"role": "user", "content": turn.media}
 
 
-def _call(call: Item, style: Style) -> dict[str, Any]:
+def _call(call: Item, style: MessageStyle) -> dict[str, Any]:
     function = {"name": call["name"], "arguments": call.get("arguments") or "{}"}
     return {"id": _call_id(call["call_id"], style), "type": "function", "function": function}
 
 
-def _call_id(call_id: str, style: Style) -> str:
+def _call_id(call_id: str, style: MessageStyle) -> str:
     if style.is_openai or _ID.fullmatch(call_id):
         return call_id
     number = int.from_bytes(hashlib.sha256(call_id.encode()).digest()[:8])
@@ -278,9 +278,9 @@ def _call_id(call_id: str, style: Style) -> str:
 # --- messages for a template ------------------------------------------------------------------------------------------------------
 
 
-def _for_template(entries: list[Entry], style: Style, tools: tuple[Tool, ...]) -> list[Message]:
-    leading = list(takewhile(lambda entry: isinstance(entry, Said) and entry.role == "system", entries))
-    system = [_content(entry.parts) for entry in leading if isinstance(entry, Said)]
+def _for_template(entries: list[Entry], style: MessageStyle, tools: tuple[Tool, ...]) -> list[Message]:
+    leading = list(takewhile(lambda entry: isinstance(entry, ChatText) and entry.role == "system", entries))
+    system = [_content(entry.parts) for entry in leading if isinstance(entry, ChatText)]
     if tools and not style.template.knows_tools:
         system.append(_described(tools))
     text = "\n\n".join(part for part in system if isinstance(part, str) and part)
@@ -296,18 +296,18 @@ def _apart(entries: list[Entry]) -> Iterator[Entry]:
     before: Entry | None = None
     for entry in entries:
         if _is_users(entry) and _is_users(before):
-            yield Turn(_NOTED)
+            yield AssistantTurn(_NOTED)
         yield entry
         before = entry
 
 
 def _is_users(entry: Entry | None) -> bool:
-    return isinstance(entry, Said) and entry.role == "user" and entry.is_message
+    return isinstance(entry, ChatText) and entry.role == "user" and entry.is_message
 
 
-def _entry(entry: Entry, style: Style) -> Iterator[Message]:
+def _entry(entry: Entry, style: MessageStyle) -> Iterator[Message]:
     template = style.template
-    if isinstance(entry, Said):
+    if isinstance(entry, ChatText):
         parts = entry.parts if entry.role == "user" else [_text_part(_marked(entry.parts))]
         yield {"role": "user", "content": _content(parts)}
     elif template.calls == "written" and entry.calls:
@@ -323,24 +323,26 @@ def _marked(parts: list[Part]) -> str:
     return f"<developer_message>\n{text}\n</developer_message>"
 
 
-def _split(turn: Turn, template: Template) -> Iterator[Turn]:
+def _split(turn: AssistantTurn, template: Template) -> Iterator[AssistantTurn]:
     """The turn in as many as the template needs for it."""
     if turn.calls and turn.text and not template.keeps_text_beside_calls:
-        yield Turn(turn.text, turn.reasoning)
-        turn = Turn("", "", turn.calls, turn.outputs, turn.media)
+        yield AssistantTurn(turn.text, turn.reasoning)
+        turn = AssistantTurn("", "", turn.calls, turn.outputs, turn.media)
     if len(turn.calls) < 2 or template.calls == "together":
         yield turn
         return
     for number, call in enumerate(turn.calls):
         is_first, is_last = number == 0, number == len(turn.calls) - 1
         outputs = [output for output in turn.outputs if output.call_id == call["call_id"]]
-        yield Turn(turn.text if is_first else "", turn.reasoning if is_first else "", [call], outputs, turn.media if is_last else [])
+        yield AssistantTurn(
+            turn.text if is_first else "", turn.reasoning if is_first else "", [call], outputs, turn.media if is_last else []
+        )
 
 
-def _turn_in_words(turn: Turn, style: Style) -> Iterator[Message]:
+def _turn_in_words(turn: AssistantTurn, style: MessageStyle) -> Iterator[Message]:
     """Calls between the tags that most open models have seen in their training, and that ``spoken_calls.py`` understands."""
     calls = [f"<tool_call>\n{_spoken(call)}\n</tool_call>" for call in turn.calls]
-    yield from _turn(Turn("\n".join([*([turn.text] if turn.text else []), *calls]), turn.reasoning), style)
+    yield from _turn(AssistantTurn("\n".join([*([turn.text] if turn.text else []), *calls]), turn.reasoning), style)
     outputs = [_text_part(f"<tool_response>\n{output.text}\n</tool_response>") for output in turn.outputs]
     if outputs or turn.media:
         yield {"role": "user", "content": _content([*outputs, *turn.media])}

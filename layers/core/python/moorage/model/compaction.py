@@ -13,7 +13,7 @@ Strategy = Literal["llm", "truncate"]
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
+class CompactionSettings:
     strategy: Strategy = "llm"
     prompt: str | None = None
     """What the notes shall hold; None: ``loop/summary.py`` says it."""
@@ -43,6 +43,6 @@ class CompactionTable(BaseModel):
             raise ValueError("nobody writes notes under the strategy 'truncate': leave out 'prompt' and 'model'")
         return self
 
-    def over(self, other: "CompactionTable") -> Compaction:
+    def over(self, other: "CompactionTable") -> CompactionSettings:
         """What this table says, and the other one where it says nothing."""
-        return Compaction(**(other.model_dump(exclude_none=True) | self.model_dump(exclude_none=True)))
+        return CompactionSettings(**(other.model_dump(exclude_none=True) | self.model_dump(exclude_none=True)))

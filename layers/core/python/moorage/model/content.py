@@ -11,19 +11,19 @@ _DATA_URL: Final = re.compile(r"data:([\w.+/-]*)((?:;[\w=.+-]+)*?)(;base64)?,", 
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class InlineData:
     """Inline bytes, as they stand in a data URL."""
 
     media_type: str
     base64: str
 
 
-def data_of(url: str) -> Data | None:
+def data_of(url: str) -> InlineData | None:
     """The content of a base64 data URL; None for any other URL."""
     match = _DATA_URL.match(url)
     if match is None or not match[3]:
         return None
-    return Data(match[1] or "application/octet-stream", url[match.end() :])
+    return InlineData(match[1] or "application/octet-stream", url[match.end() :])
 
 
 def parts_of(content: Any) -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ def role_of(item: Item) -> str:
     return str(item.get("role", "user"))
 
 
-def text_of_data(data: Data) -> str:
+def text_of_data(data: InlineData) -> str:
     """The text of an inline text file."""
     try:
         return base64.b64decode(data.base64).decode(errors="replace")
@@ -84,7 +84,7 @@ def text_of_data(data: Data) -> str:
         return ""
 
 
-def readable_text(data: Data) -> str | None:
+def readable_text(data: InlineData) -> str | None:
     """The text of an inline file; None if it is not text."""
     try:
         text = base64.b64decode(data.base64).decode("utf-8-sig")

@@ -67,7 +67,7 @@ _SCHEMA_CHARS_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class DemoFailure:
     status: int
     after_deltas: int = 0
     times: int = 1
@@ -75,21 +75,21 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DemoCall:
     name: str
     arguments: str
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class DemoTurn:
     """What the demo model says and does in one turn."""
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[DemoCall, ...] = ()
     reasoning: str = ""
     sleep_seconds: float = 0.0
     delta_seconds: float | None = None
-    failure: Failure | None = None
+    failure: DemoFailure | None = None
     key: str = ""
     """Names the step of a script, for the count of its failures."""
 
@@ -117,7 +117,7 @@ class Demo:
         if failure is not None:
             raise _error(failure)
 
-    def _failure(self, turn: Turn) -> Failure | None:
+    def _failure(self, turn: DemoTurn) -> DemoFailure | None:
         if turn.failure is None:
             return None
         count = self._failures.get(turn.key, 0)
@@ -127,7 +127,7 @@ class Demo:
         return turn.failure
 
 
-def _error(failure: Failure) -> UpstreamError:
+def _error(failure: DemoFailure) -> UpstreamError:
     return UpstreamError(
         f"The script asked for an upstream failure with status {failure.status}.",
         code="rate_limit_exceeded" if failure.status == 429 else "server_error" if failure.status >= 500 else "invalid_prompt",
@@ -137,7 +137,7 @@ def _error(failure: Failure) -> UpstreamError:
     )
 
 
-def _deltas(turn: Turn, request: ModelRequest) -> list[Delta]:
+def _deltas(turn: DemoTurn, request: ModelRequest) -> list[Delta]:
     """The turn as an upstream would stream it, cut where the request's budget of tokens ends."""
     deltas: list[Delta] = []
     if turn.reasoning:
@@ -165,7 +165,7 @@ def _within_budget(deltas: list[Delta], request: ModelRequest, reason: Any) -> l
             break
         kept.append(delta)
     usage = base.UsageReported(tokens.estimate_request(request), (chars + 3) // 4)
-    return [*kept, usage, base.Finished(reason)]
+    return [*kept, usage, base.StreamFinished(reason)]
 
 
 def _words(text: str) -> list[str]:
@@ -179,7 +179,7 @@ def _pieces(text: str) -> list[str]:
 # --- what comes next ------------------------------------------------------------------------------------------------------------
 
 
-def next_turn(request: ModelRequest) -> Turn:
+def next_turn(request: ModelRequest) -> DemoTurn:
     """Decide the next turn from the items alone."""
     items = request.items
     at = _latest(items, lambda item: _script_of(item) is not None)
@@ -244,12 +244,12 @@ def _python(tools: tuple[Tool, ...]) -> str:
 # --- scripts --------------------------------------------------------------------------------------------------------------------
 
 
-def _scripted(script: str, after: tuple[Item, ...], request: ModelRequest) -> Turn | None:
+def _scripted(script: str, after: tuple[Item, ...], request: ModelRequest) -> DemoTurn | None:
     """The script's next turn; None when it is played out."""
     try:
         steps = _flattened(orjson.loads(script))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return Turn(text=f"{INTRODUCTION} Its script could not be read: {error}")
+        return DemoTurn(text=f"{INTRODUCTION} Its script could not be read: {error}")
     number = _turns(after)
     if number >= len(steps):
         return None
@@ -257,7 +257,7 @@ def _scripted(script: str, after: tuple[Item, ...], request: ModelRequest) -> Tu
     try:
         return _turn_of(step, request, f"{script}\0{number}")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return Turn(text=f"{INTRODUCTION} Step {number} of its script could not be read: {error!r}")
+        return DemoTurn(text=f"{INTRODUCTION} Step {number} of its script could not be read: {error!r}")
 
 
 def _flattened(steps: Any) -> list[dict[str, Any]]:
@@ -290,16 +290,16 @@ def _filled(value: Any, names: dict[str, str]) -> Any:
     return value
 
 
-def _turn_of(step: dict[str, Any], request: ModelRequest, key: str) -> Turn:
-    calls = [Call(_shell(request.tools) or "shell", _json(call)) for call in step.get("shells", [])]
+def _turn_of(step: dict[str, Any], request: ModelRequest, key: str) -> DemoTurn:
+    calls = [DemoCall(_shell(request.tools) or "shell", _json(call)) for call in step.get("shells", [])]
     if "shell" in step:
-        calls.append(Call(_shell(request.tools) or "shell", _json(step["shell"])))
+        calls.append(DemoCall(_shell(request.tools) or "shell", _json(step["shell"])))
     if "python" in step:
-        calls.append(Call(_python(request.tools), _json({"code": step["python"]})))
+        calls.append(DemoCall(_python(request.tools), _json({"code": step["python"]})))
     for call in [*step.get("calls", []), *([step["call"]] if "call" in step else [])]:
         arguments = call.get("arguments", {})
-        calls.append(Call(call["name"], arguments if isinstance(arguments, str) else _json(arguments)))
-    return Turn(
+        calls.append(DemoCall(call["name"], arguments if isinstance(arguments, str) else _json(arguments)))
+    return DemoTurn(
         text=step.get("say", ""),
         calls=tuple(calls),
         reasoning=step.get("reason", ""),
@@ -310,8 +310,8 @@ def _turn_of(step: dict[str, Any], request: ModelRequest, key: str) -> Turn:
     )
 
 
-def _failure_of(fail: dict[str, Any]) -> Failure:
-    return Failure(fail["status"], fail.get("after_deltas", 0), fail.get("times", 1), fail.get("retry_after"))
+def _failure_of(fail: dict[str, Any]) -> DemoFailure:
+    return DemoFailure(fail["status"], fail.get("after_deltas", 0), fail.get("times", 1), fail.get("retry_after"))
 
 
 def _json(value: Any) -> str:
@@ -325,42 +325,42 @@ def _description(tools: tuple[Tool, ...], name: str) -> str:
     return next((str(tool.get("description")) for tool in tools if tool.get("name") == name), "")
 
 
-def _demonstration(question: str, shell: str, after: tuple[Item, ...], skills: Mapping[str, str]) -> Turn:
+def _demonstration(question: str, shell: str, after: tuple[Item, ...], skills: Mapping[str, str]) -> DemoTurn:
     move = demo_sales.next_move(question, _turns(after), _outputs(after), skills)
     if not move.commands:
-        return Turn(text=f"{move.text}\n\n({INTRODUCTION} The commands and their figures are real.)")
-    return Turn(text=move.text, calls=(Call(shell, _json({"commands": list(move.commands)})),))
+        return DemoTurn(text=f"{move.text}\n\n({INTRODUCTION} The commands and their figures are real.)")
+    return DemoTurn(text=move.text, calls=(DemoCall(shell, _json({"commands": list(move.commands)})),))
 
 
-def _conversation(question: str, after: tuple[Item, ...], request: ModelRequest) -> Turn:
+def _conversation(question: str, after: tuple[Item, ...], request: ModelRequest) -> DemoTurn:
     outputs = _outputs(after)
     wants_json = (request.text or {}).get("format", {}).get("type", "text")
     if not outputs:
         call = _wanted_call(question, request)
         if call is not None:
-            return Turn(calls=(call,))
+            return DemoTurn(calls=(call,))
     if wants_json == "json_schema":
-        return Turn(text=_json(smallest(request.text["format"]["schema"]) if request.text else {}))
+        return DemoTurn(text=_json(smallest(request.text["format"]["schema"]) if request.text else {}))
     if wants_json == "json_object":
-        return Turn(text=_json({"answer": INTRODUCTION}))
+        return DemoTurn(text=_json({"answer": INTRODUCTION}))
     if outputs:
-        return Turn(text=f"{INTRODUCTION} The tool answered: {outputs[-1]}")
+        return DemoTurn(text=f"{INTRODUCTION} The tool answered: {outputs[-1]}")
     quoted = question if len(question) <= 2_000 else f"{question[:2_000]}…"
     hint = "Set OPENAI_API_KEY or MOORAGE_UPSTREAM_URL to use a real model."
-    return Turn(text=f"{INTRODUCTION} You said: {quoted}\n\n{hint}" if quoted else f"{INTRODUCTION} {hint}")
+    return DemoTurn(text=f"{INTRODUCTION} You said: {quoted}\n\n{hint}" if quoted else f"{INTRODUCTION} {hint}")
 
 
-def _wanted_call(question: str, request: ModelRequest) -> Call | None:
+def _wanted_call(question: str, request: ModelRequest) -> DemoCall | None:
     functions = {tool["name"]: tool for tool in request.tools if tool["type"] == "function"}
     choice = request.tool_choice
     if not functions or choice == "none":
         return None
     found = _CALL.search(question)
     if found is not None and found[1] in functions:
-        return Call(found[1], _valid_json(found[2]) or _json(smallest(functions[found[1]].get("parameters") or {})))
+        return DemoCall(found[1], _valid_json(found[2]) or _json(smallest(functions[found[1]].get("parameters") or {})))
     shell, commands = _shell(request.tools), _COMMAND.findall(question)
     if shell is not None and commands and choice == "auto":
-        return Call(shell, _json({"commands": commands}))
+        return DemoCall(shell, _json({"commands": commands}))
     words = set(re.findall(r"[a-z]{4,}", question.lower()))
     meant = next((name for name in functions if words & set(re.findall(r"[a-z]{4,}", name.lower()))), None)
     if isinstance(choice, dict) and choice.get("type") == "function":
@@ -369,7 +369,7 @@ def _wanted_call(question: str, request: ModelRequest) -> Call | None:
         meant = meant or next(iter(functions))
     if meant is None or meant not in functions or (meant == shell and choice == "auto"):
         return None
-    return Call(meant, _json(smallest(functions[meant].get("parameters") or {})))
+    return DemoCall(meant, _json(smallest(functions[meant].get("parameters") or {})))
 
 
 def _valid_json(text: str | None) -> str | None:

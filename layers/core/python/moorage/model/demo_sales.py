@@ -132,7 +132,7 @@ PY"""
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class DemoMove:
     """What the demonstration does in one turn: a remark and some commands, or the answer alone."""
 
     text: str
@@ -149,28 +149,28 @@ def skills_in(description: str) -> dict[str, str]:
     return {name: path for path, name in _SKILL.findall(description)}
 
 
-def next_move(question: str, turns: int, outputs: list[str], skills: Mapping[str, str]) -> Move:
+def next_move(question: str, turns: int, outputs: list[str], skills: Mapping[str, str]) -> DemoMove:
     """The turn after ``turns`` turns, whose tool outputs (as text) were ``outputs``; ``skills`` as :func:`skills_in` has them."""
     failed = next((output for output in outputs if _has_failed(output)), None)
     if failed is not None:
-        return Move(f"A command failed, so I stop here. It printed:\n\n{failed}")
+        return DemoMove(f"A command failed, so I stop here. It printed:\n\n{failed}")
     found = _CSV.search(question)
     csv = found[0] if found else "/mnt/data/sales.csv"
     if {"sqlite", "spreadsheets"} <= skills.keys():
         return _skilled(turns, outputs, csv, skills)
     match turns:
         case 0:
-            return Move("I look at the file first.", (f"head -n 5 {csv}", f"wc -l {csv}"))
+            return DemoMove("I look at the file first.", (f"head -n 5 {csv}", f"wc -l {csv}"))
         case 1:
-            return Move("I load it into SQLite.", (_LOAD.replace("{csv}", csv).replace("{view}", _VIEW),))
+            return DemoMove("I load it into SQLite.", (_LOAD.replace("{csv}", csv).replace("{view}", _VIEW),))
         case 2:
-            return Move("Now the revenue per product and quarter, and what declined.", (_TABLE, _DECLINES))
+            return DemoMove("Now the revenue per product and quarter, and what declined.", (_TABLE, _DECLINES))
         case 3:
-            return Move("I write the workbook and the chart.", (f"{_REPORT}\n{_CHART}",))
-    return Move(_answer(outputs))
+            return DemoMove("I write the workbook and the chart.", (f"{_REPORT}\n{_CHART}",))
+    return DemoMove(_answer(outputs))
 
 
-def _skilled(turns: int, outputs: list[str], csv: str, skills: Mapping[str, str]) -> Move:
+def _skilled(turns: int, outputs: list[str], csv: str, skills: Mapping[str, str]) -> DemoMove:
     def filled(command: str) -> str:
         for name, value in {"csv": csv, "view": _VIEW.replace("'", "'\"'\"'"), **skills}.items():
             command = command.replace(f"{{{name}}}", value)
@@ -179,14 +179,14 @@ def _skilled(turns: int, outputs: list[str], csv: str, skills: Mapping[str, str]
     match turns:
         case 0:
             reading = (f"head -n 5 {csv}", "sed -n '6,14p' {sqlite}/SKILL.md", "sed -n '6,11p' {spreadsheets}/SKILL.md")
-            return Move("I look at the file, and at what the skills say.", tuple(map(filled, reading)))
+            return DemoMove("I look at the file, and at what the skills say.", tuple(map(filled, reading)))
         case 1:
-            return Move("I load it into SQLite, as the sqlite skill says.", (filled(_SKILLED_LOAD),))
+            return DemoMove("I load it into SQLite, as the sqlite skill says.", (filled(_SKILLED_LOAD),))
         case 2:
-            return Move("Now the revenue per product and quarter, and what declined.", (filled(_SKILLED_TABLE), _DECLINES))
+            return DemoMove("Now the revenue per product and quarter, and what declined.", (filled(_SKILLED_TABLE), _DECLINES))
         case 3:
-            return Move("I make the workbook by the spreadsheets skill, and a chart.", (f"{filled(_SKILLED_REPORT)}\n{_CHART}",))
-    return Move(_answer(outputs))
+            return DemoMove("I make the workbook by the spreadsheets skill, and a chart.", (f"{filled(_SKILLED_REPORT)}\n{_CHART}",))
+    return DemoMove(_answer(outputs))
 
 
 def _has_failed(output: str) -> bool:

@@ -89,7 +89,7 @@ def _check_openai(where: str, table: EmbeddingTable) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class EmbeddedTexts:
     vectors: list[bytes] = field(repr=False)
     """float32, little-endian, in the order of the texts."""
     tokens: int
@@ -109,7 +109,7 @@ class Embedder(Protocol):
         """Whether it can make vectors of this length."""
         ...
 
-    async def embed(self, texts: Sequence[str], dimension: int) -> Embedded:
+    async def embed(self, texts: Sequence[str], dimension: int) -> EmbeddedTexts:
         """Raises :class:`~moorage.errors.UpstreamError`. No text is empty."""
         ...
 
@@ -128,11 +128,11 @@ class OpenAIEmbedder:
     def takes(self, dimension: int) -> bool:
         return dimension == self.dimension or (self.shortens and dimension < self.dimension)
 
-    async def embed(self, texts: Sequence[str], dimension: int) -> Embedded:
+    async def embed(self, texts: Sequence[str], dimension: int) -> EmbeddedTexts:
         answers = [await self._asked(batch, dimension) for batch in _batches(texts)]
-        return Embedded([vector for answer in answers for vector in answer.vectors], sum(answer.tokens for answer in answers))
+        return EmbeddedTexts([vector for answer in answers for vector in answer.vectors], sum(answer.tokens for answer in answers))
 
-    async def _asked(self, texts: Sequence[str], dimension: int) -> Embedded:
+    async def _asked(self, texts: Sequence[str], dimension: int) -> EmbeddedTexts:
         body: dict[str, Any] = {"model": self.upstream_model, "input": list(texts), "encoding_format": "float"}
         if self.shortens:
             body["dimensions"] = dimension
@@ -152,15 +152,15 @@ class TitanEmbedder:
     def takes(self, dimension: int) -> bool:
         return dimension in TITAN_DIMENSIONS
 
-    async def embed(self, texts: Sequence[str], dimension: int) -> Embedded:
+    async def embed(self, texts: Sequence[str], dimension: int) -> EmbeddedTexts:
         upstream = replace(self.upstream, url=f"{self.upstream.url.rstrip('/')}/model/{quote(self.model_id, safe='')}/invoke")
 
-        async def one(text: str) -> Embedded:
+        async def one(text: str) -> EmbeddedTexts:
             body = {"inputText": text[: limits.TITAN_TEXT_CHARS_MAX], "dimensions": dimension, "normalize": True}
             return await _ask(upstream, body, lambda answer: _titan_answer(answer, dimension))
 
         answers = await side_by_side(one, texts, at_once=limits.TITAN_AT_ONCE)
-        return Embedded([vector for answer in answers for vector in answer.vectors], sum(answer.tokens for answer in answers))
+        return EmbeddedTexts([vector for answer in answers for vector in answer.vectors], sum(answer.tokens for answer in answers))
 
 
 def embedder_of(table: EmbeddingTable, upstream: Upstream) -> Embedder:
@@ -179,8 +179,8 @@ def embedder_of(table: EmbeddingTable, upstream: Upstream) -> Embedder:
 class _Whole:
     """An answer that comes as one JSON body."""
 
-    read: Callable[[dict[str, Any]], Embedded]
-    embedded: Embedded | None = None
+    read: Callable[[dict[str, Any]], EmbeddedTexts]
+    embedded: EmbeddedTexts | None = None
     is_finished: bool = False
 
     def feed(self, piece: bytes) -> list[Delta]:
@@ -194,7 +194,7 @@ class _Whole:
         raise broken("it is empty")
 
 
-async def _ask(upstream: Upstream, body: Mapping[str, Any], read: Callable[[dict[str, Any]], Embedded]) -> Embedded:
+async def _ask(upstream: Upstream, body: Mapping[str, Any], read: Callable[[dict[str, Any]], EmbeddedTexts]) -> EmbeddedTexts:
     tried: list[_Whole] = []
 
     def decoder() -> _Whole:
@@ -212,16 +212,16 @@ def _batches(texts: Sequence[str]) -> list[Sequence[str]]:
     return [texts[start : start + limits.EMBEDDED_AT_ONCE] for start in range(0, len(texts), limits.EMBEDDED_AT_ONCE)]
 
 
-def _openai_answer(answer: Mapping[str, Any], texts: int, dimension: int) -> Embedded:
+def _openai_answer(answer: Mapping[str, Any], texts: int, dimension: int) -> EmbeddedTexts:
     rows = sorted(answer["data"], key=lambda row: row["index"])
     if [row["index"] for row in rows] != list(range(texts)):
         raise broken(f"it holds {len(rows)} vectors for {texts} texts")
     tokens = (answer.get("usage") or {}).get("prompt_tokens")
-    return Embedded([_vector(row["embedding"], dimension) for row in rows], tokens if isinstance(tokens, int) else 0)
+    return EmbeddedTexts([_vector(row["embedding"], dimension) for row in rows], tokens if isinstance(tokens, int) else 0)
 
 
-def _titan_answer(answer: Mapping[str, Any], dimension: int) -> Embedded:
-    return Embedded([_vector(answer["embedding"], dimension)], int(answer.get("inputTextTokenCount", 0)))
+def _titan_answer(answer: Mapping[str, Any], dimension: int) -> EmbeddedTexts:
+    return EmbeddedTexts([_vector(answer["embedding"], dimension)], int(answer.get("inputTextTokenCount", 0)))
 
 
 def _vector(numbers: Sequence[float], dimension: int) -> bytes:

@@ -23,7 +23,7 @@ import orjson
 
 from moorage import __version__, limits, tracing
 from moorage.errors import UpstreamError, connection_failed
-from moorage.model.base import Answered, Delta
+from moorage.model.base import Delta, StreamStarted
 from moorage.telemetry import tell
 
 _T = TypeVar("_T")
@@ -87,7 +87,7 @@ class Upstream:
                 async with aclosing(upstream._once(payload, new_decoder())) as batches:
                     async for deltas in batches:
                         for delta in deltas:
-                            has_spoken = has_spoken or not isinstance(delta, Answered)
+                            has_spoken = has_spoken or not isinstance(delta, StreamStarted)
                             yield delta
                 return
             except UpstreamError as error:
@@ -120,7 +120,7 @@ class Upstream:
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 if request_id := _request_id(response.headers):
-                    yield [Answered(request_id)]
+                    yield [StreamStarted(request_id)]
                 async with aclosing(self._answer(response, decoder)) as batches:
                     async for deltas in batches:
                         yield deltas

@@ -65,7 +65,7 @@ class _SkillsTable(BaseModel):
     default: tuple[str, ...] = Field(default=(), max_length=limits.SKILLS_ATTACHED_MAX)
 
 
-class File(BaseModel):
+class ModelsFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
     mcp: dict[str, ServerTable] = Field(default_factory=dict)
     mcp_hosts: tuple[str, ...] | None = None
@@ -78,10 +78,10 @@ class File(BaseModel):
     models: tuple[ModelTable, ...] = ()
 
 
-def read(source: Path | str) -> File:
+def read(source: Path | str) -> ModelsFile:
     """The file (a path; a string with a line break, or an empty one, is the text itself). Raises SettingsConflict with one sentence."""
     try:
-        return File.model_validate(tomllib.loads(_text(source)))
+        return ModelsFile.model_validate(tomllib.loads(_text(source)))
     except tomllib.TOMLDecodeError as error:
         raise SettingsConflict(f"models.toml is not TOML: {error}.") from error
     except ValidationError as error:
@@ -90,7 +90,7 @@ def read(source: Path | str) -> File:
         raise SettingsConflict(f"models.toml is wrong at '{place}': {_fault(first)}.") from error
 
 
-_FIELDS: Final[Mapping[tuple[int | str, ...], Iterable[str]]] = {(): File.model_fields, ("models",): ModelTable.model_fields}
+_FIELDS: Final[Mapping[tuple[int | str, ...], Iterable[str]]] = {(): ModelsFile.model_fields, ("models",): ModelTable.model_fields}
 """Of the tables in which most is written: what may be meant by a mistyped one."""
 
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from moorage.model import base, reasoning
 from moorage.model.base import Delta, ModelRequest
-from moorage.model.endings import counted, details, error_beside
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
 from moorage.model.sequence import Sequence
-from moorage.model.spoken_calls import listening
+from moorage.model.stream_endings import counted, details, error_beside
+from moorage.model.text_tool_calls import listening
 from moorage.net.sse import SseParser
 from moorage.wire.types import Item, Tool
 
@@ -260,7 +260,7 @@ class ResponsesDecoder:
                 self._open_as(index, "reasoning").text += event["delta"]
                 return self._add(index, "reasoning", base.ReasoningTextDelta(event["delta"]))
             case str(name) if name.startswith("response.shell_call_") and index in self._sequence:
-                return self._sequence.add(index, base.ItemGrown(event))
+                return self._sequence.add(index, base.ItemEvent(event))
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" if index in self._sequence:
                 self._items[index].text += event["delta"]
                 return self._sequence.add(index, base.CallDelta(event["delta"]))
@@ -322,11 +322,11 @@ class ResponsesDecoder:
         if self._is_shells(item):
             self._passed.add(index)
             opened = self._added(index, item)
-            return [*opened, *self._sequence.end(index, base.ItemPassed(item))]
+            return [*opened, *self._sequence.end(index, base.ItemRelayed(item))]
         if item["type"] not in _STREAMED:
             self._passed.add(index)
             self._calls += item["type"].endswith("_call") and item.get("call_id") is not None
-            return self._sequence.pass_on(index, base.ItemPassed(item))
+            return self._sequence.pass_on(index, base.ItemRelayed(item))
         deltas = self._added(index, item)
         for rest in self._rest(self._items[index], item):
             deltas += self._sequence.add(index, rest)
@@ -362,7 +362,7 @@ class ResponsesDecoder:
         if not self._items and not self._passed:
             for index, item in enumerate(response.get("output") or []):
                 deltas += self._done(index, item)
-        finished = base.Finished(self._reason(status, response))
+        finished = base.StreamFinished(self._reason(status, response))
         deltas += self._sequence.close_all(is_cut=finished.is_cut)
         usage = _usage(response.get("usage"), response.get("service_tier"))
         self.is_finished = True

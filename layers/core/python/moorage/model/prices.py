@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
-from moorage.wire.responses import Usage
+from moorage.wire.responses import TokenUsage
 
 LISTED: Final = "list prices of {month}"
 """Source of the tables below: the providers' public price pages in that month; standard tier, short context."""
@@ -28,7 +28,7 @@ class Price:
     """By type of the call's item."""
     source: str = "models.toml"
 
-    def nanodollars(self, usage: Usage, tool_calls: Mapping[str, int]) -> int:
+    def nanodollars(self, usage: TokenUsage, tool_calls: Mapping[str, int]) -> int:
         cached = self.input if self.cached_input is None else self.cached_input
         tokens = (
             _per_million(self.input, usage.input_tokens - usage.cached_tokens)

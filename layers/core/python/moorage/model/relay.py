@@ -17,7 +17,7 @@ _STATUS_OF_KEYS: Final = (_STATUS_OF_A_KEY, 403)
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class RelayedRequest:
     """A request as it shall arrive, below the upstream's address."""
 
     method: str
@@ -27,7 +27,7 @@ class Passed:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-async def relay(upstream: Upstream, passed: Passed) -> httpx.Response:
+async def relay(upstream: Upstream, passed: RelayedRequest) -> httpx.Response:
     """The upstream's answer, its body still to be read; whoever gets it closes it. A refusal has been read, and names no key. Raises
     :class:`UpstreamError` where there is no answer that could be passed on."""
     used = upstream.renewed(is_refused=False)
@@ -40,7 +40,7 @@ async def relay(upstream: Upstream, passed: Passed) -> httpx.Response:
     return response if response.status_code < 400 else await _refusal(used, response)
 
 
-async def _answered(upstream: Upstream, passed: Passed) -> httpx.Response:
+async def _answered(upstream: Upstream, passed: RelayedRequest) -> httpx.Response:
     url = f"{upstream.url}{passed.path}" + (f"?{passed.query}" if passed.query else "")
     headers = {"user-agent": f"moorage/{__version__}", "accept-encoding": "identity", **upstream.headers, **passed.headers}
     timeout = httpx.Timeout(upstream.idle_seconds, connect=limits.UPSTREAM_CONNECT_SECONDS)

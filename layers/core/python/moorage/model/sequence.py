@@ -7,7 +7,7 @@ opened first streams, the others wait, in the order in which they were opened.
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from moorage.model.base import Delta, ItemDone, ItemPassed
+from moorage.model.base import Delta, ItemDone, ItemRelayed
 
 
 @dataclass(slots=True)
@@ -41,12 +41,12 @@ class Sequence:
         self._slots[key].end = [ItemDone(encrypted_content, is_cut)]
         return self._drain()
 
-    def end(self, key: Hashable, passed: ItemPassed) -> list[Delta]:
+    def end(self, key: Hashable, passed: ItemRelayed) -> list[Delta]:
         """Nothing more comes for ``key``: this is what it has become."""
         self._slots[key].end = [passed]
         return self._drain()
 
-    def pass_on(self, key: Hashable, passed: ItemPassed) -> list[Delta]:
+    def pass_on(self, key: Hashable, passed: ItemRelayed) -> list[Delta]:
         """A whole item takes its place in the row."""
         self._slots[key] = _Slot([passed], [])
         return self._drain()

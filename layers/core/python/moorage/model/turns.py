@@ -18,98 +18,98 @@ THINKING: Final = "thinking"
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextContent:
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class ImageContent:
     url: str
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class FileContent:
     name: str
     source: str
     """A data URL, bare base64 or a URL."""
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ToolUse:
     call_id: str
     name: str
     input: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ToolResult:
     call_id: str
-    parts: tuple[Text | Image | File, ...]
+    parts: tuple[TextContent | ImageContent | FileContent, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Thought:
+class ReasoningContent:
     block: dict[str, Any]
     """As Anthropic writes it: ``thinking`` with ``signature``, or ``redacted_thinking`` with ``data``."""
 
 
-Block = Text | Image | File | Use | Result | Thought
+Block = TextContent | ImageContent | FileContent | ToolUse | ToolResult | ReasoningContent
 
 
 @dataclass(slots=True)
-class Turn:
+class ConversationTurn:
     role: Literal["user", "assistant"]
     blocks: list[Block] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Turns:
+class ConversationTurns:
     system: list[str] = field(default_factory=list)
     """Instructions, and the developer's messages before the first turn."""
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[ConversationTurn] = field(default_factory=list)
 
     @classmethod
-    def of(cls, instructions: str | None, items: tuple[Item, ...]) -> "Turns":
+    def of(cls, instructions: str | None, items: tuple[Item, ...]) -> "ConversationTurns":
         turns = cls([instructions] if instructions else [])
         for item in items:
             turns._add(item)
         if not turns.turns or turns.turns[0].role == "assistant":
-            turns.turns.insert(0, Turn("user", [Text("(The conversation begins.)")]))
+            turns.turns.insert(0, ConversationTurn("user", [TextContent("(The conversation begins.)")]))
         return turns
 
     def stand_ins(self) -> list[Tool]:
         """Tools that earlier calls used, for a request that offers none: a conversation with calls has to name some."""
-        names = dict.fromkeys(block.name for turn in self.turns for block in turn.blocks if isinstance(block, Use))
+        names = dict.fromkeys(block.name for turn in self.turns for block in turn.blocks if isinstance(block, ToolUse))
         return [{"type": "function", "name": name} for name in names]
 
     @property
     def lacks_thought(self) -> bool:
         """A tool call of the turn that is going on was made without thinking: Claude then refuses to think on."""
         last = self.turns[-1] if self.turns else None
-        if last is None or last.role != "user" or not isinstance(last.blocks[0], Result) or len(self.turns) < 2:
+        if last is None or last.role != "user" or not isinstance(last.blocks[0], ToolResult) or len(self.turns) < 2:
             return False
-        return not isinstance(self.turns[-2].blocks[0], Thought)
+        return not isinstance(self.turns[-2].blocks[0], ReasoningContent)
 
     def _add(self, item: Item) -> None:
         match item.get("type", "message"):
             case "message":
                 self._message(item)
             case "function_call":
-                self._append("assistant", Use(item["call_id"], item["name"], _object(item.get("arguments"))))
+                self._append("assistant", ToolUse(item["call_id"], item["name"], _object(item.get("arguments"))))
             case "function_call_output":
-                self._result(Result(item["call_id"], tuple(_parts(item.get("output")))))
+                self._result(ToolResult(item["call_id"], tuple(_parts(item.get("output")))))
             case "reasoning":
                 thought = reasoning.unpack(THINKING, item)
                 if thought is not None:
-                    self._append("assistant", Thought(thought))
+                    self._append("assistant", ReasoningContent(thought))
 
     def _message(self, item: Item) -> None:
         role = content.role_of(item)
         parts = _parts(item.get("content"))
         if role == "assistant":
-            self._append("assistant", *(part for part in parts if isinstance(part, Text)))
+            self._append("assistant", *(part for part in parts if isinstance(part, TextContent)))
         elif role in ("system", "developer"):
-            self._developer("\n\n".join(part.text for part in parts if isinstance(part, Text)))
+            self._developer("\n\n".join(part.text for part in parts if isinstance(part, TextContent)))
         else:
             self._append("user", *parts)
 
@@ -118,36 +118,36 @@ class Turns:
         if not self.turns:
             self.system.append(text)
         else:
-            self._append("user", Text(f"<developer_message>\n{text}\n</developer_message>"))
+            self._append("user", TextContent(f"<developer_message>\n{text}\n</developer_message>"))
 
     def _append(self, role: Literal["user", "assistant"], *blocks: Block) -> None:
         if not blocks:
             return
         if not self.turns or self.turns[-1].role != role:
-            self.turns.append(Turn(role))
+            self.turns.append(ConversationTurn(role))
         self.turns[-1].blocks.extend(blocks)
 
-    def _result(self, result: Result) -> None:
+    def _result(self, result: ToolResult) -> None:
         if not self.turns or self.turns[-1].role != "user":
-            self.turns.append(Turn("user"))
+            self.turns.append(ConversationTurn("user"))
         blocks = self.turns[-1].blocks
-        results = sum(isinstance(block, Result) for block in blocks)
+        results = sum(isinstance(block, ToolResult) for block in blocks)
         blocks.insert(results, result)
 
 
-def _parts(value: Any) -> list[Text | Image | File]:
+def _parts(value: Any) -> list[TextContent | ImageContent | FileContent]:
     """Blocks of content; text without a visible character is left out, because upstreams refuse it."""
-    blocks: list[Text | Image | File] = []
+    blocks: list[TextContent | ImageContent | FileContent] = []
     for part in content.parts_of(value):
         text, url, file = content.text_of(part), content.image_url_of(part), content.file_of(part)
         if text is not None:
-            blocks += [Text(text)] if text.strip() else []
+            blocks += [TextContent(text)] if text.strip() else []
         elif url:
-            blocks.append(Image(url))
+            blocks.append(ImageContent(url))
         elif file is not None:
-            blocks.append(File(*file))
+            blocks.append(FileContent(*file))
         else:
-            blocks.append(Text(content.plain_text([part])))
+            blocks.append(TextContent(content.plain_text([part])))
     return blocks
 
 

@@ -28,12 +28,12 @@ PROTOCOL: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class ExecStarted:
     n: int
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class ExecOutput:
     n: int
     stream: Stream
     text: str
@@ -45,7 +45,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ExecEnded:
     """The last event of an exec."""
 
     n: int
@@ -75,8 +75,8 @@ class PythonEnded:
     """True when this run began a new session: nothing of earlier runs is left in it."""
 
 
-ExecEvent = Started | Output | Heartbeat | Ended
-PythonEvent = Started | Output | Heartbeat | PythonEnded
+ExecEvent = ExecStarted | ExecOutput | Heartbeat | ExecEnded
+PythonEvent = ExecStarted | ExecOutput | Heartbeat | PythonEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class SessionCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SessionOutput:
     """What a session has printed since the look before, and how it stands."""
 
     session_id: int
@@ -109,7 +109,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class SandboxHealth:
     protocol: int
     boot_id: str
     """Changes with every start of the exec server: another one means that processes and execs are gone."""
@@ -178,9 +178,9 @@ class ExecClient(OverHttp):
             trust_env=False,
         )
 
-    async def health(self) -> Health:
+    async def health(self) -> SandboxHealth:
         body = await self.ask("GET", "/v1/health")
-        return Health(body["protocol"], body["boot_id"], body["running"])
+        return SandboxHealth(body["protocol"], body["boot_id"], body["running"])
 
     async def claim(self, token_sha256: str) -> None:
         """Give an unclaimed sandbox its container's token, by its hash; this client's token is dead afterwards."""
@@ -249,7 +249,7 @@ class ExecClient(OverHttp):
         )
         _refuse_errors(response)
 
-    async def look(self, look_id: str, session: SessionCommand | int, *, wait_ms: int, chars: str = "") -> Look:
+    async def look(self, look_id: str, session: SessionCommand | int, *, wait_ms: int, chars: str = "") -> SessionOutput:
         """Start a session, or type into one (an id), and wait until it ends, at most so long. Done once under its id: asked again, it
         gives the same answer."""
         body: dict[str, Any] = {"wait_ms": wait_ms, "chars": chars}
@@ -259,7 +259,7 @@ class ExecClient(OverHttp):
                 body |= {"login": session.is_login, "terminal": session.has_terminal}
             case session_id:
                 body["session_id"] = session_id
-        return Look(**await self.last_line("look", "PUT", f"/v1/looks/{quote(look_id, safe='')}", json=body))
+        return SessionOutput(**await self.last_line("look", "PUT", f"/v1/looks/{quote(look_id, safe='')}", json=body))
 
     async def kill_session(self, look_id: str) -> bool:
         """Kill the session that a look has begun; False if it had ended already or is unknown."""
@@ -417,7 +417,7 @@ _CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connectio
 def _exec_event(line: dict[str, Any]) -> ExecEvent:
     match line["type"]:
         case "exit" | "timeout" | "killed" as outcome:
-            return Ended(line["n"], outcome, line["exit_code"], line["truncated_chars"], line["spool_path"])
+            return ExecEnded(line["n"], outcome, line["exit_code"], line["truncated_chars"], line["spool_path"])
         case _:
             return _running_event(line)
 
@@ -439,12 +439,12 @@ def _python_event(line: dict[str, Any]) -> PythonEvent:
             return _running_event(line)
 
 
-def _running_event(line: dict[str, Any]) -> Started | Output | Heartbeat:
+def _running_event(line: dict[str, Any]) -> ExecStarted | ExecOutput | Heartbeat:
     match line["type"]:
         case "started":
-            return Started(line["n"])
+            return ExecStarted(line["n"])
         case "output":
-            return Output(line["n"], line["stream"], line["text"])
+            return ExecOutput(line["n"], line["stream"], line["text"])
         case "heartbeat":
             return Heartbeat()
         case other:

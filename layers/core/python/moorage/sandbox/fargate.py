@@ -6,7 +6,7 @@ the first one's task, and ``clientToken`` makes ECS itself answer two calls at o
 (:class:`StartedTask`, ``Sandboxes.announce``): the order alone is one call, of which Fargate takes 20 a second, where asking for each
 task's state would be bounded by 20 looks a second for all. So a new task raises :class:`SandboxOrdered`; one that is not new is looked
 at, should nobody have heard of it, and so is every one of the warm pool, which has no container's record to note it in. Whoever is
-inside the sandboxes' network then finds the exec server there within a second (``sandbox/elsewhere.py``).
+inside the sandboxes' network then finds the exec server there within a second (``sandbox/reach_only.py``).
 
 What ECS throttles is neither refused nor broken: it raises :class:`SandboxStarting`, and is asked again.
 """

@@ -31,13 +31,13 @@ class Running(Protocol):
         ...
 
 
-class Fleet(Protocol):
+class SandboxLister(Protocol):
     async def running(self) -> Sequence[Running]: ...
     async def stop(self, sandbox_id: str) -> None: ...
 
 
-class Orphans:
-    def __init__(self, table: Table, fleet: Fleet, token_of: Callable[[str, int], str], clock: Callable[[], float]) -> None:
+class OrphanSandboxes:
+    def __init__(self, table: Table, fleet: SandboxLister, token_of: Callable[[str, int], str], clock: Callable[[], float]) -> None:
         """``token_of`` gives the token of a container's incarnation; ``clock`` gives Unix seconds."""
         self._table = table
         self._fleet = fleet

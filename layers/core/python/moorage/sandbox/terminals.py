@@ -11,7 +11,7 @@ from moorage.sandbox.exec_client import ExecClient
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class TerminalOutput:
     """What a terminal has shown behind an offset."""
 
     begin: int
@@ -24,7 +24,7 @@ class Shown:
     exit_code: int | None
 
 
-class Terminal:
+class SandboxTerminal:
     """One of them."""
 
     def __init__(self, client: ExecClient, terminal_id: str) -> None:
@@ -35,10 +35,10 @@ class Terminal:
         """Run the command there, a shell if it is empty; one that is open stays as it is."""
         await self._client.ask("PUT", self._path, json={"command": command, "rows": rows, "columns": columns})
 
-    async def read(self, after: int, *, wait_ms: int) -> Shown:
+    async def read(self, after: int, *, wait_ms: int) -> TerminalOutput:
         """What there is behind ``after``, as soon as there is something, or when it has ended; after ``wait_ms`` nothing."""
         query = {"after": str(after), "wait_ms": str(wait_ms)}
-        return Shown(**await self._client.last_line("shown", "GET", self._path, params=query))
+        return TerminalOutput(**await self._client.last_line("shown", "GET", self._path, params=query))
 
     async def type(self, text: str, input_id: str) -> Literal["taken", "ended", "full"]:
         """In the order of the calls; whoever calls before another call has returned leaves the order open. ``full``: its program reads

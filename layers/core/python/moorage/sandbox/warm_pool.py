@@ -35,12 +35,12 @@ _TENANT: Final = "pool"
 _TIERS: Final = {gib: tier for tier, gib in limits.MEMORY_LIMITS.items()}
 
 
-class Listed(Protocol):
+class PooledSandbox(Protocol):
     @property
     def sandbox_id(self) -> str: ...
 
 
-class Fleet(Provisioner, Protocol):
+class PooledProvisioner(Provisioner, Protocol):
     """A provisioner that knows all its sandboxes."""
 
     @property
@@ -48,7 +48,7 @@ class Fleet(Provisioner, Protocol):
         """Of what sandboxes are started from: another one after a deployment has changed their image, size or network."""
         ...
 
-    async def running(self) -> Sequence[Listed]: ...
+    async def running(self) -> Sequence[PooledSandbox]: ...
 
 
 def is_pooled(container_id: str) -> bool:
@@ -64,7 +64,7 @@ class WarmPool:
     def __init__(
         self,
         table: Table,
-        fleet: Fleet,
+        fleet: PooledProvisioner,
         sizes: Mapping[str, int],
         *,
         key: Callable[[], bytes],

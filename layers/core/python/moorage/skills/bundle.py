@@ -39,7 +39,7 @@ _DOCUMENTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BundleFile:
     """One file of a bundle."""
 
     path: str
@@ -49,7 +49,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class SkillBundle:
     name: str
     description: str
     digest: str
@@ -59,7 +59,7 @@ class Bundle:
     """A zip with one folder, called as the skill is."""
 
 
-def of_zip(data: bytes) -> Bundle:
+def of_zip(data: bytes) -> SkillBundle:
     """The bundle in a zip file with a single top-level folder. Raises :class:`SkillProblem`."""
     if len(data) > limits.SKILL_ZIP_BYTES_MAX:
         raise SkillProblem(f"The zip file has {len(data)} bytes; at most {limits.SKILL_ZIP_BYTES_MAX} are allowed.")
@@ -76,28 +76,28 @@ def of_zip(data: bytes) -> Bundle:
         raise SkillProblem(f"The zip file cannot be read: {error}.") from error
 
 
-def of_files(files: Iterable[tuple[str, bytes]]) -> Bundle:
+def of_files(files: Iterable[tuple[str, bytes]]) -> SkillBundle:
     """The bundle of a folder's files, each with its path from the folder's own name on. Raises :class:`SkillProblem`."""
-    entries = [Entry(path, content, _is_script(content)) for path, content in files if not _is_left_out(path)]
+    entries = [BundleFile(path, content, _is_script(content)) for path, content in files if not _is_left_out(path)]
     for entry in entries:
         _check_name(entry.path)
         _check_content(entry.path, entry.content)
     return _bundle(entries)
 
 
-def of_markdown(manifest: bytes) -> Bundle:
+def of_markdown(manifest: bytes) -> SkillBundle:
     """The bundle of a SKILL.md alone. Raises :class:`SkillProblem`."""
     return of_files([(f"skill/{MANIFEST}", manifest)])
 
 
-def unpacked(archive: bytes) -> Iterator[Entry]:
+def unpacked(archive: bytes) -> Iterator[BundleFile]:
     """The files of a bundle that was packed here. Raises :class:`SkillProblem` for one that was not, or was damaged since."""
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as packed:
             for info in packed.infolist():
                 _, _, path = info.filename.partition("/")
                 _check_name(path)
-                yield Entry(path, packed.read(info), bool(info.external_attr >> 16 & 0o111))
+                yield BundleFile(path, packed.read(info), bool(info.external_attr >> 16 & 0o111))
     except _UNREADABLE as error:
         raise SkillProblem(f"The bundle cannot be read: {error}.") from error
 
@@ -137,13 +137,13 @@ _KINDS: Final = {
 }
 
 
-def _entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Entry:
+def _entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BundleFile:
     with archive.open(info) as file:
         content = file.read(info.file_size + 1)  # what it declares was checked; a reader stops there, whatever the stream holds
     if len(content) != info.file_size:
         raise SkillProblem(f"'{_shown(info.filename)}' does not have the size that the zip file says.")
     _check_content(info.filename, content)
-    return Entry(info.filename, content, bool(info.external_attr >> 16 & 0o111) or _is_script(content))
+    return BundleFile(info.filename, content, bool(info.external_attr >> 16 & 0o111) or _is_script(content))
 
 
 def _check_name(name: str) -> None:
@@ -175,7 +175,7 @@ def _check_content(name: str, content: bytes) -> None:
         raise SkillProblem(f"'{_shown(name)}' is a zip file inside the bundle; unpack it into the folder.")
 
 
-def _bundle(entries: Sequence[Entry]) -> Bundle:
+def _bundle(entries: Sequence[BundleFile]) -> SkillBundle:
     """The checked files, packed."""
     if len(entries) > limits.SKILL_FILES_MAX:
         raise SkillProblem(f"The bundle has {len(entries)} files; at most {limits.SKILL_FILES_MAX} are allowed.")
@@ -189,10 +189,10 @@ def _bundle(entries: Sequence[Entry]) -> Bundle:
     archive = _packed(head.name, files)
     if len(archive) > limits.SKILL_ZIP_BYTES_MAX:
         raise SkillProblem(f"The bundle has {len(archive)} bytes when packed; at most {limits.SKILL_ZIP_BYTES_MAX} are allowed.")
-    return Bundle(head.name, head.description, digest.hexdigest(), len(files), archive)
+    return SkillBundle(head.name, head.description, digest.hexdigest(), len(files), archive)
 
 
-def _in_folder(entries: Sequence[Entry]) -> Iterator[Entry]:
+def _in_folder(entries: Sequence[BundleFile]) -> Iterator[BundleFile]:
     """The files by their names inside the one folder."""
     if not entries:
         raise SkillProblem("The bundle has no files.")
@@ -200,10 +200,10 @@ def _in_folder(entries: Sequence[Entry]) -> Iterator[Entry]:
     if len(folders) > 1 or any("/" not in entry.path for entry in entries):
         raise SkillProblem("The bundle must have a single top-level folder that holds all files, such as 'my-skill/SKILL.md'.")
     for entry in entries:
-        yield Entry(entry.path.partition("/")[2], entry.content, entry.is_executable)
+        yield BundleFile(entry.path.partition("/")[2], entry.content, entry.is_executable)
 
 
-def _check_distinct(files: Sequence[Entry]) -> None:
+def _check_distinct(files: Sequence[BundleFile]) -> None:
     """No two names that some file system takes for the same, and no file where another has a folder."""
     seen: dict[str, str] = {}
     folders: dict[str, str] = {}
@@ -222,7 +222,7 @@ def _folded(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
-def _manifest(files: Sequence[Entry]) -> Entry:
+def _manifest(files: Sequence[BundleFile]) -> BundleFile:
     found = [entry for entry in files if entry.path.rpartition("/")[2].lower() == MANIFEST.lower()]
     if not found:
         raise SkillProblem("The bundle has no SKILL.md.")
@@ -233,7 +233,7 @@ def _manifest(files: Sequence[Entry]) -> Entry:
     return found[0]
 
 
-def _packed(name: str, files: Sequence[Entry]) -> bytes:
+def _packed(name: str, files: Sequence[BundleFile]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry in files:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from moorage.skills import bundle
-from moorage.skills.bundle import Bundle
+from moorage.skills.bundle import SkillBundle
 
 VERSION: Final = "1"
 """They have one; what they hold goes with the package."""
@@ -22,7 +22,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.parent.name.replace("_", "-") for path in _FOLDER.glob("*/SKILL.md")))
 
 
-def find(skill_id: str) -> Bundle | None:
+def find(skill_id: str) -> SkillBundle | None:
     """The bundle that an id names; None for an id that is no curated skill's."""
     for prefix in _PREFIXES:
         name = skill_id.removeprefix(prefix)
@@ -32,7 +32,7 @@ def find(skill_id: str) -> Bundle | None:
 
 
 @cache
-def _bundle(name: str) -> Bundle:
+def _bundle(name: str) -> SkillBundle:
     folder = _FOLDER / name.replace("-", "_")
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
     return bundle.of_files((f"{name}/{path.relative_to(folder).as_posix()}", path.read_bytes()) for path in files)

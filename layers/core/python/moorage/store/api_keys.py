@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from moorage.codec import By, Codec
+from moorage.codec import Codec, FieldCodec
 from moorage.errors import ConditionFailed, SettingsConflict
 from moorage.ids import KEY_PREFIX
 from moorage.store import keys
@@ -56,7 +56,7 @@ SCOPES: Final = (READ, CODE)
 _KEY: Final = Codec(
     ApiKey,
     names={"tenant_id": "tenant"},
-    nested={"sealed": By(bytes, bytes)},
+    nested={"sealed": FieldCodec(bytes, bytes)},
     sparse=("budgets", "scope", "expires_at", "parent", "sealed"),
 )
 

@@ -20,7 +20,7 @@ _BOUND_TO: Final = b"moorage approval link"
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ApprovalLinkRecord:
     tenant_id: str
     approval_id: str
     expires_at: int
@@ -37,15 +37,15 @@ class ApprovalLinks:
     def of(cls, content_key: bytes) -> Self:
         return cls(HKDF(SHA256(), 32, salt=None, info=_BOUND_TO).derive(content_key))
 
-    def seal(self, link: Link) -> str:
+    def seal(self, link: ApprovalLinkRecord) -> str:
         said = orjson.dumps([link.tenant_id, link.approval_id, link.expires_at, link.key_id]).decode()
         return base64.urlsafe_b64encode(sealing.seal(said, self.key, _BOUND_TO)).decode().rstrip("=")
 
-    def open(self, token: str, now: float) -> Link | None:
+    def open(self, token: str, now: float) -> ApprovalLinkRecord | None:
         """None for what is no link of this deployment, and for one that has expired."""
         try:
             data = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-            link = Link(*orjson.loads(sealing.unseal(data, self.key, _BOUND_TO)))
+            link = ApprovalLinkRecord(*orjson.loads(sealing.unseal(data, self.key, _BOUND_TO)))
         except (InvalidTag, ValueError, binascii.Error):
             return None
         return link if now < link.expires_at else None

@@ -19,7 +19,7 @@ from moorage.ids import response_of
 from moorage.store import keys, listing, schema
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record, Table, Write
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 
 KIND: Final = "approvals"
 Status = Literal["waiting", "approved", "denied"]
@@ -55,7 +55,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ApprovalDecision:
     approve: bool
     by: str
     reason: str = ""
@@ -73,12 +73,12 @@ _RECORD: Final = Codec(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ApprovalPage:
     approvals: list[Approval]
     has_more: bool
 
 
-class Approvals:
+class ApprovalStore:
     def __init__(self, table: Table) -> None:
         self._table = table
 
@@ -113,7 +113,7 @@ class Approvals:
         record = await self._table.get(keys.response(tenant_id, response_id), keys.approval(approval_id))
         return None if record is None else _approval(record)
 
-    async def decide(self, approval: Approval, decision: Decision, now: int) -> Approval:
+    async def decide(self, approval: Approval, decision: ApprovalDecision, now: int) -> Approval:
         """Decide it, unless that has been done, or its response has ended. Answers how it stands: whose decision it is, is to be looked
         at."""
         pk = keys.response(approval.tenant_id, approval.response_id)
@@ -132,7 +132,7 @@ class Approvals:
             raise approval_not_found(approval.id)
         return standing
 
-    async def waiting(self, tenant_id: str, page: Page, now: float) -> Found:
+    async def waiting(self, tenant_id: str, page: PageQuery, now: float) -> ApprovalPage:
         """A page of what waits, over all responses of the tenant that have not ended."""
         place = None if page.after is None else await self._place(tenant_id, page.after)
         wanted = page.limit + 1
@@ -143,7 +143,7 @@ class Approvals:
             if len(entries) < wanted:
                 break
             place = entries[-1]["GSI1SK"]
-        return Found(kept[: page.limit], len(kept) > page.limit)
+        return ApprovalPage(kept[: page.limit], len(kept) > page.limit)
 
     async def _alive(self, entries: Sequence[Record], now: float) -> list[Approval]:
         """Those that a response waits for, in the order of the index."""

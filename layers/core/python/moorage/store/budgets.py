@@ -57,7 +57,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BudgetStatus:
     """How a budget stands."""
 
     scope: Scope
@@ -79,7 +79,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class BudgetReached:
     """A limit that was reached."""
 
     scope: Scope
@@ -145,13 +145,13 @@ class Budgets:
     async def remove(self, tenant_id: str, scope: Scope) -> None:
         await self._table.delete(keys.budgets(tenant_id), str(scope))
 
-    async def standing(self, tenant_id: str, scope: Scope) -> Standing | None:
+    async def standing(self, tenant_id: str, scope: Scope) -> BudgetStatus | None:
         record = await self._table.get(keys.budgets(tenant_id), str(scope))
         return None if record is None else _standing(scope, record, int(self._clock()))
 
     # --- who draws from them ---
 
-    async def begin(self, tenant_id: str, scope: Scope, response_id: str, used: Amounts, holding: Amounts) -> Reached | None:
+    async def begin(self, tenant_id: str, scope: Scope, response_id: str, used: Amounts, holding: Amounts) -> BudgetReached | None:
         """A step is to begin of a response that has used so much: hold what it may take. The limit, if that is reached; what the
         response has used is counted all the same.
 
@@ -162,7 +162,7 @@ class Budgets:
 
     async def count_calls(
         self, tenant_id: str, scope: Scope, response_id: str, used: Amounts, calls: int, *, is_bounded: bool
-    ) -> Reached | None:
+    ) -> BudgetReached | None:
         """So many calls are about to run of a response that has used so much. The limit of calls, if that ``is_bounded`` and was
         reached before; then they are not counted, and must not run."""
         record = await self._table.get(keys.budgets(tenant_id), str(scope))
@@ -173,7 +173,7 @@ class Budgets:
 
     async def _draw(
         self, tenant_id: str, scope: Scope, response_id: str, used: Amounts, wanted: _Entry, *, bounds: Collection[str]
-    ) -> Reached | None:
+    ) -> BudgetReached | None:
         """Turn the entry of a response that has used so much into the ``wanted`` one, if the limits of ``bounds`` are not reached."""
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             record = await self._table.get(keys.budgets(tenant_id), str(scope))
@@ -305,11 +305,11 @@ def _entry(record: Record, response_id: str) -> _Entry | None:
     return None if packed is None else _Entry(packed["used"], packed["held"], packed["until"])
 
 
-def _standing(scope: Scope, record: Record, now: int) -> Standing:
+def _standing(scope: Scope, record: Record, now: int) -> BudgetStatus:
     entries = [entry for name in record if name.startswith(_ENTRY) and (entry := _entry(record, name.removeprefix(_ENTRY)))]
     all_held = {name: sum(entry.held.get(name, 0) for entry in entries) for name in MEASURES}
     still_held = {name: sum(entry.held.get(name, 0) for entry in entries if entry.until > now) for name in MEASURES}
-    return Standing(
+    return BudgetStatus(
         scope,
         {name: _shown(name, limit) for name, limit in record["limits"].items()},
         record["on_limit"],
@@ -318,10 +318,10 @@ def _standing(scope: Scope, record: Record, now: int) -> Standing:
     )
 
 
-def _reached(scope: Scope, record: Record, now: int) -> Reached:
+def _reached(scope: Scope, record: Record, now: int) -> BudgetReached:
     standing = _standing(scope, record, now)
     name = next(
         (name for name, limit in standing.limits.items() if standing.used[name] + standing.held[name] >= limit),
         next(iter(standing.limits)),
     )
-    return Reached(scope, name, standing.limits[name], standing.used[name], standing.held[name], standing.on_limit)
+    return BudgetReached(scope, name, standing.limits[name], standing.used[name], standing.held[name], standing.on_limit)

@@ -20,7 +20,7 @@ from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.live_sandboxes import NO_BOUNDS, LiveSandboxes, SandboxBounds
 from moorage.store.table import Record, Table
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 
 KIND: Final = "containers"
 WORKSPACE: Final = "/mnt/data/"
@@ -118,7 +118,7 @@ class ContainerRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerFile:
+class ContainerFileRecord:
     tenant_id: str
     container_id: str
     path: str
@@ -158,7 +158,7 @@ class ContainerPage:
 
 @dataclass(frozen=True, slots=True)
 class ContainerFilePage:
-    files: list[ContainerFile]
+    files: list[ContainerFileRecord]
     has_more: bool
 
 
@@ -229,7 +229,7 @@ class ContainerStore:
         record = await self._table.get(keys.container(tenant_id, container_id), keys.META)
         return None if record is None else container_of(record)
 
-    async def page(self, tenant_id: str, page: Page, *, name: str | None = None) -> ContainerPage:
+    async def page(self, tenant_id: str, page: PageQuery, *, name: str | None = None) -> ContainerPage:
         found = await read_page(
             self._table,
             tenant_id,
@@ -374,19 +374,19 @@ class ContainerStore:
         elif purge is not None:
             await self._table.delete(pk, keys.PURGE)
 
-    async def files(self, container: ContainerRecord) -> list[ContainerFile]:
+    async def files(self, container: ContainerRecord) -> list[ContainerFileRecord]:
         """All file rows, in no particular order."""
         pk = keys.container(container.tenant_id, container.id)
         return [file_of(record) for record in await self._table.query(pk, prefix=keys.FILE_PREFIX)]
 
-    async def file(self, container: ContainerRecord, file_id: str) -> ContainerFile:
+    async def file(self, container: ContainerRecord, file_id: str) -> ContainerFileRecord:
         pk = keys.container(container.tenant_id, container.id)
         record = await self._table.get(pk, keys.container_file(file_id))
         if record is None:
             raise container_file_not_found(file_id)
         return file_of(record)
 
-    async def file_page(self, container: ContainerRecord, page: Page) -> ContainerFilePage:
+    async def file_page(self, container: ContainerRecord, page: PageQuery) -> ContainerFilePage:
         """One page of the files by time of creation. All rows are read: a container has at most ``ARTIFACTS_MAX``."""
         places = {keys.listed(file.created_at, file.id): file for file in await self.files(container)}
         order = sorted(places, reverse=page.order == "desc")
@@ -395,16 +395,16 @@ class ContainerStore:
             order = [place for place in order if (place < after if page.order == "desc" else place > after)]
         return ContainerFilePage([places[place] for place in order[: page.limit]], len(order) > page.limit)
 
-    async def put_files(self, files: Iterable[ContainerFile]) -> None:
+    async def put_files(self, files: Iterable[ContainerFileRecord]) -> None:
         await self._table.write_many(puts=[_file_record(file) for file in files])
 
-    async def mark_staged(self, file: ContainerFile, incarnation: int, stamp: str | None) -> ContainerFile:
+    async def mark_staged(self, file: ContainerFileRecord, incarnation: int, stamp: str | None) -> ContainerFileRecord:
         """Note that a sandbox has this very content; ``ConditionFailed`` if the row was deleted or replaced meanwhile."""
         changed, same = {"staged_in": incarnation, "stamp": stamp}, {"sha256": file.sha256}
         await self._table.update(pk_of_file(file), keys.container_file(file.id), set=changed, condition=same)
         return replace(file, staged_in=incarnation, stamp=stamp)
 
-    async def delete_files(self, files: Iterable[ContainerFile]) -> None:
+    async def delete_files(self, files: Iterable[ContainerFileRecord]) -> None:
         """Delete rows; harmless to repeat. Their places in the list stay marked for a while."""
         doomed = [(pk_of_file(file), file) for file in files]
         await self._table.write_many(
@@ -412,7 +412,7 @@ class ContainerStore:
             deletes=[(pk, keys.container_file(file.id)) for pk, file in doomed],
         )
 
-    async def delete_file(self, file: ContainerFile) -> bool:
+    async def delete_file(self, file: ContainerFileRecord) -> bool:
         """The same of one file; False if somebody else has deleted it."""
         is_mine = await self._table.delete(pk_of_file(file), keys.container_file(file.id)) is not None
         await self.delete_files([file])
@@ -450,7 +450,7 @@ def _life_record(container: ContainerRecord, sandbox_id: str | None) -> Record:
     }
 
 
-def pk_of_file(file: ContainerFile) -> str:
+def pk_of_file(file: ContainerFileRecord) -> str:
     return keys.container(file.tenant_id, file.container_id)
 
 
@@ -470,7 +470,7 @@ def as_object(container: ContainerRecord, *, now: float) -> dict[str, Any]:
     }
 
 
-def file_as_object(file: ContainerFile) -> dict[str, Any]:
+def file_as_object(file: ContainerFileRecord) -> dict[str, Any]:
     """The wire's container file object."""
     return {
         "id": file.id,
@@ -491,7 +491,7 @@ def _check_turn(container: ContainerRecord, sandbox: SandboxRecord | None) -> No
 
 _SANDBOX: Final = Codec(SandboxRecord, sparse=("refusal", "refused_at"))
 _CONTAINER: Final = Codec(ContainerRecord, nested={"sandbox": _SANDBOX}, sparse=("ordered_at_ms", "running_at_ms", "ending"))
-_FILE: Final = Codec(ContainerFile, sparse=("upload_id",))
+_FILE: Final = Codec(ContainerFileRecord, sparse=("upload_id",))
 
 
 def _sandbox_attribute(sandbox: SandboxRecord | None) -> Record | None:
@@ -513,15 +513,15 @@ def container_of(record: Record) -> ContainerRecord:
     return _CONTAINER.unpack(record)
 
 
-def _file_record(file: ContainerFile) -> Record:
+def _file_record(file: ContainerFileRecord) -> Record:
     return {"PK": pk_of_file(file), "SK": keys.container_file(file.id), **packed_file(file)}
 
 
-def packed_file(file: ContainerFile) -> Record:
+def packed_file(file: ContainerFileRecord) -> Record:
     """A row as attributes."""
     return _FILE.pack(file)
 
 
-def file_of(attributes: Record) -> ContainerFile:
+def file_of(attributes: Record) -> ContainerFileRecord:
     """And back."""
     return _FILE.unpack(attributes)

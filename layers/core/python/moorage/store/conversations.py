@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
-from moorage.codec import By, Codec
+from moorage.codec import Codec, FieldCodec
 from moorage.errors import (
     ConditionFailed,
     conversation_busy,
@@ -30,7 +30,7 @@ from moorage.store.files import Clock
 from moorage.store.listing import unknown_after
 from moorage.store.packing import packed, unpacked
 from moorage.store.table import Record, Table
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 from moorage.wire.types import Item
 
 _BATCHES_PER_READ: Final = 8
@@ -38,7 +38,7 @@ _READS_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ConversationRecord:
     tenant_id: str
     id: str
     created_at: int
@@ -65,7 +65,7 @@ class ItemPage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class _ItemBatch:
     record: Record
     items: list[Item]
     """Those that have not been deleted, in order."""
@@ -83,23 +83,23 @@ class Conversations:
         self._blobs = blobs
         self._clock = clock
 
-    async def create(self, tenant_id: str, *, metadata: Mapping[str, str], items: Sequence[Item] = ()) -> Conversation:
+    async def create(self, tenant_id: str, *, metadata: Mapping[str, str], items: Sequence[Item] = ()) -> ConversationRecord:
         """A new conversation with these items; every item has an id."""
         now = self._clock()
-        conversation = Conversation(tenant_id, new_listed_id("conv", now), int(now), dict(metadata), batches=1 if items else 0)
+        conversation = ConversationRecord(tenant_id, new_listed_id("conv", now), int(now), dict(metadata), batches=1 if items else 0)
         if items:
             await self._table.put(_batch_record(conversation, 0, items, await self._body(conversation, items)))
         # The record comes last: until it is there, nobody can see half of it.
         await self._table.put(_record(conversation))
         return conversation
 
-    async def get(self, tenant_id: str, conversation_id: str, *, param: str | None = None) -> Conversation:
+    async def get(self, tenant_id: str, conversation_id: str, *, param: str | None = None) -> ConversationRecord:
         record = await self._table.get(keys.conversation(tenant_id, conversation_id), keys.META)
         if record is None:
             raise conversation_not_found(conversation_id, param=param)
         return _CONVERSATION.unpack(record)
 
-    async def update(self, tenant_id: str, conversation_id: str, metadata: Mapping[str, str]) -> Conversation:
+    async def update(self, tenant_id: str, conversation_id: str, metadata: Mapping[str, str]) -> ConversationRecord:
         """Replace the metadata."""
         try:
             record = await self._table.update(
@@ -170,7 +170,7 @@ class Conversations:
         await self._drop(body)
         raise conversation_busy(conversation_id)
 
-    async def _taken(self, conversation: Conversation, items: Sequence[Item]) -> str | None:
+    async def _taken(self, conversation: ConversationRecord, items: Sequence[Item]) -> str | None:
         """An id of these items that the conversation has, or had."""
         pk = keys.conversation(conversation.tenant_id, conversation.id)
         records = await self._table.query(pk, prefix=keys.BATCH_PREFIX, up_to=_last(conversation))
@@ -201,7 +201,7 @@ class Conversations:
         before = await asyncio.gather(*(opened(record) for number, record in there if number < came))
         return [item for items in before for item in items], came
 
-    async def page(self, conversation: Conversation, page: Page) -> ItemPage:
+    async def page(self, conversation: ConversationRecord, page: PageQuery) -> ItemPage:
         """One page of the items; ``after`` may name an item that was deleted."""
         wanted = page.limit + 1
         found: list[Item] = []
@@ -219,11 +219,11 @@ class Conversations:
             raise unknown_after(page.after)
         return ItemPage(found[: page.limit], len(found) > page.limit)
 
-    async def item(self, conversation: Conversation, item_id: str) -> Item:
+    async def item(self, conversation: ConversationRecord, item_id: str) -> Item:
         batch = await self._batch_of(conversation, item_id)
         return next(item for item in batch.items if item["id"] == item_id)
 
-    async def delete_item(self, conversation: Conversation, item_id: str) -> None:
+    async def delete_item(self, conversation: ConversationRecord, item_id: str) -> None:
         for lost in range(limits.CONVERSATION_WRITES_MAX):
             await _step_aside(lost)
             batch = await self._batch_of(conversation, item_id)
@@ -243,13 +243,13 @@ class Conversations:
             return
         raise conversation_busy(conversation.id)
 
-    async def _batch_of(self, conversation: Conversation, item_id: str) -> _Batch:
+    async def _batch_of(self, conversation: ConversationRecord, item_id: str) -> _ItemBatch:
         async for batch in self._batches(conversation, descending=True):
             if any(item["id"] == item_id for item in batch.items):
                 return batch
         raise conversation_item_not_found(item_id)
 
-    async def _batches(self, conversation: Conversation, *, descending: bool) -> AsyncIterator[_Batch]:
+    async def _batches(self, conversation: ConversationRecord, *, descending: bool) -> AsyncIterator[_ItemBatch]:
         pk = keys.conversation(conversation.tenant_id, conversation.id)
         records: list[Record] = []
         left = conversation.batches
@@ -265,13 +265,13 @@ class Conversations:
                 yield await self._open(conversation, record)
             left -= _BATCHES_PER_READ
 
-    async def _open(self, conversation: Conversation, record: Record) -> _Batch:
+    async def _open(self, conversation: ConversationRecord, record: Record) -> _ItemBatch:
         if not conversation.holds(keys.batch_number(record["SK"])):
-            return _Batch(record, [])
+            return _ItemBatch(record, [])
         body = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
-        return _Batch(record, await unpacked(body))
+        return _ItemBatch(record, await unpacked(body))
 
-    async def _body(self, conversation: Conversation, items: Sequence[Item]) -> Record:
+    async def _body(self, conversation: ConversationRecord, items: Sequence[Item]) -> Record:
         """``body``, or ``blob`` with the key of an object that nobody else writes."""
         body = await packed(list(items))
         if len(body) <= limits.CONVERSATION_BATCH_INLINE_BYTES_MAX:
@@ -293,7 +293,7 @@ async def _step_aside(lost: int) -> None:
         await asyncio.sleep(random.uniform(0, pause))  # noqa: S311  (no secret)
 
 
-def as_object(conversation: Conversation) -> dict[str, Any]:
+def as_object(conversation: ConversationRecord) -> dict[str, Any]:
     """The wire's Conversation object."""
     return {
         "id": conversation.id,
@@ -303,12 +303,12 @@ def as_object(conversation: Conversation) -> dict[str, Any]:
     }
 
 
-def _last(conversation: Conversation) -> str:
+def _last(conversation: ConversationRecord) -> str:
     """Sort key of the last batch that is counted."""
     return keys.batch(max(0, conversation.batches - 1))
 
 
-def _batch_record(conversation: Conversation, number: int, items: Sequence[Item], body: Record) -> Record:
+def _batch_record(conversation: ConversationRecord, number: int, items: Sequence[Item], body: Record) -> Record:
     return {
         "PK": keys.conversation(conversation.tenant_id, conversation.id),
         "SK": keys.batch(number),
@@ -327,10 +327,10 @@ def _cut_of(packed: str) -> tuple[int, int]:
     return int(first), int(end)
 
 
-_CONVERSATION: Final = Codec(Conversation, nested={"cuts": By(_packed_cut, _cut_of)}, sparse=("cuts",))
+_CONVERSATION: Final = Codec(ConversationRecord, nested={"cuts": FieldCodec(_packed_cut, _cut_of)}, sparse=("cuts",))
 
 
-def _record(conversation: Conversation) -> Record:
+def _record(conversation: ConversationRecord) -> Record:
     return {
         "PK": keys.conversation(conversation.tenant_id, conversation.id),
         "SK": keys.META,

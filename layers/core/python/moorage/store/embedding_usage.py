@@ -17,7 +17,7 @@ _PREFIX: Final = "EMBEDDED#"
 
 
 @dataclass(slots=True)
-class Embedding:
+class EmbeddingCounts:
     """Of some hour, or of many."""
 
     requests: int = 0
@@ -26,7 +26,7 @@ class Embedding:
     unpriced: int = 0
     """Requests whose price was not known."""
 
-    def join(self, other: "Embedding") -> None:
+    def join(self, other: "EmbeddingCounts") -> None:
         self.requests += other.requests
         self.tokens += other.tokens
         self.nanodollars += other.nanodollars
@@ -34,15 +34,15 @@ class Embedding:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class EmbeddingUsageEntry:
     hour: int
     model: str
     key_id: str
     """Empty for files that are read and for searches: no key stands for these."""
-    embedding: Embedding
+    embedding: EmbeddingCounts
 
 
-class EmbeddingUsage:
+class EmbeddingUsageStore:
     def __init__(self, table: Table, *, clock: Callable[[], float], retention_seconds: int) -> None:
         self._table = table
         self._clock = clock
@@ -68,16 +68,16 @@ class EmbeddingUsage:
         except TABLE_ERRORS as error:
             tell_error(error, "embeddings could not be counted", tenant_id=tenant_id, tokens=tokens)
 
-    async def between(self, tenant_id: str, since: int, until: int) -> list[Used]:
+    async def between(self, tenant_id: str, since: int, until: int) -> list[EmbeddingUsageEntry]:
         """Of all hours that have a part in this time, both ends included."""
         before_first = _at(since - since % HOUR_SECONDS)
         records = await self._table.query(keys.usage(tenant_id), prefix=_PREFIX, after=before_first)
         return [
-            Used(
+            EmbeddingUsageEntry(
                 record["hour"],
                 record["model"],
                 record["key_id"],
-                Embedding(record["requests"], record["tokens"], record["nanodollars"], record["unpriced"]),
+                EmbeddingCounts(record["requests"], record["tokens"], record["nanodollars"], record["unpriced"]),
             )
             for record in records
             if record["hour"] <= until

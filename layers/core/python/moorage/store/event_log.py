@@ -41,17 +41,17 @@ STEP_OF_THE_END: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class LogWriterId:
     step: int
     attempt: int
     call_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EventBatch:
     first: int
     events: tuple[Event, ...]
-    writer: Writer
+    writer: LogWriterId
     offsets: dict[str, int] = field(default_factory=dict)
     """Of a tool step: command index -> number of the last exec event that is in the log, this batch included."""
     at_ms: int = 0
@@ -75,36 +75,36 @@ class Batch:
         return bool(self.events) and self.events[-1]["type"] in FINAL_TYPES
 
 
-class Meeting(StrEnum):
+class WriterConflict(StrEnum):
     SUPERSEDED = "superseded"
     PEER = "peer"
     PREDECESSOR = "predecessor"
     MYSELF = "myself"
 
 
-def meet(mine: Writer, other: Batch) -> Meeting:
+def meet(mine: LogWriterId, other: EventBatch) -> WriterConflict:
     """What a writer does about a batch that it did not expect."""
     theirs = other.writer
     if theirs == mine:
-        return Meeting.MYSELF
+        return WriterConflict.MYSELF
     if other.is_final or theirs.step > mine.step:
-        return Meeting.SUPERSEDED
+        return WriterConflict.SUPERSEDED
     if theirs.step < mine.step or theirs.call_id != mine.call_id:
-        return Meeting.PEER
-    return Meeting.SUPERSEDED if theirs.attempt > mine.attempt else Meeting.PREDECESSOR
+        return WriterConflict.PEER
+    return WriterConflict.SUPERSEDED if theirs.attempt > mine.attempt else WriterConflict.PREDECESSOR
 
 
-def taken_over(mine: Writer, batches: Sequence[Batch]) -> int:
+def taken_over(mine: LogWriterId, batches: Sequence[EventBatch]) -> int:
     """The number at which a writer goes on that has read all of the log. Raises :class:`Superseded` if something in it ends its work:
     behind what it has read it would meet nobody any more."""
     for batch in batches:
-        if meet(mine, batch) is Meeting.SUPERSEDED:
+        if meet(mine, batch) is WriterConflict.SUPERSEDED:
             raise Superseded(f"{mine} found {batch.writer} at {batch.first}")
     return batches[-1].following if batches else 0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TimestampedEvent:
     """An event with the time at which it was said (milliseconds). Streams never show the time; the pages of the log do."""
 
     event: Event
@@ -138,7 +138,7 @@ class EventLog:
         self._listed = listed
         self._bell = bell
 
-    async def append(self, batch: Batch) -> int:
+    async def append(self, batch: EventBatch) -> int:
         """Put a batch into its slot and return its time there, in milliseconds; raises :class:`ConditionFailed` if it is taken."""
         record = await self.record(batch)
         await self._table.put(record, if_absent=True)
@@ -146,7 +146,7 @@ class EventLog:
             self._bell.ring(self._response_id)
         return int(record["at_ms"])
 
-    async def record(self, batch: Batch, *, is_listed: bool = True) -> Record:
+    async def record(self, batch: EventBatch, *, is_listed: bool = True) -> Record:
         """The record of a batch; a large body has gone to S3 by then. The final one lists its response, unless ``is_listed`` says that
         another record does."""
         assert batch.events, f"empty batch at {batch.first}"
@@ -179,7 +179,7 @@ class EventLog:
             record["body"] = body
         return record
 
-    async def read_after(self, sequence_number: int, *, limit: int | None = None) -> list[Batch]:
+    async def read_after(self, sequence_number: int, *, limit: int | None = None) -> list[EventBatch]:
         """Batches that hold events after this number (-1 for all), strongly consistent. The first may begin before it."""
         pk = self._pk
         start = await self._table.query(pk, prefix=keys.EVENT_PREFIX, up_to=keys.event(sequence_number + 1), descending=True, limit=1)
@@ -189,12 +189,12 @@ class EventLog:
         rest = await self._table.query(pk, prefix=keys.EVENT_PREFIX, after=begin, limit=limit)
         return [batch for batch in await self.batches([start[0], *rest]) if batch.following > sequence_number + 1]
 
-    async def read_from(self, first: int) -> list[Batch]:
+    async def read_from(self, first: int) -> list[EventBatch]:
         """Batches at and after the slot ``first``; an empty list when nothing is there yet."""
         records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, after=keys.event(first - 1) if first else None)
         return await self.batches(records)
 
-    async def read_up_to(self, sequence_number: int) -> AsyncIterator[list[Batch]]:
+    async def read_up_to(self, sequence_number: int) -> AsyncIterator[list[EventBatch]]:
         """Batches that hold events up to this number, some at a time; the last may go on behind it."""
         after: str | None = None
         while True:
@@ -210,24 +210,26 @@ class EventLog:
         """Every event so far, in order."""
         return [event for batch in await self.read_from(0) for event in batch.events]
 
-    async def last_batch(self) -> Batch | None:
+    async def last_batch(self) -> EventBatch | None:
         records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, descending=True, limit=1)
         return await self.batch(records[0]) if records else None
 
-    async def batch(self, record: Record) -> Batch:
+    async def batch(self, record: Record) -> EventBatch:
         """A record as a batch."""
         (batch,) = await self.batches([record])
         return batch
 
-    async def batches(self, records: Sequence[Record]) -> list[Batch]:
+    async def batches(self, records: Sequence[Record]) -> list[EventBatch]:
         """Records as batches."""
         bodies = await self._blobs.inlined(records, "body")
         return [_batch(record, await unpacked(body)) for record, body in zip(records, bodies, strict=True)]
 
-    async def page(self, *, after: int | None, limit: int, descending: bool, types: frozenset[str]) -> tuple[list[Told], int | None]:
+    async def page(
+        self, *, after: int | None, limit: int, descending: bool, types: frozenset[str]
+    ) -> tuple[list[TimestampedEvent], int | None]:
         """Up to ``limit`` events beyond number ``after``, those of ``types`` alone if there are any; and the number to go on from, None
         if there are no more. Looks at a bounded number of batches: a page may be short, and even empty, before the end."""
-        found: list[Told] = []
+        found: list[TimestampedEvent] = []
         looked_at = 0
         while looked_at < limits.EVENTS_PAGE_BATCHES_MAX:
             batches = await self._beyond(after, descending=descending)
@@ -242,7 +244,7 @@ class EventLog:
                 return found, None
         return found, after
 
-    async def _beyond(self, after: int | None, *, descending: bool) -> list[Batch]:
+    async def _beyond(self, after: int | None, *, descending: bool) -> list[EventBatch]:
         """The next batches that hold events beyond number ``after``."""
         if not descending:
             return (await self.read_after(-1 if after is None else after, limit=limits.EVENTS_READ_BATCHES))[
@@ -293,11 +295,11 @@ class EventLog:
                 batches = await self.read_from(expected)
 
 
-def _batch(record: Record, events: Sequence[Event]) -> Batch:
-    return Batch(
+def _batch(record: Record, events: Sequence[Event]) -> EventBatch:
+    return EventBatch(
         first=int(record["SK"].removeprefix(keys.EVENT_PREFIX)),
         events=tuple(events),
-        writer=Writer(record["step"], record["attempt"], record.get("call")),
+        writer=LogWriterId(record["step"], record["attempt"], record.get("call")),
         offsets=record.get("offsets", {}),
         at_ms=record["at_ms"],
         times=_unpacked_times(record["times"]) if "times" in record else (),
@@ -305,10 +307,10 @@ def _batch(record: Record, events: Sequence[Event]) -> Batch:
     )
 
 
-def _told(batches: Sequence[Batch], after: int | None, *, descending: bool) -> list[Told]:
+def _told(batches: Sequence[EventBatch], after: int | None, *, descending: bool) -> list[TimestampedEvent]:
     """The events of these batches beyond number ``after``, in order."""
     told = [
-        Told(event, batch.said_at(position))
+        TimestampedEvent(event, batch.said_at(position))
         for batch in batches
         for position, event in (reversed(list(enumerate(batch.events))) if descending else enumerate(batch.events))
     ]
@@ -328,7 +330,7 @@ def _unpacked_times(packed: bytes) -> tuple[int, ...]:
     return tuple(first + each for each in later)
 
 
-class Pending(NamedTuple):
+class PendingEvent(NamedTuple):
     """An event that has no number yet."""
 
     event: Event
@@ -352,10 +354,10 @@ class LogWriter:
     def __init__(
         self,
         log: EventLog,
-        writer: Writer,
+        writer: LogWriterId,
         next_number: int,
         *,
-        on_predecessor: Callable[[Batch, list[Pending]], list[Pending]] | None = None,
+        on_predecessor: Callable[[EventBatch, list[PendingEvent]], list[PendingEvent]] | None = None,
     ) -> None:
         self._log = log
         self.writer = writer
@@ -364,7 +366,7 @@ class LogWriter:
         """For the next batch to tell."""
         self.written_at_ms = 0
         """The time of its last batch in the log."""
-        self._pending: list[Pending] = []
+        self._pending: list[PendingEvent] = []
         self._pending_bytes = 0
         self._offsets: dict[str, int] = {}
         self._on_predecessor = on_predecessor
@@ -372,7 +374,7 @@ class LogWriter:
 
     def add(self, event: Event, *, offset: tuple[int, int] | None = None) -> None:
         """Queue an event; ``offset`` is (command index, exec event number) for events that stand for command output."""
-        self._pending.append(Pending(event, {} if offset is None else {str(offset[0]): offset[1]}, self._log.now_ms()))
+        self._pending.append(PendingEvent(event, {} if offset is None else {str(offset[0]): offset[1]}, self._log.now_ms()))
         self._pending_bytes += weight(event)
 
     def now_ms(self) -> int:
@@ -389,14 +391,14 @@ class LogWriter:
                 pending, self._pending, self._pending_bytes = self._pending, [], 0
                 await self._write(pending)
 
-    async def _write(self, pending: list[Pending]) -> None:
+    async def _write(self, pending: list[PendingEvent]) -> None:
         while pending:
             offsets = dict(self._offsets)
             for each in pending:
                 offsets |= each.offset
             events = tuple(each.event | {"sequence_number": self.next_number + i} for i, each in enumerate(pending))
             times = tuple(each.at_ms for each in pending)
-            batch = Batch(self.next_number, events, self.writer, offsets, times=times, request_id=self.request_id)
+            batch = EventBatch(self.next_number, events, self.writer, offsets, times=times, request_id=self.request_id)
             try:
                 self.written_at_ms = await self._log.append(batch)
             except ConditionFailed:
@@ -408,16 +410,16 @@ class LogWriter:
                 self._offsets = offsets
                 return
 
-    async def _yield_slot(self, pending: list[Pending], mine: Sequence[Event]) -> list[Pending]:
+    async def _yield_slot(self, pending: list[PendingEvent], mine: Sequence[Event]) -> list[PendingEvent]:
         for batch in await self._log.read_from(self.next_number):
             match meet(self.writer, batch):
-                case Meeting.SUPERSEDED:
+                case WriterConflict.SUPERSEDED:
                     raise Superseded(f"{self.writer} met {batch.writer} at {batch.first}")
-                case Meeting.MYSELF:
+                case WriterConflict.MYSELF:
                     # A put that was applied although its answer was lost; the SDK sent it again.
                     assert list(batch.events) == list(mine), f"{self.writer} found other events of its own at {batch.first}"
                     pending, self.written_at_ms = [], batch.at_ms
-                case Meeting.PREDECESSOR if self._on_predecessor is not None:
+                case WriterConflict.PREDECESSOR if self._on_predecessor is not None:
                     pending = self._on_predecessor(batch, pending)
                 case _:
                     pass

@@ -18,7 +18,7 @@ from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
 from moorage.store.listing import gone_record, listing_attributes, read_page
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import Record, Table
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 
 Clock = Callable[[], float]
 """Unix seconds."""
@@ -27,7 +27,7 @@ KIND: Final = "files"
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class StoredFile:
     tenant_id: str
     id: str
     filename: str
@@ -48,7 +48,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class StoredContent:
     """Bytes that are stored under a file's id but are no file yet."""
 
     tenant_id: str
@@ -60,12 +60,12 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class FilePage:
-    files: list[File]
+class StoredFilePage:
+    files: list[StoredFile]
     has_more: bool
 
 
-class Files:
+class FileStore:
     def __init__(self, table: Table, blobs: Blobs, *, clock: Clock, stored: StoredBytes | None = None) -> None:
         self._table = table
         self._blobs = blobs
@@ -83,12 +83,12 @@ class Files:
         purpose: str,
         chunks: AsyncIterator[bytes],
         expires_after_seconds: int | None = None,
-    ) -> File:
+    ) -> StoredFile:
         """Store a file from a stream; raises ``file_too_large`` past ``limits.FILE_BYTES_MAX``, and ``storage_limit_reached``."""
         content = await self.receive(tenant_id, chunks)
         return await self.add(content, filename=filename, purpose=purpose, expires_after_seconds=expires_after_seconds)
 
-    async def receive(self, tenant_id: str, chunks: AsyncIterator[bytes], *, file_id: str | None = None) -> Content:
+    async def receive(self, tenant_id: str, chunks: AsyncIterator[bytes], *, file_id: str | None = None) -> StoredContent:
         """Store a file's bytes before the rest is known; :meth:`add` makes a file of them, :meth:`drop` undoes it. More than the tenant
         has room for is not taken in. ``file_id`` is for what may be received again."""
         now = self._clock()
@@ -102,16 +102,16 @@ class Files:
             if room < limits.FILE_BYTES_MAX:
                 await self.stored.check(tenant_id, room + 1)
             raise file_too_large(limits.FILE_BYTES_MAX) from error
-        return Content(tenant_id, file_id, blob.bytes, blob.sha256, int(now))
+        return StoredContent(tenant_id, file_id, blob.bytes, blob.sha256, int(now))
 
-    async def drop(self, content: Content) -> None:
+    async def drop(self, content: StoredContent) -> None:
         await self._blobs.delete(keys.file_object(content.tenant_id, content.file_id))
 
-    async def add(self, content: Content, *, filename: str, purpose: str, expires_after_seconds: int | None = None) -> File:
+    async def add(self, content: StoredContent, *, filename: str, purpose: str, expires_after_seconds: int | None = None) -> StoredFile:
         """Make a file of received bytes, which are gone if there is no room for it by now. One that there is already stays."""
         created_at = content.began_at
         lifetime = expires_after_seconds or (limits.FILE_EXPIRES_SECONDS_MAX if purpose == "batch" else None)
-        file = File(
+        file = StoredFile(
             tenant_id=content.tenant_id,
             id=content.file_id,
             filename=file_name(filename),
@@ -127,7 +127,7 @@ class Files:
             await self.drop(content)
             raise
 
-    async def _put(self, file: File) -> File:
+    async def _put(self, file: StoredFile) -> StoredFile:
         """The records and what is counted of them, at once."""
         records = _records(file)
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
@@ -139,7 +139,7 @@ class Files:
             await self.stored.check(file.tenant_id, file.bytes)
         raise storage_busy()
 
-    async def get(self, tenant_id: str, file_id: str, *, param: str | None = None) -> File:
+    async def get(self, tenant_id: str, file_id: str, *, param: str | None = None) -> StoredFile:
         """The file; unknown, foreign, deleted and expired ones are all 404."""
         record = await self._table.get(keys.file(tenant_id, file_id), keys.META)
         if record is None:
@@ -150,7 +150,7 @@ class Files:
             raise file_not_found(file_id, param=param)
         return file
 
-    async def page(self, tenant_id: str, page: Page, *, purpose: str | None = None) -> FilePage:
+    async def page(self, tenant_id: str, page: PageQuery, *, purpose: str | None = None) -> StoredFilePage:
         found = await read_page(
             self._table,
             tenant_id,
@@ -159,12 +159,12 @@ class Files:
             pk_of=keys.file,
             keep=lambda record: purpose in (None, record["purpose"]) and not self._is_expired(_file(record)),
         )
-        return FilePage([_file(record) for record in found.records], found.has_more)
+        return StoredFilePage([_file(record) for record in found.records], found.has_more)
 
     async def delete(self, tenant_id: str, file_id: str) -> None:
         await self._erase(await self.get(tenant_id, file_id))
 
-    async def content(self, file: File, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+    async def content(self, file: StoredFile, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """The file's bytes; a file deleted in between is 404."""
         try:
             async for chunk in self._blobs.get_stream(file.key, start=start, end=end):
@@ -182,10 +182,10 @@ class Files:
         await self._table.write_many(deletes=[(entry["PK"], entry["SK"]) for entry in entries if entry["PK"] not in found])
         return len(records)
 
-    def _is_expired(self, file: File) -> bool:
+    def _is_expired(self, file: StoredFile) -> bool:
         return file.expires_at is not None and file.expires_at <= self._clock()
 
-    async def _erase(self, file: File) -> None:
+    async def _erase(self, file: StoredFile) -> None:
         if self.before_erasure is not None:
             await self.before_erasure(file.tenant_id, file.id)
         await self._blobs.delete(file.key)
@@ -197,7 +197,7 @@ class Files:
         )
 
 
-def as_object(file: File) -> dict[str, Any]:
+def as_object(file: StoredFile) -> dict[str, Any]:
     """The wire's File object."""
     shown: dict[str, Any] = {
         "id": file.id,
@@ -237,10 +237,10 @@ def numbered_name(name: str, number: int) -> str:
     return f"{stem}-{number}{dot}{suffix}" if stem else f"{name}-{number}"
 
 
-_FILE: Final = Codec(File)
+_FILE: Final = Codec(StoredFile)
 
 
-def _records(file: File) -> list[Record]:
+def _records(file: StoredFile) -> list[Record]:
     pk = keys.file(file.tenant_id, file.id)
     listed = listing_attributes(file.tenant_id, KIND, file.created_at, file.id)
     record: Record = {"PK": pk, "SK": keys.META, **listed, **_FILE.pack(file)}
@@ -249,5 +249,5 @@ def _records(file: File) -> list[Record]:
     return [record, {"PK": pk, "SK": keys.PURGE, "GSI1PK": keys.due_list(KIND), "GSI1SK": keys.due(file.expires_at, file.id)}]
 
 
-def _file(record: Record) -> File:
+def _file(record: Record) -> StoredFile:
     return _FILE.unpack(record)

@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS garbage (file TEXT PRIMARY KEY) WITHOUT ROWID;
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _QueuedWrite:
     work: Work[Any]
     answer: "asyncio.Future[Any]"
     loop: asyncio.AbstractEventLoop
@@ -57,7 +57,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    asked: _Asked
+    asked: _QueuedWrite
     result: Any = None
     error: BaseException | None = None
 
@@ -70,7 +70,7 @@ class Journal:
         self.is_refusing = False
         """The last write found no room."""
         self.reserve = Reserve(folder)
-        self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._queue: SimpleQueue[_QueuedWrite | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._reader: sqlite3.Connection | None = None
         self._turn: IO[str] | None = None
@@ -104,7 +104,7 @@ class Journal:
             self._prepare()
             self._thread = threading.Thread(target=self._write_all, args=(connect(self.path),), name="journal", daemon=True)
             self._thread.start()
-        self._queue.put(_Asked(work, answer, loop))
+        self._queue.put(_QueuedWrite(work, answer, loop))
         return await answer
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class Journal:
     def _write_all(self, connection: sqlite3.Connection) -> None:
         is_over = False
         while not is_over:
-            batch: list[_Asked] = []
+            batch: list[_QueuedWrite] = []
             first = self._queue.get()
             while first is not None:
                 batch.append(first)
@@ -165,7 +165,7 @@ class Journal:
                 _answer(outcomes)
         connection.close()
 
-    def _commit(self, connection: sqlite3.Connection, batch: list[_Asked]) -> list[_Outcome]:
+    def _commit(self, connection: sqlite3.Connection, batch: list[_QueuedWrite]) -> list[_Outcome]:
         changes = connection.total_changes
         try:
             assert self._turn is not None
@@ -210,7 +210,7 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _do(connection: sqlite3.Connection, asked: _Asked) -> _Outcome:
+def _do(connection: sqlite3.Connection, asked: _QueuedWrite) -> _Outcome:
     if not connection.in_transaction:
         return _Outcome(asked, error=StorageFull())
     try:

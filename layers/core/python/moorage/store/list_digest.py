@@ -15,14 +15,14 @@ from typing import Final
 import orjson
 
 from moorage import limits
-from moorage.store.response_list import DELETED, Row, Sought, Traits
+from moorage.store.response_list import DELETED, ListedTraits, ListFilter, ResponseRow
 
 _FORM: Final = 1
 """Of what is packed: another form is not read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class DigestRange:
     """Seconds of the list, both included, and how many responses were made in them."""
 
     first: int
@@ -31,20 +31,20 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class Digest:
-    kinds: dict[Traits, int] = field(default_factory=dict)
+class ListDigest:
+    kinds: dict[ListedTraits, int] = field(default_factory=dict)
     """Their numbers."""
     numbers: list[int] = field(default_factory=list)
     """The kind of each response, oldest first."""
     seconds: list[int] = field(default_factory=list)
     """When each was made."""
 
-    def add(self, created_at: int, row: Row) -> None:
+    def add(self, created_at: int, row: ResponseRow) -> None:
         if row.status != DELETED:
             self.numbers.append(self.kinds.setdefault(_kind(row), len(self.kinds)))
             self.seconds.append(created_at)
 
-    def join(self, later: "Digest") -> None:
+    def join(self, later: "ListDigest") -> None:
         """Add what comes after all of these."""
         numbers = [self.kinds.setdefault(kind, len(self.kinds)) for kind in later.kinds]
         self.numbers += [numbers[number] for number in later.numbers]
@@ -55,33 +55,33 @@ class Digest:
         return zlib.compress(orjson.dumps([_FORM, [list(kind) for kind in self.kinds], self.numbers, gaps]))
 
     @classmethod
-    def unpack(cls, packed: bytes) -> "Digest | None":
+    def unpack(cls, packed: bytes) -> "ListDigest | None":
         """None for another version's."""
         form, *parts = orjson.loads(zlib.decompress(packed))
         if form != _FORM:
             return None
         kinds, numbers, gaps = parts
-        return cls({Traits(*kind): number for number, kind in enumerate(kinds)}, numbers, list(accumulate(gaps)))
+        return cls({ListedTraits(*kind): number for number, kind in enumerate(kinds)}, numbers, list(accumulate(gaps)))
 
-    def stretches(self, sought: Sought) -> list[Stretch]:
+    def stretches(self, sought: ListFilter) -> list[DigestRange]:
         """Where to look for it, oldest first. What stands close together is one stretch."""
         asked = sought.shortened(_short)
         wanted = {number for kind, number in self.kinds.items() if asked.admits(kind)}
         return list(self._stretches([place for place, number in enumerate(self.numbers) if number in wanted])) if wanted else []
 
-    def _stretches(self, places: list[int]) -> Iterator[Stretch]:
+    def _stretches(self, places: list[int]) -> Iterator[DigestRange]:
         """What was made within one second is never parted."""
         first = last = places[0]
         for place in places[1:]:
             is_far = place - last > limits.LIST_STRETCH_GAP_ROWS or place - first >= limits.LIST_STRETCH_ROWS_MAX
             if is_far and self.seconds[place] != self.seconds[last]:
-                yield Stretch(self.seconds[first], self.seconds[last], last - first + 1)
+                yield DigestRange(self.seconds[first], self.seconds[last], last - first + 1)
                 first = place
             last = place
-        yield Stretch(self.seconds[first], self.seconds[last], last - first + 1)
+        yield DigestRange(self.seconds[first], self.seconds[last], last - first + 1)
 
 
-def _kind(row: Row) -> Traits:
+def _kind(row: ResponseRow) -> ListedTraits:
     traits = row.traits
     if not traits.conversation_id and not traits.container_id:
         return traits

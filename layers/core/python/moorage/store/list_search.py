@@ -14,11 +14,11 @@ from typing import Final
 
 from moorage import limits
 from moorage.parallel import side_by_side
-from moorage.store.list_digest import Stretch
-from moorage.store.response_list import Entry, Range, ResponseList, Sought
-from moorage.store.usage_sums import DAY_SECONDS, Span, UsageSums, day_of, hours_of
+from moorage.store.list_digest import DigestRange
+from moorage.store.response_list import ListedResponse, ListFilter, ListRange, ResponseList
+from moorage.store.usage_sums import DAY_SECONDS, TimeSpan, UsageSums, day_of, hours_of
 
-Part = tuple[list[Entry], str | None]
+Part = tuple[list[ListedResponse], str | None]
 """Entries in order, and the place up to which all that may be wanted has been given with them; None for the end of the list."""
 _AFTER_ALL: Final = "\uffff"
 
@@ -30,8 +30,8 @@ class ListSearch:
     responses: ResponseList
     kept: UsageSums
     tenant_id: str
-    part: Range
-    sought: Sought
+    part: ListRange
+    sought: ListFilter
     now: int
     reach_seconds: int
     """How long responses are kept: further back nothing is asked for by days."""
@@ -42,7 +42,7 @@ class ListSearch:
 
     async def parts(self, size: int) -> AsyncGenerator[Part, None]:
         """All that may be wanted, ``size`` of it being enough for a page."""
-        is_plain = self.sought == Sought()
+        is_plain = self.sought == ListFilter()
         first = size if is_plain else limits.LIST_FIRST_ENTRIES
         entries, going_on = await self.responses.read(self.tenant_id, self.part, first)
         self.seen += len(entries)
@@ -54,7 +54,7 @@ class ListSearch:
             async for part in parts:
                 yield part
 
-    async def _scan(self, part: Range, size: int) -> AsyncGenerator[Part, None]:
+    async def _scan(self, part: ListRange, size: int) -> AsyncGenerator[Part, None]:
         going_on: str | None = part.after
         is_first = True
         while is_first or going_on is not None:
@@ -66,7 +66,7 @@ class ListSearch:
             self.seen += len(entries)
             yield entries, going_on
 
-    async def _search(self, rest: Range, size: int) -> AsyncGenerator[Part, None]:
+    async def _search(self, rest: ListRange, size: int) -> AsyncGenerator[Part, None]:
         async with aclosing(self._steps(rest)) as steps:
             async for here, stretches in steps:
                 parts = self._scan(here, limits.LIST_READ_ENTRIES) if stretches is None else self._look(here, stretches, size)
@@ -77,7 +77,7 @@ class ListSearch:
                     return
         yield [], None
 
-    async def _steps(self, rest: Range) -> AsyncGenerator[tuple[Range, list[Stretch] | None], None]:
+    async def _steps(self, rest: ListRange) -> AsyncGenerator[tuple[ListRange, list[DigestRange] | None], None]:
         """The parts of the list in order, and where in each to look; None for everywhere."""
         assert rest.after is not None
         place = int(rest.after.partition("#")[0])
@@ -85,7 +85,7 @@ class ListSearch:
             low, high = self.now - self.reach_seconds if rest.created_from is None else rest.created_from, place
         else:
             low, high = place, self.now if rest.created_to is None else rest.created_to
-        days = [Span(start, DAY_SECONDS) for start in range(day_of(low), high + 1, DAY_SECONDS)]
+        days = [TimeSpan(start, DAY_SECONDS) for start in range(day_of(low), high + 1, DAY_SECONDS)]
         for start in range(0, len(days), limits.LIST_DAYS_TOGETHER):
             together = (days[::-1] if rest.descending else days)[start : start + limits.LIST_DAYS_TOGETHER]
             for is_told, spans in groupby(await self._told(together, rest.descending), lambda told: told[1] is not None):
@@ -100,7 +100,7 @@ class ListSearch:
         else:
             yield rest.within(days[-1].end, None), None
 
-    async def _told(self, days: Sequence[Span], descending: bool) -> list[tuple[Span, list[Stretch] | None]]:
+    async def _told(self, days: Sequence[TimeSpan], descending: bool) -> list[tuple[TimeSpan, list[DigestRange] | None]]:
         """The days, or the hours of large ones, with what their digests tell."""
         digests, known = await asyncio.gather(self.kept.digests(days), self.kept.known(days))
         is_open = self.now - limits.USAGE_OPEN_SECONDS
@@ -112,7 +112,7 @@ class ListSearch:
         told = {span: digest.stretches(self.sought) for span, digest in digests.items()}
         return [(span, told[span][:: -1 if descending else 1] if span in told else None) for span in spans]
 
-    async def _look(self, here: Range, stretches: Sequence[Stretch], size: int) -> AsyncGenerator[Part, None]:
+    async def _look(self, here: ListRange, stretches: Sequence[DigestRange], size: int) -> AsyncGenerator[Part, None]:
         """What stands there, of so many at once as may fill a page."""
         left = list(stretches)
         while left:
@@ -125,8 +125,8 @@ class ListSearch:
             self.seen += len(entries)
             yield entries, _end(ranges[-1])
 
-    async def _read(self, part: Range) -> list[Entry]:
-        entries: list[Entry] = []
+    async def _read(self, part: ListRange) -> list[ListedResponse]:
+        entries: list[ListedResponse] = []
         going_on: str | None = part.after
         is_first = True
         while is_first or going_on is not None:
@@ -136,7 +136,7 @@ class ListSearch:
         return entries
 
 
-def _end(part: Range) -> str:
+def _end(part: ListRange) -> str:
     """Where a part ends, in its direction."""
     if part.descending:
         return "" if part.created_from is None else f"{part.created_from:012d}"

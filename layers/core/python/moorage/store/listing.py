@@ -11,11 +11,11 @@ from moorage import limits
 from moorage.errors import ApiError, invalid_value
 from moorage.store import keys, schema
 from moorage.store.table import Record, Table
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RecordPage:
     records: list[Record]
     has_more: bool
 
@@ -44,16 +44,16 @@ async def read_page(
     table: Table,
     tenant_id: str,
     kind: str,
-    page: Page,
+    page: PageQuery,
     *,
     pk_of: Callable[[str, str], str],
     keep: Callable[[Record], bool],
-) -> Found:
+) -> RecordPage:
     """One page of the records that ``keep`` accepts. Raises an :class:`ApiError` if ``after`` or ``before`` is no id of this list."""
     end = await _place(table, pk_of(tenant_id, page.before), page.before, "before") if page.before is not None else None
     if (backward := page.backward) is not None:
         turned = await read_page(table, tenant_id, kind, backward, pk_of=pk_of, keep=keep)
-        return Found(turned.records[::-1], turned.has_more)
+        return RecordPage(turned.records[::-1], turned.has_more)
     place = await _place(table, pk_of(tenant_id, page.after), page.after) if page.after is not None else None
     wanted = page.limit + 1
     kept: list[Record] = []
@@ -64,7 +64,7 @@ async def read_page(
         if len(entries) < wanted:
             break
         place = entries[-1]["GSI1SK"]
-    return Found(kept[: page.limit], len(kept) > page.limit)
+    return RecordPage(kept[: page.limit], len(kept) > page.limit)
 
 
 def until(end: str | None, order: str, entries: list[Record]) -> list[Record]:

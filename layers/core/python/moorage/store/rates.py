@@ -17,7 +17,7 @@ _KEPT_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class BucketLevels:
     """How much each kind of bucket held at a time. A kind that is missing is full."""
 
     version: int = 0
@@ -31,7 +31,7 @@ class Rates:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    async def replace(self, key_sha256: str, seen: Levels, left: Mapping[str, float], *, at: float) -> tuple[bool, Levels]:
+    async def replace(self, key_sha256: str, seen: BucketLevels, left: Mapping[str, float], *, at: float) -> tuple[bool, BucketLevels]:
         """Write these levels if ``seen`` still stands there. Whether that was so, and what stands there now."""
         pk, version = keys.rate(key_sha256), seen.version + 1
         try:
@@ -44,9 +44,9 @@ class Rates:
                 must_exist=False,
             )
         except ConditionFailed as error:
-            return False, Levels() if error.item is None else _levels(error.item)
+            return False, BucketLevels() if error.item is None else _levels(error.item)
         return True, _levels(record)
 
 
-def _levels(record: Record) -> Levels:
-    return Levels(record["version"], record["at"], record["left"])
+def _levels(record: Record) -> BucketLevels:
+    return BucketLevels(record["version"], record["at"], record["left"])

@@ -32,7 +32,7 @@ _BEHIND: Final = "#\uffff"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ResponseRow:
     """What the index tells of a response that has ended."""
 
     status: str
@@ -53,11 +53,13 @@ class Row:
     """Of its metadata (:func:`tags_of`); None in rows of versions that did not keep them."""
 
     @property
-    def traits(self) -> "Traits":
-        return Traits(self.status, self.model, self.key_id, self.conversation_id, self.container_id, self.tags)
+    def traits(self) -> "ListedTraits":
+        return ListedTraits(self.status, self.model, self.key_id, self.conversation_id, self.container_id, self.tags)
 
     @classmethod
-    def of(cls, response: Mapping[str, Any], *, key_id: str, conversation_id: str | None, container_id: str | None, tags: str) -> "Row":
+    def of(
+        cls, response: Mapping[str, Any], *, key_id: str, conversation_id: str | None, container_id: str | None, tags: str
+    ) -> "ResponseRow":
         usage = response.get("usage") or {}
         cost = usage.get("cost")
         return cls(
@@ -96,12 +98,12 @@ class Row:
         return orjson.dumps(fields).decode()
 
     @classmethod
-    def from_text(cls, text: str) -> "Row":
+    def from_text(cls, text: str) -> "ResponseRow":
         """More fields than these may have been written by a later version."""
         return cls(*orjson.loads(text)[: len(cls.__dataclass_fields__)])
 
 
-class Traits(NamedTuple):
+class ListedTraits(NamedTuple):
     """What a row is filtered by."""
 
     status: str
@@ -113,7 +115,7 @@ class Traits(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class ListFilter:
     """What a filter asks of a row; what is empty asks for nothing."""
 
     statuses: frozenset[str] = frozenset()
@@ -124,7 +126,7 @@ class Sought:
     tags: str = ""
     has_container: bool | None = None
 
-    def admits(self, traits: Traits) -> bool:
+    def admits(self, traits: ListedTraits) -> bool:
         """As far as the row tells: of metadata it does not tell all."""
         return (
             traits.status != DELETED
@@ -137,7 +139,7 @@ class Sought:
             and (traits.tags is None or _parts(self.tags) <= _parts(traits.tags))
         )
 
-    def shortened(self, short: Callable[[str], str]) -> "Sought":
+    def shortened(self, short: Callable[[str], str]) -> "ListFilter":
         """What it asks of traits whose ids of conversations and containers are shortened."""
         return replace(self, conversation_id=short(self.conversation_id), container_id=short(self.container_id))
 
@@ -162,12 +164,12 @@ def calls_by_type(output: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedResponse:
     """A response in the list."""
 
     place: str
     response_id: str
-    row: Row | None
+    row: ResponseRow | None
     """None while it runs."""
     final_number: int = 0
     """Number of the first event of its final batch, once it has ended."""
@@ -178,7 +180,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ListRange:
     """A part of the list, in one direction."""
 
     after: str | None = None
@@ -197,7 +199,7 @@ class Range:
             and (self.created_to is None or created_at <= self.created_to)
         )
 
-    def within(self, low: int | None, high: int | None) -> "Range":
+    def within(self, low: int | None, high: int | None) -> "ListRange":
         """What of it was made between these seconds, both included."""
         lows = [second for second in (low, self.created_from) if second is not None]
         highs = [second for second in (high, self.created_to) if second is not None]
@@ -208,11 +210,11 @@ def place_of(created_at: int, response_id: str) -> str:
     return keys.listed(created_at, response_id)
 
 
-async def inflight(table: Table, tenant_id: str) -> list[Entry]:
+async def inflight(table: Table, tenant_id: str) -> list[ListedResponse]:
     """A tenant's part of the loop's list, oldest first."""
     part = keys.inflight(tenant_id)
     found = await table.query(keys.INFLIGHT, prefix=part, index=schema.INDEX)
-    return [Entry(record["GSI1SK"].removeprefix(part), keys.response_of(record["PK"])[1], None) for record in found]
+    return [ListedResponse(record["GSI1SK"].removeprefix(part), keys.response_of(record["PK"])[1], None) for record in found]
 
 
 def running_attributes(tenant_id: str, created_at: int, response_id: str) -> Record:
@@ -220,7 +222,7 @@ def running_attributes(tenant_id: str, created_at: int, response_id: str) -> Rec
     return {"GSI1PK": keys.listing(tenant_id, KIND), "GSI1SK": place_of(created_at, response_id)}
 
 
-def ended_attributes(tenant_id: str, created_at: int, response_id: str, row: Row) -> Record:
+def ended_attributes(tenant_id: str, created_at: int, response_id: str, row: ResponseRow) -> Record:
     """What lists a response that has ended."""
     return {"GSI1PK": keys.listing(tenant_id, KIND), "GSI1SK": f"{place_of(created_at, response_id)}#{row.to_text()}"}
 
@@ -244,13 +246,13 @@ def remains(tenant_id: str, response_id: str, records: Sequence[Record]) -> Reco
     }
 
 
-def entry_of(record: Record) -> Entry | None:
+def entry_of(record: Record) -> ListedResponse | None:
     """A record of the list as an entry; None if it is not listed here."""
     if not record.get("GSI1PK", "").endswith(f"#L#{KIND}"):
         return None
     created, response_id, *row = record["GSI1SK"].split("#", 2)
     number = int(record["SK"].removeprefix(keys.EVENT_PREFIX)) if record["SK"].startswith(keys.EVENT_PREFIX) else 0
-    return Entry(f"{created}#{response_id}", response_id, Row.from_text(row[0]) if row else None, number)
+    return ListedResponse(f"{created}#{response_id}", response_id, ResponseRow.from_text(row[0]) if row else None, number)
 
 
 class ResponseList:
@@ -264,7 +266,7 @@ class ResponseList:
             return place_of(record["created_at"], response_id)
         raise invalid_value("after", f"'{response_id}' is not in this list.")
 
-    async def read(self, tenant_id: str, part: Range, limit: int) -> tuple[list[Entry], str | None]:
+    async def read(self, tenant_id: str, part: ListRange, limit: int) -> tuple[list[ListedResponse], str | None]:
         """Up to ``limit`` entries (two or more) in order, and the place to go on from; None if there are no more. A response may come
         twice, once as one that runs."""
         bottom = None if part.created_from is None else f"{part.created_from:012d}"
@@ -287,6 +289,6 @@ class ResponseList:
         inside = [entry for entry in entries if part.holds(entry.place)]
         return inside, entries[-1].place if len(found) > limit else None
 
-    async def running(self, tenant_id: str) -> list[Entry]:
+    async def running(self, tenant_id: str) -> list[ListedResponse]:
         """Those that the loop owes an end, oldest first; some may have ended just now."""
         return await inflight(self._table, tenant_id)

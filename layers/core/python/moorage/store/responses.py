@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from moorage import ids, limits
-from moorage.codec import By, Codec
+from moorage.codec import Codec, FieldCodec
 from moorage.errors import ApiError, ConditionFailed, previous_response_not_found, response_not_found
 from moorage.parallel import side_by_side
 from moorage.store import keys, response_list
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
-from moorage.store.event_log import Batch, EventLog
+from moorage.store.event_log import EventBatch, EventLog
 from moorage.store.packing import packed, unpacked
 from moorage.store.table import Record, Table
 from moorage.store.usage_sums import UsageSums
@@ -114,7 +114,7 @@ class StoredResponse:
     conversation_items: int = 0
     """So many of its input's items its conversation has already, then."""
     has_gated_network: bool = False
-    """Of what its container reaches, something waits for a person's word (``loop/way_out.py``)."""
+    """Of what its container reaches, something waits for a person's word (``loop/egress_approvals.py``)."""
     draws_on: tuple[str, ...] = ()
     """The budgets that it shares with others (``store/budgets.py: Scope``)."""
 
@@ -138,7 +138,7 @@ _META: Final = Codec(
         "key_id": "key",
         "is_pause_requested": "pause_requested",
     },
-    nested={"trace": By(Trace.pack, Trace.unpack)},
+    nested={"trace": FieldCodec(Trace.pack, Trace.unpack)},
     sparse=(
         "conversation_id",
         "container_id",
@@ -183,7 +183,7 @@ class Snapshot:
     """A response as one query sees it."""
 
     stored: StoredResponse
-    last: Batch | None
+    last: EventBatch | None
 
     @property
     def is_final(self) -> bool:
@@ -225,7 +225,7 @@ class Responses:
         seconds = self._retention_seconds if is_stored else limits.RESPONSE_SECONDS_MAX + UNSTORED_SECONDS
         return self._now_ms() // 1000 + seconds
 
-    async def create(self, stored: StoredResponse, first: Batch | None = None) -> None:
+    async def create(self, stored: StoredResponse, first: EventBatch | None = None) -> None:
         """Write ``META``, and by the same request the first batch of the log if there is one: nobody else knows of the response yet,
         so nothing needs to be compared."""
         record: Record = {
@@ -479,7 +479,7 @@ class Responses:
 
 def _listed(stored: StoredResponse, response: dict[str, Any]) -> Record:
     """What puts an ended response into the list of its tenant's."""
-    row = response_list.Row.of(
+    row = response_list.ResponseRow.of(
         response,
         key_id=stored.key_id,
         conversation_id=stored.conversation_id,

@@ -19,13 +19,13 @@ from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ApiError, ConditionFailed, bad_request, skill_not_found, skill_version_not_found
 from moorage.ids import new_listed_id
-from moorage.skills.bundle import Bundle
+from moorage.skills.bundle import SkillBundle
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.table import Record, Table, Write
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 
 KIND: Final = "skills"
 _BUNDLES: Final = "bundles"
@@ -34,7 +34,7 @@ _DYING: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Skill:
+class SkillRecord:
     tenant_id: str
     id: str
     name: str
@@ -49,7 +49,7 @@ class Skill:
 
 
 @dataclass(frozen=True, slots=True)
-class SkillVersion:
+class SkillVersionRecord:
     tenant_id: str
     skill_id: str
     version: int
@@ -64,23 +64,23 @@ class SkillVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _StoredBundle:
     """A bundle's record."""
 
     key: str
     count: int
 
 
-class Skills:
+class SkillStore:
     def __init__(self, table: Table, blobs: Blobs, *, clock: Clock) -> None:
         self._table = table
         self._blobs = blobs
         self._clock = clock
 
-    async def create(self, tenant_id: str, bundle: Bundle) -> Skill:
+    async def create(self, tenant_id: str, bundle: SkillBundle) -> SkillRecord:
         """A skill with this bundle as version 1."""
         now = self._clock()
-        skill = Skill(
+        skill = SkillRecord(
             tenant_id=tenant_id,
             id=new_listed_id("skill", now),
             name=bundle.name,
@@ -98,7 +98,7 @@ class Skills:
                 return skill
         raise _busy()
 
-    async def add_version(self, tenant_id: str, skill_id: str, bundle: Bundle, *, is_default: bool) -> SkillVersion:
+    async def add_version(self, tenant_id: str, skill_id: str, bundle: SkillBundle, *, is_default: bool) -> SkillVersionRecord:
         """The bundle as the skill's next version."""
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             skill = await self.get(tenant_id, skill_id)
@@ -115,7 +115,7 @@ class Skills:
                 return version
         raise _busy()
 
-    async def get(self, tenant_id: str, skill_id: str, *, param: str | None = None) -> Skill:
+    async def get(self, tenant_id: str, skill_id: str, *, param: str | None = None) -> SkillRecord:
         record = await self._table.get(keys.skill(tenant_id, skill_id), keys.META)
         if record is None:
             raise skill_not_found(skill_id, param=param)
@@ -123,7 +123,7 @@ class Skills:
 
     async def version(
         self, tenant_id: str, skill_id: str, version: int | str | None = None, *, param: str | None = None
-    ) -> SkillVersion:
+    ) -> SkillVersionRecord:
         """A version by its number, ``latest``, or the default one if None."""
         skill = await self.get(tenant_id, skill_id, param=param)
         if version == "latest":
@@ -136,12 +136,12 @@ class Skills:
             raise skill_version_not_found(skill_id, str(version), param=param)
         return _skill_version(record)
 
-    async def page(self, tenant_id: str, page: Page) -> tuple[list[Skill], bool]:
+    async def page(self, tenant_id: str, page: PageQuery) -> tuple[list[SkillRecord], bool]:
         """One page of the tenant's skills, and whether there are more."""
         found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.skill, keep=lambda _: True)
         return [_skill(record) for record in found.records], found.has_more
 
-    async def version_page(self, tenant_id: str, skill_id: str, page: Page) -> tuple[list[SkillVersion], bool]:
+    async def version_page(self, tenant_id: str, skill_id: str, page: PageQuery) -> tuple[list[SkillVersionRecord], bool]:
         """One page of a skill's versions, and whether there are more. ``after`` is a version's id or number."""
         skill = await self.get(tenant_id, skill_id)
         after = None
@@ -152,7 +152,7 @@ class Skills:
         found = await self._versions(skill, descending=page.order == "desc", after=after, limit=page.limit + 1)
         return found[: page.limit], len(found) > page.limit
 
-    async def content(self, version: SkillVersion, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+    async def content(self, version: SkillVersionRecord, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """The bundle's zip from ``start`` up to and with ``end``."""
         try:
             async for chunk in self._blobs.get_stream(version.key, start=start, end=end):
@@ -160,7 +160,7 @@ class Skills:
         except BlobNotFound as error:
             raise skill_version_not_found(version.skill_id, str(version.version)) from error
 
-    async def set_default(self, tenant_id: str, skill_id: str, version: int | str) -> Skill:
+    async def set_default(self, tenant_id: str, skill_id: str, version: int | str) -> SkillRecord:
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             skill = await self.get(tenant_id, skill_id)
             chosen = await self.version(tenant_id, skill_id, version, param="default_version")
@@ -183,7 +183,7 @@ class Skills:
         )
         await self._erase(tenant_id, pk)
 
-    async def delete_version(self, tenant_id: str, skill_id: str, version: str) -> SkillVersion:
+    async def delete_version(self, tenant_id: str, skill_id: str, version: str) -> SkillVersionRecord:
         """Delete a version that is not the default; with the last one the skill goes."""
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             skill = await self.get(tenant_id, skill_id)
@@ -219,8 +219,8 @@ class Skills:
 
     # --- Versions --------------------------------------------------------------------------------------------------------------
 
-    def _version(self, skill: Skill, number: int, bundle: Bundle, key: str) -> SkillVersion:
-        return SkillVersion(
+    def _version(self, skill: SkillRecord, number: int, bundle: SkillBundle, key: str) -> SkillVersionRecord:
+        return SkillVersionRecord(
             tenant_id=skill.tenant_id,
             skill_id=skill.id,
             version=number,
@@ -232,7 +232,9 @@ class Skills:
             bytes=len(bundle.archive),
         )
 
-    async def _versions(self, skill: Skill, *, descending: bool, limit: int, after: int | None = None) -> list[SkillVersion]:
+    async def _versions(
+        self, skill: SkillRecord, *, descending: bool, limit: int, after: int | None = None
+    ) -> list[SkillVersionRecord]:
         """Versions in order of their numbers, from beyond ``after`` on."""
         pk = keys.skill(skill.tenant_id, skill.id)
         if descending:
@@ -258,17 +260,17 @@ class Skills:
 
     # --- Bundles ---------------------------------------------------------------------------------------------------------------
 
-    async def _stored(self, tenant_id: str, digest: str) -> _Stored | None:
+    async def _stored(self, tenant_id: str, digest: str) -> _StoredBundle | None:
         record = await self._table.get(keys.skill_bundle(tenant_id, digest), keys.META)
-        return None if record is None else _Stored(record["key"], record["count"])
+        return None if record is None else _StoredBundle(record["key"], record["count"])
 
-    async def _store_bundle(self, tenant_id: str, bundle: Bundle) -> _Stored:
+    async def _store_bundle(self, tenant_id: str, bundle: SkillBundle) -> _StoredBundle:
         """The bundle's record, its bytes in the bucket, and nobody about to erase them for a while."""
         pk = keys.skill_bundle(tenant_id, bundle.digest)
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             stored = await self._stored(tenant_id, bundle.digest)
             if stored is None:
-                stored = _Stored(keys.skill_object(tenant_id, f"{bundle.digest}-{secrets.token_hex(8)}.zip"), 0)
+                stored = _StoredBundle(keys.skill_object(tenant_id, f"{bundle.digest}-{secrets.token_hex(8)}.zip"), 0)
                 record = {"PK": pk, "SK": keys.META, "key": stored.key, "count": 0, **self._due_attributes(bundle.digest)}
                 try:
                     await self._table.put(record, if_absent=True)
@@ -282,7 +284,7 @@ class Skills:
             return stored
         raise _busy()
 
-    def _counted(self, tenant_id: str, digest: str, stored: _Stored, count: int) -> Write:
+    def _counted(self, tenant_id: str, digest: str, stored: _StoredBundle, count: int) -> Write:
         """One version more or less names the bundle."""
         condition = {"key": stored.key, "count": stored.count}
         pk = keys.skill_bundle(tenant_id, digest)
@@ -309,7 +311,7 @@ class Skills:
         return await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
 
 
-def as_object(skill: Skill) -> dict[str, Any]:
+def as_object(skill: SkillRecord) -> dict[str, Any]:
     """The wire's Skill object."""
     return {
         "id": skill.id,
@@ -322,7 +324,7 @@ def as_object(skill: Skill) -> dict[str, Any]:
     }
 
 
-def version_as_object(version: SkillVersion) -> dict[str, Any]:
+def version_as_object(version: SkillVersionRecord) -> dict[str, Any]:
     """The wire's SkillVersion object."""
     return {
         "id": version_id(version.skill_id, version.version),
@@ -349,17 +351,17 @@ def _number(version: int | str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= limits.QUERY_DIGITS_MAX and int(text) > 0 else None
 
 
-def _changed(skill: Skill, values: Record) -> Write:
+def _changed(skill: SkillRecord, values: Record) -> Write:
     """A change of the skill as it was read."""
     seen = {"default_version": skill.default_version, "latest_version": skill.latest_version, "versions": skill.versions}
     return Write(keys.skill(skill.tenant_id, skill.id), keys.META, set=values, condition=seen)
 
 
-_SKILL: Final = Codec(Skill)
-_VERSION: Final = Codec(SkillVersion)
+_SKILL: Final = Codec(SkillRecord)
+_VERSION: Final = Codec(SkillVersionRecord)
 
 
-def _skill_record(skill: Skill) -> Record:
+def _skill_record(skill: SkillRecord) -> Record:
     return {
         "PK": keys.skill(skill.tenant_id, skill.id),
         "SK": keys.META,
@@ -368,11 +370,11 @@ def _skill_record(skill: Skill) -> Record:
     }
 
 
-def _skill(record: Record) -> Skill:
+def _skill(record: Record) -> SkillRecord:
     return _SKILL.unpack(record)
 
 
-def _version_record(version: SkillVersion) -> Record:
+def _version_record(version: SkillVersionRecord) -> Record:
     return {
         "PK": keys.skill(version.tenant_id, version.skill_id),
         "SK": keys.skill_version(version.version),
@@ -380,5 +382,5 @@ def _version_record(version: SkillVersion) -> Record:
     }
 
 
-def _skill_version(record: Record) -> SkillVersion:
+def _skill_version(record: Record) -> SkillVersionRecord:
     return _VERSION.unpack(record)

@@ -26,7 +26,7 @@ from moorage.wire.types import Item
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class SocketOpening:
     """A connection and the key that opened it."""
 
     connection_id: str
@@ -46,14 +46,14 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class SocketFrame:
     name: str
     """Its sort key, by which frames stand in the order in which they came."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class FrameArrival:
     """A frame lies in the mailbox."""
 
     call: str | None = None
@@ -63,13 +63,13 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    opened: Opened
+class SocketWork:
+    opened: SocketOpening
     lanes: frozenset[str]
     """Names of lanes that earlier workers have seen."""
 
 
-_OPENED: Final = Codec(Opened, beside=("connection_id",))
+_OPENED: Final = Codec(SocketOpening, beside=("connection_id",))
 
 
 class SocketAbandoned(Exception):
@@ -83,13 +83,13 @@ class Sockets:
 
     # --- opening and closing ---
 
-    async def open(self, opened: Opened) -> None:
+    async def open(self, opened: SocketOpening) -> None:
         """Take one of the key's places. Raises 429 if there is none."""
         place = await self._take_place(opened)
         packed = _OPENED.pack(opened) | {"place": place}
         await self._table.put({**_key(opened.connection_id), **packed, "arrived": 0, "ttl": _kept_until(opened.opened_at)})
 
-    async def _take_place(self, opened: Opened) -> int:
+    async def _take_place(self, opened: SocketOpening) -> int:
         now, pk = int(self._clock()), socket_keys.socket_places(opened.counts_as)
         taken = {record["SK"]: record for record in await self._table.query(pk)}
         for place in range(limits.WEBSOCKETS_PER_KEY_MAX):
@@ -121,13 +121,13 @@ class Sockets:
                     await self._table.delete(pk, place, condition={"connection": connection_id})
         await self._table.write_many(deletes=[(record["PK"], record["SK"]) for record in records])
 
-    async def find(self, connection_id: str) -> Opened | None:
+    async def find(self, connection_id: str) -> SocketOpening | None:
         record = await self._table.get(socket_keys.socket(connection_id), keys.META)
         return None if record is None else _opened(record)
 
     # --- the mailbox ---
 
-    async def arrive(self, connection_id: str, frame_id: str, at_ms: int, text: str) -> Arrived | None:
+    async def arrive(self, connection_id: str, frame_id: str, at_ms: int, text: str) -> FrameArrival | None:
         """Put a frame into the mailbox; None if the connection is not open any more."""
         pk, name = socket_keys.socket(connection_id), socket_keys.socket_frame(at_ms, frame_id)
         ends = _kept_until(int(self._clock()))
@@ -138,8 +138,8 @@ class Sockets:
             await self._table.delete(pk, name)
             return None
         if record.get("holder") is None:
-            return Arrived(call=frame_id if await self._hold(connection_id, frame_id) else None)
-        return Arrived(is_abandoned=record["until_ms"] < self._now_ms())
+            return FrameArrival(call=frame_id if await self._hold(connection_id, frame_id) else None)
+        return FrameArrival(is_abandoned=record["until_ms"] < self._now_ms())
 
     async def _hold(self, connection_id: str, holder: str) -> bool:
         """False if somebody else was faster; his worker finds the frame."""
@@ -150,7 +150,7 @@ class Sockets:
             return False
         return True
 
-    async def give_up(self, connection_id: str, holder: str) -> list[Frame]:
+    async def give_up(self, connection_id: str, holder: str) -> list[SocketFrame]:
         """No worker could be called: what lies in the mailbox, which nobody will answer."""
         frames = await self.frames(connection_id)
         await self.take(connection_id, frames)
@@ -160,7 +160,7 @@ class Sockets:
 
     # --- the worker's side ---
 
-    async def begin(self, connection_id: str, holder: str) -> Begun | None:
+    async def begin(self, connection_id: str, holder: str) -> SocketWork | None:
         """Begin to work under a hold; None if the connection has gone, or somebody works under this hold already: functions may be
         called twice. Raises :class:`SocketAbandoned` if who worked under it has died."""
         changes = {"is_begun": True, "until_ms": self._held_until_ms()}
@@ -173,7 +173,7 @@ class Sockets:
             if there.get("holder") == holder and there["until_ms"] < self._now_ms():
                 raise SocketAbandoned from error
             return None
-        return Begun(_opened(record), frozenset(record.get("lanes", ())))
+        return SocketWork(_opened(record), frozenset(record.get("lanes", ())))
 
     async def look(self, connection_id: str, holder: str) -> int | None:
         """How many frames have come; None if the connection has gone, or the hold is lost."""
@@ -185,11 +185,11 @@ class Sockets:
         changes = {"until_ms": self._held_until_ms()}
         await self._table.update(socket_keys.socket(connection_id), keys.META, set=changes, condition={"holder": holder})
 
-    async def frames(self, connection_id: str) -> list[Frame]:
+    async def frames(self, connection_id: str) -> list[SocketFrame]:
         records = await self._table.query(socket_keys.socket(connection_id), prefix=socket_keys.FRAME_PREFIX)
-        return [Frame(record["SK"], record["text"]) for record in records]
+        return [SocketFrame(record["SK"], record["text"]) for record in records]
 
-    async def take(self, connection_id: str, frames: list[Frame]) -> None:
+    async def take(self, connection_id: str, frames: list[SocketFrame]) -> None:
         await self._table.write_many(deletes=[(socket_keys.socket(connection_id), frame.name) for frame in frames])
 
     async def leave(self, connection_id: str, holder: str, *, arrived: int, lanes: frozenset[str]) -> bool:
@@ -208,7 +208,7 @@ class Sockets:
 
     # --- what can be continued on the connection ---
 
-    async def keep(self, opened: Opened, response_id: str, stream_id: str | None, items: list[Item]) -> bool:
+    async def keep(self, opened: SocketOpening, response_id: str, stream_id: str | None, items: list[Item]) -> bool:
         """An unstored response with all that was said before it; False if it is too long for a record."""
         body = zlib.compress(orjson.dumps(items), 1)
         if len(body) > limits.ITEM_INLINE_BYTES_MAX:
@@ -239,7 +239,7 @@ def _key(connection_id: str) -> dict[str, Any]:
     return {"PK": socket_keys.socket(connection_id), "SK": keys.META}
 
 
-def _opened(record: Record) -> Opened:
+def _opened(record: Record) -> SocketOpening:
     return _OPENED.unpack(record, connection_id=socket_keys.connection_of(record["PK"]))
 
 

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
-from moorage.state import OUTCOME, Outcome
+from moorage.state import OUTCOME, StepOutcome
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.packing import packed, unpacked
@@ -34,7 +34,7 @@ class StepAttempt:
     """Runs so far, this one included."""
     yields: int
     """Runs that ended in good order to wait for something."""
-    outcome: Outcome | None
+    outcome: StepOutcome | None
     refusals: int = 0
     """Runs that ended because AWS was asked too much."""
 
@@ -81,7 +81,7 @@ class CallRounds:
 class Step:
     """A model step that has ended; its tool calls may still run."""
 
-    outcome: Outcome
+    outcome: StepOutcome
     following: int
     """Number of the next event when it ended."""
     items: Mapping[int, Item]
@@ -92,7 +92,7 @@ class Step:
 class Progress:
     """How far a response has come, as one query sees it."""
 
-    outcomes: Mapping[int, Outcome] = field(default_factory=dict)
+    outcomes: Mapping[int, StepOutcome] = field(default_factory=dict)
     """Of the steps that were asked for and have ended."""
     finished: frozenset[tuple[int, str]] = frozenset()
     """Step and id of their calls that are finished."""
@@ -114,7 +114,7 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class StepAccount:
     """What the record of a step, or of a call, tells an operator. Times are in milliseconds, None where they are not known."""
 
     step: int
@@ -132,7 +132,7 @@ class Account:
     ended_at_ms: int | None
     why: str | None
     """What the latest run that had to wait was waiting for."""
-    outcome: Outcome | None
+    outcome: StepOutcome | None
     following: int | None
     """Number of the next event when a step ended."""
     is_finished: bool
@@ -184,7 +184,7 @@ class Steps:
         stored: StoredResponse,
         step: int,
         attempt: int,
-        outcome: Outcome,
+        outcome: StepOutcome,
         items: Mapping[int, Item],
         *,
         following: int,
@@ -311,7 +311,7 @@ class Steps:
 
     # --- all of it ---
 
-    async def accounts(self, tenant_id: str, response_id: str, *, since: int = 0) -> list[Account]:
+    async def accounts(self, tenant_id: str, response_id: str, *, since: int = 0) -> list[StepAccount]:
         """What the steps from ``since`` on and their calls tell an operator, in order."""
         records = await self._table.query(
             keys.response(tenant_id, response_id), prefix=keys.ATTEMPT_PREFIX, after=keys.attempts_below(since)
@@ -329,7 +329,7 @@ class Steps:
         records = await self._table.query(pk, prefix=keys.ATTEMPT_PREFIX, after=keys.attempts_below(first))
         found = await self._unpacked(records)
         fresh: dict[int, dict[int, Item]] = {}
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, StepOutcome] = {}
         finished: set[tuple[int, str]] = set()
         for record, items in zip(records, found, strict=True):
             step, call_id = keys.step_of(record["SK"])
@@ -378,9 +378,9 @@ class Steps:
         return [_pairs(await unpacked(body)) for body in await self._blobs.inlined(whole, "items")]
 
 
-def _account(record: Record) -> Account:
+def _account(record: Record) -> StepAccount:
     step, call_id = keys.step_of(record["SK"])
-    return Account(
+    return StepAccount(
         step=step,
         call_id=call_id,
         attempts=record.get("attempt", 0),

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 
 from moorage import limits
 from moorage.errors.storage import storage_busy, storage_limit_reached
-from moorage.store import keys, schema, stored_keys
+from moorage.store import keys, schema, storage_keys
 from moorage.store.table import Record, Table, Write
 
 Kind = Literal["file", "container", "vector_store"]
@@ -41,11 +41,11 @@ class Holder:
 
     @property
     def key(self) -> tuple[str, str]:
-        return stored_keys.stored(self.tenant_id), stored_keys.holder(self.kind, self.id)
+        return storage_keys.stored(self.tenant_id), storage_keys.holder(self.kind, self.id)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StorageStatus:
     """What a tenant stores, of what it may."""
 
     used: int
@@ -61,7 +61,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class RecountTask:
     """A tenant whose entries are to be looked through, from a place on."""
 
     tenant_id: str
@@ -74,12 +74,12 @@ class StoredBytes:
         self._clock = clock
         self.most = most
 
-    async def standing(self, tenant_id: str) -> Standing:
-        total = await self._table.get(stored_keys.stored(tenant_id), stored_keys.TOTAL)
+    async def standing(self, tenant_id: str) -> StorageStatus:
+        total = await self._table.get(storage_keys.stored(tenant_id), storage_keys.TOTAL)
         if total is None or "GSI1PK" not in total:
             total = await self._open(tenant_id)
         # What was stored before it was counted may have gone before it was.
-        return Standing(max(0, total["bytes"]), self.most, {kind: max(0, total.get(kind, 0)) for kind in KINDS})
+        return StorageStatus(max(0, total["bytes"]), self.most, {kind: max(0, total.get(kind, 0)) for kind in KINDS})
 
     async def room(self, tenant_id: str) -> int:
         """How many bytes more may be stored. Raises ``storage_limit_reached`` for none."""
@@ -126,7 +126,7 @@ class StoredBytes:
         below = {"bytes": self.most - size + 1} if is_bounded else {}
         return [
             Write(pk, sk, set={}, condition={}, add={"bytes": size}),
-            Write(pk, stored_keys.TOTAL, set={}, condition=condition, add={"bytes": size, holder.kind: size}, below=below),
+            Write(pk, storage_keys.TOTAL, set={}, condition=condition, add={"bytes": size, holder.kind: size}, below=below),
         ]
 
     async def settle(self, holder: Holder, count: Callable[[], Awaitable[int]]) -> bool:
@@ -140,7 +140,7 @@ class StoredBytes:
                 return False
             puts, changes = _turned(holder, entry, now)
             sums = {"bytes": now - before, holder.kind: now - before}
-            total = Write(stored_keys.stored(holder.tenant_id), stored_keys.TOTAL, set={}, condition={}, add=sums)
+            total = Write(storage_keys.stored(holder.tenant_id), storage_keys.TOTAL, set={}, condition={}, add=sums)
             if not await self._table.write_together(puts, [*changes, total]):
                 return True
         raise storage_busy()
@@ -155,37 +155,37 @@ class StoredBytes:
 
     # --- looking through them ---
 
-    async def due(self, now: float) -> list[Due]:
+    async def due(self, now: float) -> list[RecountTask]:
         """Tenants that are to be looked through in one round, those first that were begun or have waited longest."""
-        listed = keys.due_list(stored_keys.STORED)
+        listed = keys.due_list(storage_keys.STORED)
         entries = await self._table.query(listed, up_to=keys.due(int(now), "~"), index=schema.INDEX, limit=limits.RECOUNT_TENANTS)
         totals = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
-        return [Due(total["tenant_id"], total["place"]) for total in totals]
+        return [RecountTask(total["tenant_id"], total["place"]) for total in totals]
 
-    async def looked(self, due: Due, place: str) -> None:
+    async def looked(self, due: RecountTask, place: str) -> None:
         """It was looked through up to a place; "" is the end, and the next look is a day later."""
         at = 0 if place else int(self._clock()) + limits.RECOUNT_SECONDS
         await self._table.update(
-            stored_keys.stored(due.tenant_id), stored_keys.TOTAL, set={"place": place, "GSI1SK": keys.due(at, due.tenant_id)}
+            storage_keys.stored(due.tenant_id), storage_keys.TOTAL, set={"place": place, "GSI1SK": keys.due(at, due.tenant_id)}
         )
 
     async def holders(self, tenant_id: str, after: str, limit: int) -> list[Holder]:
         """Those that have an entry, in the order of their keys."""
-        pk = stored_keys.stored(tenant_id)
-        records = await self._table.query(pk, after=after or stored_keys.TOTAL, limit=limit)
-        named = [stored_keys.holder_of(record["SK"]) for record in records]
+        pk = storage_keys.stored(tenant_id)
+        records = await self._table.query(pk, after=after or storage_keys.TOTAL, limit=limit)
+        named = [storage_keys.holder_of(record["SK"]) for record in records]
         return [Holder(tenant_id, kind, name) for found, name in named for kind in KINDS if kind == found]
 
     async def _open(self, tenant_id: str) -> Record:
         """A tenant's sum, which is due to be counted: it may have stored something before anything was counted."""
         return await self._table.update(
-            stored_keys.stored(tenant_id),
-            stored_keys.TOTAL,
+            storage_keys.stored(tenant_id),
+            storage_keys.TOTAL,
             set_once={
                 "bytes": 0,
                 "tenant_id": tenant_id,
                 "place": "",
-                "GSI1PK": keys.due_list(stored_keys.STORED),
+                "GSI1PK": keys.due_list(storage_keys.STORED),
                 "GSI1SK": keys.due(0, tenant_id),
             },
             must_exist=False,

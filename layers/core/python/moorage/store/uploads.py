@@ -18,7 +18,7 @@ from moorage.ids import new_file_id, new_id
 from moorage.store import files as file_store
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
-from moorage.store.files import Clock, File, Files
+from moorage.store.files import Clock, FileStore, StoredFile
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import TABLE_ERRORS, Record, Table, Write
 
@@ -28,7 +28,7 @@ Status = Literal["pending", "completed", "cancelled", "expired"]
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class UploadRecord:
     tenant_id: str
     id: str
     file_id: str
@@ -56,14 +56,14 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
-class UploadPart:
+class UploadPartRecord:
     upload_id: str
     id: str
     created_at: int
 
 
 class Uploads:
-    def __init__(self, table: Table, blobs: Blobs, files: Files, *, clock: Clock) -> None:
+    def __init__(self, table: Table, blobs: Blobs, files: FileStore, *, clock: Clock) -> None:
         self._table = table
         self._blobs = blobs
         self._files = files
@@ -78,11 +78,11 @@ class Uploads:
         purpose: str,
         mime_type: str,
         expires_after_seconds: int | None = None,
-    ) -> Upload:
+    ) -> UploadRecord:
         """Raises ``storage_limit_reached`` for a file that its tenant has no room for; what is left is looked at again at its end."""
         await self._files.stored.check(tenant_id, size)
         now = self._clock()
-        upload = Upload(
+        upload = UploadRecord(
             tenant_id=tenant_id,
             id=new_id(_PREFIX),
             file_id=new_file_id(now),
@@ -96,17 +96,17 @@ class Uploads:
         await self._table.write_many(puts=_records(upload))
         return upload
 
-    async def get(self, tenant_id: str, upload_id: str) -> Upload:
+    async def get(self, tenant_id: str, upload_id: str) -> UploadRecord:
         record = await self._table.get(keys.upload(tenant_id, upload_id), keys.META)
         if record is None:
             raise upload_not_found(upload_id)
         return self._seen_now(_upload(record))
 
-    async def add_part(self, tenant_id: str, upload_id: str, chunks: AsyncIterator[bytes]) -> UploadPart:
+    async def add_part(self, tenant_id: str, upload_id: str, chunks: AsyncIterator[bytes]) -> UploadPartRecord:
         """Store one part of up to ``limits.UPLOAD_PART_BYTES_MAX``."""
         upload = await self.get(tenant_id, upload_id)
         _refuse_unless_pending(upload)
-        part = UploadPart(upload_id, new_id("part"), int(self._clock()))
+        part = UploadPartRecord(upload_id, new_id("part"), int(self._clock()))
         key = keys.upload_object(tenant_id, upload_id, part.id)
         try:
             blob = await self._blobs.put_stream(key, chunks, bytes_max=limits.UPLOAD_PART_BYTES_MAX)
@@ -119,7 +119,7 @@ class Uploads:
             raise
         return part
 
-    async def _note(self, upload: Upload, part: UploadPart, size: int) -> None:
+    async def _note(self, upload: UploadRecord, part: UploadPartRecord, size: int) -> None:
         """A part that has come in, and its bytes among those that the tenant stores, at once; unless the upload has ended meanwhile."""
         # Parts that are sent again because their answer was lost count too, so the sum may exceed the size, within reason.
         if upload.received + size > 2 * upload.bytes + limits.UPLOAD_PART_BYTES_MAX:
@@ -135,7 +135,9 @@ class Uploads:
             await stored.check(upload.tenant_id, size)
         raise storage_busy()
 
-    async def complete(self, tenant_id: str, upload_id: str, part_ids: Sequence[str], *, md5: str | None = None) -> tuple[Upload, File]:
+    async def complete(
+        self, tenant_id: str, upload_id: str, part_ids: Sequence[str], *, md5: str | None = None
+    ) -> tuple[UploadRecord, StoredFile]:
         """Put the parts together in this order. The bytes must be as many as announced and have the MD5, if one is given (hex)."""
         upload = await self.get(tenant_id, upload_id)
         if upload.status == "completed" and upload.part_ids == tuple(part_ids):
@@ -153,7 +155,7 @@ class Uploads:
         ended = await self._end(upload, "completed", part_ids)
         return ended, file
 
-    async def _put_together(self, upload: Upload, part_ids: Sequence[str], md5: str | None) -> File:
+    async def _put_together(self, upload: UploadRecord, part_ids: Sequence[str], md5: str | None) -> StoredFile:
         digest = hashlib.md5(usedforsecurity=False)
         content = await self._files.receive(upload.tenant_id, self._joined(upload, part_ids, digest), file_id=upload.file_id)
         if md5 is not None and digest.hexdigest() != md5.lower():
@@ -166,7 +168,7 @@ class Uploads:
             expires_after_seconds=upload.expires_after_seconds,
         )
 
-    async def cancel(self, tenant_id: str, upload_id: str) -> Upload:
+    async def cancel(self, tenant_id: str, upload_id: str) -> UploadRecord:
         upload = await self.get(tenant_id, upload_id)
         if upload.status == "cancelled":
             return upload
@@ -187,7 +189,7 @@ class Uploads:
         await self._table.write_many(deletes=[(entry["PK"], entry["SK"]) for entry in entries if entry["PK"] not in found])
         return len(records)
 
-    async def _check_parts(self, upload: Upload, part_ids: Sequence[str]) -> None:
+    async def _check_parts(self, upload: UploadRecord, part_ids: Sequence[str]) -> None:
         pk = keys.upload(upload.tenant_id, upload.id)
         sizes: dict[str, int] = {}
         for record in await self._table.query(pk, prefix=keys.PART_PREFIX):
@@ -199,7 +201,7 @@ class Uploads:
         if size != upload.bytes:
             raise bad_request(f"The parts have {size} bytes, but the upload was announced with {upload.bytes} bytes.", param="part_ids")
 
-    async def _joined(self, upload: Upload, part_ids: Sequence[str], digest: Any) -> AsyncIterator[bytes]:
+    async def _joined(self, upload: UploadRecord, part_ids: Sequence[str], digest: Any) -> AsyncIterator[bytes]:
         for part_id in part_ids:
             try:
                 async for chunk in self._blobs.get_stream(keys.upload_object(upload.tenant_id, upload.id, part_id)):
@@ -208,7 +210,7 @@ class Uploads:
             except BlobNotFound as error:
                 raise bad_request(f"Upload '{upload.id}' has been ended by another request.") from error
 
-    async def _end(self, upload: Upload, status: Status, part_ids: Sequence[str]) -> Upload:
+    async def _end(self, upload: UploadRecord, status: Status, part_ids: Sequence[str]) -> UploadRecord:
         try:
             record = await self._table.update(
                 keys.upload(upload.tenant_id, upload.id),
@@ -221,17 +223,17 @@ class Uploads:
         await self._drop_parts(upload)
         return _upload(record)
 
-    async def _drop_parts(self, upload: Upload) -> None:
+    async def _drop_parts(self, upload: UploadRecord) -> None:
         await self._blobs.delete_prefix(keys.upload_objects(upload.tenant_id, upload.id))
         await self._files.stored.forget(upload.holder)
         pk = keys.upload(upload.tenant_id, upload.id)
         parts = await self._table.query(pk, prefix=keys.PART_PREFIX)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in parts] + [(pk, keys.PURGE)])
 
-    def _seen_now(self, upload: Upload) -> Upload:
+    def _seen_now(self, upload: UploadRecord) -> UploadRecord:
         """An upload whose hour is over is expired, even before the sweep has come."""
         if upload.status == "pending" and upload.expires_at <= self._clock():
-            return Upload(**{**_UPLOAD.pack(upload), "status": "expired"})
+            return UploadRecord(**{**_UPLOAD.pack(upload), "status": "expired"})
         return upload
 
 
@@ -245,7 +247,7 @@ async def parts_bytes(table: Table, holder: Holder) -> int:
     return record["received"] if record is not None and record["status"] == "pending" else 0
 
 
-def as_object(upload: Upload, file: File | None = None) -> dict[str, Any]:
+def as_object(upload: UploadRecord, file: StoredFile | None = None) -> dict[str, Any]:
     """The wire's Upload object."""
     return {
         "id": upload.id,
@@ -260,24 +262,24 @@ def as_object(upload: Upload, file: File | None = None) -> dict[str, Any]:
     }
 
 
-def part_as_object(part: UploadPart) -> dict[str, Any]:
+def part_as_object(part: UploadPartRecord) -> dict[str, Any]:
     """The wire's UploadPart object."""
     return {"id": part.id, "object": "upload.part", "created_at": part.created_at, "upload_id": part.upload_id}
 
 
-def _refuse_unless_pending(upload: Upload) -> None:
+def _refuse_unless_pending(upload: UploadRecord) -> None:
     if upload.status != "pending":
         raise bad_request(f"Upload '{upload.id}' is {upload.status}.")
 
 
-def _kept_until(upload: Upload) -> int:
+def _kept_until(upload: UploadRecord) -> int:
     return upload.expires_at + limits.UPLOAD_KEPT_SECONDS
 
 
-_UPLOAD: Final = Codec(Upload)
+_UPLOAD: Final = Codec(UploadRecord)
 
 
-def _records(upload: Upload) -> list[Record]:
+def _records(upload: UploadRecord) -> list[Record]:
     pk = keys.upload(upload.tenant_id, upload.id)
     return [
         {"PK": pk, "SK": keys.META, schema.TTL_ATTRIBUTE: _kept_until(upload), **_UPLOAD.pack(upload)},
@@ -285,5 +287,5 @@ def _records(upload: Upload) -> list[Record]:
     ]
 
 
-def _upload(record: Record) -> Upload:
+def _upload(record: Record) -> UploadRecord:
     return _UPLOAD.unpack(record)

@@ -19,8 +19,8 @@ import orjson
 from moorage import limits
 from moorage.errors import ConditionFailed
 from moorage.store import keys, schema
-from moorage.store.list_digest import Digest
-from moorage.store.response_list import Row
+from moorage.store.list_digest import ListDigest
+from moorage.store.response_list import ResponseRow
 from moorage.store.table import Record, Table
 
 KIND: Final = "usage"
@@ -32,7 +32,7 @@ TOKENS: Final = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_to
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """An hour or a day, in UTC."""
 
     start: int
@@ -50,8 +50,8 @@ def day_of(moment: int) -> int:
     return moment - moment % DAY_SECONDS
 
 
-def hours_of(day: Span) -> list[Span]:
-    return [Span(start, HOUR_SECONDS) for start in range(day.start, day.end, HOUR_SECONDS)]
+def hours_of(day: TimeSpan) -> list[TimeSpan]:
+    return [TimeSpan(start, HOUR_SECONDS) for start in range(day.start, day.end, HOUR_SECONDS)]
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Sum:
     unpriced: int = 0
     """Responses whose price was not known."""
 
-    def add(self, row: Row, tool_calls: int) -> None:
+    def add(self, row: ResponseRow, tool_calls: int) -> None:
         self.responses += 1
         self.tool_calls += tool_calls
         self.statuses[row.status] += 1
@@ -99,7 +99,7 @@ class Sums:
     by_model_and_key: dict[tuple[str, str], Sum] = field(default_factory=dict)
     by_tool: dict[str, Sum] = field(default_factory=dict)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: ResponseRow) -> None:
         self.by_model_and_key.setdefault((row.model, row.key_id), Sum()).add(row, sum(row.tools.values()))
         for name, calls in row.tools.items():
             self.by_tool.setdefault(name, Sum()).add(row, calls)
@@ -128,7 +128,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSums:
+class StoredSums:
     """What is noted of a span."""
 
     sums: Sums | None
@@ -144,12 +144,14 @@ class UsageSums:
         self._tenant_id = tenant_id
         self._retention_seconds = retention_seconds
 
-    async def known(self, spans: Iterable[Span]) -> dict[Span, KeptSums]:
+    async def known(self, spans: Iterable[TimeSpan]) -> dict[TimeSpan, StoredSums]:
         places = {self._place(span): span for span in spans}
         found = await self._table.get_many(places, consistent=True)
         return {places[record["PK"], record["SK"]]: _kept(record) for record in found}
 
-    async def note(self, span: Span, known: KeptSums | None, sums: Sums, digest: Digest, *, now: int, is_settled: bool) -> bool:
+    async def note(
+        self, span: TimeSpan, known: StoredSums | None, sums: Sums, digest: ListDigest, *, now: int, is_settled: bool
+    ) -> bool:
         """What was just read of it; answers whether another look would find more to note. Whoever is later than somebody else's
         change, or sums, leaves them."""
         pk, sk = self._place(span)
@@ -173,18 +175,18 @@ class UsageSums:
             await self._table.update(pk, sk, set=noted, condition={"changes": known.changes, "settled_at": known.settled_at})
         return "sums" not in noted
 
-    async def _keep(self, span: Span, digest: Digest) -> None:
+    async def _keep(self, span: TimeSpan, digest: ListDigest) -> None:
         """A part of the list to which nothing comes any more is told by its first digest; another one says no less."""
         packed = digest.pack()
         if len(packed) <= limits.USAGE_KEPT_BYTES_MAX:
             place = {"PK": keys.usage(self._tenant_id), "SK": keys.usage_digest(span.start, span.seconds)}
             await self._table.put(place | {"digest": packed} | self._ttl(span))
 
-    async def digests(self, spans: Iterable[Span]) -> dict[Span, Digest]:
+    async def digests(self, spans: Iterable[TimeSpan]) -> dict[TimeSpan, ListDigest]:
         """Where in these parts of the list what stands; those are left out of which that is not kept."""
         places = {keys.usage_digest(span.start, span.seconds): span for span in spans}
         found = await self._table.get_many((keys.usage(self._tenant_id), sk) for sk in places)
-        digests = {places[record["SK"]]: Digest.unpack(record["digest"]) for record in found}
+        digests = {places[record["SK"]]: ListDigest.unpack(record["digest"]) for record in found}
         return {span: digest for span, digest in digests.items() if digest is not None}
 
     async def follow(self, now: int) -> None:
@@ -202,17 +204,17 @@ class UsageSums:
         with suppress(ConditionFailed):
             await self._table.update(pk, keys.USAGE_FOLLOWED, set={"GSI1SK": keys.due(at, self._tenant_id)})
 
-    def _ttl(self, span: Span) -> Record:
+    def _ttl(self, span: TimeSpan) -> Record:
         return {schema.TTL_ATTRIBUTE: span.end + self._retention_seconds}
 
     async def forget(self, created_at: int) -> None:
         """What a response of this time counts as has changed."""
         for seconds in (HOUR_SECONDS, DAY_SECONDS):
-            pk, sk = self._place(Span(created_at - created_at % seconds, seconds))
+            pk, sk = self._place(TimeSpan(created_at - created_at % seconds, seconds))
             with suppress(ConditionFailed):  # nothing is noted of it
                 await self._table.update(pk, sk, set={"settled_at": 0}, add={"changes": 1}, remove=["sums"])
 
-    def _place(self, span: Span) -> tuple[str, str]:
+    def _place(self, span: TimeSpan) -> tuple[str, str]:
         return keys.usage(self._tenant_id), keys.usage_span(span.start, span.seconds)
 
 
@@ -222,6 +224,6 @@ async def due(table: Table, now: float) -> list[str]:
     return [keys.usage_tenant(entry["PK"]) for entry in await table.query(listed, up_to=keys.due(int(now), "~"), index=schema.INDEX)]
 
 
-def _kept(record: Record) -> KeptSums:
+def _kept(record: Record) -> StoredSums:
     sums = Sums.unpack(record["sums"]) if "sums" in record else None
-    return KeptSums(sums, record["settled_at"], record["changes"])
+    return StoredSums(sums, record["settled_at"], record["changes"])

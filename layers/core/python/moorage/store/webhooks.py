@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from moorage import limits
-from moorage.codec import By, Codec
+from moorage.codec import Codec, FieldCodec
 from moorage.errors import (
     ConditionFailed,
     too_many_webhook_endpoints,
@@ -22,7 +22,7 @@ from moorage.ids import new_webhook_endpoint_id
 from moorage.store import keys, schema
 from moorage.store.sealed import Sealer
 from moorage.store.table import Record, Table
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 
 KIND: Final = "webhooks"
 Status = Literal["pending", "delivered", "failed"]
@@ -51,7 +51,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class DeliveryAttempt:
     at_ms: int
     duration_ms: int
     status_code: int | None = None
@@ -84,12 +84,12 @@ class Delivery:
     status: Status = "pending"
     count: int = 0
     """Attempts so far, of which the latest are kept."""
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[DeliveryAttempt, ...] = ()
 
 
 _ENDPOINT: Final = Codec(Endpoint, sparse=("old_sealed", "old_until", "failing_since", "is_disabled"))
-_ATTEMPT: Final = Codec(Attempt, sparse=("status_code", "error"))
-_DELIVERY: Final = Codec(Delivery, nested={"attempts": By(_ATTEMPT.pack, _ATTEMPT.unpack)}, sparse=("count", "attempts"))
+_ATTEMPT: Final = Codec(DeliveryAttempt, sparse=("status_code", "error"))
+_DELIVERY: Final = Codec(Delivery, nested={"attempts": FieldCodec(_ATTEMPT.pack, _ATTEMPT.unpack)}, sparse=("count", "attempts"))
 
 
 class Webhooks:
@@ -252,7 +252,7 @@ class Webhooks:
             return None
         return _DELIVERY.unpack(record)
 
-    async def note_attempt(self, delivery: Delivery, attempt: Attempt, next_at: int | None) -> None:
+    async def note_attempt(self, delivery: Delivery, attempt: DeliveryAttempt, next_at: int | None) -> None:
         """``next_at``: when it is due again, None where it is not. One that has succeeded counts whoever has taken it up meanwhile; of
         one that has failed nothing is said then."""
         told: dict[str, Any] = {
@@ -294,7 +294,7 @@ class Webhooks:
             raise webhook_delivery_not_found(event_id) from error
         return _DELIVERY.unpack(record)
 
-    async def page(self, endpoint: Endpoint, page: Page) -> tuple[list[Delivery], bool]:
+    async def page(self, endpoint: Endpoint, page: PageQuery) -> tuple[list[Delivery], bool]:
         """A page of the log, and whether there is more of it."""
         pk, place = keys.webhook_deliveries(endpoint.tenant_id, endpoint.id), page.after and keys.webhook_delivery(page.after)
         if page.order == "asc":

@@ -10,7 +10,7 @@ from moorage.wire.types import Event, Item, Tool
 NOT_ALLOWED: Final = "The user did not allow this call, and it was not run."
 
 
-class End(StrEnum):
+class CallEnd(StrEnum):
     """Ends of a call that are not a result."""
 
     REFUSED = "refused"
@@ -30,7 +30,7 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CallApproval:
     """A person's decision, as an item brings it."""
 
     approval_id: str
@@ -39,7 +39,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ItemPosition:
     """Where a call's item stands."""
 
     item_id: str
@@ -55,7 +55,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class CallOpening:
     """How a call that the model has made is shown."""
 
     added: Item
@@ -69,7 +69,7 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OfferedFunction:
     """A function that an item of the conversation adds to what the model may call."""
 
     name: str
@@ -90,24 +90,24 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class OfferedFunctions:
     """All that an item offers; what an earlier one has offered under the same name is over."""
 
     namespace: str
-    functions: tuple[Offered, ...]
+    functions: tuple[OfferedFunction, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CallEvent:
     """An event of a running call."""
 
     event: Event
     offset: tuple[int, int] | None = None
-    """Of which of its streams the event is, and the number there; a later run finds the highest of each in ``Known.offsets``."""
+    """Of which of its streams the event is, and the number there; a later run finds the highest of each in ``KnownCall.offsets``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class CallFinished:
     """The end of a run: the item that it fills, whole."""
 
     item: Item
@@ -115,7 +115,7 @@ class Finished:
     """Said together with the end, in one batch: a run that comes after one that died finds both or neither."""
 
 
-Piece = Said | Finished
+Piece = CallEvent | CallFinished
 
 ToolKey = tuple[str, str | None, str]
 """A tool by its type, its namespace or server, and its name there."""
@@ -123,12 +123,12 @@ ToolKey = tuple[str, str | None, str]
 
 def finished_of(pieces: Iterable[Piece]) -> Item:
     """The whole item, where nobody is told how it came about."""
-    (item,) = [piece.item for piece in pieces if isinstance(piece, Finished)]
+    (item,) = [piece.item for piece in pieces if isinstance(piece, CallFinished)]
     return item
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CallLogNote:
     """Something for an operator to read; ``at`` is what it goes on with, none for a line of its own."""
 
     text: str
@@ -137,7 +137,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownCall:
     """A call, and what earlier runs of it have said."""
 
     response_id: str

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from moorage import limits
 from moorage.errors import SandboxGone
-from moorage.sandbox.exec_client import Ended, ExecEvent, Output, PythonEnded, PythonEvent
-from moorage.tools.calls import NOT_ALLOWED, End
+from moorage.sandbox.exec_client import ExecEnded, ExecEvent, ExecOutput, PythonEnded, PythonEvent
+from moorage.tools.calls import NOT_ALLOWED, CallEnd
 from moorage.tools.run import Workplace
 from moorage.wire.types import Item
 
@@ -24,11 +24,11 @@ REVIVED: Final = (
 )
 KILLED: Final = "[The command was killed.]"
 WORDS: Final = {
-    End.DENIED: NOT_ALLOWED,
-    End.REFUSED: "This call was not run: the limit of tool calls is reached. Answer with what you have.",
-    End.LOST: "The container stopped while this command was running, and the command was not run again. Its processes are gone; files "
-    "that were saved before are still in /mnt/data.",
-    End.GAVE_UP: "This command could not be run: the container could not be reached.",
+    CallEnd.DENIED: NOT_ALLOWED,
+    CallEnd.REFUSED: "This call was not run: the limit of tool calls is reached. Answer with what you have.",
+    CallEnd.LOST: "The container stopped while this command was running, and the command was not run again. Its processes are gone; "
+    "files that were saved before are still in /mnt/data.",
+    CallEnd.GAVE_UP: "This command could not be run: the container could not be reached.",
 }
 _EXIT_CODE_LOST: Final = 137
 """What a shell says of a command that was killed."""
@@ -39,7 +39,7 @@ def exec_id(response_id: str, call_id: str, index: int) -> str:
     return f"{response_id.removeprefix('resp_')[:16]}-{call_id}-{index}"
 
 
-def outcome_of(event: Ended | PythonEnded) -> dict[str, Any]:
+def outcome_of(event: ExecEnded | PythonEnded) -> dict[str, Any]:
     """The ``outcome`` of the wire."""
     if event.outcome == "timeout":
         return {"type": "timeout"}
@@ -47,7 +47,7 @@ def outcome_of(event: Ended | PythonEnded) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Exec:
+class FollowedExec:
     """One exec's output so far."""
 
     index: int
@@ -73,11 +73,11 @@ class Exec:
 
     def lose(self) -> str:
         """It had begun, and nobody knows how it ended. Returns what is to be said of that in its stderr."""
-        said = f"{chr(10) if self.text['stderr'] else ''}[{WORDS[End.LOST]}]"
+        said = f"{chr(10) if self.text['stderr'] else ''}[{WORDS[CallEnd.LOST]}]"
         self.outcome = {"type": "exit", "exit_code": _EXIT_CODE_LOST}
         return said
 
-    def take(self, event: Output) -> bool:
+    def take(self, event: ExecOutput) -> bool:
         """Add what was printed; False if the log has it already."""
         if event.n <= self.seen:
             return False
@@ -88,7 +88,7 @@ class Exec:
         return True
 
 
-class Lost(Exception):
+class SandboxLost(Exception):
     """The sandbox is gone, and with it what ran there."""
 
 
@@ -96,17 +96,17 @@ Begin = Callable[[int], AsyncIterator[ExecEvent | PythonEvent]]
 """Start or follow an exec, after the event of this number."""
 
 
-async def follow(exec_: Exec, begin: Begin, workplace: Workplace) -> AsyncIterator[Output | Ended | PythonEnded]:
-    """What is new of an exec, up to its end. Raises :class:`Lost`. What is only in memory is asked for again by number."""
+async def follow(exec_: FollowedExec, begin: Begin, workplace: Workplace) -> AsyncIterator[ExecOutput | ExecEnded | PythonEnded]:
+    """What is new of an exec, up to its end. Raises :class:`SandboxLost`. What is only in memory is asked for again by number."""
     for _ in range(limits.CALL_ATTEMPTS_MAX):
         if workplace.is_lost:
             break
         try:
             async for event in begin(max(exec_.seen, -1)):
                 match event:
-                    case Output() if exec_.take(event):
+                    case ExecOutput() if exec_.take(event):
                         yield event
-                    case Ended() | PythonEnded():
+                    case ExecEnded() | PythonEnded():
                         exec_.outcome = outcome_of(event)
                         yield event
                     case _:
@@ -115,7 +115,7 @@ async def follow(exec_: Exec, begin: Begin, workplace: Workplace) -> AsyncIterat
         except SandboxGone:
             if not await workplace.is_alive():
                 break
-    raise Lost
+    raise SandboxLost
 
 
 async def merged(*streams: AsyncIterator[T]) -> AsyncIterator[T]:

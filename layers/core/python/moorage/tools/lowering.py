@@ -2,7 +2,7 @@
 
 The canonical form has thirty kinds of items; most models know messages and function calls. ``lower`` turns the rest into
 ``function`` tools, ``function_call`` and ``function_call_output`` items (``native`` names the tool types that need none of this),
-and ``Lowered.restore`` says which tool stands behind a function's name, so that the call can be given back in its own form.
+and ``LoweredInput.restore`` says which tool stands behind a function's name, so that the call can be given back in its own form.
 
 Two properties hold, because prompt caches and parallel tool calls need them:
 
@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.tools.calls import ToolKey
-from moorage.tools.lowered import compact_json, function_call, function_output, message, parsed, with_visible_parts, without
+from moorage.tools.function_items import compact_json, function_call, function_output, message, parsed, with_visible_parts, without
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import Room, Where
+from moorage.tools.room import CallRunner, Room
 from moorage.wire.deferred import has_deferred, searches_deferred
 from moorage.wire.types import Item, Tool
 
@@ -52,11 +52,11 @@ _LOADING: Final = _FINDING | {"namespace"}
 def is_hosted(tool: Tool) -> bool:
     """Whether the platform itself runs this tool's calls."""
     room = ROOMS.of_tool(tool["type"])
-    return room is not None and room.where(tool) is not Where.CLIENT
+    return room is not None and room.where(tool) is not CallRunner.CLIENT
 
 
 @dataclass(frozen=True, slots=True)
-class Original:
+class OriginalTool:
     """The tool behind a function's name. ``name`` is the tool's own name, or the function's name for tools that have none."""
 
     type: str
@@ -82,22 +82,22 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class LoweredInput:
     """A model's input in the upstream's own vocabulary."""
 
     items: tuple[Item, ...]
     tools: tuple[Tool, ...]
     tool_choice: str | dict[str, Any]
-    names: Mapping[str, Original]
+    names: Mapping[str, OriginalTool]
     """Functions by the name that the upstream was given."""
     finds_tools: bool = False
     """The upstream looks for tools itself, so that it may call what stands in no list here."""
 
-    def restore(self, name: str) -> Original:
+    def restore(self, name: str) -> OriginalTool:
         """The tool behind a name; :data:`NOT_OFFERED` where the upstream was given no such name."""
         if name in self.names:
             return self.names[name]
-        return Original("function", name) if self.finds_tools else Original(NOT_OFFERED, _flat_name(name, None))
+        return OriginalTool("function", name) if self.finds_tools else OriginalTool(NOT_OFFERED, _flat_name(name, None))
 
 
 def lower(
@@ -108,7 +108,7 @@ def lower(
     *,
     programs: str = "",
     given: str = "",
-) -> Lowered:
+) -> LoweredInput:
     """Write a conversation for an upstream that takes the tool types in ``native`` as they are.
 
     A ``compaction`` item of this deployment has been opened (``loop/notes.py``); another one stays for upstreams with native
@@ -124,7 +124,7 @@ def lower(
     choice = lowering.choice(tool_choice)
     finds_tools = not _FINDING.isdisjoint(native)
     names = lowering.originals if finds_tools else lowering.callable(choice)
-    return Lowered(tuple(lowered), tuple(lowering.tools.values()), choice, MappingProxyType(names), finds_tools)
+    return LoweredInput(tuple(lowered), tuple(lowering.tools.values()), choice, MappingProxyType(names), finds_tools)
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ class _Lowering:
     given: str = ""
     tools: dict[str, Tool] = field(default_factory=dict)
     """Lowered tools in order of first appearance; a later definition replaces an earlier one in its place."""
-    originals: dict[str, Original] = field(default_factory=dict)
+    originals: dict[str, OriginalTool] = field(default_factory=dict)
     names: dict[tuple[str, str | None, str], str] = field(default_factory=dict)
     of_rooms: list[Tool] = field(default_factory=list)
     """Tools whose functions are offered by items of theirs."""
@@ -198,7 +198,7 @@ class _Lowering:
         elif room is not None:
             name = self._claim(type_, room.function, None)
             offered = room.offer(name, tool)
-            self.tools[name] = self._in_container(offered) if room.where(tool) is Where.SANDBOX else offered
+            self.tools[name] = self._in_container(offered) if room.where(tool) is CallRunner.SANDBOX else offered
         # The API refuses what neither we nor the upstream can run; one that is offered on the side (Codex sends web_search to every
         # server) is not shown to the model.
 
@@ -248,7 +248,7 @@ class _Lowering:
             if lowered in self.originals:
                 lowered = _shortened(lowered, f"{type_}\0{namespace}\0{name}", always=True)
             self.names[key] = lowered
-            self.originals[lowered] = Original(type_, name if type_ in ("function", "custom") else lowered, namespace)
+            self.originals[lowered] = OriginalTool(type_, name if type_ in ("function", "custom") else lowered, namespace)
         return self.names[key]
 
     def name(self, type_: str, name: str, namespace: str | None = None) -> str:
@@ -282,7 +282,7 @@ class _Lowering:
                     self._offer(offered.function | {"name": offered.name}, None)
                 continue
             lowered = self._claim(room.types[0], offered.name, offers.namespace, is_bare=offered.has_own_name)
-            self.originals[lowered] = Original(room.types[0], offered.name, offers.namespace, offered.call)
+            self.originals[lowered] = OriginalTool(room.types[0], offered.name, offers.namespace, offered.call)
             if offered.is_search and not self.has_own_search:
                 continue
             told = self._in_container(offered.function) if offered.tells_container else offered.function
@@ -291,7 +291,7 @@ class _Lowering:
 
     # --- tool choice ---
 
-    def callable(self, choice: str | dict[str, Any]) -> dict[str, Original]:
+    def callable(self, choice: str | dict[str, Any]) -> dict[str, OriginalTool]:
         """What may be called: what is offered to the end of the conversation, and allowed."""
         allowed = None
         if isinstance(choice, dict) and choice.get("type") == "allowed_tools":

@@ -17,7 +17,7 @@ from moorage.tools.room import Room
 from moorage.tools.shell.room import Shell
 from moorage.tools.tool_search.room import ToolSearch
 from moorage.tools.web_search.room import WebSearch
-from moorage.wire import admitted
+from moorage.wire import tool_shapes
 from moorage.wire.choices import ChosenByType
 from moorage.wire.tools import HOSTED_IN_ITEM
 
@@ -25,11 +25,11 @@ from moorage.wire.tools import HOSTED_IN_ITEM
 def _admit(room: Room) -> None:
     """The wire takes what the room declares from now on. Before anything is parsed: what is built then stays as it is."""
     brought = dict.fromkeys(room.tool_shapes, HOSTED_IN_ITEM) if room.is_hosted else room.tool_shapes
-    admitted.TOOLS.update(room.tool_shapes)
-    admitted.BROUGHT.update({**brought, **room.brought_shapes})
-    admitted.CHOICES.update({**(dict.fromkeys(room.types, ChosenByType) if room.tool_shapes else {}), **room.choice_shapes})
-    admitted.ITEMS.update(room.item_shapes)
-    admitted.admit_events(room.events, room.obfuscated)
+    tool_shapes.TOOLS.update(room.tool_shapes)
+    tool_shapes.BROUGHT.update({**brought, **room.brought_shapes})
+    tool_shapes.CHOICES.update({**(dict.fromkeys(room.types, ChosenByType) if room.tool_shapes else {}), **room.choice_shapes})
+    tool_shapes.ITEMS.update(room.item_shapes)
+    tool_shapes.admit_events(room.events, room.obfuscated)
 
 
 class Registry:
@@ -56,7 +56,7 @@ class Registry:
     @contextmanager
     def lent(self, room: Room) -> Iterator[None]:
         """Know a tool for a while: one that is tried, or a test's."""
-        tables: tuple[dict[str, Any], ...] = (self._of_tool, self._of_item, self._of_event, self.output_of, *admitted.TABLES)
+        tables: tuple[dict[str, Any], ...] = (self._of_tool, self._of_item, self._of_event, self.output_of, *tool_shapes.TABLES)
         before = [dict(table) for table in tables]
         self.add(room)
         try:

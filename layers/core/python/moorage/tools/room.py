@@ -23,14 +23,24 @@ from typing import Any, ClassVar, Protocol
 from moorage import limits
 from moorage.model.remote_servers import RemoteServers
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Known, Offers, Opening, Piece, Place, Told, ToolKey, Verdict
-from moorage.tools.lowered import compact_json
-from moorage.tools.marks import Mark
+from moorage.tools.calls import (
+    CallApproval,
+    CallEnd,
+    CallLogNote,
+    CallOpening,
+    ItemPosition,
+    KnownCall,
+    OfferedFunctions,
+    Piece,
+    ToolKey,
+)
+from moorage.tools.function_items import compact_json
 from moorage.tools.run import Run, Service
+from moorage.tools.source_marks import SourceMark
 from moorage.wire.types import Event, Item, Tool
 
 
-class Where(StrEnum):
+class CallRunner(StrEnum):
     """Who runs a call."""
 
     CLIENT = "client"
@@ -41,7 +51,7 @@ class Where(StrEnum):
     """Outside of that network: it reaches the internet by guarded fetching, and never through a sandbox."""
 
 
-class Again(StrEnum):
+class RerunPolicy(StrEnum):
     """What a run may do that comes after one that died, or that had to stop."""
 
     ATTACH = "attach"
@@ -53,18 +63,18 @@ class Again(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class CallLimits:
     """Of one call, but for the last; the figures stand in ``limits``. Calls that run in a sandbox have theirs there."""
 
     seconds: float | None = None
-    """At most ``limits.TOOL_STEP_SECONDS_MAX``. None: as long as it takes, over many runs; only with ``Again.ATTACH``."""
+    """At most ``limits.TOOL_STEP_SECONDS_MAX``. None: as long as it takes, over many runs; only with ``RerunPolicy.ATTACH``."""
     bytes: int | None = None
     """Of the finished item and all its events, as JSON."""
     calls_per_round: int = limits.CALLS_PER_ROUND_MAX
     """Calls of this tool that one turn of the model may make; the others are refused."""
 
 
-class Reader(Protocol):
+class InputWriter(Protocol):
     """The lowering, to a room that writes an item for an upstream."""
 
     native: frozenset[str]
@@ -109,13 +119,13 @@ class Stage(Protocol):
     @property
     def outside(self) -> Service: ...
 
-    def add(self, item: Item) -> Place:
+    def add(self, item: Item) -> ItemPosition:
         """Open an item, which gets its id."""
         ...
 
     def say(self, event: Event) -> None: ...
 
-    def done(self, place: Place, item: Item) -> None:
+    def done(self, place: ItemPosition, item: Item) -> None:
         """Close it, whole."""
         ...
 
@@ -161,14 +171,14 @@ class Room:
     """False for a tool that no upstream may run in our place."""
     is_hosted: ClassVar[bool] = False
     """Whether its calls can run here at all."""
-    again: ClassVar[Again] = Again.ATTACH
-    bounds: ClassVar[Bounds] = Bounds()
-    words: ClassVar[Mapping[End, str]] = {}
+    again: ClassVar[RerunPolicy] = RerunPolicy.ATTACH
+    bounds: ClassVar[CallLimits] = CallLimits()
+    words: ClassVar[Mapping[CallEnd, str]] = {}
     """What the model reads of an end that was not a result."""
     parks: ClassVar[bool] = True
     """Whether its calls wait for a person in their place, in a response in the background that does not say otherwise."""
     marks: ClassVar[tuple[str, ...]] = ()
-    """The kinds of marks that it asks models to write into their text (``tools/marks.py``): they are taken out of it."""
+    """The kinds of marks that it asks models to write into their text (``tools/source_marks.py``): they are taken out of it."""
     hidden: ClassVar[str | None] = None
     """A field of its call that clients send back only if they had asked for it: what is missing is looked up."""
 
@@ -190,7 +200,7 @@ class Room:
         """Look at what a request brings for this tool, also where it does not offer it; ``tools`` are those of this room. Raises
         :class:`~moorage.errors.ApiError` for what does not belong to anything."""
 
-    def verdict(self, item: Item) -> Verdict | None:
+    def verdict(self, item: Item) -> CallApproval | None:
         """The decision that an item of a request brings, if it is one."""
         return None
 
@@ -207,9 +217,9 @@ class Room:
         """Whether a call must not run before the approval of this id is given. ``tools`` and ``said`` are the request's."""
         return False
 
-    def where(self, thing: Tool | Item) -> Where:
+    def where(self, thing: Tool | Item) -> CallRunner:
         """Who runs the calls of this tool, or this call."""
-        return Where.CLIENT
+        return CallRunner.CLIENT
 
     @property
     def fills(self) -> str:
@@ -218,7 +228,7 @@ class Room:
 
     # --- the offer ---
 
-    def native(self, tool: Tool, reader: Reader) -> tuple[str, Tool]:
+    def native(self, tool: Tool, reader: InputWriter) -> tuple[str, Tool]:
         """The tool as an upstream gets it that knows it, under a key that a later definition of the same tool shares."""
         return f"\0{compact_json(tool)}", tool
 
@@ -226,7 +236,7 @@ class Room:
         """The function that stands for it."""
         raise NotImplementedError
 
-    def offers(self, item: Item, tools: Sequence[Tool]) -> Offers | None:
+    def offers(self, item: Item, tools: Sequence[Tool]) -> OfferedFunctions | None:
         """What an item of this tool adds to what the model may call; None if it is not about that. ``tools`` are those of the request
         that are of this room."""
         return None
@@ -252,16 +262,16 @@ class Room:
         are as JSON, None if they are none; ``type_`` is the tool's."""
         return None
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         """What an upstream gets of an item: the item, or a function's call and output. Depends on it and the tools before alone."""
         raise NotImplementedError
 
     # --- the call ---
 
-    def opening(self, call: Item, place: Place) -> Opening:
+    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
         """How a call is shown that came whole; nothing of it is in ``call`` that :meth:`call_of` or the upstream did not say."""
         item = call | {"id": place.item_id}
-        return Opening(item, (), item)
+        return CallOpening(item, (), item)
 
     def announced(self, call: Item, output_item_id: str) -> Item:
         """The answering item before anything is in it; only for rooms with ``output``."""
@@ -271,7 +281,7 @@ class Room:
         """Whether a call that holds its own result has it."""
         return call.get("status") in ("completed", "failed")
 
-    async def repeats(self, call: Item, earlier: AsyncIterator[Item]) -> Again:
+    async def repeats(self, call: Item, earlier: AsyncIterator[Item]) -> RerunPolicy:
         """:attr:`again` for one call, where calls differ; never :attr:`Again.ATTACH` in a room whose calls do not attach. ``earlier``
         is what was said before it, the latest first."""
         return self.again
@@ -280,10 +290,10 @@ class Room:
         """Run the call, or go on with it: events as they come, and last :class:`Finished`. It may be cancelled at any ``await``."""
         raise NotImplementedError
 
-    async def stop(self, client: ExecClient, known: Known) -> None:
+    async def stop(self, client: ExecClient, known: KnownCall) -> None:
         """Kill what the call runs in a sandbox: its response is being cancelled."""
 
-    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+    def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         """An end that is not a result, after what was said so far; last :class:`Finished`. ``detail`` is a sentence on the cause."""
         raise NotImplementedError
 
@@ -320,7 +330,7 @@ class Room:
         """Annotations of a model's text: where it names what calls of this tool have found. ``items`` are what the model had read."""
         return []
 
-    def marked(self, marks: Sequence[Mark], items: Sequence[Item]) -> list[dict[str, Any]]:
+    def marked(self, marks: Sequence[SourceMark], items: Sequence[Item]) -> list[dict[str, Any]]:
         """The same of the marks that were taken out of a text."""
         return []
 
@@ -332,6 +342,6 @@ class Room:
         """What an operator reads when the item begins; None if its events say enough."""
         return str(item["type"])
 
-    def told(self, name: str, event: Event) -> Iterable[Told]:
+    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
         """What an operator reads of an event."""
         return ()

@@ -4,18 +4,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from moorage.containers.life import LiveContainer
+from moorage.containers.lifecycle import LiveContainer
 from moorage.egress.fetch import Fetcher
 from moorage.knowledge.index import Hit, SearchOptions
 from moorage.sandbox.exec_client import ExecClient
 from moorage.settings import Settings
-from moorage.store.containers import ContainerFile
-from moorage.store.contents import Contents
-from moorage.tools.calls import Known
+from moorage.store.containers import ContainerFileRecord
+from moorage.store.item_contents import Contents
+from moorage.tools.calls import KnownCall
 from moorage.wire.types import Item, Tool
 
 
-class Sandboxes(Protocol):
+class LiveSandboxChecks(Protocol):
     """What of the containers' lives a workplace needs."""
 
     async def is_news(self, live: LiveContainer) -> bool: ...
@@ -24,12 +24,12 @@ class Sandboxes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class CallLeftovers:
     """What the commands of a call have left behind."""
 
     notes: tuple[str, ...] = ()
     """What the model has to know: of files that could not be kept, of what the network refused."""
-    files: tuple[ContainerFile, ...] = ()
+    files: tuple[ContainerFileRecord, ...] = ()
     """Those that were stored anew, by path."""
     files_at_ms: int = 0
     """As of when the files of the container are stored, by their times; 0 if they could not be."""
@@ -40,10 +40,10 @@ class Workplace:
     """The response's container, running."""
 
     live: LiveContainer
-    sandboxes: Sandboxes
+    sandboxes: LiveSandboxChecks
     is_lost: bool
     """What earlier runs of the call have begun was in another sandbox, or killed its runs again and again: it is not begun anew."""
-    leave: Callable[[], Awaitable["Left"]]
+    leave: Callable[[], Awaitable["CallLeftovers"]]
     """To be called at the end: stores what changed in the workspace."""
 
     @property
@@ -63,7 +63,7 @@ class Workplace:
 class Run:
     """One run of a call."""
 
-    known: Known
+    known: KnownCall
     tools: tuple[Tool, ...]
     """Those of the request that are of this room."""
     offered: tuple[Tool, ...]

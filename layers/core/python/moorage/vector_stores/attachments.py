@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from moorage import ids, limits
 from moorage.containers.containers import Containers
-from moorage.containers.life import LiveContainer
+from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, SandboxError
 from moorage.vector_stores.documents import Kind
 from moorage.vector_stores.parsing import Parsing
@@ -22,7 +22,7 @@ _MEMORY: Final = "1g"
 
 
 @dataclass(slots=True)
-class Turns:
+class FairTurns:
     """Who may read now. One for the process."""
 
     _of: dict[str, asyncio.Semaphore] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Turns:
 class AttachmentReader:
     """What one request's documents are read by: its container is there when the first one needs it, and goes with the request."""
 
-    def __init__(self, containers: Containers, turns: Turns, tenant_id: str, *, takes: frozenset[str], chars_max: int) -> None:
+    def __init__(self, containers: Containers, turns: FairTurns, tenant_id: str, *, takes: frozenset[str], chars_max: int) -> None:
         """``takes``: kinds that the model's server takes itself. ``chars_max``: of one document's text, for the model."""
         self._containers = containers
         self._turns = turns

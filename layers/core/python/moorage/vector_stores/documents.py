@@ -53,7 +53,7 @@ _MARKS: Final = (
 """UTF-32's mark begins with UTF-16's."""
 
 
-class Unreadable(Exception):
+class UnreadableDocument(Exception):
     """There is no text to be had of a file; ``message`` says why, to its owner."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
@@ -62,48 +62,48 @@ class Unreadable(Exception):
         self.message = message
 
 
-class NotPlain(Exception):
+class NotPlainText(Exception):
     """It is no text of an encoding that it says."""
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class DocumentProbe:
     kind: Kind
     encoding: str | None
     """Of text that may be read at once."""
 
 
-def look(filename: str, head: bytes) -> Looked:
-    """By its first bytes, and by its name where these leave it open. Raises :class:`Unreadable`."""
+def look(filename: str, head: bytes) -> DocumentProbe:
+    """By its first bytes, and by its name where these leave it open. Raises :class:`UnreadableDocument`."""
     named = _NAMED.get(filename.rpartition(".")[2].lower())
     if b"%PDF-" in head[:1024]:
-        return Looked("pdf", None)
+        return DocumentProbe("pdf", None)
     if head.startswith(b"{\\rtf"):
-        return Looked("rtf", None)
+        return DocumentProbe("rtf", None)
     if named is not None and named not in ("html", "eml"):
-        return Looked(named, None)
+        return DocumentProbe(named, None)
     if (head.startswith(_OTHERS) or _OTHERS_INSIDE.match(head)) and not head.startswith(codecs.BOM_UTF16_LE):
-        raise Unreadable("unsupported_file", f"'{filename}' is of a kind that has no text, or none that can be read here.")
+        raise UnreadableDocument("unsupported_file", f"'{filename}' is of a kind that has no text, or none that can be read here.")
     if named is not None:
-        return Looked(named, None)
-    return Looked("text", next((encoding for mark, encoding in _MARKS if head.startswith(mark)), "utf-8"))
+        return DocumentProbe(named, None)
+    return DocumentProbe("text", next((encoding for mark, encoding in _MARKS if head.startswith(mark)), "utf-8"))
 
 
 async def plain_text(chunks: AsyncIterator[bytes], encoding: str) -> str:
     """Text as it stands, with lines that end alike. Memory stays within the longest text that is taken, however long the file is.
-    Raises :class:`NotPlain`, and :class:`Unreadable` for what is too long or empty."""
+    Raises :class:`NotPlainText`, and :class:`UnreadableDocument` for what is too long or empty."""
     decoder = codecs.getincrementaldecoder(encoding)()
-    text = Text()
+    text = BoundedText()
     try:
         async for chunk in chunks:
             text.add(decoder.decode(chunk))
         text.add(decoder.decode(b"", True))
     except UnicodeDecodeError as error:
-        raise NotPlain from error
+        raise NotPlainText from error
     return text.whole()
 
 
-class Text:
+class BoundedText:
     """A text within bounds, from its pieces."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Text:
 
     def add(self, piece: str) -> None:
         if "\x00" in piece or ("\x1b" in piece and _ESCAPES.search(piece)):
-            raise NotPlain
+            raise NotPlainText
         self._tokens += weight(piece)
         if self._tokens > limits.DOCUMENT_TOKENS_MAX:
             raise too_long()
@@ -121,9 +121,11 @@ class Text:
     def whole(self) -> str:
         text = "".join(self._pieces).replace("\r\n", "\n").replace("\r", "\n")
         if not text.strip():
-            raise Unreadable("invalid_file", "The file has no text.")
+            raise UnreadableDocument("invalid_file", "The file has no text.")
         return text
 
 
-def too_long() -> Unreadable:
-    return Unreadable("invalid_file", f"The file has more than {limits.DOCUMENT_TOKENS_MAX} tokens, the most that one file may have.")
+def too_long() -> UnreadableDocument:
+    return UnreadableDocument(
+        "invalid_file", f"The file has more than {limits.DOCUMENT_TOKENS_MAX} tokens, the most that one file may have."
+    )

@@ -23,7 +23,7 @@ from moorage.errors.vector_stores import (
 )
 from moorage.ids import new_id
 from moorage.store import keys, vector_keys
-from moorage.store.files import Clock, File
+from moorage.store.files import Clock, StoredFile
 from moorage.store.listing import entries_beyond, gone_record, unknown_after, until
 from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Record, Table, Write
@@ -32,36 +32,36 @@ from moorage.vector_stores.records import (
     BATCH,
     FILE,
     Attributes,
-    Batch,
     Chunking,
     ErrorCode,
+    FileBatch,
     Status,
     StoreFile,
     VectorStore,
     batch_record,
     file_attributes,
 )
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 
 _ACTIVE: Final = {"phase": "active"}
 
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    file: File
+    file: StoredFile
     attributes: Attributes
     chunking: Chunking = AUTO
     draws_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class FilePage:
+class StoreFilePage:
     files: list[StoreFile]
     has_more: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
+class IndexNote:
     """A note that a store's index is not yet as its records say."""
 
     file_id: str
@@ -80,14 +80,14 @@ class StoreFiles:
         """Put files into a store; one that it has already is read anew, with what is said of it now."""
         return await self._add(store, wanted, None)
 
-    async def add_batch(self, store: VectorStore, wanted: Sequence[NewFile]) -> Batch:
+    async def add_batch(self, store: VectorStore, wanted: Sequence[NewFile]) -> FileBatch:
         ids = tuple(sorted({each.file.id for each in wanted}))
-        batch = Batch(store.tenant_id, store.id, new_id("vsfb"), int(self._clock()), ids)
+        batch = FileBatch(store.tenant_id, store.id, new_id("vsfb"), int(self._clock()), ids)
         await self._table.put(batch_record(batch))
         await self._add(store, wanted, batch)
         return await self.batch(store, batch.id)
 
-    async def _add(self, store: VectorStore, wanted: Sequence[NewFile], batch: Batch | None) -> list[StoreFile]:
+    async def _add(self, store: VectorStore, wanted: Sequence[NewFile], batch: FileBatch | None) -> list[StoreFile]:
         if store.usage_bytes >= limits.VECTOR_STORE_BYTES_MAX:
             raise vector_store_full(limits.VECTOR_STORE_BYTES_MAX)
         await self._stored.room(store.tenant_id)
@@ -163,11 +163,11 @@ class StoreFiles:
         wanted = [(store.pk, keys.container_file(file_id)) for file_id in file_ids]
         return [FILE.unpack(record) for record in await self._table.get_many(wanted, consistent=True)]
 
-    async def page(self, store: VectorStore, page: Page, *, status: Status | None = None) -> FilePage:
+    async def page(self, store: VectorStore, page: PageQuery, *, status: Status | None = None) -> StoreFilePage:
         if (backward := page.backward) is not None:
             await self._place(store, str(page.before), "before")
             turned = await self.page(store, backward, status=status)
-            return FilePage(turned.files[::-1], turned.has_more)
+            return StoreFilePage(turned.files[::-1], turned.has_more)
         listed = keys.listing(store.tenant_id, vector_keys.vector_store_files(store.id))
         place = None if page.after is None else await self._place(store, page.after)
         end = None if page.before is None else await self._place(store, page.before, "before")
@@ -181,7 +181,7 @@ class StoreFiles:
             if len(entries) <= page.limit:
                 break
             place = entries[-1]["GSI1SK"]
-        return FilePage(kept[: page.limit], len(kept) > page.limit)
+        return StoreFilePage(kept[: page.limit], len(kept) > page.limit)
 
     async def _place(self, store: VectorStore, after: str, param: str = "after") -> str:
         for record in await self._table.get_many([(store.pk, keys.container_file(after)), (store.pk, keys.gone(after))]):
@@ -190,13 +190,13 @@ class StoreFiles:
                 return place
         raise unknown_after(after, param)
 
-    async def batch(self, store: VectorStore, batch_id: str) -> Batch:
+    async def batch(self, store: VectorStore, batch_id: str) -> FileBatch:
         record = await self._table.get(store.pk, vector_keys.vector_batch(batch_id))
         if record is None:
             raise vector_batch_not_found(batch_id, store.id)
         return BATCH.unpack(record)
 
-    async def batch_page(self, store: VectorStore, batch: Batch, page: Page, *, status: Status | None = None) -> FilePage:
+    async def batch_page(self, store: VectorStore, batch: FileBatch, page: PageQuery, *, status: Status | None = None) -> StoreFilePage:
         """By their ids, since all were added at once."""
         ids = sorted(batch.file_ids, reverse=page.order == "desc")
         for name, mark in (("after", page.after), ("before", page.before)):
@@ -204,7 +204,7 @@ class StoreFiles:
                 raise unknown_after(mark, name)
         if (backward := page.backward) is not None:
             turned = await self.batch_page(store, batch, backward, status=status)
-            return FilePage(turned.files[::-1], turned.has_more)
+            return StoreFilePage(turned.files[::-1], turned.has_more)
         begin = 0 if page.after is None else ids.index(page.after) + 1
         ids = ids[begin : None if page.before is None else ids.index(page.before)]
         kept: list[StoreFile] = []
@@ -214,11 +214,11 @@ class StoreFiles:
             kept += [found[file_id] for file_id in ids if file_id in found and status in (None, found[file_id].status)]
             if len(kept) > page.limit:
                 break
-        return FilePage(kept[: page.limit], len(kept) > page.limit)
+        return StoreFilePage(kept[: page.limit], len(kept) > page.limit)
 
-    async def todos(self, store: VectorStore) -> list[Todo]:
+    async def todos(self, store: VectorStore) -> list[IndexNote]:
         records = await self._table.query(store.pk, prefix=vector_keys.TODO_PREFIX)
-        return [Todo(record["SK"].removeprefix(vector_keys.TODO_PREFIX), record["token"]) for record in records]
+        return [IndexNote(record["SK"].removeprefix(vector_keys.TODO_PREFIX), record["token"]) for record in records]
 
     async def holders(self, tenant_id: str, file_id: str) -> list[str]:
         """Ids of the stores that hold a file."""
@@ -255,7 +255,7 @@ class StoreFiles:
             return None
         return FILE.unpack(record)
 
-    async def forget(self, store: VectorStore, todo: Todo) -> None:
+    async def forget(self, store: VectorStore, todo: IndexNote) -> None:
         """Take away a note: the index agrees. One that was renewed meanwhile stays."""
         try:
             await self._table.delete(store.pk, vector_keys.todo(todo.file_id), condition={"token": todo.token})
@@ -271,14 +271,14 @@ class StoreFiles:
             raise vector_store_busy(store.id) from error
         return FILE.unpack(record)
 
-    async def cancel(self, store: VectorStore, batch: Batch) -> Batch:
+    async def cancel(self, store: VectorStore, batch: FileBatch) -> FileBatch:
         """Files of the batch that have not been settled are cancelled; what an execution has of them it clears away."""
         await self._table.update(batch.pk, batch.sk, set={"is_cancelled": True})
         for start in range(0, len(batch.file_ids), limits.VECTOR_FILES_TOGETHER):
             await self._cancel_together(store, batch, batch.file_ids[start : start + limits.VECTOR_FILES_TOGETHER])
         return await self.batch(store, batch.id)
 
-    async def _cancel_together(self, store: VectorStore, batch: Batch, file_ids: Sequence[str]) -> None:
+    async def _cancel_together(self, store: VectorStore, batch: FileBatch, file_ids: Sequence[str]) -> None:
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             files = await self.named(store, file_ids)
             doomed = [file for file in files if file.batch_id == batch.id and file.status == "in_progress"]

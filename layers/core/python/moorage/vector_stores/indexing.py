@@ -21,7 +21,7 @@ from typing import Final
 from botocore.exceptions import ClientError
 
 from moorage import limits
-from moorage.containers.life import LiveContainer
+from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, SandboxElsewhere, SandboxError, StorageFull, UpstreamError, VectorBucketError
 from moorage.knowledge.index import IndexedFile
 from moorage.store.blobs import BlobNotFound
@@ -29,12 +29,12 @@ from moorage.store.table import TABLE_ERRORS
 from moorage.store.throttling import is_throttle
 from moorage.telemetry import tell, tell_error
 from moorage.vector_stores.chunking import chunks_of
-from moorage.vector_stores.documents import Unreadable
-from moorage.vector_stores.files import StoreFiles, Todo
+from moorage.vector_stores.documents import UnreadableDocument
+from moorage.vector_stores.files import IndexNote, StoreFiles
 from moorage.vector_stores.jobs import IndexState, Job, Jobs
 from moorage.vector_stores.reading import Reading
 from moorage.vector_stores.records import ErrorCode, StoreFile, VectorStore
-from moorage.vector_stores.stores import Knowledge, Stores
+from moorage.vector_stores.stores import StoreKnowledge, Stores
 
 _CRASHED: Final = "The file could not be indexed: reading it was begun several times and never ended."
 _NOTHING_RUNS: Final = "The file could not be indexed: the work on it broke off too often."
@@ -43,7 +43,7 @@ _NOT_EMBEDDED: Final = "The file could not be indexed: the embedding model refus
 _UNPAID: Final = ("budget_reached", "model_not_budgetable")
 
 
-class Came(StrEnum):
+class IndexStepResult(StrEnum):
     """What came of a look at one note."""
 
     SETTLED = "settled"
@@ -59,7 +59,7 @@ class Indexing:
     files: StoreFiles
     jobs: Jobs
     reading: Reading
-    knowledge: Knowledge
+    knowledge: StoreKnowledge
 
     # --- index -------------------------------------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class Indexing:
             await self.jobs.change(job, runs=0)
             return replace(state, next="index", rests=0)
         came = await self._look_at(store, todos)
-        if Came.SETTLED in came:
+        if IndexStepResult.SETTLED in came:
             job = await self.jobs.change(job, runs=0) or job
             state = replace(state, rests=0)
         return await self._after(state, job, store, came)
@@ -89,20 +89,20 @@ class Indexing:
         except ApiError:
             return job, None  # erased, or about to be
 
-    async def _look_at(self, store: VectorStore, todos: list[Todo]) -> set[Came]:
+    async def _look_at(self, store: VectorStore, todos: list[IndexNote]) -> set[IndexStepResult]:
         deadline = asyncio.get_running_loop().time() + limits.INDEXING_SLICE_SECONDS
-        came: set[Came] = set()
+        came: set[IndexStepResult] = set()
         for todo in todos:
             came.add(await self._one(store, todo))
             if asyncio.get_running_loop().time() > deadline:
-                came.add(Came.LEFT)
+                came.add(IndexStepResult.LEFT)
                 break
         return came
 
-    async def _after(self, state: IndexState, job: Job, store: VectorStore, came: set[Came]) -> IndexState:
-        if Came.DOCUMENT in came:
+    async def _after(self, state: IndexState, job: Job, store: VectorStore, came: set[IndexStepResult]) -> IndexState:
+        if IndexStepResult.DOCUMENT in came:
             return await self._to_sandbox(state, job, store)
-        if Came.WAIT in came and Came.SETTLED not in came:
+        if IndexStepResult.WAIT in came and IndexStepResult.SETTLED not in came:
             return replace(state, next="rest", rests=state.rests + 1)
         return replace(state, next="index")
 
@@ -142,32 +142,32 @@ class Indexing:
                 return True
         return False
 
-    async def _give_up(self, store: VectorStore, todos: list[Todo], why: str) -> None:
+    async def _give_up(self, store: VectorStore, todos: list[IndexNote], why: str) -> None:
         for todo in todos:
             file = await self.files.find(store, todo.file_id)
             if file is not None and file.status == "in_progress":
                 await self._fail(store, file, "server_error", why)
 
-    async def _one(self, store: VectorStore, todo: Todo) -> Came:
+    async def _one(self, store: VectorStore, todo: IndexNote) -> IndexStepResult:
         file = await self.files.find(store, todo.file_id)
         if file is None or file.status == "cancelled":
             return await self._clear_away(store, todo)
         if file.status != "in_progress":
-            return Came.LEFT  # settled by another run
+            return IndexStepResult.LEFT  # settled by another run
         if file.token != todo.token:
-            return Came.LEFT
+            return IndexStepResult.LEFT
         if file.error_code is not None:  # said by a step that does not reach the index
             return await self._fail(store, file, file.error_code, file.error_message)
         if file.is_document and not file.is_parsed:
-            return Came.DOCUMENT
+            return IndexStepResult.DOCUMENT
         if file.attempts >= limits.INDEXING_ATTEMPTS_MAX:
             return await self._fail(store, file, "server_error", _CRASHED)
         begun = await self.files.note(file, attempts=file.attempts + 1)
         if begun is None:
-            return Came.LEFT
+            return IndexStepResult.LEFT
         try:
             return await self._index(store, begun)
-        except Unreadable as error:
+        except UnreadableDocument as error:
             return await self._fail(store, begun, error.code, error.message)
         except ApiError as error:
             if error.code not in _UNPAID:
@@ -179,7 +179,7 @@ class Indexing:
                 why = error.message if isinstance(error, VectorBucketError) else _NOT_EMBEDDED
                 return await self._fail(store, begun, "server_error", why)
             await self.files.note(begun, attempts=begun.attempts - 1)
-            return Came.WAIT
+            return IndexStepResult.WAIT
         except ClientError as error:
             await self._forgive(begun, error)
             raise
@@ -190,17 +190,17 @@ class Indexing:
             with suppress(*TABLE_ERRORS):
                 await self.files.note(begun, attempts=begun.attempts - 1)
 
-    async def _index(self, store: VectorStore, file: StoreFile) -> Came:
+    async def _index(self, store: VectorStore, file: StoreFile) -> IndexStepResult:
         if not file.is_parsed:
             await self.reading.drop(store, file.id)
             if await self.reading.read_here(file) is not None:
                 await self.files.note(file, is_document=True, attempts=0)
-                return Came.DOCUMENT
+                return IndexStepResult.DOCUMENT
         try:
             text = await self.reading.text(file)
         except BlobNotFound:  # cleared away with an earlier addition
             await self.files.note(file, is_parsed=False)
-            return Came.LEFT
+            return IndexStepResult.LEFT
         chunks = await asyncio.to_thread(chunks_of, text, file.chunking)
         ref = replace(store.ref, draws_on=file.draws_on)
         used = await self.knowledge.index.put_file(ref, IndexedFile(file.id, file.filename, file.attributes), chunks)
@@ -210,28 +210,28 @@ class Indexing:
         if settled is not None and dict(settled.attributes) != dict(file.attributes):
             await self.knowledge.index.set_attributes(store.ref, file.id, settled.attributes)
         tell("file_indexed", {"tenant_id": store.tenant_id, "vector_store_id": store.id, "file_id": file.id, "chunks": len(chunks)})
-        return Came.SETTLED
+        return IndexStepResult.SETTLED
 
-    async def _left(self, store: VectorStore) -> Came:
+    async def _left(self, store: VectorStore) -> IndexStepResult:
         """What was put into the index is not wanted any more. The file's note stands, unless all of the store is gone."""
         try:
             await self.stores.active(store.tenant_id, store.id)
         except ApiError:
             await self.knowledge.index.delete(store.ref)
-        return Came.LEFT
+        return IndexStepResult.LEFT
 
-    async def _clear_away(self, store: VectorStore, todo: Todo) -> Came:
+    async def _clear_away(self, store: VectorStore, todo: IndexNote) -> IndexStepResult:
         await self.knowledge.index.delete_file(store.ref, todo.file_id)
         await self.reading.drop(store, todo.file_id)
         await self.files.forget(store, todo)
-        return Came.SETTLED
+        return IndexStepResult.SETTLED
 
-    async def _fail(self, store: VectorStore, file: StoreFile, code: ErrorCode, message: str) -> Came:
+    async def _fail(self, store: VectorStore, file: StoreFile, code: ErrorCode, message: str) -> IndexStepResult:
         """What an earlier addition of the file has left in the index goes first: a failed file is not found."""
         await self.knowledge.index.delete_file(store.ref, file.id)
         await self.reading.drop(store, file.id)
         is_settled = await self.files.settle(store, file, "failed", error=(code, message))
-        return Came.SETTLED if is_settled else Came.LEFT
+        return IndexStepResult.SETTLED if is_settled else IndexStepResult.LEFT
 
     # --- parse -------------------------------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class Indexing:
             return
         try:
             await self.reading.read_there(live, begun)
-        except Unreadable as error:
+        except UnreadableDocument as error:
             await self.files.note(begun, error_code=error.code, error_message=error.message)
         except ClientError as error:
             await self._forgive(begun, error)

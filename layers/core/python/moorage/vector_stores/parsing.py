@@ -6,9 +6,9 @@ from contextlib import aclosing
 from typing import Final
 
 from moorage import limits
-from moorage.containers.life import LiveContainer
-from moorage.sandbox.exec_client import Ended, Output
-from moorage.vector_stores.documents import Kind, Unreadable, too_long
+from moorage.containers.lifecycle import LiveContainer
+from moorage.sandbox.exec_client import ExecEnded, ExecOutput
+from moorage.vector_stores.documents import Kind, UnreadableDocument, too_long
 
 _FOLDER: Final = ".indexing"
 """Of the container's workspace, where commands run."""
@@ -28,21 +28,23 @@ class Parsing:
         self._bytes_max = bytes_max
 
     async def read(self, kind: Kind, content: AsyncIterator[bytes]) -> bool:
-        """Whether the whole text is there; of a longer one its beginning is. Raises :class:`Unreadable`, and ``SandboxError`` where the
-        sandbox fails."""
+        """Whether the whole text is there; of a longer one its beginning is. Raises
+        :class:`UnreadableDocument`, and ``SandboxError`` where the sandbox fails."""
         await self._client.write_file(self._path, content)
         said, ended = await self._ran(kind)
         match ended:
-            case Ended(outcome="exit", exit_code=0):
+            case ExecEnded(outcome="exit", exit_code=0):
                 return True
-            case Ended(outcome="exit", exit_code=code) if code == _REFUSED:
-                raise Unreadable("invalid_file", _sentence(said))
-            case Ended(outcome="exit", exit_code=code) if code == _TOO_LONG:
+            case ExecEnded(outcome="exit", exit_code=code) if code == _REFUSED:
+                raise UnreadableDocument("invalid_file", _sentence(said))
+            case ExecEnded(outcome="exit", exit_code=code) if code == _TOO_LONG:
                 return False
-            case Ended(outcome="timeout"):
-                raise Unreadable("invalid_file", f"Reading the file takes longer than {limits.PARSING_SECONDS_MAX} seconds.")
+            case ExecEnded(outcome="timeout"):
+                raise UnreadableDocument("invalid_file", f"Reading the file takes longer than {limits.PARSING_SECONDS_MAX} seconds.")
             case _:
-                raise Unreadable("invalid_file", "The file brings down the program that reads it: it is damaged, or takes too much.")
+                raise UnreadableDocument(
+                    "invalid_file", "The file brings down the program that reads it: it is damaged, or takes too much."
+                )
 
     def text(self) -> AsyncIterator[bytes]:
         """In UTF-8."""
@@ -52,7 +54,7 @@ class Parsing:
         for name in (self._path, self._target):
             await self._client.delete_file(name)
 
-    async def _ran(self, kind: Kind) -> tuple[str, Ended | None]:
+    async def _ran(self, kind: Kind) -> tuple[str, ExecEnded | None]:
         bounds = (self._bytes_max, limits.PARSING_MEMORY_BYTES, limits.PARSING_SECONDS_MAX)
         command = shlex.join(["moorage-text", kind, self._path, self._target, *map(str, bounds)])
         said, ended = "", None
@@ -61,9 +63,9 @@ class Parsing:
         async with aclosing(events):
             async for event in events:
                 match event:
-                    case Output(stream="stdout"):
+                    case ExecOutput(stream="stdout"):
                         said += event.text
-                    case Ended():
+                    case ExecEnded():
                         ended = event
         return said, ended
 

@@ -10,12 +10,21 @@ from typing import Final
 
 from moorage import limits
 from moorage.containers.containers import Containers
-from moorage.containers.life import LiveContainer
+from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, StorageFull
 from moorage.store import vector_keys
 from moorage.store.blobs import Blobs, BlobTooLarge
-from moorage.store.files import File, Files
-from moorage.vector_stores.documents import HEAD_BYTES, Kind, Looked, NotPlain, Unreadable, look, plain_text, too_long
+from moorage.store.files import FileStore, StoredFile
+from moorage.vector_stores.documents import (
+    HEAD_BYTES,
+    DocumentProbe,
+    Kind,
+    NotPlainText,
+    UnreadableDocument,
+    look,
+    plain_text,
+    too_long,
+)
 from moorage.vector_stores.parsing import Parsing, whole
 from moorage.vector_stores.records import StoreFile, VectorStore
 
@@ -23,7 +32,7 @@ _LOST: Final = "The file was deleted before it was read."
 
 
 class Reading:
-    def __init__(self, files: Files, blobs: Blobs, containers: Containers) -> None:
+    def __init__(self, files: FileStore, blobs: Blobs, containers: Containers) -> None:
         self._files = files
         self._blobs = blobs
         self._containers = containers
@@ -37,26 +46,26 @@ class Reading:
         await self._blobs.delete_prefix(f"{vector_keys.vector_objects(store.tenant_id, store.id)}{file_id}/")
 
     async def read_here(self, file: StoreFile) -> Kind | None:
-        """Read it, if it is text; else the kind of document that a sandbox has to read. Raises :class:`Unreadable`."""
+        """Read it, if it is text; else the kind of document that a sandbox has to read. Raises :class:`UnreadableDocument`."""
         source, looked = await self._look(file)
         if looked.encoding is None:
             return looked.kind
         try:
             text = await plain_text(self._files.content(source), looked.encoding)
-        except NotPlain:
+        except NotPlainText:
             return "text"
         await self._blobs.put_stream(file.text_key, _pieces(text), bytes_max=limits.DOCUMENT_TEXT_BYTES_MAX)
         return None
 
-    async def _look(self, file: StoreFile) -> tuple[File, Looked]:
+    async def _look(self, file: StoreFile) -> tuple[StoredFile, DocumentProbe]:
         try:
             source = await self._files.get(file.tenant_id, file.id)
             if not source.bytes:
-                raise Unreadable("invalid_file", "The file is empty.")
+                raise UnreadableDocument("invalid_file", "The file is empty.")
             content = self._files.content(source, start=0, end=min(HEAD_BYTES, source.bytes) - 1)
             head = b"".join([chunk async for chunk in content])
         except ApiError as error:
-            raise Unreadable("invalid_file", _LOST) from error
+            raise UnreadableDocument("invalid_file", _LOST) from error
         return source, look(source.filename, head)
 
     # --- In a sandbox --------------------------------------------------------------------------------------------------------------
@@ -76,7 +85,7 @@ class Reading:
         return await self._containers.waiting.sandbox(tenant_id, container_id)
 
     async def read_there(self, live: LiveContainer, file: StoreFile) -> None:
-        """Have it read by the program in the sandbox. Raises :class:`Unreadable`, and ``SandboxError`` where the sandbox fails."""
+        """Read it in the sandbox. Raises :class:`UnreadableDocument`, and ``SandboxError`` where the sandbox fails."""
         source, looked = await self._look(file)
         parsing = Parsing(live, file.token, f"{file.token}_{file.attempts}")
         try:
@@ -87,7 +96,7 @@ class Reading:
         except StorageFull:
             raise  # There will be room again, and no file is to blame.
         except ApiError as error:
-            raise Unreadable("invalid_file", _LOST) from error
+            raise UnreadableDocument("invalid_file", _LOST) from error
         finally:
             await parsing.clear()
 

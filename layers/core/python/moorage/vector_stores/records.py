@@ -129,7 +129,7 @@ class StoreFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class FileBatch:
     tenant_id: str
     store_id: str
     id: str
@@ -162,7 +162,7 @@ class Batch:
 STORE: Final = Codec(VectorStore)
 CHUNKING: Final = Codec(Chunking)
 FILE: Final = Codec(StoreFile, nested={"chunking": CHUNKING})
-BATCH: Final = Codec(Batch)
+BATCH: Final = Codec(FileBatch)
 
 
 def store_record(store: VectorStore) -> Record:
@@ -176,14 +176,14 @@ def file_attributes(file: StoreFile) -> Record:
     return {**listed, **FILE.pack(file)}
 
 
-def batch_record(batch: Batch) -> Record:
+def batch_record(batch: FileBatch) -> Record:
     return {"PK": batch.pk, "SK": batch.sk, **BATCH.pack(batch)}
 
 
 # --- The wire ----------------------------------------------------------------------------------------------------------------------
 
 
-def _counts(counted: VectorStore | Batch) -> dict[str, int]:
+def _counts(counted: VectorStore | FileBatch) -> dict[str, int]:
     return {status: getattr(counted, status) for status in STATUSES} | {"total": counted.total}
 
 
@@ -220,7 +220,7 @@ def file_object(file: StoreFile) -> dict[str, Any]:
     }
 
 
-def batch_object(batch: Batch) -> dict[str, Any]:
+def batch_object(batch: FileBatch) -> dict[str, Any]:
     return {
         "id": batch.id,
         "object": "vector_store.files_batch",

@@ -14,13 +14,13 @@ from moorage.store.files import Clock
 from moorage.store.listing import gone_record, read_page
 from moorage.store.table import Record, Table
 from moorage.vector_stores.records import STORE, VectorStore, store_record
-from moorage.wire.queries import Page
+from moorage.wire.queries import PageQuery
 
 UNCHANGED: Final[Any] = object()
 """Of a field that a change does not name: null is a value."""
 
 
-class Embedder(Protocol):
+class StoreEmbedder(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -28,18 +28,18 @@ class Embedder(Protocol):
     def dimension(self) -> int: ...
 
 
-class Embeddings(Protocol):
+class StoreEmbedders(Protocol):
     @property
-    def default(self) -> Embedder:
+    def default(self) -> StoreEmbedder:
         """That of new stores."""
         ...
 
 
-class Knowledge(Protocol):
+class StoreKnowledge(Protocol):
     """What of it is needed for vector stores."""
 
     @property
-    def embeddings(self) -> Embeddings: ...
+    def embeddings(self) -> StoreEmbedders: ...
 
     @property
     def index(self) -> VectorIndex: ...
@@ -52,7 +52,7 @@ class StorePage:
 
 
 class Stores:
-    def __init__(self, table: Table, knowledge: Knowledge, *, clock: Clock) -> None:
+    def __init__(self, table: Table, knowledge: StoreKnowledge, *, clock: Clock) -> None:
         self._table = table
         self._knowledge = knowledge
         self._clock = clock
@@ -94,7 +94,7 @@ class Stores:
             raise vector_store_expired(store_id, param=param)
         return store
 
-    async def page(self, tenant_id: str, page: Page) -> StorePage:
+    async def page(self, tenant_id: str, page: PageQuery) -> StorePage:
         found = await read_page(
             self._table,
             tenant_id,

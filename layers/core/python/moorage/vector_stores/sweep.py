@@ -16,15 +16,15 @@ from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Record, Table
 from moorage.vector_stores.jobs import JOB
 from moorage.vector_stores.records import STATUSES, STORE, VectorStore
-from moorage.vector_stores.stores import Knowledge, due_record
+from moorage.vector_stores.stores import StoreKnowledge, due_record
 
 _NOTHING: Final = dict.fromkeys((*STATUSES, "total", "usage_bytes"), 0)
 _STAYING: Final = (keys.META, keys.PURGE, keys.GONE)
 
 
-class Sweep:
+class VectorStoreSweep:
     def __init__(
-        self, table: Table, blobs: Blobs, knowledge: Knowledge, stored: StoredBytes, containers: Containers, *, clock: Clock
+        self, table: Table, blobs: Blobs, knowledge: StoreKnowledge, stored: StoredBytes, containers: Containers, *, clock: Clock
     ) -> None:
         self._table = table
         self._stored = stored

@@ -15,15 +15,15 @@ from moorage.errors.vector_stores import vector_store_busy
 from moorage.knowledge.index import Hit, SearchOptions
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.store.executions import Executions
-from moorage.store.files import Clock, Files
+from moorage.store.files import Clock, FileStore
 from moorage.store.table import Table
 from moorage.vector_stores.files import NewFile, StoreFiles
 from moorage.vector_stores.indexing import Indexing
 from moorage.vector_stores.jobs import Jobs
 from moorage.vector_stores.reading import Reading
-from moorage.vector_stores.records import AUTO, Attributes, Batch, Chunking, StoreFile, VectorStore
-from moorage.vector_stores.stores import Knowledge, Stores
-from moorage.vector_stores.sweep import Sweep
+from moorage.vector_stores.records import AUTO, Attributes, Chunking, FileBatch, StoreFile, VectorStore
+from moorage.vector_stores.stores import StoreKnowledge, Stores
+from moorage.vector_stores.sweep import VectorStoreSweep
 
 
 class VectorStores:
@@ -31,10 +31,10 @@ class VectorStores:
         self,
         table: Table,
         blobs: Blobs,
-        files: Files,
+        files: FileStore,
         containers: Containers,
         executions: Executions,
-        knowledge: Knowledge,
+        knowledge: StoreKnowledge,
         *,
         clock: Clock,
     ) -> None:
@@ -44,7 +44,7 @@ class VectorStores:
         self.files = StoreFiles(table, files.stored, clock=clock)
         self.jobs = Jobs(table, executions, clock=clock)
         self.indexing = Indexing(self.stores, self.files, self.jobs, Reading(files, blobs, containers), knowledge)
-        self.sweep = Sweep(table, blobs, knowledge, files.stored, containers, clock=clock)
+        self.sweep = VectorStoreSweep(table, blobs, knowledge, files.stored, containers, clock=clock)
 
     # --- Stores --------------------------------------------------------------------------------------------------------------------
 
@@ -106,8 +106,8 @@ class VectorStores:
         await self.stores.touch(store)
         return added
 
-    async def add_batch(self, store: VectorStore, wanted: Sequence[NewFile]) -> Batch:
-        added: list[Batch] = []
+    async def add_batch(self, store: VectorStore, wanted: Sequence[NewFile]) -> FileBatch:
+        added: list[FileBatch] = []
 
         async def add() -> None:
             added.append(await self.files.add_batch(store, wanted))

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from moorage.wire.create import Metadata
 from moorage.wire.resources import MemoryLimit
-from moorage.wire.validation import Parser
+from moorage.wire.validation import JsonValidator
 
 Json = dict[str, Any]
 
@@ -158,7 +158,7 @@ class Response(TypedDict):
     prompt_cache_options: NotRequired[EchoedCacheOptions]
 
 
-class Compaction(TypedDict):
+class CompactedResponse(TypedDict):
     id: str
     object: Literal["response.compaction"]
     created_at: int
@@ -320,12 +320,12 @@ class EgressEntry(TypedDict):
 
 
 ANSWERS: Final = {
-    answer.__name__: Parser[Any](answer)
+    answer.__name__: JsonValidator[Any](answer)
     for answer in (
         Item,
         Event,
         Response,
-        Compaction,
+        CompactedResponse,
         InputTokens,
         EmbeddingList,
         Error,

@@ -23,7 +23,7 @@ _BROKEN_OFF: Final[Fields] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ChunkFields:
     """What all chunks of an answer share."""
 
     id: str
@@ -31,7 +31,7 @@ class Frame:
     model: str
 
     @classmethod
-    def of(cls, response: Mapping[str, Any]) -> "Frame":
+    def of(cls, response: Mapping[str, Any]) -> "ChunkFields":
         return cls(f"chatcmpl-{response['id'].removeprefix('resp_')}", int(response["created_at"]), response["model"])
 
     def chunk(self, delta: Fields | None, *, finish_reason: str | None = None, logprobs: list[Any] | None = None) -> Fields:
@@ -51,7 +51,7 @@ def completion(response: Mapping[str, Any], stop: Iterable[str] = ()) -> Fields:
     an answer."""
     if response["status"] == "failed":
         return {"error": {"type": "server_error", "param": None} | response["error"]}
-    said = _Said.of(response, StopWords(tuple(stop)))
+    said = _FinalAnswer.of(response, StopWords(tuple(stop)))
     message: Fields = {"role": "assistant", "content": said.text, "refusal": said.refusal, "annotations": []}
     if said.reasoning:
         message["reasoning_content"] = said.reasoning
@@ -63,7 +63,7 @@ def completion(response: Mapping[str, Any], stop: Iterable[str] = ()) -> Fields:
         "logprobs": {"content": said.logprobs, "refusal": None} if said.logprobs else None,
         "finish_reason": said.finish_reason(response),
     }
-    frame = Frame.of(response)
+    frame = ChunkFields.of(response)
     usage = {"usage": usage_object(response.get("usage")), "service_tier": response.get("service_tier")}
     return frame.object("chat.completion", [choice]) | usage
 
@@ -79,7 +79,7 @@ class Chunks:
     """Nothing more is to be sent."""
     error: Fields | None = None
     """Of a response that failed."""
-    _frame: Frame | None = None
+    _frame: ChunkFields | None = None
     _calls: dict[int, int] = field(default_factory=dict)
     """Numbers of the calls, by output index."""
     _words: "StopWords" = field(init=False)
@@ -97,13 +97,13 @@ class Chunks:
             self.is_over, self.error = True, event["error"]
             return []
         if self._frame is None:
-            self._frame = Frame.of(event["response"])
+            self._frame = ChunkFields.of(event["response"])
             return [self._frame.chunk({"role": "assistant", "content": ""})]
         if event["type"] in events.FINAL:
             return self._end(event["response"], self._frame)
         return [] if self.is_hosted or self.is_over else self._live(event, self._frame)
 
-    def _live(self, event: Event, frame: Frame) -> list[Fields]:
+    def _live(self, event: Event, frame: ChunkFields) -> list[Fields]:
         match event["type"]:
             case events.OUTPUT_ITEM_ADDED if self._is_broken:
                 # The model is asked again, and would say the beginning a second time.
@@ -129,11 +129,11 @@ class Chunks:
                 self._is_broken = event["item"].get("status") == "incomplete" and event["output_index"] in self._shown
         return []
 
-    def _called(self, event: Event, frame: Frame, more: Fields) -> list[Fields]:
+    def _called(self, event: Event, frame: ChunkFields, more: Fields) -> list[Fields]:
         number = self._calls.get(event["output_index"])
         return [] if number is None else [frame.chunk({"tool_calls": [{"index": number} | more]})]
 
-    def _added(self, event: Event, frame: Frame) -> list[Fields]:
+    def _added(self, event: Event, frame: ChunkFields) -> list[Fields]:
         item = event["item"]
         if item["type"] == "message":
             self._messages += 1
@@ -144,13 +144,13 @@ class Chunks:
         self._shown.add(event["output_index"])
         return [frame.chunk({"tool_calls": [{"index": number} | _whole_call(item)]})]
 
-    def _stopped(self, frame: Frame) -> list[Fields]:
+    def _stopped(self, frame: ChunkFields) -> list[Fields]:
         if not self._words.is_met:
             return []
         self.is_over = True
         return [frame.chunk(None, finish_reason="stop")]
 
-    def _end(self, response: Mapping[str, Any], frame: Frame) -> list[Fields]:
+    def _end(self, response: Mapping[str, Any], frame: ChunkFields) -> list[Fields]:
         self.is_over = True
         if response["status"] == "failed":
             self.error = response["error"]
@@ -163,8 +163,8 @@ class Chunks:
         chunks.append(frame.chunk(None, finish_reason=finish_reason(response, has_calls=has_calls)))
         return [*chunks, frame.usage_chunk(response)] if self.includes_usage else chunks
 
-    def _at_once(self, response: Mapping[str, Any], frame: Frame) -> tuple[list[Fields], bool]:
-        said = _Said.of(response, self._words)
+    def _at_once(self, response: Mapping[str, Any], frame: ChunkFields) -> tuple[list[Fields], bool]:
+        said = _FinalAnswer.of(response, self._words)
         chunks = [frame.chunk({"content": said.text}, logprobs=said.logprobs or None)] if said.text else []
         chunks += [frame.chunk({"refusal": said.refusal})] if said.refusal else []
         calls = [{"index": number} | _whole_call(item) for number, item in enumerate(said.calls)]
@@ -198,7 +198,7 @@ class StopWords:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _FinalAnswer:
     """The final answer of a response: what follows the last call that ran here."""
 
     text: str | None
@@ -209,7 +209,7 @@ class _Said:
     is_stopped: bool
 
     @classmethod
-    def of(cls, response: Mapping[str, Any], words: StopWords) -> "_Said":
+    def of(cls, response: Mapping[str, Any], words: StopWords) -> "_FinalAnswer":
         output = response["output"]
         last = max((number for number, item in enumerate(output) if item["type"] in _RAN_HERE), default=-1)
         items = output[last + 1 :]

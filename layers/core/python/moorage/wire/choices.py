@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import errors, limits
-from moorage.wire import admitted
+from moorage.wire import tool_shapes
 from moorage.wire.deferred import OWN_SEARCH
 from moorage.wire.tools import REFUSED_TOOLS
 from moorage.wire.types import Item, Tool
@@ -41,7 +41,7 @@ class AllowedTools(TypedDict):
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
     tools: Annotated[
-        list[Annotated[Any, OneOf(ChainMap({"namespace": ChosenNamespace}, _OTHERS, admitted.CHOICES))]],
+        list[Annotated[Any, OneOf(ChainMap({"namespace": ChosenNamespace}, _OTHERS, tool_shapes.CHOICES))]],
         Length(limits.TOOLS_MAX, minimum=1),
     ]
 
@@ -53,7 +53,7 @@ ToolChoice = TypeAliasType(
         Either(
             "an object",
             string=Literal["none", "auto", "required"],
-            object=Annotated[Any, OneOf(ChainMap({"allowed_tools": AllowedTools}, _OTHERS, admitted.CHOICES))],
+            object=Annotated[Any, OneOf(ChainMap({"allowed_tools": AllowedTools}, _OTHERS, tool_shapes.CHOICES))],
         ),
     ],
 )

@@ -21,12 +21,12 @@ from moorage.wire.validation import (
     FreeObject,
     Id,
     Identifier,
+    JsonValidator,
     Length,
     Number,
     OneOf,
     Only,
-    Parser,
-    Refused,
+    RefusedField,
     Text,
     wire,
     wire_with,
@@ -123,7 +123,7 @@ class PromptCacheOptions(TypedDict, total=False):
     mode: Literal["implicit", "explicit"]
     ttl: Literal["30m", "12h"]
     prewarm: Annotated[bool, Only(False, "Prompt cache warm-up is not available in this version: send the request itself.")]
-    comparison_response_id: Annotated[Any, Refused("Prompt cache diagnostics are not available in this version.")]
+    comparison_response_id: Annotated[Any, RefusedField("Prompt cache diagnostics are not available in this version.")]
 
 
 def _no_compression(value: str) -> str:
@@ -213,14 +213,14 @@ class ApprovalLink(TypedDict, total=False):
 # --- Bodies -----------------------------------------------------------------------------------------------------------
 
 
-class _Said(TypedDict, total=False):
+class _ModelOptions(TypedDict, total=False):
     """What everything shares that asks a model."""
 
     input: Input
     instructions: Text
 
 
-class _Asked(_Said, total=False):
+class _ModelRequest(_ModelOptions, total=False):
     """What creating a response, counting its tokens and compacting its input share."""
 
     previous_response_id: Id
@@ -237,7 +237,7 @@ class _Offered(TypedDict, total=False):
     truncation: Literal["auto", "disabled"]
 
 
-class _Told(_Asked, _Offered, total=False):
+class _Told(_ModelRequest, _Offered, total=False):
     """What creating a response and counting its tokens share."""
 
     conversation: _Conversation
@@ -275,11 +275,13 @@ class _Made(_Hints, total=False):
     context_management: Annotated[list[CompactionEntry], Length(minimum=1)]
     budget: Budget
     approvals: Approvals
-    prompt: Annotated[Any, Refused("Prompt templates live at OpenAI: send their text as 'instructions' and 'input'.")]
-    moderation: Annotated[Any, Refused("Moderation is not available in this version: call your moderation service beside this one.")]
-    access_programs: Annotated[Any, Refused("Access programs exist at OpenAI only.")]
-    background_options: Annotated[Any, Refused("Background responses begin at once here: leave it out.")]
-    multi_agent: Annotated[Any, Refused(_NO_AGENTS)]
+    prompt: Annotated[Any, RefusedField("Prompt templates live at OpenAI: send their text as 'instructions' and 'input'.")]
+    moderation: Annotated[
+        Any, RefusedField("Moderation is not available in this version: call your moderation service beside this one.")
+    ]
+    access_programs: Annotated[Any, RefusedField("Access programs exist at OpenAI only.")]
+    background_options: Annotated[Any, RefusedField("Background responses begin at once here: leave it out.")]
+    multi_agent: Annotated[Any, RefusedField(_NO_AGENTS)]
 
 
 @wire
@@ -289,7 +291,7 @@ class CreateResponse(_Told, _Made, total=False):
 
 
 @wire
-class ForkResponse(_Said, _Offered, _Made, total=False):
+class ForkResponse(_ModelOptions, _Offered, _Made, total=False):
     """An extension: what is not given stays as in the response that it is a fork of."""
 
     at: Annotated[int, Field(ge=0)]
@@ -301,11 +303,11 @@ class ForkResponse(_Said, _Offered, _Made, total=False):
 @wire
 class CountInputTokens(_Told, total=False):
     model: Model
-    personality: Annotated[Any, Refused("It belongs to OpenAI's own applications.")]
+    personality: Annotated[Any, RefusedField("It belongs to OpenAI's own applications.")]
 
 
 @wire
-class CompactResponse(_Asked, _Hints, total=False):
+class CompactResponse(_ModelRequest, _Hints, total=False):
     """The hints about caches and tiers have no effect: the summary is one short request."""
 
     model: Required[Model]
@@ -368,18 +370,18 @@ class CreateConversationItems(TypedDict):
     items: _SomeItems
 
 
-CREATE: Final = Parser[Fields](CreateResponse)
+CREATE: Final = JsonValidator[Fields](CreateResponse)
 """``POST /v1/responses``."""
-FORK: Final = Parser[Fields](ForkResponse)
+FORK: Final = JsonValidator[Fields](ForkResponse)
 """``POST /v1/responses/{id}/fork``."""
-COUNT: Final = Parser[Fields](CountInputTokens)
+COUNT: Final = JsonValidator[Fields](CountInputTokens)
 """``POST /v1/responses/input_tokens``."""
-COMPACT: Final = Parser[Fields](CompactResponse)
+COMPACT: Final = JsonValidator[Fields](CompactResponse)
 """``POST /v1/responses/compact``."""
-VERDICT: Final = Parser[Fields](Verdict)
-APPROVAL_LINK: Final = Parser[Fields](ApprovalLink)
-EVENT: Final = Parser[Fields](ResponseCreateEvent)
-LANE: Final = Parser[Fields](Lane)
-CONVERSATION_CREATE: Final = Parser[Fields](CreateConversation)
-CONVERSATION_UPDATE: Final = Parser[Fields](UpdateConversation)
-CONVERSATION_ITEMS: Final = Parser[Fields](CreateConversationItems)
+VERDICT: Final = JsonValidator[Fields](Verdict)
+APPROVAL_LINK: Final = JsonValidator[Fields](ApprovalLink)
+EVENT: Final = JsonValidator[Fields](ResponseCreateEvent)
+LANE: Final = JsonValidator[Fields](Lane)
+CONVERSATION_CREATE: Final = JsonValidator[Fields](CreateConversation)
+CONVERSATION_UPDATE: Final = JsonValidator[Fields](UpdateConversation)
+CONVERSATION_ITEMS: Final = JsonValidator[Fields](CreateConversationItems)

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from moorage import errors, limits
 from moorage.wire.refusals import problem, wrong_type, wrong_value
-from moorage.wire.validation import Dropped, Name, Parser, Text, wire
+from moorage.wire.validation import Dropped, JsonValidator, Name, Text, wire
 
 TOKENS_REASON: Final = (
     "Tokens are of one model's tokenizer, and each model here has its own: send the text (LangChain: check_embedding_ctx_length=False)."
@@ -54,4 +54,4 @@ class CreateEmbedding(TypedDict, total=False):
     user: Annotated[Text, Dropped]
 
 
-EMBEDDING: Final = Parser[dict[str, Any]](CreateEmbedding)
+EMBEDDING: Final = JsonValidator[dict[str, Any]](CreateEmbedding)

@@ -40,7 +40,7 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _ContainerRequest:
     """What one tool wants of the response's container."""
 
     index: int
@@ -61,18 +61,18 @@ class _Asked:
         return (self.index, self.place) if is_bare else (self.index, self.place, name)
 
 
-def _containers(tools: Sequence[Tool]) -> list[_Asked]:
+def _containers(tools: Sequence[Tool]) -> list[_ContainerRequest]:
     asked = []
     for index, tool in enumerate(tools):
         match tool:
             case {"type": "shell", "environment": {"type": "container_auto" | "container_reference"} as environment}:
-                asked.append(_Asked(index, "shell", "environment", environment))
+                asked.append(_ContainerRequest(index, "shell", "environment", environment))
             case {"type": "code_interpreter", "container": str(container_id)}:
-                asked.append(_Asked(index, "code_interpreter", "container", {"container_id": container_id}))
+                asked.append(_ContainerRequest(index, "code_interpreter", "container", {"container_id": container_id}))
             case {"type": "code_interpreter", "container": container}:
-                asked.append(_Asked(index, "code_interpreter", "container", container))
+                asked.append(_ContainerRequest(index, "code_interpreter", "container", container))
             case {"type": "mcp", "server_url": str(url)} if url == WORKSPACE:
-                asked.append(_Asked(index, "mcp", "environment", tool.get("environment") or {}))
+                asked.append(_ContainerRequest(index, "mcp", "environment", tool.get("environment") or {}))
     return asked
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import orjson
 
-from moorage.wire import admitted
+from moorage.wire import tool_shapes
 from moorage.wire.types import Event
 
 CREATED: Final = "response.created"
@@ -91,7 +91,7 @@ _OF_NO_TOOL: Final[dict[str, frozenset[str]]] = {
         CUSTOM_TOOL_CALL_INPUT_DONE: (*_ITEM, "input"),
     }.items()
 }
-CATALOGUE: Final[Mapping[str, frozenset[str]]] = ChainMap(admitted.EVENTS, _OF_NO_TOOL)
+CATALOGUE: Final[Mapping[str, frozenset[str]]] = ChainMap(tool_shapes.EVENTS, _OF_NO_TOOL)
 """Every event and the fields it always has, ``type`` aside; those of a tool stand in its folder."""
 
 _OBFUSCATED: Final = frozenset(
@@ -129,7 +129,7 @@ _LINE_ENDS: Final = {mark.encode(): f"\\u{ord(mark):04x}".encode() for mark in "
 
 def is_obfuscated(name: str) -> bool:
     """Whether an event's length would give the model's words away to someone who sees only the encrypted stream."""
-    return name in _OBFUSCATED or name in admitted.OBFUSCATED
+    return name in _OBFUSCATED or name in tool_shapes.OBFUSCATED
 
 
 def obfuscated(event: Event) -> Event:

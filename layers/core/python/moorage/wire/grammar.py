@@ -22,19 +22,19 @@ Outcome = Literal["valid", "invalid", "unchecked"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GrammarVerdict:
     outcome: Outcome
     message: str = ""
     """For ``invalid``, what the model should read before it tries again; for ``unchecked``, the reason."""
 
 
-async def check(grammar: dict[str, Any], text: str, *, seconds_max: float = limits.GRAMMAR_CHECK_SECONDS_MAX) -> Verdict:
+async def check(grammar: dict[str, Any], text: str, *, seconds_max: float = limits.GRAMMAR_CHECK_SECONDS_MAX) -> GrammarVerdict:
     """Judge ``text`` by a custom tool's ``format`` (``{"type": "grammar", "syntax": "lark" | "regex", "definition": ...}``).
 
     Never raises for what is in the grammar or in the text.
     """
     if len(text) > limits.GRAMMAR_INPUT_CHARS_MAX:
-        return Verdict("unchecked", f"The input has more than {limits.GRAMMAR_INPUT_CHARS_MAX} characters.")
+        return GrammarVerdict("unchecked", f"The input has more than {limits.GRAMMAR_INPUT_CHARS_MAX} characters.")
     question = json.dumps({"syntax": grammar["syntax"], "definition": grammar["definition"], "text": text, "seconds": seconds_max})
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -57,35 +57,37 @@ async def check(grammar: dict[str, Any], text: str, *, seconds_max: float = limi
                 process.kill()
             await process.wait()
     if not answer:
-        return Verdict("unchecked", "The grammar took too long to check, or too much memory.")
-    return Verdict(**json.loads(answer))
+        return GrammarVerdict("unchecked", "The grammar took too long to check, or too much memory.")
+    return GrammarVerdict(**json.loads(answer))
 
 
 # --- In the child ---------------------------------------------------------------------------------------------------------
 
 
-def judge(syntax: str, definition: str, text: str) -> Verdict:
+def judge(syntax: str, definition: str, text: str) -> GrammarVerdict:
     """The same without bounds; only the child calls it."""
     return _judge_regex(definition, text) if syntax == "regex" else _judge_lark(definition, text)
 
 
-def _judge_regex(definition: str, text: str) -> Verdict:
+def _judge_regex(definition: str, text: str) -> GrammarVerdict:
     try:
         matches = re.fullmatch(definition, text) is not None
     except re.error as error:
-        return Verdict("unchecked", f"The regular expression is not understood: {error}.")
-    return Verdict("valid") if matches else Verdict("invalid", f"The input must match the regular expression {definition}")
+        return GrammarVerdict("unchecked", f"The regular expression is not understood: {error}.")
+    return (
+        GrammarVerdict("valid") if matches else GrammarVerdict("invalid", f"The input must match the regular expression {definition}")
+    )
 
 
 _FOREIGN_IMPORT: Final = re.compile(r"^\s*%import\s+(?!common\b)", re.MULTILINE)
 
 
-def _judge_lark(definition: str, text: str) -> Verdict:
+def _judge_lark(definition: str, text: str) -> GrammarVerdict:
     """LALR first, because it is fast and says best what it expected. What it cannot take, Earley decides."""
     from lark.exceptions import LarkError, UnexpectedInput
 
     if _FOREIGN_IMPORT.search(definition):
-        return Verdict("unchecked", "The grammar imports something else than 'common'.")
+        return GrammarVerdict("unchecked", "The grammar imports something else than 'common'.")
     definition = _without_empty_terminals(definition)
     complaint = None
     try:
@@ -96,17 +98,17 @@ def _judge_lark(definition: str, text: str) -> Verdict:
     except LarkError:
         complaint = None
     else:
-        return Verdict("valid")
+        return GrammarVerdict("valid")
     if complaint is not None and len(text) > limits.GRAMMAR_EARLEY_CHARS_MAX:
-        return Verdict("invalid", complaint)
+        return GrammarVerdict("invalid", complaint)
     try:
         parser = _parser(definition, "earley")
         parser.parse(text)
     except UnexpectedInput as error:
-        return Verdict("invalid", complaint or _complaint(error, text, parser))
+        return GrammarVerdict("invalid", complaint or _complaint(error, text, parser))
     except LarkError as error:
-        return Verdict("unchecked", f"The grammar is not understood: {str(error).splitlines()[0]}")
-    return Verdict("valid")
+        return GrammarVerdict("unchecked", f"The grammar is not understood: {str(error).splitlines()[0]}")
+    return GrammarVerdict("valid")
 
 
 _LITERAL: Final = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/(?!/)(?P<pattern>(?:\\.|[^/\\])*?)/(?P<flags>[imslux]*)', re.DOTALL)

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import errors, ids, limits
-from moorage.wire import admitted
+from moorage.wire import tool_shapes
 from moorage.wire.item import ID_PREFIXES, Call, Common, Status, an_item
 from moorage.wire.parts import AnsweredContent, SaidContent, ToolOutput, input_text
 from moorage.wire.refusals import LABEL, problem
@@ -189,7 +189,7 @@ _OTHERS: Final[dict[str, Any]] = {
     "item_reference": ItemReference,
     **{name: RefusedVariant(reason, code=code) for name, (code, reason) in REFUSED_ITEMS.items()},
 }
-SHAPES: Final[Mapping[str, Any]] = ChainMap(_OTHERS, admitted.ITEMS, _OF_NO_TOOL)
+SHAPES: Final[Mapping[str, Any]] = ChainMap(_OTHERS, tool_shapes.ITEMS, _OF_NO_TOOL)
 
 _ANSWER: Final = LABEL + "assistant"
 _EASY_MESSAGE: Final = LABEL + "message"
@@ -210,7 +210,9 @@ def _tag(value: Any) -> str | None:
 
 
 _ITEMS: Final = OneOf(
-    ChainMap({_EASY_MESSAGE: Message, _ANSWER: AssistantMessage, _EASY_REFERENCE: ItemReference}, _OTHERS, admitted.ITEMS, _OF_NO_TOOL),
+    ChainMap(
+        {_EASY_MESSAGE: Message, _ANSWER: AssistantMessage, _EASY_REFERENCE: ItemReference}, _OTHERS, tool_shapes.ITEMS, _OF_NO_TOOL
+    ),
     tag_of=_tag,
 )
 InputItem = TypeAliasType("InputItem", Annotated[Any, _ITEMS])

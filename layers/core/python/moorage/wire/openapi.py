@@ -7,12 +7,12 @@ cannot promise what is refused; a test compares the routes (``routes.py``) with 
 from functools import cache
 from typing import Any, Final
 
-from moorage.wire import admitted, chat_schemas, container_sessions, create, embeddings, resources, vector_stores, webhooks
+from moorage.wire import chat_schemas, container_sessions, create, embeddings, resources, tool_shapes, vector_stores, webhooks
 from moorage.wire.answers import ANSWERS
 from moorage.wire.route import JSON, ref
 from moorage.wire.routes import ROUTES
 from moorage.wire.schema import JsonSchema, components
-from moorage.wire.validation import Parser
+from moorage.wire.validation import JsonValidator
 
 _BODIES: Final = {
     "CreateResponse": create.CREATE,
@@ -25,16 +25,16 @@ _BODIES: Final = {
     "CreateConversationItems": create.CONVERSATION_ITEMS,
     "Verdict": create.VERDICT,
     "ApprovalLink": create.APPROVAL_LINK,
-    "CreateContainer": Parser[Any](resources.CreateContainer),
-    "AddContainerFile": Parser[Any](resources.AddContainerFile),
-    "OpenSession": Parser[Any](container_sessions.OpenSession),
-    "SessionInput": Parser[Any](container_sessions.SessionInput),
-    "ResizeSession": Parser[Any](container_sessions.ResizeSession),
-    "CreateUpload": Parser[Any](resources.CreateUpload),
-    "CompleteUpload": Parser[Any](resources.CompleteUpload),
-    "UpdateSkill": Parser[Any](resources.UpdateSkill),
+    "CreateContainer": JsonValidator[Any](resources.CreateContainer),
+    "AddContainerFile": JsonValidator[Any](resources.AddContainerFile),
+    "OpenSession": JsonValidator[Any](container_sessions.OpenSession),
+    "SessionInput": JsonValidator[Any](container_sessions.SessionInput),
+    "ResizeSession": JsonValidator[Any](container_sessions.ResizeSession),
+    "CreateUpload": JsonValidator[Any](resources.CreateUpload),
+    "CompleteUpload": JsonValidator[Any](resources.CompleteUpload),
+    "UpdateSkill": JsonValidator[Any](resources.UpdateSkill),
     **{
-        kind.__name__: Parser[Any](kind)
+        kind.__name__: JsonValidator[Any](kind)
         for kind in (
             vector_stores.CreateVectorStore,
             vector_stores.UpdateVectorStore,
@@ -44,17 +44,17 @@ _BODIES: Final = {
             vector_stores.SearchVectorStore,
         )
     },
-    "CreateWebhookEndpoint": Parser[Any](webhooks.CreateWebhookEndpoint),
-    "UpdateWebhookEndpoint": Parser[Any](webhooks.UpdateWebhookEndpoint),
-    "RotateWebhookSecret": Parser[Any](webhooks.RotateWebhookSecret),
-    "SendTestEvent": Parser[Any](webhooks.SendTestEvent),
+    "CreateWebhookEndpoint": JsonValidator[Any](webhooks.CreateWebhookEndpoint),
+    "UpdateWebhookEndpoint": JsonValidator[Any](webhooks.UpdateWebhookEndpoint),
+    "RotateWebhookSecret": JsonValidator[Any](webhooks.RotateWebhookSecret),
+    "SendTestEvent": JsonValidator[Any](webhooks.SendTestEvent),
 }
 
 
 @cache
 def document(version: str) -> JsonSchema:
     """The OpenAPI document; ``version`` is the package's. Made once: anybody may ask for it, without a key."""
-    assert admitted.TOOLS, "no room has declared its tool yet: import moorage.tools.registry first"
+    assert tool_shapes.TOOLS, "no room has declared its tool yet: import moorage.tools.registry first"
     paths: dict[str, JsonSchema] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method] = route.to_json()

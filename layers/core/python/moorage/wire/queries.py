@@ -14,7 +14,7 @@ Query = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageQuery:
     """Which part of a list is wanted."""
 
     limit: int = limits.PAGE_ITEMS_DEFAULT
@@ -25,7 +25,7 @@ class Page:
     include: tuple[str, ...] = ()
 
     @property
-    def backward(self) -> "Page | None":
+    def backward(self) -> "PageQuery | None":
         """The page that is read the other way round, and turned afterwards; None if this one is read as it is."""
         if self.before is None or self.after is not None:
             return None
@@ -44,7 +44,7 @@ class Retrieval:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ListQuery:
     """Which responses a list is asked for; what is empty asks for nothing."""
 
     statuses: frozenset[str] = frozenset()
@@ -108,7 +108,7 @@ _METADATA: Final = re.compile(r"metadata\[(?P<key>.+)\]", re.DOTALL)
 _FILTERS: Final = ("status", "model", "conversation", "container", "has_container", "key", "created_after", "created_before")
 
 
-def parse_wanted(query: Query) -> tuple[Page, Wanted]:
+def parse_wanted(query: Query) -> tuple[PageQuery, ListQuery]:
     """The query of ``GET /v1/responses``. Raises :class:`~moorage.errors.ApiError`."""
     metadata = {found["key"]: value for name, value in query if (found := _METADATA.fullmatch(name)) is not None}
     rest = [(name, value) for name, value in query if _METADATA.fullmatch(name) is None]
@@ -122,7 +122,7 @@ def parse_wanted(query: Query) -> tuple[Page, Wanted]:
     for status in statuses:
         if status not in STATUSES:
             raise errors.invalid_choice("status", status[: limits.PARAM_NAME_CHARS_MAX], STATUSES)
-    return page, Wanted(
+    return page, ListQuery(
         statuses=frozenset(statuses),
         model=values.get("model", ""),
         conversation=values.get("conversation", ""),
@@ -222,7 +222,7 @@ def parse_page(
     order_default: Literal["asc", "desc"] = "desc",
     others: tuple[str, ...] = (),
     goes_back: bool = False,
-) -> Page:
+) -> PageQuery:
     """``limit``, ``order``, ``after`` and ``include``; ``before`` too where a list ``goes_back``; ``others`` are names that the route
     reads itself.
 
@@ -234,7 +234,7 @@ def parse_page(
     order = values.get("order", order_default)
     if order not in ("asc", "desc"):
         raise errors.invalid_choice("order", order[: limits.PARAM_NAME_CHARS_MAX], ("asc", "desc"))
-    return Page(
+    return PageQuery(
         limit=_whole_number("limit", values["limit"], 1, limit_max) if "limit" in values else limit_default,
         order="asc" if order == "asc" else "desc",
         after=values.get("after") or None,

@@ -16,7 +16,7 @@ Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TokenUsage:
     """Tokens. ``input_tokens`` includes the cached ones, ``output_tokens`` the reasoning ones."""
 
     input_tokens: int = 0
@@ -25,8 +25,8 @@ class Usage:
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
 
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
+    def __add__(self, other: "TokenUsage") -> "TokenUsage":
+        return TokenUsage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
@@ -34,8 +34,8 @@ class Usage:
             self.reasoning_tokens + other.reasoning_tokens,
         )
 
-    def __sub__(self, other: "Usage") -> "Usage":
-        return Usage(
+    def __sub__(self, other: "TokenUsage") -> "TokenUsage":
+        return TokenUsage(
             self.input_tokens - other.input_tokens,
             self.output_tokens - other.output_tokens,
             self.cached_tokens - other.cached_tokens,
@@ -44,7 +44,7 @@ class Usage:
         )
 
     @classmethod
-    def from_json(cls, usage: Mapping[str, Any]) -> "Usage":
+    def from_json(cls, usage: Mapping[str, Any]) -> "TokenUsage":
         """A ``usage`` object, read back."""
         return cls(
             input_tokens=usage["input_tokens"],
@@ -81,7 +81,7 @@ class ResponseState:
     error: Mapping[str, Any] | None = None
     """``{"code", "message"}``, and the ``param`` that is to blame if one is."""
     incomplete_reason: str | None = None
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     service_tier: str | None = None
     """The tier that was really used, once the upstream has said it."""
 
@@ -129,7 +129,7 @@ def input_tokens_object(input_tokens: int) -> dict[str, Any]:
     return {"object": "response.input_tokens", "input_tokens": input_tokens}
 
 
-def compaction_object(response_id: str, created_at: int, output: Sequence[Item], usage: Usage) -> dict[str, Any]:
+def compaction_object(response_id: str, created_at: int, output: Sequence[Item], usage: TokenUsage) -> dict[str, Any]:
     """The answer of ``POST /v1/responses/compact``; its id leads nowhere."""
     return {
         "id": response_id,

@@ -99,7 +99,7 @@ ROUTES: Final = (
         "/v1/responses/compact",
         "compactResponse",
         "Make a shorter input to go on with",
-        {JSON: ref("Compaction")},
+        {JSON: ref("CompactedResponse")},
         {JSON: ref("CompactResponse")},
         also=(404, 502),
     ),

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticOmit, core_schema
 
-from moorage.wire.validation import Parser
+from moorage.wire.validation import JsonValidator
 
 JsonSchema = dict[str, Any]
 
@@ -32,7 +32,7 @@ class _Generator(GenerateJsonSchema):
         return inner if "anyOf" in inner and {"type": "null"} in inner["anyOf"] else {"anyOf": [inner, {"type": "null"}]}
 
 
-def components(types: Mapping[str, Parser[Any]]) -> dict[str, JsonSchema]:
+def components(types: Mapping[str, JsonValidator[Any]]) -> dict[str, JsonSchema]:
     """The schemas of these types by name, and of all objects that they consist of by the names of their classes."""
     adapters: list[tuple[str, Any, TypeAdapter[Any]]] = [(name, "validation", parser.adapter) for name, parser in types.items()]
     named, shared = TypeAdapter.json_schemas(adapters, ref_template=COMPONENTS + "{model}", schema_generator=_Generator)

@@ -17,7 +17,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import limits
 from moorage.errors.inputs import invalid_function_parameters
-from moorage.wire import admitted
+from moorage.wire import tool_shapes
 from moorage.wire.deferred import check_deferred
 from moorage.wire.environments import check_containers
 from moorage.wire.json_schemas import fault_of
@@ -30,7 +30,7 @@ from moorage.wire.validation import (
     Name,
     OneOf,
     Only,
-    Refused,
+    RefusedField,
     RefusedVariant,
     Text,
     wire,
@@ -89,7 +89,9 @@ class FunctionTool(_Named, total=False):
     parameters: FreeObject
     strict: bool
     output_schema: FreeObject
-    function: Annotated[Any, Refused("This is the form of chat completions: put 'name', 'description' and 'parameters' beside 'type'.")]
+    function: Annotated[
+        Any, RefusedField("This is the form of chat completions: put 'name', 'description' and 'parameters' beside 'type'.")
+    ]
 
 
 @wire
@@ -143,11 +145,11 @@ HOSTED_IN_ITEM: Final = RefusedVariant("A hosted tool stands in 'tools' of the r
 _OTHERS: Final[dict[str, Any]] = {name: RefusedVariant(reason) for name, reason in REFUSED_TOOLS.items()}
 _OF_CLIENTS: Final[dict[str, Any]] = {"function": FunctionTool, "custom": CustomTool, "namespace": NamespaceTool}
 
-TOOL: Final = OneOf(ChainMap(_OTHERS, admitted.TOOLS, _OF_CLIENTS))
+TOOL: Final = OneOf(ChainMap(_OTHERS, tool_shapes.TOOLS, _OF_CLIENTS))
 Tool = TypeAliasType("Tool", Annotated[Any, TOOL])
 """A tool in ``tools`` of a request."""
 
-ITEM_TOOL: Final = OneOf(ChainMap(_OTHERS, admitted.BROUGHT, _OF_CLIENTS))
+ITEM_TOOL: Final = OneOf(ChainMap(_OTHERS, tool_shapes.BROUGHT, _OF_CLIENTS))
 ItemTool = TypeAliasType("ItemTool", Annotated[Any, ITEM_TOOL])
 BroughtTools = Annotated[list[ItemTool], Length(limits.TOOLS_MAX)]
 """``tools`` of an ``additional_tools`` or ``tool_search_output`` item."""

@@ -13,7 +13,7 @@ a route takes as it is, is a :class:`Body`.
     parse_click: Final = Parser[Click](Click)
 
 The annotations below say what types alone cannot: objects told apart by ``type`` (:class:`OneOf`), fields and variants that are known
-and not honoured (:class:`Refused`, :class:`RefusedVariant`). The OpenAPI document is made from the same types (``schema.py``).
+and not honoured (:class:`RefusedField`, :class:`RefusedVariant`). The OpenAPI document is made from the same types (``schema.py``).
 """
 
 import math
@@ -49,7 +49,7 @@ Fields = dict[str, Any]
 _CONFIG: Final = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Parser(Generic[T]):
+class JsonValidator(Generic[T]):
     """Checks a JSON value and brings it into canonical form. Built when it is first used: not every process parses everything."""
 
     def __init__(self, kind: Any) -> None:
@@ -221,7 +221,7 @@ _JSON_TYPES: Final[dict[type, str]] = {str: LABEL + "string", list: LABEL + "arr
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedField:
     """A field that is known and cannot be honoured."""
 
     reason: str

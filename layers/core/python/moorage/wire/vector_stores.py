@@ -153,7 +153,7 @@ class CreateFileBatch(Body):
         ]
 
 
-class RankingOptions(Body):
+class StoreRankingOptions(Body):
     ranker: Literal["none", "auto", "default-2024-11-15"] = "auto"
     score_threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
 
@@ -189,7 +189,7 @@ class SearchVectorStore(Body):
     query: Queries
     filters: Annotated[Any, Filter()] = None
     max_num_results: Annotated[int, Field(ge=1, le=limits.SEARCH_RESULTS_MAX)] = limits.STORE_SEARCH_RESULTS_DEFAULT
-    ranking_options: RankingOptions = Field(default_factory=RankingOptions)
+    ranking_options: StoreRankingOptions = Field(default_factory=StoreRankingOptions)
     rewrite_query: Annotated[bool, Only(False, "queries are searched for as they are. Write several into 'query' instead.")] = False
 
 

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from moorage.cli.checks.findings import Finding, fail, ok, warn
 from moorage.cli.target import AWS_CONFIG, TargetError, aws_region, refused
 from moorage.errors import SettingsConflict
-from moorage.model.catalog import Catalog, ModelEntry
+from moorage.model.catalog import ModelCatalog, ModelEntry
 from moorage.model.embedding_models import TITAN
 from moorage.model.models_file import ProviderKind
 from moorage.settings import as_deployed
@@ -153,7 +153,7 @@ def _step_functions(aws: AwsClients) -> Finding:
 def _models(aws: AwsClients, models_toml: str) -> Iterator[Finding]:
     """Whether what ``models.toml`` names can be reached from AWS: keys that are stored, models that may be used."""
     try:
-        catalog = Catalog.load(f"{models_toml}\n", {"AWS_REGION": aws.region}, secret=lambda name: name)
+        catalog = ModelCatalog.load(f"{models_toml}\n", {"AWS_REGION": aws.region}, secret=lambda name: name)
     except SettingsConflict as error:
         yield fail(str(error), "Correct models.toml: it is deployed as it is.")
         return

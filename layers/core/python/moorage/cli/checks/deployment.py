@@ -15,7 +15,7 @@ import httpx
 import orjson
 from botocore.exceptions import BotoCoreError, ClientError
 
-from moorage.cli.checks.findings import Finding, Said, Waiting, fail, ok, warn
+from moorage.cli.checks.findings import CheckProgress, Finding, Said, fail, ok, warn
 from moorage.cli.checks.machine import of_a_start
 from moorage.cli.target import Target, TargetError, answer_of, refused, unreachable
 from moorage.store.api_keys import ApiKeys
@@ -66,7 +66,9 @@ def of_deployment(target: Target, environ: Mapping[str, str]) -> Iterator[Said]:
         if names == [_SCRIPTED]:
             yield warn("the scripted demo model answers: no other is configured", "docs/models.md says how a real one is named.")
         asked = names[:_MODELS_ASKED_MAX]
-        yield Waiting(f"'{asked[0]}' is asked for an answer" if len(asked) == 1 else f"{len(asked)} models are asked for an answer")
+        yield CheckProgress(
+            f"'{asked[0]}' is asked for an answer" if len(asked) == 1 else f"{len(asked)} models are asked for an answer"
+        )
         with ThreadPoolExecutor(_TOGETHER) as pool:
             yield from pool.map(partial(_answer, http), asked)
         if len(names) > len(asked):
@@ -125,7 +127,7 @@ def _no_answer(model: str, said: str) -> Finding:
 def _sandbox(http: httpx.Client, url: str) -> Iterator[Said]:
     """In a container of its own, which is deleted again. The scripted model asks for the command: what another one would make of the
     request says nothing of sandboxes."""
-    yield Waiting("a sandbox is started and runs a command")
+    yield CheckProgress("a sandbox is started and runs a command")
     began = time.monotonic()
     try:
         container = answer_of(http.post("/containers", json={"name": _MARK}))["id"]

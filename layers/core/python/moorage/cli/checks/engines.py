@@ -4,30 +4,30 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from moorage.cli.checks.findings import Finding, Waiting, fail, ok, warn
+from moorage.cli.checks.findings import CheckProgress, Finding, fail, ok, warn
 from moorage.egress.fetch import Fetcher, FetchError, FetchRefused
 from moorage.errors import SettingsConflict
-from moorage.local.places import models_file
-from moorage.model.catalog import Catalog
+from moorage.local.resource_paths import models_file
+from moorage.model.catalog import ModelCatalog
 from moorage.model.image_engine import ImageEngine
 from moorage.model.search_engine import SearchEngine
 from moorage.settings import SettingsError
-from moorage.tools.web_search.engines import Wanted, search
-from moorage.tools.web_search.found import SearchFailed
+from moorage.tools.web_search.engines import SearchOrder, search
+from moorage.tools.web_search.results import SearchFailed
 
 _QUERY: Final = "weather"
 _SECONDS_MAX: Final = 10
 _BYTES_MAX: Final = 4 * 1024 * 1024
 
 
-def of_engines(environ: Mapping[str, str]) -> Iterator[Finding | Waiting]:
+def of_engines(environ: Mapping[str, str]) -> Iterator[Finding | CheckProgress]:
     """What is wrong with the file itself is said of its models."""
     try:
-        servers = Catalog.load(models_file(environ), environ).remote_servers
+        servers = ModelCatalog.load(models_file(environ), environ).remote_servers
     except (SettingsError, SettingsConflict):
         return
     if servers.search is not None:
-        yield Waiting("the search engine is asked for one result")
+        yield CheckProgress("the search engine is asked for one result")
         yield asyncio.run(search_finding(servers.search))
     if servers.images is not None:
         yield asyncio.run(image_finding(servers.images))
@@ -37,7 +37,7 @@ async def search_finding(engine: SearchEngine) -> Finding:
     """It is searched with, once: nothing less shows that a key is taken. Where searches cost something, this one does."""
     name = f"the search engine ({engine.kind})"
     try:
-        found = await search(Fetcher(), engine, Wanted(_QUERY, 1))
+        found = await search(Fetcher(), engine, SearchOrder(_QUERY, 1))
     except SearchFailed as failure:
         return fail(f"{name} found nothing: {failure}", "Correct [web_search] in models.toml, or the engine (docs/web_search.md).")
     if not found:

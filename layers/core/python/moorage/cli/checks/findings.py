@@ -31,10 +31,10 @@ def fail(what: str, advice: str) -> Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class CheckProgress:
     """What the next finding takes its time for."""
 
     what: str
 
 
-Said = Finding | Waiting
+Said = Finding | CheckProgress

@@ -14,9 +14,9 @@ from moorage.cli.checks.findings import Finding, fail, ok, warn
 from moorage.errors import SandboxError, SettingsConflict
 from moorage.local.environments import ENVIRONMENTS
 from moorage.local.environments import environment as environment_of
-from moorage.local.places import models_file
+from moorage.local.resource_paths import models_file
 from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
-from moorage.model.catalog import Catalog
+from moorage.model.catalog import ModelCatalog
 from moorage.sandbox.docker import DockerProvisioner, DockerSettings
 from moorage.sandbox.docker_engine import Engine, engine_socket
 from moorage.settings import SettingsError, api_port, unknown_variables
@@ -115,7 +115,7 @@ def model_finding(environ: Mapping[str, str]) -> Finding:
     """Which model would answer, and whether its server does."""
     named = models_file(environ)
     try:
-        catalog = Catalog.load(named, environ)
+        catalog = ModelCatalog.load(named, environ)
         entry = catalog.resolve(None)
     except (SettingsError, SettingsConflict) as error:
         return fail(f"models: {error}", f"Correct {named} or the variable that it names.")

@@ -4,9 +4,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from moorage.tools.apply_patch import shapes
-from moorage.tools.calls import Opening, Place
-from moorage.tools.lowered import function, function_call, function_output
-from moorage.tools.room import Reader, Room
+from moorage.tools.calls import CallOpening, ItemPosition
+from moorage.tools.function_items import function, function_call, function_output
+from moorage.tools.room import InputWriter, Room
 from moorage.wire.types import Item, Tool
 
 _DESCRIPTION: Final = """\
@@ -49,16 +49,16 @@ class ApplyPatch(Room):
             return {"type": self.call, "operation": {"type": kind, "path": path, "diff": diff}}
         return None
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         if "apply_patch" in reader.native:
             return [item]
         if item["type"] == self.call:
             return [function_call(item, reader.name("apply_patch", self.function), item["operation"])]
         return [function_output(item, "\n".join(part for part in (item["status"], item.get("output")) if part))]
 
-    def opening(self, call: Item, place: Place) -> Opening:
+    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
         """Live streams have two events for the diff. They are left out: openai-node's stream helper fails at what it does not know."""
         operation = call["operation"]
         shown = operation | {"diff": ""} if "diff" in operation else operation
         added = call | {"id": place.item_id, "operation": shown, "status": "in_progress"}
-        return Opening(added, (), added | {"operation": operation})
+        return CallOpening(added, (), added | {"operation": operation})

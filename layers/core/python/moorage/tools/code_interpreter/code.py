@@ -5,19 +5,19 @@ from typing import Any
 
 from moorage import limits
 from moorage.sandbox.exec_client import PythonEnded, PythonEvent
-from moorage.tools.calls import End, Finished, Known, Piece, Said
+from moorage.tools.calls import CallEnd, CallEvent, CallFinished, KnownCall, Piece
 from moorage.tools.code_interpreter import session
-from moorage.tools.execs import KILLED, REVIVED, WORDS, Exec, Lost, exec_id, follow
+from moorage.tools.execs import KILLED, REVIVED, WORDS, FollowedExec, SandboxLost, exec_id, follow
 from moorage.tools.run import Run
 from moorage.wire.types import Item
 
 
 async def run(run: Run) -> AsyncGenerator[Piece, None]:
     """Running twice is harmless: a second run attaches to the code, and reads again what it printed."""
-    known, code, ended = run.known, Exec(0), None
+    known, code, ended = run.known, FollowedExec(0), None
     run.counts["commands"] = 1
     if not _is_interpreting(known):
-        yield Said(known.event("code_interpreter_call.interpreting"))
+        yield CallEvent(known.event("code_interpreter_call.interpreting"))
     if await run.workplace.is_news() and not run.workplace.is_lost:
         code.text["stderr"] += f"[{REVIVED}]\n"
     try:
@@ -25,15 +25,15 @@ async def run(run: Run) -> AsyncGenerator[Piece, None]:
             if isinstance(event, PythonEnded):
                 ended = event
                 code.text["stderr"] += KILLED if event.outcome == "killed" else ""
-    except Lost:
+    except SandboxLost:
         code.text["stderr"] += code.lose()
     run.counts.update(ended=1, output_chars=code.chars)
     notes = (await run.workplace.leave()).notes
     if ended is not None and ended.session_started and await _had_session(run):
         notes = (session.NEW_SESSION, *notes)
     drawn = [] if ended is None else await session.figures(run.workplace.client, ended.images)
-    yield Said(known.event("code_interpreter_call.completed"))
-    yield Finished(session.finished(known.item, code.output, ended, drawn, notes))
+    yield CallEvent(known.event("code_interpreter_call.completed"))
+    yield CallFinished(session.finished(known.item, code.output, ended, drawn, notes))
 
 
 def _events(run: Run, after: int) -> AsyncIterator[PythonEvent]:
@@ -56,25 +56,25 @@ async def _had_session(run: Run) -> bool:
     return False
 
 
-def end(known: Known, how: End, detail: str) -> Iterable[Piece]:
-    if how in (End.REFUSED, End.DENIED):
+def end(known: KnownCall, how: CallEnd, detail: str) -> Iterable[Piece]:
+    if how in (CallEnd.REFUSED, CallEnd.DENIED):
         said = f"{WORDS[how]} {detail}".strip()
-        yield Finished(known.item | {"status": "failed", "outputs": [{"type": "logs", "logs": said}]})
+        yield CallFinished(known.item | {"status": "failed", "outputs": [{"type": "logs", "logs": said}]})
         return
-    assert how in (End.LOST, End.GAVE_UP), f"code does not end by {how}: it has a time limit and its output is cut"
-    code = Exec(0)
-    if how is End.LOST:
+    assert how in (CallEnd.LOST, CallEnd.GAVE_UP), f"code does not end by {how}: it has a time limit and its output is cut"
+    code = FollowedExec(0)
+    if how is CallEnd.LOST:
         code.text["stderr"] += code.lose()
     else:
         code.text["stderr"] = f"[{WORDS[how]} {detail}]"
         code.outcome = {"type": "exit", "exit_code": 1}
     if not _is_interpreting(known):
-        yield Said(known.event("code_interpreter_call.interpreting"))
-    yield Said(known.event("code_interpreter_call.completed"))
-    yield Finished(session.finished(known.item, code.output, None, [], ()))
+        yield CallEvent(known.event("code_interpreter_call.interpreting"))
+    yield CallEvent(known.event("code_interpreter_call.completed"))
+    yield CallFinished(session.finished(known.item, code.output, None, [], ()))
 
 
-def _is_interpreting(known: Known) -> bool:
+def _is_interpreting(known: KnownCall) -> bool:
     """The log says so already."""
     return (known.so_far or {}).get("status") == "interpreting"
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 from moorage import limits
 from moorage.errors import SandboxError
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Known, Opening, Piece, Place, Told
+from moorage.tools.approval_tool import ApprovalTool
+from moorage.tools.calls import CallEnd, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.code_interpreter import code, shapes
 from moorage.tools.execs import WORDS, exec_id
-from moorage.tools.gated import Gated
-from moorage.tools.lowered import compact_json, function
-from moorage.tools.room import Again, Reader, Where
+from moorage.tools.function_items import compact_json, function
+from moorage.tools.room import CallRunner, InputWriter, RerunPolicy
 from moorage.tools.run import Run
 from moorage.wire.types import Event, Item, Tool
 
@@ -27,7 +27,7 @@ Run Python code in a Linux container and read what it prints, and the value of a
 _OUTPUTS: Final = "code_interpreter_call.outputs"
 
 
-class CodeInterpreter(Gated):
+class CodeInterpreter(ApprovalTool):
     types = ("code_interpreter",)
     call = "code_interpreter_call"
     prefixes = shapes.PREFIXES
@@ -40,12 +40,12 @@ class CodeInterpreter(Gated):
     is_ever_native = False
     """An upstream's own interpreter would run in the upstream's container, without the user's files."""
     is_hosted = True
-    again = Again.ATTACH
+    again = RerunPolicy.ATTACH
     words = WORDS
     hidden = "outputs"
 
-    def where(self, thing: Tool | Item) -> Where:
-        return Where.SANDBOX
+    def where(self, thing: Tool | Item) -> CallRunner:
+        return CallRunner.SANDBOX
 
     def offer(self, name: str, tool: Tool) -> Tool:
         return function(name, _DESCRIPTION, {"code": {"type": "string", "description": "Python source code."}}, ["code"])
@@ -58,7 +58,7 @@ class CodeInterpreter(Gated):
     def arguments_of(self, call: Item) -> Mapping[str, Any]:
         return {"code": call["code"]}
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         call_id = item.get("call_id") or item["id"][:64]
         source = {"code": item.get("code") or ""}
         call = {"type": "function_call", "call_id": call_id, "name": reader.name("code_interpreter", self.function)}
@@ -67,7 +67,7 @@ class CodeInterpreter(Gated):
             {"type": "function_call_output", "call_id": call_id, "output": _logs(item.get("outputs"))},
         ]
 
-    def opening(self, call: Item, place: Place) -> Opening:
+    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
         source = call["code"]
         added: Item = {
             "id": place.item_id,
@@ -78,9 +78,9 @@ class CodeInterpreter(Gated):
             "outputs": [],
             **self.allowance(call),
         }
-        return Opening(added, self._spoken(source, place), added | {"code": source}, is_whole=False)
+        return CallOpening(added, self._spoken(source, place), added | {"code": source}, is_whole=False)
 
-    def _spoken(self, source: str, place: Place) -> Iterable[Event]:
+    def _spoken(self, source: str, place: ItemPosition) -> Iterable[Event]:
         yield place.event("code_interpreter_call.in_progress")
         for start in range(0, len(source), limits.CALL_PIECE_CHARS):
             yield place.event("code_interpreter_call_code.delta", delta=source[start : start + limits.CALL_PIECE_CHARS])
@@ -89,11 +89,11 @@ class CodeInterpreter(Gated):
     def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         return code.run(run)
 
-    async def stop(self, client: ExecClient, known: Known) -> None:
+    async def stop(self, client: ExecClient, known: KnownCall) -> None:
         with suppress(SandboxError):
             await client.kill(exec_id(known.response_id, known.call_id, 0))
 
-    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+    def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         return code.end(known, end, detail)
 
     def grow(self, item: Item, name: str, event: Event) -> None:
@@ -113,9 +113,9 @@ class CodeInterpreter(Gated):
     def placed(self, item: Item, container_id: str) -> Item:
         return item | {"container_id": container_id}
 
-    def told(self, name: str, event: Event) -> Iterable[Told]:
+    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
         if name == "code_interpreter_call_code.delta":
-            yield Told(event["delta"], "call", ("arguments",))
+            yield CallLogNote(event["delta"], "call", ("arguments",))
 
 
 def _logs(outputs: list[dict[str, Any]] | None) -> str:

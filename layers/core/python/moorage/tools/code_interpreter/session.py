@@ -22,7 +22,7 @@ _EXIT_CODES_OF_THE_CODE: Final = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class SavedFigure:
     """A figure that the code drew, as the session saved it under /mnt/data."""
 
     path: str
@@ -30,14 +30,14 @@ class Figure:
     """PNG; None if it is too large to be shown, or gone."""
 
 
-async def figures(client: ExecClient, paths: tuple[str, ...]) -> list[Figure]:
+async def figures(client: ExecClient, paths: tuple[str, ...]) -> list[SavedFigure]:
     """The figures with their content, as far as the bounds for one call go; those beyond are only named."""
-    drawn: list[Figure] = []
+    drawn: list[SavedFigure] = []
     room = limits.FIGURES_BYTES_MAX
     for number, path in enumerate(paths):
         content = await _content(client, path, room) if number < limits.FIGURES_MAX else None
         room -= len(content or b"")
-        drawn.append(Figure(path, content))
+        drawn.append(SavedFigure(path, content))
     return drawn
 
 
@@ -53,7 +53,7 @@ async def _content(client: ExecClient, path: str, bytes_max: int) -> bytes | Non
     return content
 
 
-def finished(call: Item, output: dict[str, Any], ended: PythonEnded | None, drawn: list[Figure], notes: tuple[str, ...]) -> Item:
+def finished(call: Item, output: dict[str, Any], ended: PythonEnded | None, drawn: list[SavedFigure], notes: tuple[str, ...]) -> Item:
     """The whole item. ``ended`` is None if the code could not be run, or was lost with its container.
 
     Code that raised has *completed*: its traceback stands in the logs, as at OpenAI. Figures are data URLs, which need no key to be

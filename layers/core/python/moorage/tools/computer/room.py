@@ -4,8 +4,8 @@ from types import MappingProxyType
 from typing import Any
 
 from moorage.tools.computer import shapes
-from moorage.tools.lowered import function, function_call, function_output, with_visible_parts, without_url
-from moorage.tools.room import Reader, Room
+from moorage.tools.function_items import function, function_call, function_output, with_visible_parts, without_url
+from moorage.tools.room import InputWriter, Room
 from moorage.wire.types import Item, Tool
 
 
@@ -58,7 +58,7 @@ class Computer(Room):
         shape: Item = {"actions": actions} if type_ == "computer" else {"action": actions[0]}
         return {"type": self.call, "status": "completed", "pending_safety_checks": []} | shape
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         if reader.native & set(self.types):
             return [item]
         if item["type"] == self.output:

@@ -2,8 +2,8 @@
 
 from types import MappingProxyType
 
-from moorage.tools.lowered import function, function_call, function_output, with_visible_parts, without
-from moorage.tools.room import Reader, Room
+from moorage.tools.function_items import function, function_call, function_output, with_visible_parts, without
+from moorage.tools.room import InputWriter, Room
 from moorage.wire.choices import ChosenByName
 from moorage.wire.item import ID_PREFIXES
 from moorage.wire.types import Item, Tool
@@ -25,14 +25,14 @@ class Custom(Room):
             description += f"\n\nThe input must match this {form['syntax']} grammar:\n{form['definition']}"
         return function(name, description.strip(), {"input": {"type": "string", "description": "The tool's raw input."}}, ["input"])
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         if "custom" in reader.native:
             return [self._natively_named(item, reader)]
         if item["type"] == self.output:
             return [with_visible_parts(function_output(item, item["output"]), "output")]
         return [function_call(item, reader.name("custom", item["name"], item.get("namespace")), {"input": item.get("input", "")})]
 
-    def _natively_named(self, item: Item, reader: Reader) -> Item:
+    def _natively_named(self, item: Item, reader: InputWriter) -> Item:
         """For an upstream that knows custom tools, but maybe no namespaces."""
         namespace = item.get("namespace")
         if namespace is None or "namespace" in reader.native or "name" not in item:

@@ -5,11 +5,11 @@ from typing import Any
 
 from moorage import limits
 from moorage.tools.file_search.words import MARK
-from moorage.tools.marks import Mark
+from moorage.tools.source_marks import SourceMark
 from moorage.wire.types import Item
 
 
-def citations(marks: Iterable[Mark], items: Sequence[Item]) -> list[dict[str, Any]]:
+def citations(marks: Iterable[SourceMark], items: Sequence[Item]) -> list[dict[str, Any]]:
     """By place. Only files that calls of this conversation have brought are cited; a file is cited once at a place."""
     names = _names(items)
     found = dict.fromkeys((mark.index, mark.content) for mark in marks if mark.kind == MARK and mark.content in names)

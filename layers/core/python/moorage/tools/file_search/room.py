@@ -14,13 +14,13 @@ from typing import Any, Final
 from moorage import errors, limits
 from moorage.errors import ApiError, UpstreamError
 from moorage.knowledge.index import EQUAL, Hit, SearchOptions, Weights
-from moorage.tools.calls import NOT_ALLOWED, End, Finished, Known, Opening, Piece, Place, Said, Told
+from moorage.tools.approval_tool import ApprovalTool
+from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallEvent, CallFinished, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.file_search import citing, shapes, words
-from moorage.tools.gated import Gated
-from moorage.tools.lowered import compact_json, without
-from moorage.tools.marks import Mark
-from moorage.tools.room import Again, Bounds, Reader, Where
+from moorage.tools.function_items import compact_json, without
+from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy
 from moorage.tools.run import Run
+from moorage.tools.source_marks import SourceMark
 from moorage.wire.types import Event, Item, Tool
 
 _CALL: Final = "file_search_call"
@@ -28,18 +28,18 @@ _RESULTS: Final = "file_search_call.results"
 
 WORDS: Final = MappingProxyType(
     {
-        End.DENIED: NOT_ALLOWED,
-        End.REFUSED: "The call was not run: too many calls were made.",
-        End.LOST: "The call broke off.",
-        End.GAVE_UP: "The call could not be run.",
-        End.CANCELLED: "The call was cancelled.",
-        End.TIME_OVER: "The files could not be searched in time.",
-        End.TOO_LARGE: "The result is too large: ask for fewer results.",
+        CallEnd.DENIED: NOT_ALLOWED,
+        CallEnd.REFUSED: "The call was not run: too many calls were made.",
+        CallEnd.LOST: "The call broke off.",
+        CallEnd.GAVE_UP: "The call could not be run.",
+        CallEnd.CANCELLED: "The call was cancelled.",
+        CallEnd.TIME_OVER: "The files could not be searched in time.",
+        CallEnd.TOO_LARGE: "The result is too large: ask for fewer results.",
     }
 )
 
 
-class FileSearch(Gated):
+class FileSearch(ApprovalTool):
     types = shapes.TYPES
     call = _CALL
     prefixes = shapes.PREFIXES
@@ -51,15 +51,15 @@ class FileSearch(Gated):
     marks = (words.MARK,)
     is_ever_native = False
     is_hosted = True
-    again = Again.REPEAT
-    bounds = Bounds(seconds=limits.FILE_SEARCH_SECONDS_MAX, bytes=limits.FILE_SEARCH_BYTES_MAX)
+    again = RerunPolicy.REPEAT
+    bounds = CallLimits(seconds=limits.FILE_SEARCH_SECONDS_MAX, bytes=limits.FILE_SEARCH_BYTES_MAX)
     words = WORDS
     hidden = "results"
 
     # --- a request ---
 
-    def where(self, thing: Tool | Item) -> Where:
-        return Where.SERVICE
+    def where(self, thing: Tool | Item) -> CallRunner:
+        return CallRunner.SERVICE
 
     def stores(self, tool: Tool) -> Sequence[str]:
         return tuple(tool["vector_store_ids"])
@@ -81,7 +81,7 @@ class FileSearch(Gated):
     def arguments_of(self, call: Item) -> Mapping[str, Any]:
         return {"queries": call["queries"]}
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         call_id = item["id"][:64]
         name = reader.name(reader.offered(self.types) or self.types[0], self.function)
         return [
@@ -89,24 +89,24 @@ class FileSearch(Gated):
             {"type": "function_call_output", "call_id": call_id, "output": words.read(item)},
         ]
 
-    def marked(self, marks: Sequence[Mark], items: Sequence[Item]) -> list[dict[str, Any]]:
+    def marked(self, marks: Sequence[SourceMark], items: Sequence[Item]) -> list[dict[str, Any]]:
         return citing.citations(marks, items)
 
     # --- the call ---
 
-    def opening(self, call: Item, place: Place) -> Opening:
+    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
         if not place.is_hosted:  # An upstream searches by itself: it has searched.
             item = {"status": "completed", "queries": [], "results": None, **call, "id": place.item_id}
-            return Opening(item, (), item)
+            return CallOpening(item, (), item)
         # No event of a search says what is looked for: whoever takes over reads it here, or nowhere. Clients see it later (``seen``).
         said = {"queries": call["queries"], "results": None, **self.allowance(call)}
         added = {"id": place.item_id, "type": _CALL, "status": "in_progress", **said}
-        return Opening(added, (place.event("file_search_call.in_progress"),), dict(added), is_whole=False)
+        return CallOpening(added, (place.event("file_search_call.in_progress"),), dict(added), is_whole=False)
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         known = run.known
         if (known.so_far or {}).get("status") != "searching":
-            yield Said(known.event("file_search_call.searching"))
+            yield CallEvent(known.event("file_search_call.searching"))
         try:
             hits = await _found(run)
         except (ApiError, UpstreamError) as error:
@@ -114,9 +114,9 @@ class FileSearch(Gated):
             return
         run.counts["file_searches"] = 1
         item = known.item | {"status": "completed", "results": [_result(hit) for hit in hits]}
-        yield Finished(item, (known.event("file_search_call.completed"),))
+        yield CallFinished(item, (known.event("file_search_call.completed"),))
 
-    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+    def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         yield _failed(known, f"{WORDS[end]} {detail}".strip())
 
     def grow(self, item: Item, name: str, event: Event) -> None:
@@ -136,12 +136,12 @@ class FileSearch(Gated):
     def title(self, item: Item) -> str | None:
         return " | ".join(("file search:", *item["queries"]))
 
-    def told(self, name: str, event: Event) -> Iterable[Told]:
+    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
         return ()
 
 
-def _failed(known: Known, error: str) -> Finished:
-    return Finished(known.item | {"status": "failed", "results": None, "error": error})
+def _failed(known: KnownCall, error: str) -> CallFinished:
+    return CallFinished(known.item | {"status": "failed", "results": None, "error": error})
 
 
 async def _found(run: Run) -> list[Hit]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage import limits
-from moorage.tools.lowered import function
+from moorage.tools.function_items import function
 from moorage.tools.quoting import between_marks, without_results
 from moorage.wire.types import Item, Tool
 

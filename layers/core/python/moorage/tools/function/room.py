@@ -3,8 +3,8 @@
 
 from types import MappingProxyType
 
-from moorage.tools.lowered import with_visible_parts, without
-from moorage.tools.room import Reader, Room
+from moorage.tools.function_items import with_visible_parts, without
+from moorage.tools.room import InputWriter, Room
 from moorage.wire.choices import ChosenByName
 from moorage.wire.item import ID_PREFIXES
 from moorage.wire.types import Item, Tool
@@ -18,7 +18,7 @@ class Function(Room):
     choice_shapes = MappingProxyType({"function": ChosenByName})
     unsaid = MappingProxyType({name: {"status": "completed"} for name in ("function_call", "function_call_output")})
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         if item["type"] == self.output:
             return [with_visible_parts(item, "output")]
         namespace = item.get("namespace")

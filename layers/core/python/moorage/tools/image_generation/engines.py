@@ -41,7 +41,7 @@ class DrawingFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ImageOrder:
     prompt: str
     tool: Tool
     """What the request says about images."""
@@ -51,7 +51,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnImage:
     """An image, or one that comes before it."""
 
     picture: Picture
@@ -68,7 +68,7 @@ class _Question:
     body: bytes = field(repr=False)
 
 
-async def drawn(outside: Service, engine: ImageEngine, wanted: Wanted) -> AsyncGenerator[Drawn, None]:
+async def drawn(outside: Service, engine: ImageEngine, wanted: ImageOrder) -> AsyncGenerator[DrawnImage, None]:
     """What comes before the image, if the server sends it, and last the image. Raises :class:`DrawingFailed`."""
     if engine.kind == "openai":
         question, read = _of_openai(engine, wanted), _from_openai
@@ -115,7 +115,7 @@ _ALWAYS_BASE64: Final = ("gpt-image", "chatgpt-image")
 """OpenAI's models take no ``response_format``; others give an address without it."""
 
 
-def _of_openai(engine: ImageEngine, wanted: Wanted) -> _Question:
+def _of_openai(engine: ImageEngine, wanted: ImageOrder) -> _Question:
     tool, model = wanted.tool, wanted.tool.get("model") or engine.model
     fields: dict[str, Any] = {"model": model, "prompt": wanted.prompt} | {name: tool[name] for name in _PASSED if name in tool}
     if not model.startswith(_ALWAYS_BASE64):
@@ -131,7 +131,7 @@ def _of_openai(engine: ImageEngine, wanted: Wanted) -> _Question:
     return _Question(f"{engine.url}/images/edits", {"content-type": kind, **key}, body)
 
 
-def _form(fields: Mapping[str, Any], wanted: Wanted) -> tuple[str, bytes]:
+def _form(fields: Mapping[str, Any], wanted: ImageOrder) -> tuple[str, bytes]:
     """``multipart/form-data`` (RFC 7578), under a boundary that nobody can know."""
     boundary = f"moorage-{secrets.token_hex(16)}"
     name = "image" if len(wanted.images) == 1 else "image[]"
@@ -151,13 +151,13 @@ def _said(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-async def _from_openai(reply: Reply) -> AsyncGenerator[Drawn, None]:
+async def _from_openai(reply: Reply) -> AsyncGenerator[DrawnImage, None]:
     if reply.media_type != "text/event-stream":
         answer = _object(b"".join([chunk async for chunk in reply.chunks]))
         entries = answer.get("data")
         entry = entries[0] if isinstance(entries, list) and entries and isinstance(entries[0], dict) else {}
         if entry.get("b64_json"):
-            yield Drawn(_picture(entry["b64_json"]), revised_prompt=_text(entry.get("revised_prompt")), told=_told(answer))
+            yield DrawnImage(_picture(entry["b64_json"]), revised_prompt=_text(entry.get("revised_prompt")), told=_told(answer))
         return
     parser = SseParser(limits.IMAGE_EVENT_BYTES_MAX)
     try:
@@ -172,7 +172,7 @@ async def _from_openai(reply: Reply) -> AsyncGenerator[Drawn, None]:
         raise DrawingFailed("no_image", "The image model's answer is too long.") from error
 
 
-def _of_event(data: str) -> list[Drawn]:
+def _of_event(data: str) -> list[DrawnImage]:
     if data == "[DONE]":
         return []
     event = _object(data.encode())
@@ -182,7 +182,7 @@ def _of_event(data: str) -> list[Drawn]:
     if not kind.endswith((".partial_image", ".completed")) or not event.get("b64_json"):
         return []
     is_partial = kind.endswith(".partial_image")
-    return [Drawn(_picture(event["b64_json"]), is_partial, _text(event.get("revised_prompt")), _told(event))]
+    return [DrawnImage(_picture(event["b64_json"]), is_partial, _text(event.get("revised_prompt")), _told(event))]
 
 
 def _told(answer: Mapping[str, Any]) -> dict[str, str]:
@@ -244,7 +244,7 @@ def _draws_on(model: str) -> bool:
     return "core" not in model
 
 
-def _of_bedrock(outside: Service, engine: ImageEngine, wanted: Wanted) -> _Question:
+def _of_bedrock(outside: Service, engine: ImageEngine, wanted: ImageOrder) -> _Question:
     model = wanted.tool.get("model") or engine.model
     body: dict[str, Any] = {
         "prompt": wanted.prompt[:_STABILITY_PROMPT_CHARS_MAX],
@@ -268,7 +268,7 @@ def _of_bedrock(outside: Service, engine: ImageEngine, wanted: Wanted) -> _Quest
         raise DrawingFailed("no_answer", f"The image model cannot be asked: {error}") from error
 
 
-async def _from_stability(reply: Reply) -> AsyncGenerator[Drawn, None]:
+async def _from_stability(reply: Reply) -> AsyncGenerator[DrawnImage, None]:
     answer = _object(b"".join([chunk async for chunk in reply.chunks]))
     reasons, images = answer.get("finish_reasons"), answer.get("images")
     reason = reasons[0] if isinstance(reasons, list) and reasons else None
@@ -276,7 +276,7 @@ async def _from_stability(reply: Reply) -> AsyncGenerator[Drawn, None]:
         stage = "output" if "output" in reason else "input"
         raise DrawingFailed("moderation_blocked", _BLOCKED, {"categories": [], "moderation_stage": stage})
     if reason is None and isinstance(images, list) and images:
-        yield Drawn(_picture(images[0]))
+        yield DrawnImage(_picture(images[0]))
 
 
 # --- answers ------------------------------------------------------------------------------------------------------------------

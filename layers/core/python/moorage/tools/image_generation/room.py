@@ -4,7 +4,7 @@
 
 The item says what is drawn from its beginning: no event does, and whoever takes over from a dead process reads the log alone. A run
 that comes after one that died draws nothing, because an image costs money: it says that there may have been one. Images are objects
-beside the log (``store/contents.py``), and files of the tenant's, unless the response is not stored.
+beside the log (``store/item_contents.py``), and files of the tenant's, unless the response is not stored.
 
 Every model gets it as a function, also one whose upstream draws by itself: by what, and who pays, is said here.
 """
@@ -18,13 +18,13 @@ from moorage import errors, limits
 from moorage.errors.storage import STORAGE_LIMIT
 from moorage.model.image_engine import ImageEngine
 from moorage.model.remote_servers import RemoteServers
-from moorage.store.contents import KEPT
-from moorage.tools.calls import NOT_ALLOWED, End, Finished, Known, Opening, Piece, Place, Said, Told
-from moorage.tools.gated import Gated
+from moorage.store.item_contents import KEPT
+from moorage.tools.approval_tool import ApprovalTool
+from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallEvent, CallFinished, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.function_items import compact_json, without
 from moorage.tools.image_generation import engines, shapes, sources, words
-from moorage.tools.image_generation.engines import DrawingFailed, Drawn, Wanted
-from moorage.tools.lowered import compact_json, without
-from moorage.tools.room import Again, Bounds, Reader, Where
+from moorage.tools.image_generation.engines import DrawingFailed, DrawnImage, ImageOrder
+from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy
 from moorage.tools.run import Run
 from moorage.wire.types import Event, Item, Tool
 
@@ -39,13 +39,13 @@ UNCONFIGURED: Final = (
 
 WORDS: Final = MappingProxyType(
     {
-        End.DENIED: NOT_ALLOWED,
-        End.REFUSED: "The image was not made: too many calls were made.",
-        End.LOST: "The image may have been made, and is lost.",
-        End.GAVE_UP: "The image could not be made.",
-        End.CANCELLED: "The call was cancelled.",
-        End.TIME_OVER: "The image model gave no image in time.",
-        End.TOO_LARGE: "The image model said too much.",
+        CallEnd.DENIED: NOT_ALLOWED,
+        CallEnd.REFUSED: "The image was not made: too many calls were made.",
+        CallEnd.LOST: "The image may have been made, and is lost.",
+        CallEnd.GAVE_UP: "The image could not be made.",
+        CallEnd.CANCELLED: "The call was cancelled.",
+        CallEnd.TIME_OVER: "The image model gave no image in time.",
+        CallEnd.TOO_LARGE: "The image model said too much.",
     }
 )
 
@@ -64,7 +64,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 
-class ImageGeneration(Gated):
+class ImageGeneration(ApprovalTool):
     types = ("image_generation",)
     call = _CALL
     prefixes = shapes.PREFIXES
@@ -75,15 +75,15 @@ class ImageGeneration(Gated):
     function = "image_generation"
     is_ever_native = False
     is_hosted = True
-    again = Again.ONCE
-    bounds = Bounds(limits.IMAGE_CALL_SECONDS_MAX, limits.IMAGE_CALL_BYTES_MAX, limits.IMAGES_PER_ROUND_MAX)
+    again = RerunPolicy.ONCE
+    bounds = CallLimits(limits.IMAGE_CALL_SECONDS_MAX, limits.IMAGE_CALL_BYTES_MAX, limits.IMAGES_PER_ROUND_MAX)
     words = WORDS
     hidden = KEPT
 
     # --- a request ---
 
-    def where(self, thing: Tool | Item) -> Where:
-        return Where.SERVICE
+    def where(self, thing: Tool | Item) -> CallRunner:
+        return CallRunner.SERVICE
 
     def conceal(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
         engine = configured.images
@@ -121,7 +121,7 @@ class ImageGeneration(Gated):
     def arguments_of(self, call: Item) -> Mapping[str, Any]:
         return words.arguments_of(call)
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         call_id, name = item["id"][:64], reader.name(self.types[0], self.function)
         arguments = compact_json(words.arguments_of(item))
         return [
@@ -131,32 +131,32 @@ class ImageGeneration(Gated):
 
     # --- the call ---
 
-    def opening(self, call: Item, place: Place) -> Opening:
+    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
         if not place.is_hosted:  # An upstream draws by itself: it has drawn.
             item = {"status": "completed", **call, "id": place.item_id}
-            return Opening(item, (), item)
+            return CallOpening(item, (), item)
         said = {name: value for name, value in call.items() if name in ("action", "revised_prompt", "input_images")}
         added: Item = {"id": place.item_id, "type": _CALL, "status": "in_progress", **said, **self.allowance(call)}
-        return Opening(added, (place.event("image_generation_call.in_progress"),), dict(added), is_whole=False)
+        return CallOpening(added, (place.event("image_generation_call.in_progress"),), dict(added), is_whole=False)
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         known = run.known
-        yield Said(known.event("image_generation_call.generating"))
+        yield CallEvent(known.event("image_generation_call.generating"))
         try:
             async with aclosing(_drawn(run)) as images:
                 number = 0
                 async for image in images:
                     if image.is_partial:
-                        yield Said(await _partial(run, image, number))
+                        yield CallEvent(await _partial(run, image, number))
                         number += 1
                         continue
-                    yield Finished(await _done(run, image), (known.event("image_generation_call.completed"),))
+                    yield CallFinished(await _done(run, image), (known.event("image_generation_call.completed"),))
                     return
         except DrawingFailed as failure:
             details = {"moderation_details": failure.moderation}
             yield _failed(known, failure.code, str(failure), **(details if failure.moderation is not None else {}))
 
-    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+    def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         yield _failed(known, str(end), f"{WORDS[end]} {detail}".strip())
 
     def grow(self, item: Item, name: str, event: Event) -> None:
@@ -166,7 +166,7 @@ class ImageGeneration(Gated):
 
     def closed(self, item: Item) -> Item:
         """Clients know no ``incomplete`` here."""
-        return _failed_item(item, str(End.CANCELLED), WORDS[End.CANCELLED])
+        return _failed_item(item, str(CallEnd.CANCELLED), WORDS[CallEnd.CANCELLED])
 
     # --- who looks at it ---
 
@@ -180,12 +180,12 @@ class ImageGeneration(Gated):
     def title(self, item: Item) -> str | None:
         return f"image: {item.get('revised_prompt', '')}"
 
-    def told(self, name: str, event: Event) -> Iterable[Told]:
+    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
         return ()
 
 
-def _failed(known: Known, code: str, message: str, **details: Any) -> Finished:
-    return Finished(_failed_item(known.item, code, message, **details))
+def _failed(known: KnownCall, code: str, message: str, **details: Any) -> CallFinished:
+    return CallFinished(_failed_item(known.item, code, message, **details))
 
 
 def _failed_item(item: Item, code: str, message: str, **details: Any) -> Item:
@@ -196,7 +196,7 @@ def _failed_item(item: Item, code: str, message: str, **details: Any) -> Item:
 # --- one image ----------------------------------------------------------------------------------------------------------------
 
 
-async def _drawn(run: Run) -> AsyncGenerator[Drawn, None]:
+async def _drawn(run: Run) -> AsyncGenerator[DrawnImage, None]:
     """Raises :class:`DrawingFailed`."""
     item = run.known.item
     tool = next(iter(run.tools), None)
@@ -206,20 +206,20 @@ async def _drawn(run: Run) -> AsyncGenerator[Drawn, None]:
     images = await sources.images_of(run, tool, item.get("input_images", ()))
     mask = await sources.mask_of(run, tool)
     run.counts["images_drawn"] = 1
-    wanted = Wanted(item["revised_prompt"], tool, images, mask)
+    wanted = ImageOrder(item["revised_prompt"], tool, images, mask)
     async with aclosing(engines.drawn(run.outside, ImageEngine.from_secret(secret), wanted)) as found:
         async for image in found:
             yield image
 
 
-async def _partial(run: Run, image: Drawn, number: int) -> Event:
+async def _partial(run: Run, image: DrawnImage, number: int) -> Event:
     known = run.known
     handle = await run.outside.contents.keep(known.response_id, f"{known.output_item_id}-{number}", image.picture.content)
     event = known.event("image_generation_call.partial_image", partial_image_index=number, **_facts(run, image))
     return event | {KEPT: {"partial_image_b64": handle}}
 
 
-async def _done(run: Run, image: Drawn) -> Item:
+async def _done(run: Run, image: DrawnImage) -> Item:
     known, contents, picture = run.known, run.outside.contents, image.picture
     handle = await contents.keep(known.response_id, known.output_item_id, picture.content)
     item = known.item | {"status": "completed", **_facts(run, image), KEPT: {"result": handle}}
@@ -237,7 +237,7 @@ async def _done(run: Run, image: Drawn) -> Item:
     return item
 
 
-def _facts(run: Run, image: Drawn) -> dict[str, Any]:
+def _facts(run: Run, image: DrawnImage) -> dict[str, Any]:
     """What an image is: as the server says, or as it was asked for."""
     asked = {name: run.tools[0].get(name, "auto") for name in ("background", "quality")}
     return {**asked, **image.told, "output_format": image.picture.format, "size": image.picture.size}

@@ -12,7 +12,7 @@ from moorage.wire.item import Common, an_item
 from moorage.wire.parts import check_one_source
 from moorage.wire.refusals import wrong_value
 from moorage.wire.tools import RequireApproval
-from moorage.wire.validation import Array, Fields, Id, Name, Refused, Text, wire, wire_with
+from moorage.wire.validation import Array, Fields, Id, Name, RefusedField, Text, wire, wire_with
 
 PREFIXES: Final = MappingProxyType({"image_generation_call": "ig"})
 
@@ -71,8 +71,8 @@ class ImageGenerationTool(TypedDict, total=False):
     action: Action
     background: Background
     complexity: Literal["low", "medium", "high"]
-    frame_count: Annotated[Any, Refused(_MOVING)]
-    frame_duration_ms: Annotated[Any, Refused(_MOVING)]
+    frame_count: Annotated[Any, RefusedField(_MOVING)]
+    frame_duration_ms: Annotated[Any, RefusedField(_MOVING)]
     input_fidelity: Literal["high", "low"]
     input_image_mask: Mask
     model: Name
@@ -83,7 +83,7 @@ class ImageGenerationTool(TypedDict, total=False):
     quality: Quality
     require_approval: RequireApproval
     size: Size
-    svg: Annotated[Any, Refused(_VECTORS)]
+    svg: Annotated[Any, RefusedField(_VECTORS)]
 
 
 TOOLS: Final[MappingProxyType[str, Any]] = MappingProxyType({"image_generation": ImageGenerationTool})

@@ -3,9 +3,9 @@
 from types import MappingProxyType
 from typing import Any
 
+from moorage.tools.function_items import function, function_call, function_output
 from moorage.tools.local_shell import shapes
-from moorage.tools.lowered import function, function_call, function_output
-from moorage.tools.room import Reader, Room
+from moorage.tools.room import InputWriter, Room
 from moorage.wire.types import Item, Tool
 
 
@@ -42,7 +42,7 @@ class LocalShell(Room):
                 action[key] = value[key]
         return {"type": self.call, "status": "completed", "action": action}
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         if "local_shell" in reader.native:
             return [item]
         if item["type"] == self.call:

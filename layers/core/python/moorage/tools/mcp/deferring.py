@@ -11,7 +11,7 @@ from moorage import errors
 from moorage.tools.calls import ToolKey
 from moorage.tools.mcp import listing
 from moorage.tools.mcp.workspace import questions
-from moorage.tools.tool_search.ranking import Deferred
+from moorage.tools.tool_search.ranking import DeferredTool
 from moorage.wire.deferred import OWN_SEARCH
 from moorage.wire.environments import WORKSPACE
 from moorage.wire.types import Item, Tool
@@ -31,7 +31,7 @@ def is_deferred(tool: Tool, listed: Mapping[str, Any]) -> bool:
     return bool(tool.get("defer_loading")) and not is_search(tool, listed)
 
 
-async def deferred(tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[Deferred]:
+async def deferred(tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[DeferredTool]:
     """What there is to be found, by the latest list of each server, in the order of the request and of the lists."""
     hidden = {tool["server_label"]: tool for tool in tools if tool.get("defer_loading") and "server_label" in tool}
     lists: dict[str, Item] = {}
@@ -49,11 +49,11 @@ async def deferred(tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[
     ]
 
 
-def _deferred(tool: Tool, listed: Mapping[str, Any]) -> Deferred:
+def _deferred(tool: Tool, listed: Mapping[str, Any]) -> DeferredTool:
     label, text = tool["server_label"], listed.get("description")
     about = {"name": label, "description": tool.get("server_description")}
     named = {"name": listed["name"], "description": text, "parameters": listing.parameters_of(listed.get("input_schema"))}
-    return Deferred(named, about, {"type": tool["type"], "server_label": label}, "allowed_tools", listed["name"])
+    return DeferredTool(named, about, {"type": tool["type"], "server_label": label}, "allowed_tools", listed["name"])
 
 
 def brought(tool: Tool, kept_back: Iterable[ToolKey]) -> list[ToolKey]:

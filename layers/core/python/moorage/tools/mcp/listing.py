@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from moorage import limits
-from moorage.tools.lowered import compact_json
+from moorage.tools.function_items import compact_json
 from moorage.wire.types import Item, Tool
 
 _DEPTH_MAX: Final = 24

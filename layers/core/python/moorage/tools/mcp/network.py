@@ -9,32 +9,32 @@ The model reads what was decided as a note: it has called nothing.
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from moorage.egress.policy import Opening
-from moorage.tools.lowered import message, parsed
-from moorage.tools.mcp import asking
-from moorage.tools.room import Reader
+from moorage.egress.policy import EgressOpening
+from moorage.tools.function_items import message, parsed
+from moorage.tools.mcp import approval_items
+from moorage.tools.room import InputWriter
 from moorage.wire.types import Item
 
-LABEL: Final = f"{asking.OURS}network"
+LABEL: Final = f"{approval_items.OURS}network"
 _NAMES: Final = {"host": "allow_host", "secret": "use_secret"}
 
 
-class Network:
+class NetworkApprovals:
     """As other rooms that ask in this form."""
 
     label = LABEL
 
-    def read_denied(self, request: Item, words: str, reader: Reader) -> list[Item]:
+    def read_denied(self, request: Item, words: str, reader: InputWriter) -> list[Item]:
         opening = opening_of(request)
         said = words.partition("They say: ")[2]
         return [] if opening is None else _note(denied(opening, f"They say: {said}" if said else ""))
 
 
-def question(opening: Opening) -> Item:
-    return asking.request(LABEL, _NAMES[opening.kind], {opening.kind: opening.name})
+def question(opening: EgressOpening) -> Item:
+    return approval_items.request(LABEL, _NAMES[opening.kind], {opening.kind: opening.name})
 
 
-def decided(opening: Opening, approval_id: str, denial: str | None) -> Item:
+def decided(opening: EgressOpening, approval_id: str, denial: str | None) -> Item:
     """The item that tells what became of a question which waited in its place; ``denial`` is what was said against it."""
     what = {"type": "mcp_call", "server_label": LABEL, "name": _NAMES[opening.kind], "arguments": question(opening)["arguments"]}
     error = None if denial is None else {"type": "mcp_protocol_error", "code": -32603, "message": denied(opening, denial)}
@@ -47,21 +47,21 @@ def decided(opening: Opening, approval_id: str, denial: str | None) -> Item:
     }
 
 
-def opening_of(item: Item) -> Opening | None:
+def opening_of(item: Item) -> EgressOpening | None:
     """What an item of these is about; None for all others, and for what a client has made up."""
     if item.get("server_label") != LABEL:
         return None
     value = parsed(item["arguments"])
     for kind, name in (("host", "allow_host"), ("secret", "use_secret")):
         if item["name"] == name and isinstance(value, dict) and isinstance(value.get(kind), str):
-            return Opening("host" if kind == "host" else "secret", value[kind])
+            return EgressOpening("host" if kind == "host" else "secret", value[kind])
     return None
 
 
-def allowed_by(said: Iterable[Item], items: Iterable[Item]) -> Iterator[Opening]:
+def allowed_by(said: Iterable[Item], items: Iterable[Item]) -> Iterator[EgressOpening]:
     """What the responses among ``said`` allow, of what was asked for in ``items``."""
-    there = asking.asked(items, LABEL)
-    for item in asking.responses(said):
+    there = approval_items.asked(items, LABEL)
+    for item in approval_items.responses(said):
         opening = opening_of(there.get(item["approval_request_id"], {}))
         if item["approve"] and opening is not None:
             yield opening
@@ -77,15 +77,15 @@ def read_allowed(request: Item) -> list[Item]:
     return [] if opening is None else _note(allowed(opening))
 
 
-def allowed(opening: Opening) -> str:
+def allowed(opening: EgressOpening) -> str:
     return f"{what(opening)} has been allowed: run again what needs it."
 
 
-def denied(opening: Opening, said: str) -> str:
+def denied(opening: EgressOpening, said: str) -> str:
     return f"{what(opening)} was not allowed. {said}".strip()
 
 
-def what(opening: Opening) -> str:
+def what(opening: EgressOpening) -> str:
     """What is asked for, in words."""
     return f"Network access to '{opening.name}'" if opening.kind == "host" else f"The use of the secret '{opening.name}'"
 

@@ -20,20 +20,33 @@ from moorage import errors, limits
 from moorage.model.remote_servers import RemoteServers
 from moorage.parallel import imported
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import NOT_ALLOWED, End, Finished, Known, Offered, Offers, Opening, Piece, Place, Told, ToolKey, Verdict
-from moorage.tools.lowered import compact_json, message, parsed
-from moorage.tools.mcp import asking, deferring, listing, network, shapes
-from moorage.tools.mcp.servers import Server, concealed
+from moorage.tools.calls import (
+    NOT_ALLOWED,
+    CallApproval,
+    CallEnd,
+    CallFinished,
+    CallLogNote,
+    CallOpening,
+    ItemPosition,
+    KnownCall,
+    OfferedFunction,
+    OfferedFunctions,
+    Piece,
+    ToolKey,
+)
+from moorage.tools.function_items import compact_json, message, parsed
+from moorage.tools.mcp import approval_items, deferring, listing, network, shapes
+from moorage.tools.mcp.servers import McpServer, concealed
 from moorage.tools.mcp.workspace import gate, places, plan, questions, search, toolset
-from moorage.tools.room import Again, Bounds, Reader, Room, Stage, Where
+from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy, Room, Stage
 from moorage.tools.run import Run
-from moorage.tools.tool_search.ranking import Deferred
+from moorage.tools.tool_search.ranking import DeferredTool
 from moorage.wire.types import Event, Item, Tool
 
 _LIST: Final = "mcp_list_tools"
 _CALL: Final = "mcp_call"
-_REQUEST: Final = asking.REQUEST
-_RESPONSE: Final = asking.RESPONSE
+_REQUEST: Final = approval_items.REQUEST
+_RESPONSE: Final = approval_items.RESPONSE
 
 _CHANGED: Final = "tools_changed"
 """A note in a call's item, for the next model step: the server has said that its list is not true any more. Nobody else sees it."""
@@ -42,16 +55,16 @@ _BROKEN_OFF: Final = "The list was not read to its end."
 
 WORDS: Final = MappingProxyType(
     {
-        End.REFUSED: "The call was not run: too many calls were made.",
-        End.DENIED: NOT_ALLOWED,
-        End.LOST: "The connection was lost: the call may have been run, and nobody knows what came of it.",
-        End.GAVE_UP: "The call could not be run.",
-        End.CANCELLED: "The call was cancelled.",
-        End.TIME_OVER: "The server gave no result in time; the call may still be running there.",
-        End.TOO_LARGE: "The result is too large.",
+        CallEnd.REFUSED: "The call was not run: too many calls were made.",
+        CallEnd.DENIED: NOT_ALLOWED,
+        CallEnd.LOST: "The connection was lost: the call may have been run, and nobody knows what came of it.",
+        CallEnd.GAVE_UP: "The call could not be run.",
+        CallEnd.CANCELLED: "The call was cancelled.",
+        CallEnd.TIME_OVER: "The server gave no result in time; the call may still be running there.",
+        CallEnd.TOO_LARGE: "The result is too large.",
     }
 )
-_CODES: Final = {End.TIME_OVER: -32001, End.LOST: -32000, End.CANCELLED: -32000}
+_CODES: Final = {CallEnd.TIME_OVER: -32001, CallEnd.LOST: -32000, CallEnd.CANCELLED: -32000}
 """Of the SDK: a request that took too long, a connection that closed. All others are internal errors of JSON-RPC."""
 
 
@@ -84,16 +97,16 @@ class Mcp(Room):
     is_ever_native = False
     """An upstream that runs it would get the servers' keys, and the operator's rules would not hold there."""
     is_hosted = True
-    again = Again.ONCE
-    bounds = Bounds(seconds=limits.MCP_CALL_SECONDS_MAX + 30, bytes=limits.MCP_OUTPUT_BYTES_MAX)
+    again = RerunPolicy.ONCE
+    bounds = CallLimits(seconds=limits.MCP_CALL_SECONDS_MAX + 30, bytes=limits.MCP_OUTPUT_BYTES_MAX)
     """The session ends itself first, and says in which phase it was."""
     words = WORDS
     parks = False
     """OpenAI's clients look for the request at the end of the response."""
 
-    def __init__(self, askers: Iterable[asking.Asker] = ()) -> None:
+    def __init__(self, askers: Iterable[approval_items.ApprovalAsker] = ()) -> None:
         """``askers`` are other rooms that ask in this one's form."""
-        self._askers = {asker.label: asker for asker in (*askers, network.Network())}
+        self._askers = {asker.label: asker for asker in (*askers, network.NetworkApprovals())}
 
     # --- a request ---
 
@@ -105,7 +118,7 @@ class Mcp(Room):
                 raise errors.bad_request(
                     f"The operator of this deployment does not allow the host of the server '{tool['server_label']}'.", param="tools"
                 )
-            return concealed(tool, Server.of_request(tool), handle)
+            return concealed(tool, McpServer.of_request(tool), handle)
         server = configured.by_label.get(tool["server_label"])
         if server is None:
             raise errors.bad_request(
@@ -119,7 +132,7 @@ class Mcp(Room):
                 "'server_url'.",
                 param="tools",
             )
-        return concealed(tool, Server.of_operator(server), handle)
+        return concealed(tool, McpServer.of_operator(server), handle)
 
     def is_whole(self, tool: Tool) -> bool:
         """The address of a server that a request has named may hold a key too; the operator's servers are known by their labels."""
@@ -128,10 +141,10 @@ class Mcp(Room):
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """An approval must answer a call that was asked for, once, and of a server that is there."""
         deferring.admit(items, tools)
-        if not any(asking.responses(items)):
+        if not any(approval_items.responses(items)):
             return
-        asked = asking.asked((*chain, *items))
-        answered = {item["approval_request_id"] for item in asking.responses(chain)}
+        asked = approval_items.asked((*chain, *items))
+        answered = {item["approval_request_id"] for item in approval_items.responses(chain)}
         labels = {*(tool["server_label"] for tool in tools), *self._askers}
         ran = _run_ids(items)
         for index, item in enumerate(items):
@@ -147,13 +160,13 @@ class Mcp(Room):
             if item["approve"] and label not in labels and request_id not in ran:
                 raise errors.bad_request(f"The server '{label}' of this call is not among 'tools'.", param="tools")
 
-    def where(self, thing: Tool | Item) -> Where:
-        return Where.SANDBOX if places.is_workspace(thing) or places.runs_in_container(thing) else Where.SERVICE
+    def where(self, thing: Tool | Item) -> CallRunner:
+        return CallRunner.SANDBOX if places.is_workspace(thing) or places.runs_in_container(thing) else CallRunner.SERVICE
 
     # --- before a model is asked ---
 
-    def verdict(self, item: Item) -> Verdict | None:
-        return asking.verdict(item)
+    def verdict(self, item: Item) -> CallApproval | None:
+        return approval_items.verdict(item)
 
     def prepares(self, said: Sequence[Item]) -> bool:
         return True
@@ -199,12 +212,12 @@ class Mcp(Room):
     def offer(self, name: str, tool: Tool) -> Tool:
         raise AssertionError("a server's tools are offered by its list")
 
-    def offers(self, item: Item, tools: Sequence[Tool]) -> Offers | None:
+    def offers(self, item: Item, tools: Sequence[Tool]) -> OfferedFunctions | None:
         label = item.get("server_label")
         tool = next((tool for tool in tools if tool["server_label"] == label), None)
         if item["type"] != _LIST or item.get("error") or tool is None:
             return None
-        return Offers(
+        return OfferedFunctions(
             tool["server_label"], tuple(_offered(tool, listed) for listed in item["tools"] if deferring.is_offered(tool, listed))
         )
 
@@ -216,7 +229,7 @@ class Mcp(Room):
         is_ours = search.is_search(item) and places.of_label(tools, item["server_label"]) is not None
         return search.found(item) if is_ours else ()
 
-    async def deferred(self, tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[Deferred]:
+    async def deferred(self, tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[DeferredTool]:
         return await deferring.deferred(tools, earlier)
 
     def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
@@ -224,7 +237,7 @@ class Mcp(Room):
             return None
         return {"arguments": arguments if arguments.lstrip().startswith("{") else compact_json(value)}
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         match item["type"]:
             case t if t == _CALL and item["server_label"] == network.LABEL:
                 return network.read(item)
@@ -234,7 +247,7 @@ class Mcp(Room):
             case t if t == _RESPONSE and not item["approve"]:
                 request = reader.earlier(item["approval_request_id"])
                 reason = f" They say: {item['reason']}" if item.get("reason") else ""
-                return [] if request is None else self._denied(request, f"{WORDS[End.DENIED]}{reason}", reader)
+                return [] if request is None else self._denied(request, f"{WORDS[CallEnd.DENIED]}{reason}", reader)
             case t if t == _RESPONSE:
                 request = reader.earlier(item["approval_request_id"])
                 return [] if request is None or request["server_label"] != network.LABEL else network.read_allowed(request)
@@ -243,7 +256,7 @@ class Mcp(Room):
             case _:
                 return []
 
-    def _denied(self, request: Item, words: str, reader: Reader) -> list[Item]:
+    def _denied(self, request: Item, words: str, reader: InputWriter) -> list[Item]:
         asker = self._askers.get(request["server_label"])
         if asker is not None:
             return asker.read_denied(request, words, reader)
@@ -262,11 +275,11 @@ class Mcp(Room):
     def needs_approval(self, call: Item, tools: Sequence[Tool], said: Sequence[Item], approval_id: str) -> bool:
         return call.get("approval_request_id") == approval_id
 
-    def opening(self, call: Item, place: Place) -> Opening:
+    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
         said = {key: call[key] for key in ("type", "server_label", "name", "arguments")}
         if call["type"] == _REQUEST:
             item = {"id": place.item_id, **said}
-            return Opening(item, (), item)
+            return CallOpening(item, (), item)
         added = {
             "id": place.item_id,
             **said,
@@ -282,18 +295,18 @@ class Mcp(Room):
             place.event("mcp_call_arguments.delta", delta=call["arguments"]),
             place.event("mcp_call_arguments.done", arguments=call["arguments"]),
         )
-        return Opening(added, events, added | {"arguments": call["arguments"]}, is_whole=False)
+        return CallOpening(added, events, added | {"arguments": call["arguments"]}, is_whole=False)
 
-    async def repeats(self, call: Item, earlier: AsyncIterator[Item]) -> Again:
+    async def repeats(self, call: Item, earlier: AsyncIterator[Item]) -> RerunPolicy:
         """A tool that says in the latest list that it changes nothing, or nothing twice, may be called again. What runs in the
         container is known there by the call's id, and done once."""
         if places.runs_in_container(call):
-            return Again.REPEAT
+            return RerunPolicy.REPEAT
         async for item in earlier:
             if item["type"] == _LIST and item["server_label"] == call["server_label"] and not item.get("error"):
                 is_repeatable = any(each["name"] == call["name"] and listing.is_repeatable(each) for each in item["tools"])
-                return Again.REPEAT if is_repeatable else Again.ONCE
-        return Again.ONCE
+                return RerunPolicy.REPEAT if is_repeatable else RerunPolicy.ONCE
+        return RerunPolicy.ONCE
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         item = run.known.item
@@ -305,9 +318,9 @@ class Mcp(Room):
         await imported(_SESSION)
         from moorage.tools.mcp import session
 
-        server = None if tool is None else Server.of_tool(tool, run.outside.secret)
+        server = None if tool is None else McpServer.of_tool(tool, run.outside.secret)
         if server is None:
-            yield self._failed(run.known, _error(End.GAVE_UP, "Its server is not known any more."))
+            yield self._failed(run.known, _error(CallEnd.GAVE_UP, "Its server is not known any more."))
             return
         try:
             called = await session.call_tool(server, run.outside.fetcher, item["name"], orjson.loads(item["arguments"]))
@@ -320,17 +333,17 @@ class Mcp(Room):
             return
         yield self._completed(run.known, called.output, note)
 
-    async def stop(self, client: ExecClient, known: Known) -> None:
+    async def stop(self, client: ExecClient, known: KnownCall) -> None:
         await toolset.stop(client, known)
 
-    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+    def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         yield self._failed(known, _error(end, detail))
 
-    def _completed(self, known: Known, output: str | None, note: Mapping[str, Any] = MappingProxyType({})) -> Finished:
-        return Finished(known.item | {"status": "completed", "output": output, **note}, (known.event("mcp_call.completed"),))
+    def _completed(self, known: KnownCall, output: str | None, note: Mapping[str, Any] = MappingProxyType({})) -> CallFinished:
+        return CallFinished(known.item | {"status": "completed", "output": output, **note}, (known.event("mcp_call.completed"),))
 
-    def _failed(self, known: Known, error: dict[str, Any], note: Mapping[str, Any] = MappingProxyType({})) -> Finished:
-        return Finished(known.item | {"status": "failed", "error": error, **note}, (known.event("mcp_call.failed"),))
+    def _failed(self, known: KnownCall, error: dict[str, Any], note: Mapping[str, Any] = MappingProxyType({})) -> CallFinished:
+        return CallFinished(known.item | {"status": "failed", "error": error, **note}, (known.event("mcp_call.failed"),))
 
     def grow(self, item: Item, name: str, event: Event) -> None:
         match name:
@@ -362,11 +375,11 @@ class Mcp(Room):
     def placed(self, item: Item, container_id: str) -> Item:
         return item | {"container_id": container_id}
 
-    def told(self, name: str, event: Event) -> Iterable[Told]:
+    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
         if name == "mcp_call_arguments.done":
             value = parsed(event["arguments"])
             for line in plan.lines(value) or [_shown(value, event["arguments"])]:
-                yield Told(line, "call")
+                yield CallLogNote(line, "call")
 
     def title(self, item: Item) -> str | None:
         name = f"{item['server_label']}.{item['name']}" if "name" in item else item.get("server_label", "")
@@ -417,7 +430,7 @@ async def _listed(tool: Tool, stage: Stage) -> dict[str, Any]:
     """``tools``, and ``error`` if they cannot be had."""
     if places.is_workspace(tool):
         return {"tools": _of_workspace(tool)}
-    server = Server.of_tool(tool, stage.outside.secret)
+    server = McpServer.of_tool(tool, stage.outside.secret)
     if server is None:
         return {"tools": [], "error": "Its address is not known any more."}
     await imported(_SESSION)
@@ -440,11 +453,11 @@ def _shown(value: Any, arguments: str) -> str:
     return f"$ {command}" if isinstance(command, str) else arguments[: limits.CALL_PIECE_CHARS]
 
 
-def _offered(tool: Tool, listed: Mapping[str, Any]) -> Offered:
+def _offered(tool: Tool, listed: Mapping[str, Any]) -> OfferedFunction:
     is_ours, name = places.is_workspace(tool), listed["name"]
     kind = _REQUEST if listing.needs_approval(tool, listed) else _CALL
     call = {"type": kind, "server_label": tool["server_label"], "name": name, **places.mark([tool], tool["server_label"], name)}
-    return Offered(
+    return OfferedFunction(
         name,
         listing.function_of(tool, listed),
         call,
@@ -459,7 +472,7 @@ def _offered(tool: Tool, listed: Mapping[str, Any]) -> Offered:
 # --- what a model reads ---------------------------------------------------------------------------------------------------------
 
 
-def _asked_and_answered(item: Item, call_id: str, answer: Any, reader: Reader) -> list[Item]:
+def _asked_and_answered(item: Item, call_id: str, answer: Any, reader: InputWriter) -> list[Item]:
     name = reader.name("mcp", item["name"], item["server_label"])
     call_id = call_id[: limits.CALL_ID_CHARS_MAX]
     return [
@@ -520,5 +533,5 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "input_text", "text": _bounded(text)}
 
 
-def _error(end: End, detail: str) -> dict[str, Any]:
+def _error(end: CallEnd, detail: str) -> dict[str, Any]:
     return {"type": "mcp_protocol_error", "code": _CODES.get(end, -32603), "message": f"{WORDS[end]} {detail}".strip()}

@@ -18,14 +18,14 @@ SECRET_FIELDS: Final = ("server_url", "authorization", "headers")
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class McpServer:
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     is_operators: bool = False
     """The operator has named it: it may stand in a private network."""
 
     @classmethod
-    def of_request(cls, tool: Tool) -> "Server":
+    def of_request(cls, tool: Tool) -> "McpServer":
         headers = dict(tool.get("headers") or {})
         if tool.get("authorization") is not None:
             headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
@@ -33,11 +33,11 @@ class Server:
         return cls(tool["server_url"], headers)
 
     @classmethod
-    def of_operator(cls, server: RemoteServer) -> "Server":
+    def of_operator(cls, server: RemoteServer) -> "McpServer":
         return cls(server.url, dict(server.headers), is_operators=True)
 
     @classmethod
-    def of_tool(cls, tool: Tool, secret: Callable[[str], str | None]) -> "Server | None":
+    def of_tool(cls, tool: Tool, secret: Callable[[str], str | None]) -> "McpServer | None":
         """What stands behind a tool without its secrets; None if that is not known (any more)."""
         sealed = secret(tool["server"]) if "server" in tool else None
         return None if sealed is None else cls(**orjson.loads(sealed))
@@ -53,7 +53,7 @@ def shown_url(url: str) -> str:
     return origin if parts.path in ("", "/") and not parts.query else f"{origin}/<redacted>"
 
 
-def concealed(tool: Tool, server: Server, handle: str) -> tuple[Tool, dict[str, str]]:
+def concealed(tool: Tool, server: McpServer, handle: str) -> tuple[Tool, dict[str, str]]:
     """The tool as everybody may see it, and its secret."""
     kept: dict[str, Any] = {key: value for key, value in tool.items() if key not in SECRET_FIELDS}
     if not server.is_operators:

@@ -23,9 +23,9 @@ from pydantic import TypeAdapter, ValidationError
 from moorage import __version__, limits
 from moorage.egress.fetch import Fetcher
 from moorage.errors import MoorageError
-from moorage.tools.lowered import compact_json
+from moorage.tools.function_items import compact_json
 from moorage.tools.mcp import listing
-from moorage.tools.mcp.servers import Server
+from moorage.tools.mcp.servers import McpServer
 from moorage.tools.mcp.transport import GuardedTransport
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class ServerFailure(MoorageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class McpCallOutcome:
     """What a call came to."""
 
     output: str | None = None
@@ -85,10 +85,10 @@ class Called:
 
 
 @dataclass(slots=True)
-class _Talk:
+class _McpConnection:
     """One connection, and how far it has come."""
 
-    server: Server
+    server: McpServer
     transport: GuardedTransport
     phase: str = "connect"
     tools_changed: bool = False
@@ -99,10 +99,10 @@ class _Talk:
             self.tools_changed = True
 
 
-async def list_tools(server: Server, fetcher: Fetcher) -> list[dict[str, Any]]:
+async def list_tools(server: McpServer, fetcher: Fetcher) -> list[dict[str, Any]]:
     """All tools of a server, by name, with those that read its resources if it has any. Raises :class:`ServerFailure`."""
 
-    async def work(client: Client, talk: _Talk) -> list[dict[str, Any]]:
+    async def work(client: Client, talk: _McpConnection) -> list[dict[str, Any]]:
         talk.phase = "tools/list"
         tools = await _all_tools(client)
         talk.phase = "resources/list"
@@ -113,11 +113,11 @@ async def list_tools(server: Server, fetcher: Fetcher) -> list[dict[str, Any]]:
 
 
 async def call_tool(
-    server: Server, fetcher: Fetcher, name: str, arguments: dict[str, Any], *, seconds: float = limits.MCP_CALL_SECONDS_MAX
-) -> Called:
+    server: McpServer, fetcher: Fetcher, name: str, arguments: dict[str, Any], *, seconds: float = limits.MCP_CALL_SECONDS_MAX
+) -> McpCallOutcome:
     """Call a tool once. Raises :class:`ServerFailure` where there is no result of the tool."""
 
-    async def work(client: Client, talk: _Talk) -> types.CallToolResult | str:
+    async def work(client: Client, talk: _McpConnection) -> types.CallToolResult | str:
         if name in _RESOURCE_TOOLS and not any(tool["name"] == name for tool in await _all_tools(client)):
             talk.phase = "resources/read" if name == READ_RESOURCE else "resources/list"
             return await _of_resources(client, name, arguments)
@@ -126,11 +126,11 @@ async def call_tool(
 
     result, talk = await _with(server, fetcher, seconds, work)
     if isinstance(result, str):
-        return Called(result, tools_changed=talk.tools_changed)
+        return McpCallOutcome(result, tools_changed=talk.tools_changed)
     content = listing.plain([part.model_dump(by_alias=True, mode="json", exclude_none=True) for part in result.content])
     if result.is_error:
-        return Called(error={"type": "mcp_tool_execution_error", "content": content}, tools_changed=talk.tools_changed)
-    return Called(listing.output_of(content, listing.plain(result.structured_content)), tools_changed=talk.tools_changed)
+        return McpCallOutcome(error={"type": "mcp_tool_execution_error", "content": content}, tools_changed=talk.tools_changed)
+    return McpCallOutcome(listing.output_of(content, listing.plain(result.structured_content)), tools_changed=talk.tools_changed)
 
 
 async def _called(client: Client, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
@@ -213,22 +213,24 @@ def _of_resource(part: types.TextResourceContents | types.BlobResourceContents) 
 # --- the connection -------------------------------------------------------------------------------------------------------------
 
 
-async def _with(server: Server, fetcher: Fetcher, seconds: float, work: Callable[[Client, _Talk], Awaitable[T]]) -> tuple[T, _Talk]:
+async def _with(
+    server: McpServer, fetcher: Fetcher, seconds: float, work: Callable[[Client, _McpConnection], Awaitable[T]]
+) -> tuple[T, _McpConnection]:
     """Do it over the one transport or the other. Raises :class:`ServerFailure`."""
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    talk = _Talk(server, GuardedTransport(server, fetcher))
+    talk = _McpConnection(server, GuardedTransport(server, fetcher))
     try:
         async with asyncio.timeout(seconds):
             try:
                 return await _over(_streamable(talk), talk, work), talk
             except Exception:  # Whatever it was: if the server is an older one, it says so by its status.
                 if talk.transport.has_lost_session:  # "The client MUST start a new session" (Streamable HTTP, Session Management).
-                    talk = _Talk(server, GuardedTransport(server, fetcher))
+                    talk = _McpConnection(server, GuardedTransport(server, fetcher))
                     return await _over(_streamable(talk), talk, work), talk
                 if talk.connected or talk.transport.status not in _OLDER or talk.transport.refusal is not None:
                     raise
-            talk = _Talk(server, GuardedTransport(server, fetcher))
+            talk = _McpConnection(server, GuardedTransport(server, fetcher))
             return await _over(_events(talk), talk, work), talk
     except TimeoutError as error:
         raise ServerFailure(_protocol_error(types.REQUEST_TIMEOUT, f"{talk.phase}: it took longer than {seconds:g} seconds")) from error
@@ -236,7 +238,7 @@ async def _with(server: Server, fetcher: Fetcher, seconds: float, work: Callable
         raise _failure(talk, error) from error
 
 
-async def _over(transport: Transport, talk: _Talk, work: Callable[[Client, _Talk], Awaitable[T]]) -> T:
+async def _over(transport: Transport, talk: _McpConnection, work: Callable[[Client, _McpConnection], Awaitable[T]]) -> T:
     client = Client(
         transport,
         cache=None,
@@ -263,7 +265,7 @@ async def _over(transport: Transport, talk: _Talk, work: Callable[[Client, _Talk
     return came[0]
 
 
-def _http(talk: _Talk) -> httpx2.AsyncClient:
+def _http(talk: _McpConnection) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         transport=talk.transport,
         # A compressed answer could grow without bound after it was counted.
@@ -275,7 +277,7 @@ def _http(talk: _Talk) -> httpx2.AsyncClient:
 
 
 @asynccontextmanager
-async def _streamable(talk: _Talk) -> AsyncIterator[Any]:
+async def _streamable(talk: _McpConnection) -> AsyncIterator[Any]:
     async with (
         _http(talk) as http,
         streamable_http_client(talk.server.url, http_client=http, max_sse_event_size=limits.MCP_MESSAGE_BYTES_MAX) as streams,
@@ -283,7 +285,7 @@ async def _streamable(talk: _Talk) -> AsyncIterator[Any]:
         yield streams
 
 
-def _events(talk: _Talk) -> Any:
+def _events(talk: _McpConnection) -> Any:
     def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
         return _http(talk)
 
@@ -293,7 +295,7 @@ def _events(talk: _Talk) -> Any:
 # --- what went wrong ------------------------------------------------------------------------------------------------------------
 
 
-def _failure(talk: _Talk, error: Exception) -> ServerFailure:
+def _failure(talk: _McpConnection, error: Exception) -> ServerFailure:
     leaf = _leaf(error)
     if isinstance(leaf, ServerFailure):
         return leaf

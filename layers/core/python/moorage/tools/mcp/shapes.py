@@ -24,7 +24,7 @@ from moorage.wire.validation import (
     Length,
     Name,
     OneOf,
-    Refused,
+    RefusedField,
     Text,
     wire,
     wire_with,
@@ -153,8 +153,8 @@ class McpTool(TypedDict, total=False):
     environment: Annotated[
         WorkspaceAuto | WorkspaceReference, OneOf({"container_auto": WorkspaceAuto, "container_reference": WorkspaceReference})
     ]
-    connector_id: Annotated[Any, Refused(_CONNECTORS)]
-    tunnel_id: Annotated[Any, Refused(_TUNNELS)]
+    connector_id: Annotated[Any, RefusedField(_CONNECTORS)]
+    tunnel_id: Annotated[Any, RefusedField(_TUNNELS)]
 
 
 _DECLARED: Final = "A server is declared in 'tools' of the request; an item brings its tools by 'server_label' and 'allowed_tools'."
@@ -167,7 +167,7 @@ class BroughtServer(TypedDict, total=False):
     type: Required[Literal["mcp"]]
     server_label: Required[Label]
     allowed_tools: Array[Name]
-    server_url: Annotated[Any, Refused(_DECLARED)]
+    server_url: Annotated[Any, RefusedField(_DECLARED)]
 
 
 @wire
@@ -234,14 +234,14 @@ _AnyLabel = Annotated[
 """Of a server, or of what asks in this form without being one."""
 
 
-class _Asked(Common, total=False):
+class _McpRequest(Common, total=False):
     server_label: Required[_AnyLabel]
     name: Required[Name]
     arguments: Required[Text]
 
 
 @an_item(PREFIXES["mcp_call"])
-class McpCall(_Asked, total=False):
+class McpCall(_McpRequest, total=False):
     """``error`` was a text in earlier versions of the API, and clients send it so. ``container_id`` is an addition to it: where a
     call of the workspace ran."""
 

@@ -12,13 +12,13 @@ import orjson
 
 from moorage import limits
 from moorage.egress.fetch import ADDRESSES_TRIED_MAX, Fetcher, FetchError
-from moorage.tools.mcp.servers import Server
+from moorage.tools.mcp.servers import McpServer
 
 _PORTS: Final = {"http": 80, "https": 443}
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    def __init__(self, server: Server, fetcher: Fetcher) -> None:
+    def __init__(self, server: McpServer, fetcher: Fetcher) -> None:
         self._server, self._fetcher = server, fetcher
         self._origin = _origin(httpx2.URL(server.url))
         self._addresses: list[str] | None = None

@@ -4,18 +4,18 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 from moorage import limits
-from moorage.sandbox.exec_client import ExecEvent, Output
-from moorage.store.containers import ContainerFile
+from moorage.sandbox.exec_client import ExecEvent, ExecOutput
+from moorage.store.containers import ContainerFileRecord
 from moorage.tools import execs
-from moorage.tools.calls import End, Finished, Known, Piece, Said
-from moorage.tools.execs import KILLED, REVIVED, Exec, Lost, exec_id, follow, merged
+from moorage.tools.calls import CallEnd, CallEvent, CallFinished, KnownCall, Piece
+from moorage.tools.execs import KILLED, REVIVED, FollowedExec, SandboxLost, exec_id, follow, merged
 from moorage.tools.run import Run
 from moorage.tools.shell.shapes import ShellAction
 from moorage.wire.types import Item
 
 FILES: Final = "output_files"
 WORDS: Final = execs.WORDS | {
-    End.CANCELLED: "The response ended before this command did; its output was not kept.",
+    CallEnd.CANCELLED: "The response ended before this command did; its output was not kept.",
 }
 
 
@@ -52,22 +52,22 @@ async def run(run: Run) -> AsyncGenerator[Piece, None]:
     run.counts["ended"] = sum(command.outcome is not None for command in commands)
     run.counts["output_chars"] = sum(command.chars for command in commands)
     left = await run.workplace.leave()
-    yield Finished(_with_files(_finished(known, commands, left.notes), left.files))
+    yield CallFinished(_with_files(_finished(known, commands, left.notes), left.files))
 
 
-async def _command(run: Run, command: Exec) -> AsyncIterator[Piece]:
+async def _command(run: Run, command: FollowedExec) -> AsyncIterator[Piece]:
     if command.outcome is not None:
         return
     known = run.known
     try:
         async for event in follow(command, lambda after: _events(run, command.index, after), run.workplace):
-            if isinstance(event, Output):
+            if isinstance(event, ExecOutput):
                 yield _delta(known, command, event.stream, event.text, event.n)
                 continue
             if event.outcome == "killed":
                 yield _note(known, command, KILLED)
             yield _closed(known, command)
-    except Lost:
+    except SandboxLost:
         for said in _lose(known, command):
             yield said
 
@@ -86,27 +86,27 @@ def _events(run: Run, index: int, after: int) -> AsyncIterator[ExecEvent]:
     )
 
 
-def _lose(known: Known, command: Exec) -> Iterable[Said]:
+def _lose(known: KnownCall, command: FollowedExec) -> Iterable[CallEvent]:
     """The command had begun, and nobody knows how it ended."""
     yield _note(known, command, command.lose())
     yield _closed(known, command)
 
 
-def end(known: Known, how: End, detail: str) -> Iterable[Piece]:
+def end(known: KnownCall, how: CallEnd, detail: str) -> Iterable[Piece]:
     match how:
-        case End.REFUSED:
-            yield Finished(announced(known.item, known.output_item_id, [refused(WORDS[how]) for _ in range(count(known.item))]))
+        case CallEnd.REFUSED:
+            yield CallFinished(announced(known.item, known.output_item_id, [refused(WORDS[how]) for _ in range(count(known.item))]))
             return
-        case End.LOST | End.GAVE_UP | End.DENIED:
+        case CallEnd.LOST | CallEnd.GAVE_UP | CallEnd.DENIED:
             commands = _recalled(known)
             for command in commands:
-                if command.outcome is None and how is End.LOST:
+                if command.outcome is None and how is CallEnd.LOST:
                     yield from _lose(known, command)
                 elif command.outcome is None:
                     yield _note(known, command, f"[{WORDS[how]} {detail}".strip() + "]")
                     command.outcome = refused("")["outcome"]
                     yield _closed(known, command)
-            yield Finished(_finished(known, commands, ()))
+            yield CallFinished(_finished(known, commands, ()))
         case _:
             raise AssertionError(f"a shell call does not end by {how}: its commands have time limits and their output is cut")
 
@@ -122,19 +122,19 @@ def orphaned(call: Item) -> Item:
         "call_id": call["call_id"],
         "status": "incomplete",
         "max_output_length": None,
-        "output": [{"stdout": "", "stderr": WORDS[End.CANCELLED], "outcome": {"type": "timeout"}}],
+        "output": [{"stdout": "", "stderr": WORDS[CallEnd.CANCELLED], "outcome": {"type": "timeout"}}],
     }
 
 
-def _recalled(known: Known) -> list[Exec]:
+def _recalled(known: KnownCall) -> list[FollowedExec]:
     """The commands as far as the log has them."""
-    commands = [Exec(index, offset=known.offsets.get(index, -1)) for index in range(count(known.item))]
+    commands = [FollowedExec(index, offset=known.offsets.get(index, -1)) for index in range(count(known.item))]
     for command, output in zip(commands, (known.so_far or {}).get("output") or [], strict=False):
         command.recall(output)
     return commands
 
 
-def _finished(known: Known, commands: list[Exec], notes: tuple[str, ...]) -> Item:
+def _finished(known: KnownCall, commands: list[FollowedExec], notes: tuple[str, ...]) -> Item:
     """The whole item. ``notes`` (files that could not be kept) go to the last command's stderr."""
     outputs = [command.output for command in commands]
     if notes and outputs:
@@ -144,7 +144,7 @@ def _finished(known: Known, commands: list[Exec], notes: tuple[str, ...]) -> Ite
     return announced(known.item, known.output_item_id, outputs)
 
 
-def _with_files(output: Item, files: Sequence[ContainerFile]) -> Item:
+def _with_files(output: Item, files: Sequence[ContainerFileRecord]) -> Item:
     """Calls that run side by side share a container: each names what it was the first to find changed."""
     named = [{"file_id": file.id, "path": file.path, "bytes": file.bytes} for file in files[: limits.OUTPUT_FILES_MAX]]
     return {**output, FILES: named} if named else output
@@ -153,19 +153,19 @@ def _with_files(output: Item, files: Sequence[ContainerFile]) -> Item:
 # --- events ---
 
 
-def _note(known: Known, command: Exec, text: str) -> Said:
+def _note(known: KnownCall, command: FollowedExec, text: str) -> CallEvent:
     """A word of ours in the command's stderr."""
     command.text["stderr"] += text
     return _delta(known, command, "stderr", text, None)
 
 
-def _delta(known: Known, command: Exec, stream: str, text: str, n: int | None) -> Said:
+def _delta(known: KnownCall, command: FollowedExec, stream: str, text: str, n: int | None) -> CallEvent:
     event = known.event("shell_call_output_content.delta", command_index=command.index, delta={stream: text})
-    return Said(event, None if n is None else (command.index, n))
+    return CallEvent(event, None if n is None else (command.index, n))
 
 
-def _closed(known: Known, command: Exec) -> Said:
-    return Said(known.event("shell_call_output_content.done", command_index=command.index, output=[command.output]))
+def _closed(known: KnownCall, command: FollowedExec) -> CallEvent:
+    return CallEvent(known.event("shell_call_output_content.done", command_index=command.index, output=[command.output]))
 
 
 def grow(item: Item, name: str, event: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.skills.bundle import SKILLS
-from moorage.tools.lowered import function
+from moorage.tools.function_items import function
 from moorage.wire.types import Item, Tool
 
 NAME: Final = "shell"

@@ -9,11 +9,11 @@ from moorage import errors, limits
 from moorage.errors import SandboxError
 from moorage.model.base import HOSTED_SHELL
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Known, Opening, Piece, Place, Told
+from moorage.tools.calls import CallEnd, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.execs import exec_id
-from moorage.tools.lowered import function_call, function_output, parsed, without
-from moorage.tools.mcp import asking
-from moorage.tools.room import Again, Reader, Room, Stage, Where
+from moorage.tools.function_items import function_call, function_output, parsed, without
+from moorage.tools.mcp import approval_items
+from moorage.tools.room import CallRunner, InputWriter, RerunPolicy, Room, Stage
 from moorage.tools.run import Run
 from moorage.tools.shell import approval, commands, offer, shapes
 from moorage.wire.types import Event, Item, Tool
@@ -39,19 +39,19 @@ class Shell(Room):
     obfuscated = frozenset({"shell_call_command.delta"})
     function = offer.NAME
     is_hosted = True
-    again = Again.ATTACH
+    again = RerunPolicy.ATTACH
     words = commands.WORDS
-    label = f"{asking.OURS}shell"
+    label = f"{approval_items.OURS}shell"
     """Under it a person is asked where the response ends with the question."""
 
-    def where(self, thing: Tool | Item) -> Where:
+    def where(self, thing: Tool | Item) -> CallRunner:
         environment: dict[str, Any] = thing.get("environment") or {}
-        return Where.SANDBOX if environment.get("type") in approval.HOSTED else Where.CLIENT
+        return CallRunner.SANDBOX if environment.get("type") in approval.HOSTED else CallRunner.CLIENT
 
     # --- a person's word ---
 
     def needs_approval(self, call: Item, tools: Sequence[Tool], said: Sequence[Item], approval_id: str) -> bool:
-        return self._is_gated(call, tools) and not asking.is_allowed(call["call_id"], said)
+        return self._is_gated(call, tools) and not approval_items.is_allowed(call["call_id"], said)
 
     def _is_gated(self, call: Item, tools: Sequence[Tool]) -> bool:
         """Whether the request wants a person asked for this call."""
@@ -60,26 +60,26 @@ class Shell(Room):
     def held(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
         if approval_id is not None or call["type"] != self.call or not self._is_gated(call, tools):
             return call
-        return asking.request(self.label, self.function, call["action"])
+        return approval_items.request(self.label, self.function, call["action"])
 
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """A call that is allowed must be one that can run."""
-        for param, request in asking.due(items, chain, self.label):
-            if not any(self.where(tool) is Where.SANDBOX for tool in tools):
+        for param, request in approval_items.due(items, chain, self.label):
+            if not any(self.where(tool) is CallRunner.SANDBOX for tool in tools):
                 raise errors.bad_request("The hosted shell of this call is not among 'tools'.", param="tools")
             if _action(request) is None:
                 raise errors.invalid_value(param, "what was asked for is no call of a shell.")
 
     def prepares(self, said: Sequence[Item]) -> bool:
-        return any(asking.responses(said))
+        return any(approval_items.responses(said))
 
     async def before(self, stage: Stage) -> None:
-        for request in asking.allowed(stage, self.label):
+        for request in approval_items.allowed(stage, self.label):
             action = _action(request)
             if action is not None:
                 stage.call({"type": self.call, "call_id": request["id"], "action": action})
 
-    def read_denied(self, request: Item, words: str, reader: Reader) -> list[Item]:
+    def read_denied(self, request: Item, words: str, reader: InputWriter) -> list[Item]:
         action = _action(request)
         if action is None:
             return []
@@ -89,21 +89,21 @@ class Shell(Room):
 
     # --- what models read ---
 
-    def native(self, tool: Tool, reader: Reader) -> tuple[str, Tool]:
+    def native(self, tool: Tool, reader: InputWriter) -> tuple[str, Tool]:
         """One shell, whoever runs it: an upstream that knows it is told that its client does, if it is not the one."""
-        if self.where(tool) is Where.CLIENT or HOSTED_SHELL in reader.native:
+        if self.where(tool) is CallRunner.CLIENT or HOSTED_SHELL in reader.native:
             return "\0shell", tool
         skills = offer.skills_of(tool)
         return "\0shell", {"type": "shell", "environment": {"type": "local", **({"skills": skills} if skills else {})}}
 
     def offer(self, name: str, tool: Tool) -> Tool:
-        return offer.of_client(name, tool) if self.where(tool) is Where.CLIENT else offer.hosted(name, tool)
+        return offer.of_client(name, tool) if self.where(tool) is CallRunner.CLIENT else offer.hosted(name, tool)
 
     def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
         action = offer.action_of(value) if isinstance(value, dict) else None
         return None if action is None else {"type": self.call, "action": action}
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         is_call, is_native = item["type"] == self.call, "shell" in reader.native
         if HOSTED_SHELL in reader.native:
             return [item]
@@ -114,7 +114,7 @@ class Shell(Room):
         action = {key: value for key, value in item["action"].items() if value is not None}
         return [function_call(item, reader.name("shell", self.function), action)]
 
-    def opening(self, call: Item, place: Place) -> Opening:
+    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
         action = commands.action_of(call)
         hosted = place.container_id is not None and place.is_hosted
         added = {
@@ -130,7 +130,7 @@ class Shell(Room):
             "environment": {"type": "container_reference", "container_id": place.container_id} if hosted else {"type": "local"},
         }
         whole = added | {"action": {**added["action"], "commands": list(action["commands"])}}
-        return Opening(added, self._spoken(action["commands"], place.output_index), whole)
+        return CallOpening(added, self._spoken(action["commands"], place.output_index), whole)
 
     def _spoken(self, said: list[str], output_index: int) -> Iterable[Event]:
         for index, command in enumerate(said):
@@ -148,12 +148,12 @@ class Shell(Room):
     def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         return commands.run(run)
 
-    async def stop(self, client: ExecClient, known: Known) -> None:
+    async def stop(self, client: ExecClient, known: KnownCall) -> None:
         for index in range(commands.count(known.item)):
             with suppress(SandboxError):
                 await client.kill(exec_id(known.response_id, known.call_id, index))
 
-    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+    def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         return commands.end(known, end, detail)
 
     def grow(self, item: Item, name: str, event: Event) -> None:
@@ -166,12 +166,12 @@ class Shell(Room):
         return item | {"status": "incomplete"}
 
     def orphaned(self, call: Item) -> Item | None:
-        return None if self.where(call) is Where.CLIENT else commands.orphaned(call)
+        return None if self.where(call) is CallRunner.CLIENT else commands.orphaned(call)
 
     def echoed(self, tool: Tool, container_id: str | None) -> Tool:
         """A hosted shell as a reference to its container; which versions of skills it has, is told with it."""
         environment = tool.get("environment") or {}
-        if self.where(tool) is Where.CLIENT:
+        if self.where(tool) is CallRunner.CLIENT:
             return {**tool, "environment": {"type": "local"}}
         if environment["type"] == "container_auto" and container_id is None:
             return tool  # The model's upstream hosts it, and has not said where.
@@ -193,18 +193,18 @@ class Shell(Room):
     def title(self, item: Item) -> str | None:
         return None
 
-    def told(self, name: str, event: Event) -> Iterable[Told]:
+    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
         match name:
             case "shell_call_command.done":
-                yield Told(f"$ {event['command']}", "call")
+                yield CallLogNote(f"$ {event['command']}", "call")
             case "shell_call_output_content.delta":
                 for stream, text in event["delta"].items():
                     if text:
-                        yield Told(text, "problem" if stream == "stderr" else "output", (event["command_index"], stream))
+                        yield CallLogNote(text, "problem" if stream == "stderr" else "output", (event["command_index"], stream))
             case "shell_call_output_content.done":
                 outcome = event["output"][0]["outcome"]
                 said = "timed out" if outcome["type"] == "timeout" else f"exit {outcome['exit_code']}"
-                yield Told(f"[{said}]", "note" if outcome.get("exit_code") == 0 else "failure")
+                yield CallLogNote(f"[{said}]", "note" if outcome.get("exit_code") == 0 else "failure")
 
 
 def _action(request: Item) -> dict[str, Any] | None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from moorage.tools.lowered import compact_json, parsed
-from moorage.tools.lowering import Lowered, Original
+from moorage.tools.function_items import compact_json, parsed
+from moorage.tools.lowering import LoweredInput, OriginalTool
 from moorage.wire.types import Item, Tool
 
 _COMMAND: Final = {"type": "string", "description": "A command, or several as a script: one line after another, or `a && b`."}
@@ -28,16 +28,16 @@ _WORDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class OneCommand(Original):
+class OneCommand(OriginalTool):
     def call_item(self, arguments: str, call_id: str) -> Item | None:
-        item = Original.call_item(self, arguments, call_id)
+        item = OriginalTool.call_item(self, arguments, call_id)
         if item is None:
             return None
         commands = item["action"]["commands"]
         return item | {"action": item["action"] | {"commands": ["\n".join(commands)]}}
 
 
-def one_command(lowered: Lowered) -> Lowered:
+def one_command(lowered: LoweredInput) -> LoweredInput:
     """The same conversation, its shell offered and called with one command."""
     names = {name for name, original in lowered.names.items() if original.type == "shell"}
     return replace(
@@ -48,7 +48,7 @@ def one_command(lowered: Lowered) -> Lowered:
     )
 
 
-def _original(original: Original) -> Original:
+def _original(original: OriginalTool) -> OriginalTool:
     return OneCommand(original.type, original.name, original.namespace) if original.type == "shell" else original
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from moorage import errors
-from moorage.tools.room import Where
+from moorage.tools.room import CallRunner
 from moorage.tools.shell.room import Shell
 from moorage.wire.types import Item, Tool
 
@@ -17,7 +17,7 @@ _SKILLS: Final = "The upstream does not have the skills of this deployment: give
 
 
 def is_hosted(tool: Tool) -> bool:
-    return tool["type"] in _SHELL.types and _SHELL.where(tool) is Where.SANDBOX
+    return tool["type"] in _SHELL.types and _SHELL.where(tool) is CallRunner.SANDBOX
 
 
 def check(tool: Tool, param: str) -> None:

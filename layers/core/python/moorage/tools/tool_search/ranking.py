@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moorage.tools.lowered import without
+from moorage.tools.function_items import without
 from moorage.wire.types import Tool
 
 _SATURATION: Final = 1.2
@@ -21,7 +21,7 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Deferred:
+class DeferredTool:
     """A tool that is not offered before it is found."""
 
     tool: Tool
@@ -36,28 +36,28 @@ class Deferred:
     """The tool there."""
 
 
-def deferred(tools: Iterable[Tool]) -> list[Deferred]:
+def deferred(tools: Iterable[Tool]) -> list[DeferredTool]:
     """Functions and custom tools that say so, those of a namespace too, in the request's order."""
-    found: list[Deferred] = []
+    found: list[DeferredTool] = []
     for tool in tools:
         if tool["type"] == "namespace":
             group = {**tool, "tools": []}
             found += [
-                Deferred(member, tool, group, "tools", without(member, "defer_loading"))
+                DeferredTool(member, tool, group, "tools", without(member, "defer_loading"))
                 for member in tool["tools"]
                 if member.get("defer_loading")
             ]
         elif tool.get("defer_loading") and tool["type"] in ("function", "custom"):
-            found.append(Deferred(tool))
+            found.append(DeferredTool(tool))
     return found
 
 
-def best(query: str, tools: Sequence[Deferred], count: int) -> list[Deferred]:
+def best(query: str, tools: Sequence[DeferredTool], count: int) -> list[DeferredTool]:
     """Those that fit the query, the best first; of equals the first of the request."""
     return [each for each, _ in ranked(query, tools, count)]
 
 
-def ranked(query: str, tools: Sequence[Deferred], count: int) -> list[tuple[Deferred, float]]:
+def ranked(query: str, tools: Sequence[DeferredTool], count: int) -> list[tuple[DeferredTool, float]]:
     """The same, each with its score."""
     documents = [Counter(_words_of(each)) for each in tools]
     lengths = [sum(document.values()) for document in documents]
@@ -76,7 +76,7 @@ def _score(times: int, having: int, count: int, relative_length: float) -> float
     return rarity * times * (_SATURATION + 1) / (times + _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * relative_length))
 
 
-def as_tools(found: Sequence[Deferred]) -> list[Tool]:
+def as_tools(found: Sequence[DeferredTool]) -> list[Tool]:
     """What was found as tools that are offered from now on: members of a namespace or a server together, where the first one stands."""
     tools: list[Tool] = []
     groups: dict[tuple[str, str], Tool] = {}
@@ -102,7 +102,7 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
-def _words_of(each: Deferred) -> Iterator[str]:
+def _words_of(each: DeferredTool) -> Iterator[str]:
     for tool in (each.tool, each.about or {}):
         for _ in range(_NAME_WEIGHT):
             yield from words(tool.get("name", ""))

@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from moorage import limits
-from moorage.tools.calls import End, Finished, Known, Opening, Piece, Place
-from moorage.tools.lowered import function
-from moorage.tools.room import Again, Bounds, Reader, Room, Where
+from moorage.tools.calls import CallEnd, CallFinished, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.function_items import function
+from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy, Room
 from moorage.tools.run import Run
 from moorage.tools.tool_search import ranking, shapes
 from moorage.wire.types import Event, Item, Tool
@@ -27,10 +27,10 @@ _COUNT: Final = {
 }
 
 
-class Catalog(Protocol):
+class ToolCatalog(Protocol):
     """A room whose tools are known from items of the conversation alone."""
 
-    async def deferred(self, tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[ranking.Deferred]:
+    async def deferred(self, tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[ranking.DeferredTool]:
         """Those that are not offered before they are found. ``tools`` are all of the request, ``earlier`` is what was said, the latest
         first."""
         ...
@@ -49,20 +49,20 @@ class ToolSearch(Room):
     )
     function = "tool_search"
     is_hosted = True
-    again = Again.REPEAT
-    bounds = Bounds(seconds=30, bytes=limits.TOOLS_FOUND_BYTES_MAX)
+    again = RerunPolicy.REPEAT
+    bounds = CallLimits(seconds=30, bytes=limits.TOOLS_FOUND_BYTES_MAX)
     """What is searched stands in memory."""
 
-    def __init__(self, catalogs: Iterable[Catalog] = ()) -> None:
+    def __init__(self, catalogs: Iterable[ToolCatalog] = ()) -> None:
         self._catalogs = tuple(catalogs)
 
-    def where(self, thing: Tool | Item) -> Where:
+    def where(self, thing: Tool | Item) -> CallRunner:
         """A call without an id is an upstream's own."""
         is_ours = thing.get("execution") == "server" and (thing["type"] in self.types or thing.get("call_id") is not None)
-        return Where.SERVICE if is_ours else Where.CLIENT
+        return CallRunner.SERVICE if is_ours else CallRunner.CLIENT
 
     def offer(self, name: str, tool: Tool) -> Tool:
-        if self.where(tool) is Where.SERVICE:
+        if self.where(tool) is CallRunner.SERVICE:
             wanted = {"type": "string", "description": "What the tools should do, in a few words."}
             return function(name, _DESCRIPTION, {"query": wanted, "limit": _COUNT}, ["query"])
         text = tool.get("description") or _DESCRIPTION
@@ -75,12 +75,12 @@ class ToolSearch(Room):
             return None
         return {"type": self.call, "status": "completed", "execution": "client", "arguments": value}
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         raise AssertionError("the lowering reads it: what was found joins the tools")
 
-    def opening(self, call: Item, place: Place) -> Opening:
+    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
         item = {**call, "id": place.item_id}
-        return Opening(item, (), item)
+        return CallOpening(item, (), item)
 
     def announced(self, call: Item, output_item_id: str) -> Item:
         return {
@@ -103,11 +103,11 @@ class ToolSearch(Room):
         run.counts["found"] = len(found)
         yield self._found(run.known, ranking.as_tools(found))
 
-    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+    def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         yield self._found(known, [])
 
-    def _found(self, known: Known, tools: list[Tool]) -> Finished:
-        return Finished(self.announced(known.item, known.output_item_id) | {"status": "completed", "tools": tools})
+    def _found(self, known: KnownCall, tools: list[Tool]) -> CallFinished:
+        return CallFinished(self.announced(known.item, known.output_item_id) | {"status": "completed", "tools": tools})
 
     def grow(self, item: Item, name: str, event: Event) -> None:
         raise AssertionError("it has no events of its own")
@@ -117,4 +117,4 @@ class ToolSearch(Room):
         return item["type"] in (self.call, self.output)
 
     def orphaned(self, call: Item) -> Item | None:
-        return None if self.where(call) is Where.CLIENT else self.announced(call, "") | {"status": "incomplete"}
+        return None if self.where(call) is CallRunner.CLIENT else self.announced(call, "") | {"status": "incomplete"}

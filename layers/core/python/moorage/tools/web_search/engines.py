@@ -25,7 +25,7 @@ from moorage import limits
 from moorage.egress.fetch import Fetcher, FetchError, FetchRefused, host_of
 from moorage.model.search_engine import EngineKind, SearchEngine
 from moorage.tools.web_search import mcp_engine
-from moorage.tools.web_search.found import Found, SearchFailed, is_address
+from moorage.tools.web_search.results import SearchFailed, SearchResult, is_address
 from moorage.tools.web_search.text import plain
 
 _BRAVE_RESULTS_MAX: Final = 20
@@ -75,7 +75,7 @@ _BRAVE_COUNTRIES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SearchOrder:
     query: str
     results: int
     """At most so many."""
@@ -103,7 +103,7 @@ class Question:
         return "GET" if self.body is None else "POST"
 
 
-async def search(fetcher: Fetcher, engine: SearchEngine, wanted: Wanted) -> list[Found]:
+async def search(fetcher: Fetcher, engine: SearchEngine, wanted: SearchOrder) -> list[SearchResult]:
     """Raises :class:`SearchFailed`."""
     if engine.kind == "mcp":
         found = await mcp_engine.search(fetcher, engine, _shortened(wanted.query))
@@ -150,19 +150,19 @@ def _why(kind: EngineKind, status: int) -> str:
 _JSON: Final = MappingProxyType({"accept": "application/json"})
 
 
-def _searxng(engine: SearchEngine, wanted: Wanted) -> Question:
+def _searxng(engine: SearchEngine, wanted: SearchOrder) -> Question:
     asked = {"q": _with_sites(wanted), "format": "json"}
     return Question(f"{engine.url}/search?{urlencode(asked)}", _JSON)
 
 
-def _brave(engine: SearchEngine, wanted: Wanted) -> Question:
+def _brave(engine: SearchEngine, wanted: SearchOrder) -> Question:
     asked = {"q": _with_sites(wanted), "count": str(min(wanted.results, _BRAVE_RESULTS_MAX)), "text_decorations": "false"}
     if wanted.country in _BRAVE_COUNTRIES:
         asked["country"] = wanted.country
     return Question(f"{engine.url}/res/v1/web/search?{urlencode(asked)}", {**_JSON, "X-Subscription-Token": engine.key})
 
 
-def _tavily(engine: SearchEngine, wanted: Wanted) -> Question:
+def _tavily(engine: SearchEngine, wanted: SearchOrder) -> Question:
     body: dict[str, Any] = {"query": _shortened(wanted.query), "max_results": wanted.results}
     if wanted.domains:
         body["include_domains"] = list(wanted.domains)
@@ -171,7 +171,7 @@ def _tavily(engine: SearchEngine, wanted: Wanted) -> Question:
     return _posted(engine, body, {"Authorization": f"Bearer {engine.key}"})
 
 
-def _exa(engine: SearchEngine, wanted: Wanted) -> Question:
+def _exa(engine: SearchEngine, wanted: SearchOrder) -> Question:
     excerpt = {"text": {"maxCharacters": limits.WEB_EXCERPT_CHARS_MAX}}
     body: dict[str, Any] = {"query": _shortened(wanted.query), "numResults": wanted.results, "contents": excerpt}
     if wanted.domains:
@@ -183,7 +183,7 @@ def _exa(engine: SearchEngine, wanted: Wanted) -> Question:
     return _posted(engine, body, {"x-api-key": engine.key})
 
 
-_QUESTIONS: Final[Mapping[EngineKind, Callable[[SearchEngine, Wanted], Question]]] = MappingProxyType(
+_QUESTIONS: Final[Mapping[EngineKind, Callable[[SearchEngine, SearchOrder], Question]]] = MappingProxyType(
     {"searxng": _searxng, "brave": _brave, "tavily": _tavily, "exa": _exa}
 )
 
@@ -192,7 +192,7 @@ def _posted(engine: SearchEngine, body: Mapping[str, Any], headers: Mapping[str,
     return Question(f"{engine.url}/search", {**_JSON, "content-type": "application/json", **headers}, orjson.dumps(body))
 
 
-def _with_sites(wanted: Wanted) -> str:
+def _with_sites(wanted: SearchOrder) -> str:
     """For engines whose only filter is in the query. Those that do not know it are filtered by what they find."""
     only = f"({' OR '.join(f'site:{domain}' for domain in wanted.domains)})" if wanted.domains else ""
     said = " ".join(part for part in (only, *(f"-site:{domain}" for domain in wanted.blocked)) if part)
@@ -219,7 +219,7 @@ _FIELDS: Final[Mapping[EngineKind, tuple[tuple[str, ...], str, str]]] = MappingP
 """Where the results stand, and the fields of each that hold its excerpt and its date."""
 
 
-def results(kind: EngineKind, answer: bytes) -> list[Found]:
+def results(kind: EngineKind, answer: bytes) -> list[SearchResult]:
     """Each address once. Raises :class:`SearchFailed` for what is no answer of this engine."""
     path, text, published = _FIELDS[kind]
     try:
@@ -235,13 +235,13 @@ def results(kind: EngineKind, answer: bytes) -> list[Found]:
     return list({each.url: each for each in found if each is not None}.values())
 
 
-def _found(entry: dict[str, Any], text: str, published: str) -> Found | None:
+def _found(entry: dict[str, Any], text: str, published: str) -> SearchResult | None:
     url, when = entry.get("url"), entry.get(published)
     if not isinstance(url, str) or not is_address(url):
         return None
     title = plain(_string(entry.get("title")))[: limits.WEB_TITLE_CHARS_MAX] or url
     excerpt = plain(_string(entry.get(text)))[: limits.WEB_EXCERPT_CHARS_MAX]
-    return Found(url, title, excerpt, when[:40] if isinstance(when, str) and when else None)
+    return SearchResult(url, title, excerpt, when[:40] if isinstance(when, str) and when else None)
 
 
 def _string(value: Any) -> str:

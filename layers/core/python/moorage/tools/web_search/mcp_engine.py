@@ -14,8 +14,8 @@ from moorage import limits
 from moorage.egress.fetch import Fetcher
 from moorage.model.search_engine import SearchEngine
 from moorage.parallel import imported
-from moorage.tools.mcp.servers import Server
-from moorage.tools.web_search.found import Found, SearchFailed, is_address
+from moorage.tools.mcp.servers import McpServer
+from moorage.tools.web_search.results import SearchFailed, SearchResult, is_address
 from moorage.tools.web_search.text import plain
 
 _URL: Final = ("url", "link", "href")
@@ -34,13 +34,13 @@ _BLOCK_CHARS_MAX: Final = 8 * limits.WEB_EXCERPT_CHARS_MAX
 """Of a result's text before its excerpt is cut out: a page of many short lines would be copied once for each of them."""
 
 
-async def search(fetcher: Fetcher, engine: SearchEngine, query: str) -> list[Found]:
+async def search(fetcher: Fetcher, engine: SearchEngine, query: str) -> list[SearchResult]:
     """Each address once. Raises :class:`SearchFailed`."""
     await imported("moorage.tools.mcp.session")  # The SDK takes most of a second, and few processes call servers.
     from moorage.tools.mcp import session
 
     headers = {"Authorization": f"Bearer {engine.key}"} if engine.key else {}
-    server = Server(engine.url, headers, is_operators=True)
+    server = McpServer(engine.url, headers, is_operators=True)
     arguments = {**engine.arguments, engine.argument: query}
     try:
         called = await session.call_tool(server, fetcher, engine.tool, arguments, seconds=limits.WEB_SEARCH_SECONDS_MAX)
@@ -52,7 +52,7 @@ async def search(fetcher: Fetcher, engine: SearchEngine, query: str) -> list[Fou
     return results(called.output or "")
 
 
-def results(output: str) -> list[Found]:
+def results(output: str) -> list[SearchResult]:
     """Raises :class:`SearchFailed` for an answer in which none is understood, unless it is empty."""
     found = (_found(entry) for entry in _entries(output[: limits.WEB_SEARCH_BYTES_MAX]))
     by_url = {each.url: each for each in found if each is not None}
@@ -108,12 +108,12 @@ def _blocks(output: str) -> Iterator[Mapping[str, Any]]:
     yield block
 
 
-def _found(entry: Mapping[str, Any]) -> Found | None:
+def _found(entry: Mapping[str, Any]) -> SearchResult | None:
     url = _first(entry, _URL)
     if not is_address(url):
         return None
     title = plain(_first(entry, _TITLE))[: limits.WEB_TITLE_CHARS_MAX] or url
-    return Found(url, title, plain(_first(entry, _TEXT))[: limits.WEB_EXCERPT_CHARS_MAX], _first(entry, _WHEN)[:40] or None)
+    return SearchResult(url, title, plain(_first(entry, _TEXT))[: limits.WEB_EXCERPT_CHARS_MAX], _first(entry, _WHEN)[:40] or None)
 
 
 def _first(entry: Mapping[str, Any], names: Iterable[str]) -> str:

@@ -16,10 +16,10 @@ import orjson
 
 from moorage import limits
 from moorage.egress.fetch import Download, Fetcher, FetchError
-from moorage.store.contents import Contents
+from moorage.store.item_contents import Contents
 from moorage.tools.web_search import robots, text
 from moorage.tools.web_search.engines import is_within
-from moorage.tools.web_search.text import Page
+from moorage.tools.web_search.text import ReadablePage
 
 _READABLE: Final = ("text/", "application/xhtml+xml", "application/json", "application/xml")
 
@@ -29,32 +29,32 @@ _NOT_KEPT: Final = re.compile(r"(?:^|[\s,])(?:no-store|no-cache)\b", re.IGNORECA
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class FetchedPage:
     """A page, where it was in the end, and how long it is fresh."""
 
-    page: Page
+    page: ReadablePage
     url: str
     fresh_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ReadPages:
     """The pages that a response has read."""
 
     contents: Contents
     response_id: str
     now: Callable[[], float]
 
-    async def get(self, url: str) -> Read | None:
+    async def get(self, url: str) -> FetchedPage | None:
         """One that is fresh still."""
         packed = await self.contents.kept(self.response_id, _name(url))
         if packed is None:
             return None
         found = orjson.loads(packed)
         left = int(found["fresh_until"] - self.now())
-        return Read(Page(found["title"], found["text"]), found["url"], left) if left > 0 else None
+        return FetchedPage(ReadablePage(found["title"], found["text"]), found["url"], left) if left > 0 else None
 
-    async def put(self, url: str, read: Read) -> None:
+    async def put(self, url: str, read: FetchedPage) -> None:
         if read.fresh_seconds > 0:
             page = {"url": read.url, "title": read.page.title, "text": read.page.text}
             packed = orjson.dumps(page | {"fresh_until": self.now() + read.fresh_seconds})
@@ -73,7 +73,7 @@ def fresh_seconds(cache_control: str) -> int:
     return limits.WEB_PAGE_FRESH_SECONDS if age is None else min(int(age[1]), limits.WEB_PAGE_FRESH_SECONDS_MAX)
 
 
-async def open_page(fetcher: Fetcher, kept: Kept, url: str, domains: tuple[str, ...], blocked: tuple[str, ...]) -> Page:
+async def open_page(fetcher: Fetcher, kept: ReadPages, url: str, domains: tuple[str, ...], blocked: tuple[str, ...]) -> ReadablePage:
     """The text of a page, as it was read a while ago, or anew. Raises :class:`FetchError`."""
     _check_domains(url, domains, blocked)
     known = await kept.get(url)
@@ -84,7 +84,7 @@ async def open_page(fetcher: Fetcher, kept: Kept, url: str, domains: tuple[str, 
     return known.page
 
 
-async def read(fetcher: Fetcher, url: str, domains: tuple[str, ...], blocked: tuple[str, ...] = ()) -> Read:
+async def read(fetcher: Fetcher, url: str, domains: tuple[str, ...], blocked: tuple[str, ...] = ()) -> FetchedPage:
     """A page of one of these domains, if there are any, and of none that is blocked. Raises :class:`FetchError`."""
 
     async def admit(address: str) -> None:
@@ -98,7 +98,7 @@ async def read(fetcher: Fetcher, url: str, domains: tuple[str, ...], blocked: tu
         content = b"".join([chunk async for chunk in download.chunks])
     # In a thread of its own: a page of some MiB would hold up all others that are being read.
     page = await asyncio.to_thread(text.page_of, content, download.media_type, download.charset)
-    return Read(page, download.url, fresh_seconds(download.cache_control))
+    return FetchedPage(page, download.url, fresh_seconds(download.cache_control))
 
 
 def _check_domains(url: str, domains: tuple[str, ...], blocked: tuple[str, ...]) -> None:
@@ -113,7 +113,7 @@ def _is_readable(download: Download) -> bool:
     return not kind or kind.startswith(_READABLE) or kind.endswith(("+json", "+xml"))
 
 
-def places(page: Page, pattern: str) -> list[str]:
+def places(page: ReadablePage, pattern: str) -> list[str]:
     """What stands around each place where a page has a text, in any case."""
     whole, wanted, at = page.text.lower(), pattern.lower(), 0
     found: list[str] = []

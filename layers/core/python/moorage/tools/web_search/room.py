@@ -16,14 +16,14 @@ from moorage import errors, limits
 from moorage.egress.fetch import FetchError
 from moorage.model.remote_servers import RemoteServers
 from moorage.model.search_engine import SearchEngine
-from moorage.tools.calls import NOT_ALLOWED, End, Finished, Known, Opening, Piece, Place, Said, Told
-from moorage.tools.gated import Gated
-from moorage.tools.lowered import compact_json, without
-from moorage.tools.room import Again, Bounds, Reader, Where
+from moorage.tools.approval_tool import ApprovalTool
+from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallEvent, CallFinished, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.function_items import compact_json, without
+from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy
 from moorage.tools.run import Run
 from moorage.tools.web_search import citing, engines, pages, shapes, words
-from moorage.tools.web_search.found import Found, SearchFailed, is_address
-from moorage.tools.web_search.text import Page
+from moorage.tools.web_search.results import SearchFailed, SearchResult, is_address
+from moorage.tools.web_search.text import ReadablePage
 from moorage.wire.tools import WEB_SEARCH_REASON
 from moorage.wire.types import Event, Item, Tool
 
@@ -42,13 +42,13 @@ _SIZES: Final = MappingProxyType({"low": (5, 8_000), "medium": (10, 24_000), "hi
 
 WORDS: Final = MappingProxyType(
     {
-        End.DENIED: NOT_ALLOWED,
-        End.REFUSED: "The call was not run: too many calls were made.",
-        End.LOST: "The call broke off.",
-        End.GAVE_UP: "The call could not be run.",
-        End.CANCELLED: "The call was cancelled.",
-        End.TIME_OVER: "The web gave no answer in time.",
-        End.TOO_LARGE: "The result is too large.",
+        CallEnd.DENIED: NOT_ALLOWED,
+        CallEnd.REFUSED: "The call was not run: too many calls were made.",
+        CallEnd.LOST: "The call broke off.",
+        CallEnd.GAVE_UP: "The call could not be run.",
+        CallEnd.CANCELLED: "The call was cancelled.",
+        CallEnd.TIME_OVER: "The web gave no answer in time.",
+        CallEnd.TOO_LARGE: "The result is too large.",
     }
 )
 
@@ -57,7 +57,7 @@ class _Failed(Exception):
     """A call that has no result; the message is for the model and the client."""
 
 
-class WebSearch(Gated):
+class WebSearch(ApprovalTool):
     types = shapes.TYPES
     call = _CALL
     prefixes = shapes.PREFIXES
@@ -71,15 +71,15 @@ class WebSearch(Gated):
     is_ever_native = False
     """An upstream's own search would be paid for with the upstream's key, unseen by the operator, and heed none of the bounds here."""
     is_hosted = True
-    again = Again.REPEAT
-    bounds = Bounds(seconds=limits.WEB_CALL_SECONDS_MAX, bytes=limits.WEB_CALL_BYTES_MAX)
+    again = RerunPolicy.REPEAT
+    bounds = CallLimits(seconds=limits.WEB_CALL_SECONDS_MAX, bytes=limits.WEB_CALL_BYTES_MAX)
     words = WORDS
     hidden = "results"
 
     # --- a request ---
 
-    def where(self, thing: Tool | Item) -> Where:
-        return Where.SERVICE
+    def where(self, thing: Tool | Item) -> CallRunner:
+        return CallRunner.SERVICE
 
     def conceal(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
         if configured.search is None:
@@ -103,7 +103,7 @@ class WebSearch(Gated):
     def arguments_of(self, call: Item) -> Mapping[str, Any]:
         return words.arguments_of(call["action"])
 
-    def read(self, item: Item, reader: Reader) -> list[Item]:
+    def read(self, item: Item, reader: InputWriter) -> list[Item]:
         call_id = item["id"][:64]
         name = reader.name(reader.offered(self.types) or self.types[0], self.function)
         arguments = compact_json(words.arguments_of(item["action"]))
@@ -117,27 +117,27 @@ class WebSearch(Gated):
 
     # --- the call ---
 
-    def opening(self, call: Item, place: Place) -> Opening:
+    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
         if not place.is_hosted:  # An upstream searches by itself: it has searched.
             item = {"status": "completed", "action": dict(_UNTOLD), **call, "id": place.item_id}
-            return Opening(item, (), item)
+            return CallOpening(item, (), item)
         # No event of a search says what is looked for: whoever takes over reads it here, or nowhere.
         added = {"id": place.item_id, "type": _CALL, "status": "in_progress", "action": call["action"], **self.allowance(call)}
-        return Opening(added, (place.event("web_search_call.in_progress"),), dict(added), is_whole=False)
+        return CallOpening(added, (place.event("web_search_call.in_progress"),), dict(added), is_whole=False)
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         known = run.known
         if (known.so_far or {}).get("status") != "searching":
-            yield Said(known.event("web_search_call.searching"))
+            yield CallEvent(known.event("web_search_call.searching"))
         hosts: dict[str, None] = {}
         try:
             item = await _done(run, hosts)
         except _Failed as failure:
-            yield Finished(_failed(known, str(failure)).item | _asked(hosts))
+            yield CallFinished(_failed(known, str(failure)).item | _asked(hosts))
             return
-        yield Finished(item | _asked(hosts), (known.event("web_search_call.completed"),))
+        yield CallFinished(item | _asked(hosts), (known.event("web_search_call.completed"),))
 
-    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+    def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         yield _failed(known, f"{WORDS[end]} {detail}".strip())
 
     def grow(self, item: Item, name: str, event: Event) -> None:
@@ -158,12 +158,12 @@ class WebSearch(Gated):
         action = words.arguments_of(item["action"])
         return " ".join(("web search:", *action.values()))
 
-    def told(self, name: str, event: Event) -> Iterable[Told]:
+    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
         return ()
 
 
-def _failed(known: Known, error: str) -> Finished:
-    return Finished(known.item | {"status": "failed", "error": error})
+def _failed(known: KnownCall, error: str) -> CallFinished:
+    return CallFinished(known.item | {"status": "failed", "error": error})
 
 
 def _asked(hosts: Iterable[str]) -> dict[str, Any]:
@@ -195,11 +195,11 @@ async def _done(run: Run, hosts: dict[str, None]) -> Item:
     return run.known.item | {"status": "completed", "action": action, "results": results}
 
 
-async def _searched(run: Run, tool: Tool, engine: SearchEngine, query: str) -> list[Found]:
+async def _searched(run: Run, tool: Tool, engine: SearchEngine, query: str) -> list[SearchResult]:
     run.counts["web_searches"] = 1
     results, chars_max = _size(tool)
     country = (tool.get("user_location") or {}).get("country")
-    wanted = engines.Wanted(query, results, words.domains_of(tool), country, words.blocked_of(tool))
+    wanted = engines.SearchOrder(query, results, words.domains_of(tool), country, words.blocked_of(tool))
     try:
         found = await engines.search(run.outside.fetcher, engine, wanted)
     except SearchFailed as failure:
@@ -207,10 +207,10 @@ async def _searched(run: Run, tool: Tool, engine: SearchEngine, query: str) -> l
     return [replace(each, text=_cut(each.text, chars_max // results)) for each in found]
 
 
-async def _opened(run: Run, tool: Tool, url: str, hosts: dict[str, None]) -> Page:
+async def _opened(run: Run, tool: Tool, url: str, hosts: dict[str, None]) -> ReadablePage:
     run.counts["web_pages"] = 1
     fetcher = replace(run.outside.fetcher, heard=lambda host: hosts.setdefault(host))
-    kept = pages.Kept(run.outside.contents, run.known.response_id, run.now)
+    kept = pages.ReadPages(run.outside.contents, run.known.response_id, run.now)
     if not is_address(url):
         raise _Failed("This is no address of a page: it begins with https:// or http://.")
     try:
@@ -228,5 +228,5 @@ def _cut(text: str, chars_max: int) -> str:
     return text if left_out <= 0 else f"{text[:chars_max]} [{left_out} characters more]"
 
 
-def _result(url: str, page: Page, text: str) -> dict[str, Any]:
+def _result(url: str, page: ReadablePage, text: str) -> dict[str, Any]:
     return {"url": url, "title": page.title[: limits.WEB_TITLE_CHARS_MAX] or url, "text": text}

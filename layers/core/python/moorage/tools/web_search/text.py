@@ -81,17 +81,17 @@ _META_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ReadablePage:
     title: str
     text: str
 
 
-def page_of(content: bytes, media_type: str, charset: str) -> Page:
+def page_of(content: bytes, media_type: str, charset: str) -> ReadablePage:
     """What a reader of it would read."""
     decoded = _decoded(content, charset)
     if media_type in ("text/html", "application/xhtml+xml") or (not media_type and "<html" in decoded[:1_000].lower()):
         return _read(decoded)
-    return Page("", _tidied(_UNSEEN.sub("", decoded.replace("\r\n", "\n"))))
+    return ReadablePage("", _tidied(_UNSEEN.sub("", decoded.replace("\r\n", "\n"))))
 
 
 def plain(markup: str) -> str:
@@ -121,16 +121,16 @@ def _codec(name: str) -> str | None:
     return known if _CHARSETS.fullmatch(known) else None
 
 
-def _read(markup: str) -> Page:
-    whole = _Reading(markup, _AROUND)
+def _read(markup: str) -> ReadablePage:
+    whole = _HtmlReader(markup, _AROUND)
     text = whole.text()
     if len(text) < _ENOUGH_CHARS:
-        text = _Reading(markup, frozenset()).text()
-    return Page(whole.title, text)
+        text = _HtmlReader(markup, frozenset()).text()
+    return ReadablePage(whole.title, text)
 
 
 @dataclass(slots=True)
-class _Reading:
+class _HtmlReader:
     markup: str
     around: frozenset[str]
     title: str = ""

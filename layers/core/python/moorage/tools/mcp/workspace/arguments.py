@@ -14,7 +14,7 @@ _KINDS: Final[dict[str, tuple[str, type]]] = {
 }
 
 
-class Unfit(MoorageError):
+class InvalidArguments(MoorageError):
     """Arguments that do not fit, as a sentence for the model."""
 
 
@@ -24,21 +24,21 @@ def schema(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
 
 
 def checked(kind: Mapping[str, Any], value: Any, at: str = "") -> Any:
-    """The value, without optional fields that are null. Raises :class:`Unfit`."""
+    """The value, without optional fields that are null. Raises :class:`InvalidArguments`."""
     expected, type_ = _KINDS[kind["type"]]
     if type_ is int and isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is not type_:
-        raise Unfit(f"{_named(at)} must be {expected}.")
+        raise InvalidArguments(f"{_named(at)} must be {expected}.")
     return _within(kind, value, at)
 
 
 def _within(kind: Mapping[str, Any], value: Any, at: str) -> Any:
     """The same of a value that has the right type."""
     if "enum" in kind and value not in kind["enum"]:
-        raise Unfit(f"{_named(at)} must be one of {', '.join(kind['enum'])}.")
+        raise InvalidArguments(f"{_named(at)} must be one of {', '.join(kind['enum'])}.")
     if kind["type"] == "integer" and not kind.get("minimum", value) <= value <= kind.get("maximum", value):
-        raise Unfit(f"{_named(at)} must be {_range(kind)}.")
+        raise InvalidArguments(f"{_named(at)} must be {_range(kind)}.")
     if kind["type"] == "array":
         return [checked(kind["items"], inner, f"{at}[{index}]") for index, inner in enumerate(value)]
     return _object(kind, value, at) if kind["type"] == "object" else value
@@ -49,10 +49,10 @@ def _object(kind: Mapping[str, Any], value: dict[str, Any], at: str) -> dict[str
     given = {name: inner for name, inner in value.items() if inner is not None or name in required}
     for name in required:
         if name not in given:
-            raise Unfit(f"{_named(_path(at, name))} is missing.")
+            raise InvalidArguments(f"{_named(_path(at, name))} is missing.")
     unknown = next((name for name in given if name not in properties), None)
     if unknown is not None:
-        raise Unfit(f"There is no '{_path(at, unknown)[:80]}'; there are {', '.join(properties) or 'no arguments'}.")
+        raise InvalidArguments(f"There is no '{_path(at, unknown)[:80]}'; there are {', '.join(properties) or 'no arguments'}.")
     return {name: checked(properties[name], inner, _path(at, name)) for name, inner in given.items()}
 
 

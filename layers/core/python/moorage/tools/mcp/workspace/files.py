@@ -6,10 +6,10 @@ from typing import Any, Final
 import orjson
 
 from moorage import limits
-from moorage.tools.lowered import compact_json
+from moorage.tools.function_items import compact_json
 from moorage.tools.mcp.workspace import programs
 from moorage.tools.mcp.workspace.arguments import schema
-from moorage.tools.mcp.workspace.results import Result, failed, with_notes
+from moorage.tools.mcp.workspace.results import WorkspaceResult, failed, with_notes
 from moorage.tools.run import Run
 
 _FROM_ONE: Final = {"type": "integer", "minimum": 1}
@@ -83,32 +83,32 @@ VIEW_DESCRIPTION: Final = "Look at an image file (PNG, JPEG, GIF, WebP) of the c
 VIEW_SCHEMA: Final = schema({"path": {"type": "string", "description": "Path of the image; absolute, or in /mnt/data."}}, "path")
 
 
-async def read_file(run: Run, given: dict[str, Any]) -> Result:
+async def read_file(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     return await _asked(run, "read_file", given)
 
 
-async def list_dir(run: Run, given: dict[str, Any]) -> Result:
+async def list_dir(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     return await _asked(run, "list_dir", given)
 
 
-async def grep_files(run: Run, given: dict[str, Any]) -> Result:
+async def grep_files(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     return await _asked(run, "grep_files", given)
 
 
-async def _asked(run: Run, name: str, given: dict[str, Any]) -> Result:
+async def _asked(run: Run, name: str, given: dict[str, Any]) -> WorkspaceResult:
     exit_code, answer, complaint = await programs.ran(run, programs.asking(name, given))
-    return Result(answer) if exit_code == 0 else failed(_sentence(complaint, exit_code))
+    return WorkspaceResult(answer) if exit_code == 0 else failed(_sentence(complaint, exit_code))
 
 
-async def apply_patch(run: Run, given: dict[str, Any]) -> Result:
+async def apply_patch(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     exit_code, report, complaint = await programs.ran(run, programs.stdin("apply_patch", given["input"]))
     left = await run.workplace.leave()
     if exit_code != 0:
         return failed(with_notes(f"The patch was not applied. {_sentence(complaint, exit_code)}", left.notes))
-    return Result(with_notes(f"Exit code: 0\nOutput:\n{report}", left.notes))
+    return WorkspaceResult(with_notes(f"Exit code: 0\nOutput:\n{report}", left.notes))
 
 
-async def view_image(run: Run, given: dict[str, Any]) -> Result:
+async def view_image(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     """The picture as a part of the result, from which models that see read it."""
     pieces: list[str] = []
     found: dict[str, Any] = {}
@@ -126,7 +126,7 @@ async def view_image(run: Run, given: dict[str, Any]) -> Result:
             return failed(f"{given['path']} changed while it was read.")
         pieces.append(found["data"])
         start += math.floor(len(found["data"]) * 3 / 4) - found["data"].count("=", -2)
-    return Result(compact_json([{"type": "image", "mimeType": found["mime"], "data": "".join(pieces)}]))
+    return WorkspaceResult(compact_json([{"type": "image", "mimeType": found["mime"], "data": "".join(pieces)}]))
 
 
 def _sentence(complaint: str, exit_code: int) -> str:

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.sandbox.exec_client import PythonEnded, PythonEvent
-from moorage.tools.execs import KILLED, REVIVED, Exec, exec_id, follow
+from moorage.tools.execs import KILLED, REVIVED, FollowedExec, exec_id, follow
 from moorage.tools.mcp.workspace.arguments import schema
-from moorage.tools.mcp.workspace.results import Result, cut, failed, with_notes
+from moorage.tools.mcp.workspace.results import WorkspaceResult, cut, failed, with_notes
 from moorage.tools.run import Run
 
 NAME: Final = "js_repl"
@@ -42,7 +42,7 @@ _TIME_OVER: Final = "The code took longer than {ms} ms. It was ended, and its se
 _NEW: Final = "The session is new: bindings of earlier calls are gone."
 
 
-async def js_repl(run: Run, given: dict[str, Any]) -> Result:
+async def js_repl(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     timeout_ms = min(given.get("timeout_ms") or _asked_in(given["code"]) or limits.JAVASCRIPT_MS_DEFAULT, limits.SESSION_WAIT_MS_MAX)
     is_news = await run.workplace.is_news() and not run.workplace.is_lost
     said, ended = await _ran(run, given["code"], timeout_ms)
@@ -55,7 +55,7 @@ async def js_repl(run: Run, given: dict[str, Any]) -> Result:
         notes.append(_NEW)
     left = await run.workplace.leave()
     text = said.text["stdout"] + said.text["stderr"] + (ended.result or "")
-    return Result(with_notes(cut(text, limits.SESSION_OUTPUT_TOKENS_DEFAULT), (*notes, *left.notes)))
+    return WorkspaceResult(with_notes(cut(text, limits.SESSION_OUTPUT_TOKENS_DEFAULT), (*notes, *left.notes)))
 
 
 def _asked_in(code: str) -> int:
@@ -64,12 +64,12 @@ def _asked_in(code: str) -> int:
     return int(pragma[1]) if pragma else 0
 
 
-async def js_repl_reset(run: Run, given: dict[str, Any]) -> Result:
+async def js_repl_reset(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     await _ran(run, "", limits.JAVASCRIPT_MS_DEFAULT, is_reset=True)
-    return Result("js_repl kernel reset")
+    return WorkspaceResult("js_repl kernel reset")
 
 
-async def _ran(run: Run, code: str, timeout_ms: int, *, is_reset: bool = False) -> tuple[Exec, PythonEnded]:
+async def _ran(run: Run, code: str, timeout_ms: int, *, is_reset: bool = False) -> tuple[FollowedExec, PythonEnded]:
     """Raises :class:`~moorage.tools.execs.Lost` and :class:`~moorage.errors.SandboxError`."""
 
     def begin(after: int) -> AsyncIterator[PythonEvent]:
@@ -82,7 +82,7 @@ async def _ran(run: Run, code: str, timeout_ms: int, *, is_reset: bool = False) 
             after=after,
         )
 
-    exec_, ended = Exec(0), None
+    exec_, ended = FollowedExec(0), None
     async for event in follow(exec_, begin, run.workplace):
         ended = event if isinstance(event, PythonEnded) else ended
     assert ended is not None

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from moorage.tools.mcp.workspace.arguments import schema
-from moorage.tools.mcp.workspace.results import Result, failed
+from moorage.tools.mcp.workspace.results import WorkspaceResult, failed
 from moorage.tools.run import Run
 
 DESCRIPTION: Final = "Write down the plan of a longer task, or how far it has come. At most one step is in_progress."
@@ -26,10 +26,10 @@ SCHEMA: Final = schema(
 _MARKS: Final = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 
 
-async def update_plan(run: Run, given: dict[str, Any]) -> Result:
+async def update_plan(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     if sum(step["status"] == "in_progress" for step in given["plan"]) > 1:
         return failed("At most one step can be in_progress at a time.")
-    return Result("Plan updated")
+    return WorkspaceResult("Plan updated")
 
 
 def lines(given: Any) -> list[str]:

@@ -3,8 +3,8 @@
 import shlex
 from typing import Any, Final
 
-from moorage.tools.execs import Exec, exec_id, follow
-from moorage.tools.lowered import compact_json
+from moorage.tools.execs import FollowedExec, exec_id, follow
+from moorage.tools.function_items import compact_json
 from moorage.tools.run import Run
 
 _TIMEOUT_MS: Final = 30_000
@@ -28,7 +28,7 @@ async def ran(run: Run, command: str, index: int = 0) -> tuple[int, str, str]:
             after=after,
         )
 
-    exec_ = Exec(index)
+    exec_ = FollowedExec(index)
     async for _ in follow(exec_, begin, run.workplace):
         pass
     assert exec_.outcome is not None

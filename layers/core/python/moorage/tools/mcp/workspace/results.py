@@ -8,14 +8,14 @@ _BYTES_PER_TOKEN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class WorkspaceResult:
     output: str | None = None
     error: dict[str, Any] | None = None
 
 
-def failed(sentence: str) -> Result:
+def failed(sentence: str) -> WorkspaceResult:
     """The tool could not do it, and says why."""
-    return Result(error={"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": sentence}]})
+    return WorkspaceResult(error={"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": sentence}]})
 
 
 def tokens(text: str) -> int:

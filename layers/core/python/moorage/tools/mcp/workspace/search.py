@@ -7,11 +7,11 @@ import orjson
 
 from moorage import limits
 from moorage.tools.calls import ToolKey
-from moorage.tools.lowered import compact_json
+from moorage.tools.function_items import compact_json
 from moorage.tools.mcp import deferring
 from moorage.tools.mcp.workspace.arguments import schema
-from moorage.tools.mcp.workspace.results import Result, failed
-from moorage.tools.room import Reader
+from moorage.tools.mcp.workspace.results import WorkspaceResult, failed
+from moorage.tools.room import InputWriter
 from moorage.tools.run import Run
 from moorage.tools.tool_search import ranking
 from moorage.wire.deferred import OWN_SEARCH
@@ -36,7 +36,7 @@ SCHEMA: Final = schema(
 )
 
 
-async def search(run: Run, given: dict[str, Any]) -> Result:
+async def search(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     """Running twice is harmless: it only reads."""
     query = given["query"].strip()
     if not query:
@@ -47,10 +47,10 @@ async def search(run: Run, given: dict[str, Any]) -> Result:
     selected = {_identity(entry): entry for entry in [*await _selected(run), *found]}
     named = [{key: entry.get(key) for key in ("name", "server", "namespace")} for entry in selected.values()]
     told = {"query": query, "total_tools": len(there), "active_selected_tools": named, "tools": found}
-    return Result(orjson.dumps(told).decode())
+    return WorkspaceResult(orjson.dumps(told).decode())
 
 
-def _entry(each: ranking.Deferred, score: float) -> dict[str, Any]:
+def _entry(each: ranking.DeferredTool, score: float) -> dict[str, Any]:
     is_servers = each.group is not None and "server_label" in each.group
     belongs_to = None if each.about is None else each.about["name"]
     return {
@@ -84,7 +84,7 @@ def found(item: Item) -> Iterator[ToolKey]:
         yield from _keys(entry)
 
 
-def shown(item: Item, reader: Reader) -> str | None:
+def shown(item: Item, reader: InputWriter) -> str | None:
     """The result with the names that the tools bear for the model; None if it has none."""
     value = _value(item)
     if value is None:
@@ -94,7 +94,7 @@ def shown(item: Item, reader: Reader) -> str | None:
     return compact_json(value | {"active_selected_tools": active, "tools": tools})
 
 
-def _name(entry: dict[str, Any], reader: Reader) -> str:
+def _name(entry: dict[str, Any], reader: InputWriter) -> str:
     type_, namespace, name = next(_keys(entry))
     return reader.name(type_, name, namespace)
 

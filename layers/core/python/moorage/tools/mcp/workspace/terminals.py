@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.errors import SandboxError, SandboxGone
-from moorage.sandbox.exec_client import Look, SessionCommand
-from moorage.tools.calls import Known
-from moorage.tools.execs import KILLED, REVIVED, Lost, exec_id
+from moorage.sandbox.exec_client import SessionCommand, SessionOutput
+from moorage.tools.calls import KnownCall
+from moorage.tools.execs import KILLED, REVIVED, SandboxLost, exec_id
 from moorage.tools.mcp.workspace.arguments import schema
-from moorage.tools.mcp.workspace.results import Result, cut, failed, tokens, with_notes
+from moorage.tools.mcp.workspace.results import WorkspaceResult, cut, failed, tokens, with_notes
 from moorage.tools.run import Run
 
 EXEC_DESCRIPTION: Final = """\
@@ -72,7 +72,7 @@ WRITE_SCHEMA: Final = schema(
 _TIME_OVER: Final = "[The command ran for four hours, the longest that a session may, and was ended.]"
 
 
-async def exec_command(run: Run, given: dict[str, Any]) -> Result:
+async def exec_command(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     command = SessionCommand(
         given["cmd"],
         cwd=given.get("workdir", ""),
@@ -83,16 +83,16 @@ async def exec_command(run: Run, given: dict[str, Any]) -> Result:
     return await _looked(run, given, command, given.get("yield_time_ms", limits.SESSION_WAIT_MS_DEFAULT))
 
 
-async def write_stdin(run: Run, given: dict[str, Any]) -> Result:
+async def write_stdin(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     wait_ms = given.get("yield_time_ms", limits.SESSION_POLL_MS_DEFAULT)
     return await _looked(run, given, given["session_id"], wait_ms, given.get("chars", ""))
 
 
-def look_id(known: Known) -> str:
+def look_id(known: KnownCall) -> str:
     return exec_id(known.response_id, known.call_id, 0)
 
 
-async def _looked(run: Run, given: dict[str, Any], session: SessionCommand | int, wait_ms: int, chars: str = "") -> Result:
+async def _looked(run: Run, given: dict[str, Any], session: SessionCommand | int, wait_ms: int, chars: str = "") -> WorkspaceResult:
     is_news = await run.workplace.is_news() and not run.workplace.is_lost
     news = (REVIVED,) if is_news else ()
     wait_ms = max(limits.SESSION_WAIT_MS_MIN, min(wait_ms, limits.SESSION_WAIT_MS_MAX))
@@ -103,11 +103,11 @@ async def _looked(run: Run, given: dict[str, Any], session: SessionCommand | int
     run.counts["output_chars"] = look.chars
     left = await run.workplace.leave()
     tokens_max = min(given.get("max_output_tokens", limits.SESSION_OUTPUT_TOKENS_DEFAULT), limits.SESSION_OUTPUT_TOKENS_MAX)
-    return Result(with_notes(told(look, tokens_max), (*_remarks(look), *news, *left.notes)))
+    return WorkspaceResult(with_notes(told(look, tokens_max), (*_remarks(look), *news, *left.notes)))
 
 
-async def _look(run: Run, session: SessionCommand | int, wait_ms: int, chars: str) -> Look:
-    """Raises :class:`Lost` where the sandbox is gone, and :class:`SandboxError` for what it refuses."""
+async def _look(run: Run, session: SessionCommand | int, wait_ms: int, chars: str) -> SessionOutput:
+    """Raises :class:`SandboxLost` where the sandbox is gone, and :class:`SandboxError` for what it refuses."""
     for _ in range(limits.CALL_ATTEMPTS_MAX):
         if run.workplace.is_lost:
             break
@@ -116,10 +116,10 @@ async def _look(run: Run, session: SessionCommand | int, wait_ms: int, chars: st
         except SandboxGone:
             if not await run.workplace.is_alive():
                 break
-    raise Lost
+    raise SandboxLost
 
 
-def told(look: Look, tokens_max: int) -> str:
+def told(look: SessionOutput, tokens_max: int) -> str:
     """The form that models were trained on."""
     lines = [f"Wall time: {look.seconds:.4f} seconds"]
     if look.outcome is None:
@@ -132,7 +132,7 @@ def told(look: Look, tokens_max: int) -> str:
     return "\n".join([*lines, "Output:", shown])
 
 
-def _remarks(look: Look) -> tuple[str, ...]:
+def _remarks(look: SessionOutput) -> tuple[str, ...]:
     said = {"timeout": (_TIME_OVER,), "killed": (KILLED,)}.get(look.outcome or "", ())
     if look.untyped_bytes:
         said = (*said, f"{look.untyped_bytes} bytes of chars were not taken by the program.")

@@ -10,12 +10,12 @@ import orjson
 
 from moorage.errors import SandboxError
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Known
-from moorage.tools.execs import WORDS, Lost, exec_id
+from moorage.tools.calls import CallEnd, KnownCall
+from moorage.tools.execs import WORDS, SandboxLost, exec_id
 from moorage.tools.mcp import listing
 from moorage.tools.mcp.workspace import files, javascript, plan, questions, search, terminals
-from moorage.tools.mcp.workspace.arguments import Unfit, checked
-from moorage.tools.mcp.workspace.results import Result, failed
+from moorage.tools.mcp.workspace.arguments import InvalidArguments, checked
+from moorage.tools.mcp.workspace.results import WorkspaceResult, failed
 from moorage.tools.run import Run
 from moorage.wire.deferred import OWN_SEARCH
 
@@ -24,7 +24,7 @@ from moorage.wire.deferred import OWN_SEARCH
 class WorkspaceTool:
     description: str
     schema: Mapping[str, Any]
-    run: Callable[[Run, dict[str, Any]], Awaitable[Result]]
+    run: Callable[[Run, dict[str, Any]], Awaitable[WorkspaceResult]]
     is_read_only: bool = False
     runs_in_container: bool = True
     tells_container: bool = False
@@ -61,7 +61,7 @@ def listed(named: Collection[str] = ()) -> list[dict[str, Any]]:
     return listing.ordered(entries)
 
 
-async def called(run: Run) -> Result:
+async def called(run: Run) -> WorkspaceResult:
     """What a call comes to; whatever is wrong with it, the model is told."""
     item = run.known.item
     tool = TOOLS.get(item["name"])
@@ -69,17 +69,17 @@ async def called(run: Run) -> Result:
         return failed(f"The workspace has no tool '{item['name']}'; it has {', '.join(sorted(TOOLS))}.")
     try:
         given = checked(tool.schema, orjson.loads(item["arguments"] or "{}"))
-    except (Unfit, orjson.JSONDecodeError) as error:
+    except (InvalidArguments, orjson.JSONDecodeError) as error:
         return failed(f"{item['name']} was not run. {error}")
     try:
         return await tool.run(run, given)
-    except Lost:
-        return failed(WORDS[End.LOST])
+    except SandboxLost:
+        return failed(WORDS[CallEnd.LOST])
     except SandboxError as error:
         return failed(error.message)
 
 
-async def stop(client: ExecClient, known: Known) -> None:
+async def stop(client: ExecClient, known: KnownCall) -> None:
     """Kill what a call has begun: its response is being cancelled. What it has typed into lives on."""
     with suppress(SandboxError):
         if known.item["name"] == "exec_command":

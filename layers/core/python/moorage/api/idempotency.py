@@ -1,0 +1,327 @@
+"""Requests that come twice run once.
+
+With ``Idempotency-Key`` the client says so: for a day the key belongs to the first request of its tenant that brought it. A repeat gets
+the same response (attached to while it runs), or the same answer. Another body under the same key is refused.
+
+The SDKs send no key when they try again by themselves after a time-out, but they count their tries (``x-stainless-retry-count``). A
+response whose connection broke while its commands run leaves a note; the first retry with the same body takes it, and goes on with
+that response. What was not handed to the state machine yet is stopped when its client goes, so there the retry may begin anew. Where
+this process cannot see the client go (on AWS the gateway keeps that to itself), only a key helps.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fastapi import Request
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from moorage import limits
+from moorage.api.answers import JsonResponse
+from moorage.api.caller import Caller
+from moorage.errors import (
+    ApiError,
+    bad_request,
+    idempotency_key_gone,
+    idempotency_key_pending,
+    idempotency_key_reused,
+)
+from moorage.runtime import Runtime
+from moorage.store.idempotency_keys import IdempotencyClaim, IdempotencyKeys
+from moorage.store.responses import Snapshot, StoredResponse
+
+KEY_HEADER: Final = "idempotency-key"
+_RETRY_HEADER: Final = "x-stainless-retry-count"
+_REPLAYED: Final = "idempotency-replayed"
+_OWN_WAYS: Final = re.compile(r"/v1/(responses(/[^/]+/fork)?|chat/completions)")
+"""Routes whose answers are found by their response."""
+_BOUNDARY: Final = re.compile(r'boundary="?([^";,]+)', re.IGNORECASE)
+
+
+def key_of(headers: Headers) -> str | None:
+    """Raises :class:`ApiError` for a key that cannot be one."""
+    key = headers.get(KEY_HEADER)
+    if key is None:
+        return None
+    if not 0 < len(key) <= limits.IDEMPOTENCY_KEY_CHARS_MAX:
+        raise bad_request(f"The header 'Idempotency-Key' has 1 to {limits.IDEMPOTENCY_KEY_CHARS_MAX} characters.")
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotentCreate:
+    """One request for a response, and what it shares with its repeats."""
+
+    runtime: Runtime
+    repeats: IdempotencyKeys
+    tenant_id: str
+    request_id: str
+    api_key: str
+    """Its digest."""
+    digest: str
+    """Of the request."""
+    key: str | None
+    retry_count: int | None
+    """None for a client that does not count."""
+
+    @classmethod
+    def of(cls, request: Request, caller: Caller, body: bytes) -> "IdempotentCreate":
+        runtime = caller.runtime
+        told = f"{request.url.path}\n".encode()
+        count = request.headers.get(_RETRY_HEADER, "")
+        return cls(
+            runtime,
+            IdempotencyKeys(runtime.table, runtime.clock),
+            caller.tenant_id,
+            request.state.request_id,
+            request.state.key_digest,
+            hashlib.sha256(told + body).hexdigest(),
+            key_of(request.headers),
+            int(count) if count.isdigit() and len(count) < 4 else None,
+        )
+
+    @property
+    def outlives_client(self) -> bool:
+        """A repeat will ask for what this one makes, so it goes on without its client."""
+        return self.key is not None
+
+    @property
+    def may_return(self) -> bool:
+        """Its client can come back for the response."""
+        return self.key is not None or self.retry_count is not None
+
+    @property
+    def _note(self) -> str:
+        """What a retry without a key is told by: the request, and the API key that sent it."""
+        return hashlib.sha256(f"{self.api_key} {self.digest}".encode()).hexdigest()
+
+    async def earlier(self) -> Snapshot | None:
+        """The response of an earlier attempt, if there is one to go on with. Raises :class:`ApiError`."""
+        if self.key is not None:
+            claim = await self._claimed(self.key)
+            return None if claim is None else await self._of_claim(claim)
+        if self.retry_count:
+            response_id = await self._adopted()
+            return None if response_id is None else await self._snapshot(response_id)
+        return None
+
+    async def _claimed(self, key: str) -> IdempotencyClaim | None:
+        """The claim of an earlier request. One whose response is not stored may have been answered before its claim says so: while it
+        is being left here, that is waited for."""
+        until = asyncio.get_running_loop().time() + limits.RETRY_NOTE_SECONDS
+        while (claim := await self.repeats.find(self.tenant_id, key)) is not None and not claim.is_stored and not claim.has_ended:
+            if not self.runtime.attempts[self._note] or asyncio.get_running_loop().time() > until:
+                break
+            await asyncio.sleep(limits.RETRY_NOTE_POLL_SECONDS)
+        return claim
+
+    async def _adopted(self) -> str | None:
+        """The response of an attempt whose connection broke. A retry may be here before it was seen to break: while the same request is
+        being answered here, its note is waited for; longer where the break was seen, because then the note is on its way."""
+        began = asyncio.get_running_loop().time()
+        while (response_id := await self.repeats.adopt(self.tenant_id, self._note)) is None:
+            is_left = self.runtime.farewells[self._note] > 0
+            patience = limits.RETRY_FAREWELL_SECONDS if is_left else limits.RETRY_NOTE_SECONDS
+            if not self.runtime.attempts[self._note] or asyncio.get_running_loop().time() - began > patience:
+                return None
+            await asyncio.sleep(limits.RETRY_NOTE_POLL_SECONDS)
+        return response_id
+
+    def entered(self) -> None:
+        """Its answer begins; :meth:`left` follows."""
+        self.runtime.attempts[self._note] += 1
+
+    async def begin(self, stored: StoredResponse) -> Snapshot | None:
+        """Claim the key for this response, which must not run if another one has it: that one is the answer."""
+        if self.key is None:
+            return None
+        other = await self.repeats.claim(self.tenant_id, self.key, self._claim(stored))
+        if other is None:
+            return None
+        snapshot = await self._of_claim(other)
+        return await self.begin(stored) if snapshot is None else snapshot
+
+    async def left(self, stored: StoredResponse, *, has_ended: bool, is_handed_over: Awaitable[bool]) -> None:
+        """The connection is over; ``is_handed_over`` may not be known yet."""
+        self.runtime.farewells[self._note] += 1
+        try:
+            await self._note_end(stored, has_ended=has_ended, is_handed_over=await is_handed_over)
+        finally:
+            for counted in (self.runtime.attempts, self.runtime.farewells):
+                counted[self._note] -= 1
+                if not counted[self._note]:
+                    del counted[self._note]
+
+    async def _note_end(self, stored: StoredResponse, *, has_ended: bool, is_handed_over: bool) -> None:
+        if self.key is not None:
+            if not stored.is_stored and has_ended:
+                await self.repeats.settle(self.tenant_id, self.key, replace(self._claim(stored), has_ended=True))
+            elif not stored.is_stored and not is_handed_over:
+                await self.repeats.release(self.tenant_id, self.key, self._claim(stored))
+        elif self.retry_count is not None and not has_ended and is_handed_over:
+            await self.repeats.leave(self.tenant_id, self._note, stored.response_id)
+
+    async def _of_claim(self, claim: IdempotencyClaim) -> Snapshot | None:
+        """The response of the request that has the key. None if nothing came of it: the key is free again."""
+        assert self.key is not None
+        if claim.digest != self.digest or claim.response_id is None:
+            raise idempotency_key_reused()
+        snapshot = await self._snapshot(claim.response_id)
+        if snapshot is not None and not _came_to_nothing(snapshot):
+            return snapshot
+        age = self.runtime.clock() - claim.claimed_at
+        if snapshot is None and not claim.is_stored and (claim.has_ended or age > limits.RESPONSE_SECONDS_MAX):
+            raise idempotency_key_gone()
+        if snapshot is None and (not claim.is_stored or age < limits.REPEAT_PENDING_SECONDS):
+            raise idempotency_key_pending()
+        await self.repeats.release(self.tenant_id, self.key, claim)
+        return None
+
+    async def _snapshot(self, response_id: str) -> Snapshot | None:
+        try:
+            return await self.runtime.responses.snapshot(self.tenant_id, response_id)
+        except ApiError:
+            return None
+
+    def _claim(self, stored: StoredResponse) -> IdempotencyClaim:
+        return IdempotencyClaim(
+            self.request_id, int(self.runtime.clock()), self.digest, response_id=stored.response_id, is_stored=stored.is_stored
+        )
+
+
+def _came_to_nothing(snapshot: Snapshot) -> bool:
+    """A response that failed before it put anything out was answered as an error, which is for trying again."""
+    return snapshot.is_final and snapshot.final_object["status"] == "failed" and not snapshot.final_object["output"]
+
+
+class IdempotentRequests:
+    """``Idempotency-Key`` for all other requests that create: the first answer is kept and given again."""
+
+    def __init__(self, app: ASGIApp, runtime: Runtime) -> None:
+        self._app = app
+        self._repeats = IdempotencyKeys(runtime.table, runtime.clock)
+        self._clock = runtime.clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_own = scope["type"] != "http" or scope["method"] != "POST" or _OWN_WAYS.fullmatch(scope["path"]) is not None
+        headers = Headers(scope=scope)
+        if is_own or KEY_HEADER not in headers:
+            await self._app(scope, receive, send)
+            return
+        try:
+            answer = await self._answer(scope, receive, send, headers)
+        except ApiError as error:
+            answer = JsonResponse(error.envelope(), status_code=error.status, headers=error.headers)
+        if answer is not None:
+            await answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> Response | None:
+        """What another request with this key was answered; None if this one is the first, and has been answered."""
+        tenant_id, key = scope["state"]["tenant_id"], key_of(headers)
+        assert key is not None
+        claim = IdempotencyClaim(scope["state"]["request_id"], int(self._clock()))
+        other = await self._repeats.claim(tenant_id, key, claim)
+        digest = _RequestDigest.of(scope, headers)
+        if other is not None:
+            return await self._again(other, digest, receive)
+        kept = _StoredAnswer()
+        try:
+            await self._app(scope, digest.read_from(receive), kept.sending(send))
+        finally:
+            try:
+                if kept.last is not None and kept.status < 400:
+                    answer = replace(claim, digest=digest.value(), status=kept.status, content_type=kept.content_type, body=kept.body)
+                    await self._repeats.settle(tenant_id, key, answer)
+                else:
+                    await self._repeats.release(tenant_id, key, claim)
+            finally:
+                if kept.last is not None:
+                    await send(kept.last)
+        return None
+
+    async def _again(self, other: IdempotencyClaim, digest: "_RequestDigest", receive: Receive) -> Response:
+        read = digest.read_from(receive)
+        while (message := await read())["type"] == "http.request" and message.get("more_body"):
+            pass
+        if not other.status:
+            raise idempotency_key_pending() if other.response_id is None else idempotency_key_reused()
+        if other.digest != digest.value():
+            raise idempotency_key_reused()
+        if not other.body:
+            raise idempotency_key_gone()
+        headers = {"content-type": other.content_type, _REPLAYED: "true"}
+        return Response(other.body, status_code=other.status, headers=headers)
+
+
+class _RequestDigest:
+    """Of a request, while its body is read. A form's boundary is left out: clients draw a new one for each try."""
+
+    def __init__(self, told: bytes, boundary: bytes) -> None:
+        self._hash = hashlib.sha256(told)
+        self._boundary = boundary
+        self._tail = b""
+
+    @classmethod
+    def of(cls, scope: Scope, headers: Headers) -> "_RequestDigest":
+        kind = headers.get("content-type", "")
+        boundary = _BOUNDARY.search(kind) if kind.lower().startswith("multipart/") else None
+        told = f"{scope['path']}?{scope['query_string'].decode('latin-1')}\n"
+        return cls(told.encode(), boundary[1].encode() if boundary else b"")
+
+    def read_from(self, receive: Receive) -> Receive:
+        async def read() -> Message:
+            message = await receive()
+            if message["type"] == "http.request":
+                self._update(message.get("body", b""))
+            return message
+
+        return read
+
+    def _update(self, piece: bytes) -> None:
+        if not self._boundary:
+            self._hash.update(piece)
+            return
+        text = (self._tail + piece).replace(self._boundary, b"")
+        held = len(self._boundary) - 1
+        self._hash.update(text[:-held])
+        self._tail = text[-held:]
+
+    def value(self) -> str:
+        whole = self._hash.copy()
+        whole.update(self._tail)
+        return whole.hexdigest()
+
+
+class _StoredAnswer:
+    """An answer on its way out. Its last piece goes when it is stored: who has it may repeat the request at once."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.content_type = ""
+        self.body = b""
+        """Empty if it is too long to be kept."""
+        self.last: Message | None = None
+        self._size = 0
+
+    def sending(self, send: Send) -> Callable[[Message], Awaitable[None]]:
+        async def keep(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.status = message["status"]
+                self.content_type = Headers(raw=message["headers"]).get("content-type", "application/json")
+            elif message["type"] == "http.response.body":
+                self._add(message.get("body", b""))
+                if not message.get("more_body"):
+                    self.last = message
+                    return
+            await send(message)
+
+        return keep
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        self.body = self.body + piece if self._size <= limits.IDEMPOTENCY_ANSWER_BYTES_MAX else b""

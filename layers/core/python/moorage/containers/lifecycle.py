@@ -1,0 +1,402 @@
+"""The life of a container: a record, its stored files, and now and then a sandbox.
+
+A container is made by a write and has no sandbox until somebody wants to run a command in it. It loses its sandbox by idleness, by
+accident or on purpose, and gets another one, with its files, under the same id. Each sandbox is one *incarnation*, counted on the
+record; it runs through
+
+    (none) -> starting -> running -> stopping -> (none)
+
+or leaves that way early (``store/containers.py: SANDBOX_TRANSITIONS`` has every arrow), and every arrow is a conditional write, so
+that of many processes that want the same thing one does it:
+
+* ``starting`` carries a claim with an end (``containers/claims.py``). The claimant starts the sandbox and writes the files into it
+  (``containers/staging.py``), renewing its claim; the others are told to come back. A claim that has run out is taken over, with the
+  same incarnation.
+* ``running`` is believed only as long as the exec server answers.
+* ``stopping`` comes before the stop, so that nobody is handed a sandbox that is being stopped; whoever meets it may finish it.
+
+On AWS no process can do it all: ECS is asked from outside the sandboxes' network, sandboxes are reached from inside (an endpoint that
+would join the two costs $7.30 a month). So a ``starting`` sandbox may be *placed*: the claimant outside has noted where it will
+listen, and the one inside goes on from there; and a ``stopping`` one is noted inside and stopped outside. Who meets a step that is
+not his raises :class:`SandboxElsewhere`, and the loop goes by way of the other. :meth:`Sandboxes.place` is the outside's part of
+:meth:`Sandboxes.ensure`, ``Sweep.retire_idle`` the inside's of ``Sweep.expire_due``.
+
+Every sandbox also has a ``LIFE#`` record, from before it is started until it is known to be stopped: the sweep
+(``containers/sweep.py``) finds by it what the dead have left running.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from moorage import limits
+from moorage.containers.claims import Claims
+from moorage.containers.incarnations import Incarnations
+from moorage.containers.staging import Staging
+from moorage.errors import (
+    ConditionFailed,
+    SandboxCapacity,
+    SandboxElsewhere,
+    SandboxError,
+    SandboxGone,
+    SandboxHostAway,
+    SandboxOrdered,
+    SandboxStarting,
+)
+from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec
+from moorage.store.containers import ContainerRecord, ContainerStore, End, SandboxRecord, container_of
+from moorage.store.sandbox_history import ContainerLives
+from moorage.store.table import TABLE_ERRORS, Record
+from moorage.telemetry import Metric, tell
+
+
+@dataclass(frozen=True, slots=True)
+class LiveContainer:
+    """A container with a sandbox that answers. Use as ``async with`` or close it."""
+
+    record: ContainerRecord
+    handle: Handle
+    client: ExecClient
+    is_revived: bool
+    """This call gave the container a new sandbox: its files are there, the processes of earlier sandboxes are not."""
+    notes: tuple[str, ...] = ()
+    """Words for the model about stored files that could not be written into the sandbox."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.client.aclose()
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
+
+
+class ContainerSandboxes:
+    def __init__(
+        self,
+        store: ContainerStore,
+        provisioner: Provisioner,
+        claims: Claims,
+        staging: Staging,
+        incarnations: Incarnations,
+        lives: ContainerLives,
+        connect: Callable[[Handle], ExecClient] | None,
+        *,
+        can_start: bool = True,
+    ) -> None:
+        """``connect`` None: sandboxes cannot be reached from here, only started and stopped. ``can_start`` False: they are started
+        elsewhere, and counted there."""
+        self._store = store
+        self._provisioner = provisioner
+        self._claims = claims
+        self._staging = staging
+        self._incarnations = incarnations
+        self._lives = lives
+        self._connect = connect
+        self._can_start = can_start
+
+    async def ensure(self, tenant_id: str, container_id: str, *, seen: Record | None = None) -> LiveContainer:
+        """The container with a running sandbox that has all its files. ``seen`` is its record, if the caller has just read it.
+
+        Starts or revives the sandbox. Raises :class:`SandboxStarting` while it is not there (call again; :class:`SandboxElsewhere` if
+        :meth:`place` has to be called first, in another place), :class:`SandboxCapacity` when none can be had, and
+        ``container_expired`` in strict mode. Safe to call from anywhere at any time, and twice at once.
+        """
+        known = None if seen is None else container_of(seen)
+        if known is None or known.is_deleted:
+            known = await self._store.get(tenant_id, container_id)
+        record = await self._store.use(known)
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            try:
+                return await self._advance(record)
+            except ConditionFailed:
+                record = await self._store.get(tenant_id, container_id)
+            except SandboxElsewhere:
+                self._claims.say_refusal(await self._store.get(tenant_id, container_id))
+                raise
+        raise SandboxStarting(limits.CONTAINER_POLL_SECONDS)
+
+    async def running(self, tenant_id: str, container_id: str) -> LiveContainer | None:
+        """The sandbox that the container has now; None if it has none that answers. Starts nothing."""
+        record = await self._store.peek(tenant_id, container_id)
+        if not self.can_connect or record is None or record.sandbox is None or record.sandbox.state != "running":
+            return None
+        return await self._attach(record)
+
+    async def place(self, tenant_id: str, container_id: str) -> None:
+        """Have a sandbox started for the container, because it will soon be wanted: while the model thinks, or after a tool step has
+        come back without. Looks into none that runs: from outside their network a healthy one looks dead.
+
+        Where sandboxes cannot be reached, it stays until one is placed, at most ``SANDBOX_WAIT_SECONDS``, unless somebody else will
+        hear of it (:meth:`announce`). What stands in the way is noted, for the tool step to say. Safe to call at any time, and twice
+        at once.
+        """
+        record = await self._store.get(tenant_id, container_id)
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            try:
+                await self._place(record)
+            except ConditionFailed:
+                record = await self._store.get(tenant_id, container_id)
+            except SandboxError:
+                return  # it is noted
+            else:
+                return
+
+    async def announce(
+        self, tenant_id: str, container_id: str, sandbox_id: str, endpoint: str | None, is_of: Callable[[str], bool]
+    ) -> bool:
+        """Note that a sandbox that was ordered runs at ``endpoint``, or (None) that it has ended before; False if nobody waits for it.
+        ``is_of`` tells by its token whether it is the incarnation's. Harmless to run twice."""
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            record = await self._store.peek(tenant_id, container_id)
+            if record is None or record.is_deleted or record.sandbox is None or record.sandbox.endpoint is not None:
+                return False
+            if record.sandbox.state != "starting" or not is_of(self._incarnations.token_of(record.id, record.incarnation)):
+                return False
+            # The claim ends with it: the next one to come goes on, with the sandbox or with another order.
+            noted = replace(record.sandbox, claimed_until=0)
+            if endpoint is not None:
+                noted = replace(noted, sandbox_id=sandbox_id, endpoint=endpoint)
+            with suppress(ConditionFailed):
+                await self._claims.write(record, noted)
+                await self._store.put_life(record, sandbox_id)
+                return True
+        return False
+
+    @property
+    def can_connect(self) -> bool:
+        """Whether sandboxes can be reached from here, and not only started and stopped."""
+        return self._connect is not None
+
+    def reach(self, record: ContainerRecord) -> LiveContainer:
+        """The sandbox that the record says runs; whether it answers is not asked."""
+        handle = self._incarnations.handle(record)
+        return LiveContainer(record, handle, self._client(handle), is_revived=False)
+
+    async def find(self, tenant_id: str, container_id: str, incarnation: int) -> str | None:
+        """Which sandbox the starter of this incarnation has begun, though it did not write it down; None if there is none."""
+        token = self._incarnations.token_of(container_id, incarnation)
+        return await self._provisioner.find(SandboxSpec(tenant_id, container_id, token))
+
+    async def is_news(self, live: LiveContainer) -> bool:
+        """Whether the model has still to be told that the container has been revived; True once for each incarnation."""
+        record = live.record
+        if record.incarnation == 1 or record.told >= record.incarnation:
+            return False
+        try:
+            await self._store.change(record, set={"told": record.incarnation}, condition={"told": record.told})
+        except ConditionFailed:
+            return False
+        return True
+
+    async def confirm_gone(self, live: LiveContainer) -> bool:
+        """After a :class:`SandboxGone`: True if the sandbox is dead (the next :meth:`ensure` revives the container), False if only
+        the connection was torn (attach again)."""
+        if await self._answers(live.client):
+            return False
+        record = await self._store.get(live.record.tenant_id, live.record.id)
+        if record.incarnation == live.record.incarnation and record.sandbox is not None:
+            with suppress(SandboxElsewhere, SandboxHostAway):
+                await self.end(record, record.sandbox_id, "lost")
+        return True
+
+    async def end(self, record: ContainerRecord, sandbox_id: str | None, end: End) -> None:
+        """Stop the record's sandbox, if it is known, note why, and forget it. The stop comes first: a new incarnation must not find
+        it."""
+        if sandbox_id is not None:
+            try:
+                await self._provisioner.stop(sandbox_id)
+            except SandboxElsewhere:
+                assert record.sandbox is not None
+                stopping = replace(record.sandbox, state="stopping", sandbox_id=sandbox_id)
+                if stopping != record.sandbox:
+                    await self._claims.write(record, stopping, ending=record.ending or end)
+                raise
+        await self._incarnations.close_way_out(record)
+        await self._lives.note_end(record, end, self._claims.now_ms())
+        try:
+            await self._store.forget_sandbox(record)
+        except ConditionFailed:
+            return  # a newer incarnation has begun, or the container is erased
+        await self._store.end_life(record)
+
+    async def _place(self, record: ContainerRecord) -> None:
+        match record.sandbox:
+            case SandboxRecord(state="running"):
+                return
+            case SandboxRecord(state="starting") if self._claims.seconds_left(record) > 0:
+                return
+            case SandboxRecord(state="stopping"):
+                await self._end_or_note(record)
+                await self._place(await self._store.get(record.tenant_id, record.id))
+            case SandboxRecord(state="starting"):
+                await self._place_claimed(await self._claims.take(record, record.incarnation))
+            case None:
+                await self._place_claimed(await self._claims.take(record, record.incarnation + 1))
+
+    async def _place_claimed(self, record: ContainerRecord) -> None:
+        if self.can_connect:
+            await (await self._start(record)).aclose()
+            return
+        began = time.perf_counter()
+        handle = await self._begin(record, seconds=limits.SANDBOX_WAIT_SECONDS)
+        placed = SandboxRecord("starting", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
+        await self._claims.write(record, placed)
+        _tell_started(record, began)
+
+    async def _end_or_note(self, record: ContainerRecord) -> None:
+        """``SandboxStarting``: whoever stops sandboxes is asked too much. That is waited for as in :meth:`_begin`."""
+        deadline = _now() + limits.SANDBOX_WAIT_SECONDS
+        while True:
+            try:
+                return await self.end(record, record.sandbox_id, "lost")
+            except SandboxStarting as error:
+                if _now() + error.retry_after_seconds >= deadline:
+                    raise
+                await asyncio.sleep(error.retry_after_seconds)
+            except SandboxError as error:
+                await self._claims.note_refusal(record, error)
+                raise
+
+    async def _advance(self, record: ContainerRecord) -> LiveContainer:
+        """One step towards a running sandbox; ``ConditionFailed`` if somebody else took it."""
+        match record.sandbox:
+            case None:
+                return await self._start(await self._claims.take(record, record.incarnation + 1))
+            case SandboxRecord(state="starting"):
+                if self._claims.seconds_left(record) > 0:
+                    raise SandboxStarting(limits.CONTAINER_POLL_SECONDS)
+                return await self._start(await self._claims.take(record, record.incarnation))
+            case SandboxRecord(state="running"):
+                live = await self._attach(record)
+                if live is not None:
+                    return live
+                await self.end(record, record.sandbox_id, "lost")
+            case SandboxRecord(state="stopping"):
+                await self.end(record, record.sandbox_id, "lost")
+        return await self._advance(await self._store.get(record.tenant_id, record.id))
+
+    async def _begin(self, record: ContainerRecord, *, seconds: float = 0) -> Handle:
+        """Where the claimed incarnation listens, or will; waits so long for one that is on its way, or for room. When it raises, the
+        claim has been given up. Repeating it finds the same sandbox."""
+        deadline = _now() + seconds
+        try:
+            spec = await self._incarnations.spec(record)
+            while True:
+                try:
+                    if self._can_start:
+                        await self._store.begin_life(record)
+                    handle = await self._provisioner.start(spec)
+                    break
+                except SandboxOrdered as ordered:
+                    await self._store.put_life(record, ordered.sandbox_id)
+                    raise
+                except (SandboxStarting, SandboxCapacity) as error:
+                    pause = _pause(error)
+                    if _now() + pause >= deadline:
+                        raise
+                await asyncio.sleep(pause)
+        except SandboxOrdered:
+            raise  # the claim stays, so that nobody orders again before it could be there
+        except (SandboxError, asyncio.CancelledError) as error:
+            with suppress(ConditionFailed):
+                await self._claims.release(record, error)
+            raise
+        await self._store.put_life(record, handle.sandbox_id)
+        return handle
+
+    async def _start(self, record: ContainerRecord) -> LiveContainer:
+        """Start the claimed incarnation, or find where it was placed, and give it its files."""
+        began, was_placed = time.perf_counter(), record.sandbox is not None and record.sandbox.endpoint is not None
+        handle = await self._begin(record)
+        client = self._client(handle)
+        try:
+            # It may be one that a starter of an earlier incarnation left behind, with another token: that one must go.
+            await client.health()
+            if record.has_skills:
+                record = await self._staging.add_skills(record, client, all_of_them=True)
+            record, notes = await self._staging.write(record, client, await self._store.files(record))
+            running = SandboxRecord("running", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
+            written = {"files_staged": record.files_added, "removals": [], "running_at_ms": self._claims.now_ms()}
+            record = await self._claims.write(record, running, **written)
+        except SandboxError:
+            await client.aclose()
+            await self.end(record, handle.sandbox_id, "failed")
+            raise SandboxStarting(limits.CONTAINER_POLL_SECONDS) from None
+        except (asyncio.CancelledError, *TABLE_ERRORS) as error:
+            await client.aclose()
+            with suppress(ConditionFailed, *TABLE_ERRORS):
+                await self._claims.release(record, error)
+            raise
+        except BaseException:
+            await client.aclose()
+            raise
+        if not was_placed:
+            _tell_started(record, began)
+        return LiveContainer(record, handle, client, is_revived=record.incarnation > 1, notes=notes)
+
+    async def _attach(self, record: ContainerRecord) -> LiveContainer | None:
+        """The running sandbox, with the files that came in meanwhile; None if it does not answer."""
+        live = self.reach(record)
+        notes: tuple[str, ...] = ()
+        try:
+            if not await self._answers(live.client):
+                await live.aclose()
+                return None
+            if record.files_added > record.files_staged:
+                if record.has_skills:
+                    await self._staging.add_skills(record, live.client, all_of_them=False)
+                for path in record.removals:
+                    await live.client.delete_file(path)
+                rows = [row for row in await self._store.files(record) if row.staged_in != record.incarnation]
+                _, notes = await self._staging.write(record, live.client, rows)
+                record = await self._store.change(
+                    record,
+                    set={"files_staged": record.files_added, "removals": []},
+                    condition={"incarnation": record.incarnation, "files_added": record.files_added},
+                )
+        except SandboxGone:
+            await live.aclose()
+            return None
+        except BaseException:
+            await live.aclose()
+            raise
+        return replace(live, record=record, notes=notes)
+
+    async def _answers(self, client: ExecClient) -> bool:
+        try:
+            await client.health()
+        except SandboxError:
+            return False
+        return True
+
+    def _client(self, handle: Handle) -> ExecClient:
+        assert self._connect is not None, f"{handle.sandbox_id} cannot be reached from here"
+        return self._connect(handle)
+
+
+def _now() -> float:
+    """By the clock that pauses are counted on."""
+    return asyncio.get_running_loop().time()
+
+
+def _pause(error: SandboxStarting | SandboxCapacity) -> float:
+    return error.retry_after_seconds if isinstance(error, SandboxStarting) else limits.SANDBOX_CAPACITY_RETRY_SECONDS
+
+
+def _tell_started(record: ContainerRecord, began: float) -> None:
+    """``began`` is a time of ``time.perf_counter``."""
+    took_ms = round((time.perf_counter() - began) * 1000)
+    said = {"tenant_id": record.tenant_id, "container_id": record.id, "incarnation": record.incarnation, "duration_ms": took_ms}
+    tell("sandbox_started", said, {Metric.SANDBOX_START: took_ms})
+
+
+def _claim_of(record: ContainerRecord) -> str:
+    assert record.sandbox is not None
+    return record.sandbox.claim

@@ -1,0 +1,84 @@
+"""A running sandbox for somebody who has time: for one that starts, for its host to be there again, for room; and for somebody who has
+none, but room, where another one is idle."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+
+from moorage import limits
+from moorage.containers.lifecycle import ContainerSandboxes, LiveContainer
+from moorage.containers.sweep import ContainerSweep
+from moorage.errors import ApiError, SandboxCapacity, SandboxElsewhere, SandboxHostAway, SandboxStarting
+from moorage.store.responses import Responses
+from moorage.store.table import Record
+
+AtWork = Callable[[str], Awaitable[Collection[str | None]]]
+"""The containers of a tenant that do not give way, though no command may run in them now."""
+
+
+async def nobody(_tenant_id: str) -> tuple[()]:
+    """Where no responses run."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxWait:
+    sandboxes: ContainerSandboxes
+    sweep: ContainerSweep
+    at_work: AtWork
+
+    async def sandbox(self, tenant_id: str, container_id: str, *, seen: Record | None = None) -> LiveContainer:
+        """The container with its sandbox. ``seen`` is its record, if the caller has just read it.
+
+        Where the tenant has as many as it may, the one that has been idle longest gives way. Raises :class:`SandboxElsewhere` if
+        another place has to go first, and what stands in the way once that has lasted too long.
+        """
+        began = asyncio.get_running_loop().time()
+        pause = limits.SANDBOX_POLL_SECONDS_MIN
+        while True:
+            try:
+                return await self.sandboxes.ensure(tenant_id, container_id, seen=seen)
+            except SandboxElsewhere:
+                raise
+            except SandboxStarting as error:
+                patience = limits.SANDBOX_HOST_WAIT_SECONDS if isinstance(error, SandboxHostAway) else limits.SANDBOX_WAIT_SECONDS
+                if asyncio.get_running_loop().time() - began > patience:
+                    raise
+                # Mostly the start was begun beforehand, and is nearly over.
+                await asyncio.sleep(min(pause, error.retry_after_seconds))
+                pause *= limits.SANDBOX_POLL_GROWTH
+            except SandboxCapacity:
+                if asyncio.get_running_loop().time() - began > limits.SANDBOX_WAIT_SECONDS:
+                    raise
+                if not await self._makes_room(tenant_id):
+                    await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
+            seen = None
+
+    async def sandbox_now(self, tenant_id: str, container_id: str) -> LiveContainer:
+        """The same for a person who would rather hear that it has to start, and for whom another one gives way all the same."""
+        while True:
+            try:
+                return await self.sandboxes.ensure(tenant_id, container_id)
+            except SandboxCapacity:
+                # Somebody else may have the room that was made; each time there is one fewer that is idle.
+                if not await self._makes_room(tenant_id):
+                    raise
+
+    async def _makes_room(self, tenant_id: str) -> bool:
+        return await self.sweep.make_room(tenant_id, spared=await self.at_work(tenant_id))
+
+
+def of_responses(responses: Responses) -> AtWork:
+    """Those of the tenant's responses that run: between two commands a model may think for long."""
+
+    async def container_id(tenant_id: str, response_id: str) -> str | None:
+        with suppress(ApiError):  # it was deleted in this moment
+            return (await responses.load(tenant_id, response_id)).container_id
+        return None
+
+    async def at_work(tenant_id: str) -> set[str | None]:
+        running = await responses.inflight_of(tenant_id)
+        return set(await asyncio.gather(*(container_id(tenant_id, response_id) for response_id in running)))
+
+    return at_work

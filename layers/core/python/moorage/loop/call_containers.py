@@ -1,0 +1,67 @@
+"""The response's container, for a call that runs in it: waited for at the beginning, tidied up after at the end."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Final
+
+from moorage import limits
+from moorage.containers.lifecycle import LiveContainer
+from moorage.errors import SandboxGone, StorageFull
+from moorage.runtime import Runtime
+from moorage.store.responses import StoredResponse
+from moorage.store.table import TABLE_ERRORS, Record
+from moorage.telemetry import tell_error
+from moorage.tools.run import CallLeftovers
+
+_NOT_STORED: Final = (
+    "Note: what changed under /mnt/data could not be stored. It is there as long as the container runs, and the next command tries to "
+    "store it again."
+)
+
+
+async def container_of(runtime: Runtime, stored: StoredResponse, seen: Record | None) -> LiveContainer:
+    """The running container. ``seen`` is its record as this run found it."""
+    assert stored.container_id is not None
+    return await runtime.containers.waiting.sandbox(stored.tenant_id, stored.container_id, seen=seen)
+
+
+@dataclass(frozen=True, slots=True)
+class CallCleanup:
+    """What is done when the commands of a call have ended."""
+
+    runtime: Runtime
+    container_id: str
+    live: LiveContainer
+    began_at_ms: int
+    has_failed: bool
+    """Earlier runs could not store the workspace."""
+    files_after_ms: int
+    """When the response began, by the times of the files."""
+
+    async def leave(self) -> CallLeftovers:
+        """What the model has to know of the container, once its files are stored, and these."""
+        stored = await self._stored()
+        return replace(stored, notes=self.live.notes + stored.notes + await self._refusals())
+
+    async def _stored(self) -> CallLeftovers:
+        """Store the workspace, and what there is to say of that. A store that refuses fails this run, and the next one tries again; but
+        commands that have ended need not wait for it for ever."""
+        try:
+            synced = await self.runtime.containers.artifacts.sync(self.live, after_ms=self.files_after_ms)
+        except SandboxGone:
+            return CallLeftovers()
+        except (StorageFull, *TABLE_ERRORS) as error:
+            if not self.has_failed:
+                raise
+            tell_error(error, "the files of a container could not be stored", container_id=self.container_id)
+            return CallLeftovers((_NOT_STORED,))
+        return CallLeftovers(synced.notes, tuple(sorted(synced.changed, key=lambda file: file.path)), synced.at_ms)
+
+    async def _refusals(self) -> tuple[str, ...]:
+        """What the egress proxy refused meanwhile, and how to allow it: many tools hide the proxy's own words."""
+        record = self.live.record
+        if record.network_policy["type"] == "disabled":
+            return ()
+        await asyncio.sleep(2 * limits.EGRESS_LOG_SECONDS)  # The proxy writes its log behind.
+        said = await self.runtime.egress.refusals_since(record.tenant_id, self.container_id, self.began_at_ms)
+        return tuple(said.splitlines())

@@ -1,0 +1,85 @@
+"""Hosts and secrets of a container that a person has to allow first (``network_policy.require_approval``).
+
+The proxy refuses them, and its log says so. When the calls of a round have ended, that log is read: a response in the background waits
+in its place, as for a call; any other one ends with the question. What is allowed is noted for the container, and the model reads that
+it may try again. Harmless to run twice: each host and each secret is asked for once in a response, under an id that follows from it.
+"""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from moorage import ids, limits
+from moorage.egress.policy import EgressOpening
+from moorage.errors import Superseded
+from moorage.loop.approvals import announce, approval_of, denial_of, stand_still
+from moorage.runtime import Runtime
+from moorage.store.approvals import Approval
+from moorage.store.responses import StoredResponse
+from moorage.tools.mcp import network
+from moorage.wire.types import Item
+
+_BEYOND_CALLS: Final = 1 << 31
+"""The ids of approvals of calls hold their output indexes, which are less."""
+_OF_NO_CALL: Final = -1
+
+
+def waits_in_place(stored: StoredResponse) -> bool:
+    return stored.has_gated_network and stored.parks(True)
+
+
+async def stands_still(runtime: Runtime, stored: StoredResponse, step: int) -> bool:
+    """Open what was allowed; whether the response waits for more of it from now on. Called when all calls of a round have ended."""
+    if not waits_in_place(stored) or stored.container_id is None:
+        return False
+    for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        asked = await _asked(runtime, stored)
+        allowed = [EgressOpening.of_key(approval.opens) for approval in asked if approval.status == "approved"]
+        await runtime.egress.allow(stored.tenant_id, stored.container_id, allowed)
+        known = {approval.opens for approval in asked}
+        missing = [_approval(runtime, stored, step, each) for each in await _wanted(runtime, stored) if each.key not in known]
+        if missing:
+            await runtime.approvals.ask(stored, missing)
+        waiting = [approval for approval in (*asked, *missing) if approval.is_waiting]
+        if not waiting:
+            return False
+        await announce(runtime, stored, waiting)
+        if await stand_still(runtime, stored, waiting):
+            return True
+        stored = await runtime.responses.load(stored.tenant_id, stored.response_id)
+    raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
+
+
+async def news(runtime: Runtime, stored: StoredResponse, made: Iterable[Item]) -> list[Item]:
+    """Items to put before the model: what was decided, or the questions with which the response ends. ``made`` is what it has made so
+    far."""
+    items = list(made)
+    if not stored.has_gated_network:
+        return []
+    if not waits_in_place(stored):
+        there = {network.opening_of(item) for item in items}
+        return [network.question(each) for each in await _wanted(runtime, stored) if each not in there]
+    told = {item.get("approval_request_id") for item in items}
+    over = [each for each in await _asked(runtime, stored) if not each.is_waiting and each.id not in told]
+    return [network.decided(EgressOpening.of_key(each.opens), each.id, denial_of(each)) for each in over]
+
+
+async def open_allowed(runtime: Runtime, stored: StoredResponse, own_input: Sequence[Item], items: Sequence[Item]) -> None:
+    """Open what the client allows by the items of this request, of what the responses before it have asked for."""
+    if stored.has_gated_network and stored.container_id is not None:
+        await runtime.egress.allow(stored.tenant_id, stored.container_id, network.allowed_by(own_input, items))
+
+
+async def _asked(runtime: Runtime, stored: StoredResponse) -> list[Approval]:
+    return [each for each in await runtime.approvals.of(stored.tenant_id, stored.response_id) if each.opens]
+
+
+async def _wanted(runtime: Runtime, stored: StoredResponse) -> list[EgressOpening]:
+    assert stored.container_id is not None
+    return await runtime.egress.wanted(stored.tenant_id, stored.container_id, stored.created_at * 1000)
+
+
+def _approval(runtime: Runtime, stored: StoredResponse, step: int, opening: EgressOpening) -> Approval:
+    index = _BEYOND_CALLS | (zlib.crc32(opening.key.encode()) & (_BEYOND_CALLS - 1))
+    approval_id = ids.approval_id(stored.response_id, index)
+    return approval_of(runtime, stored, step, approval_id, call_id="", call_index=_OF_NO_CALL, call_type="network", opens=opening.key)

@@ -1,0 +1,118 @@
+"""Contents of items that are objects of their own: images, which no record and no log could hold.
+
+Where clients read base64, the item or event of a log has a handle instead (``kept``: the field's name and where its content lies), so
+that a chain with many images is as short as one without. Who shows a log to a client puts the contents back (:meth:`Contents.whole`).
+An object belongs to the response that made it, and goes with it; where an item has a file of the same content (``file_id``), that is
+read from then on.
+"""
+
+import base64
+import binascii
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moorage.errors import ApiError
+from moorage.store import keys
+from moorage.store.blobs import BlobNotFound, Blobs
+from moorage.store.files import FileStore
+from moorage.wire.types import Event, Item
+
+KEPT: Final = "kept"
+"""Of an item or event: handles, by the field whose content they stand for. No client can send it."""
+
+PURPOSE: Final = "assistants_output"
+"""Of the files that tools have made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    blobs: Blobs
+    files: FileStore
+    tenant_id: str
+
+    async def keep(self, response_id: str, name: str, content: bytes) -> str:
+        """Store content of a response; its handle. Doing it again writes the same object."""
+        await self.blobs.put_bytes(keys.response_blob(self.tenant_id, response_id, name), content)
+        return f"{response_id}/{name}"
+
+    async def kept(self, response_id: str, name: str) -> bytes | None:
+        """What was kept of a response under a name; None if nothing was."""
+        try:
+            return await self.blobs.get_bytes(keys.response_blob(self.tenant_id, response_id, name))
+        except BlobNotFound:
+            return None
+
+    async def as_file(self, filename: str, content: bytes) -> str:
+        """Make a file of the tenant's; its id."""
+        file = await self.files.create(self.tenant_id, filename=filename, purpose=PURPOSE, chunks=_once(content))
+        return file.id
+
+    async def file(self, file_id: str, bytes_max: int) -> bytes:
+        """The bytes of a file. Raises :class:`ApiError` for one that is not there, ValueError for one that is too long."""
+        file = await self.files.get(self.tenant_id, file_id)
+        if file.bytes > bytes_max:
+            raise ValueError(f"{file.bytes} bytes")
+        return b"".join([chunk async for chunk in self.files.content(file)])
+
+    async def read(self, item: Mapping[str, Any], field: str) -> bytes | None:
+        """The content of a field, kept or in base64; None if there is none (any more)."""
+        handle = (item.get(KEPT) or {}).get(field)
+        if handle is None:
+            return _decoded(item.get(field))
+        response_id, _, name = handle.partition("/")
+        content = await self.kept(response_id, name)
+        return content if content is not None else await self._of_file(item.get("file_id"))
+
+    async def _of_file(self, file_id: str | None) -> bytes | None:
+        """The response that the object belonged to was deleted, or is too old."""
+        if file_id is None:
+            return None
+        try:
+            file = await self.files.get(self.tenant_id, file_id)
+            return b"".join([chunk async for chunk in self.files.content(file)])
+        except ApiError:
+            return None
+
+    # --- for clients ---
+
+    async def events(self, events: Sequence[Event]) -> list[Event]:
+        return [await self.event(event) for event in events]
+
+    async def event(self, event: Event) -> Event:
+        if KEPT in event:
+            return await self._whole(event)
+        if "item" in event and KEPT in event["item"]:
+            return event | {"item": await self._whole(event["item"])}
+        if "response" in event:
+            return event | {"response": await self.response(event["response"])}
+        return event
+
+    async def response(self, response: dict[str, Any]) -> dict[str, Any]:
+        if not any(KEPT in item for item in response["output"]):
+            return response
+        return response | {"output": await self.items(response["output"])}
+
+    async def items(self, items: Sequence[Item]) -> list[Item]:
+        return [await self._whole(item) if KEPT in item else item for item in items]
+
+    async def _whole(self, thing: dict[str, Any]) -> dict[str, Any]:
+        """With the contents in base64 in the place of their handles; null for one that is gone."""
+        whole = {name: value for name, value in thing.items() if name != KEPT}
+        for field in thing[KEPT]:
+            content = await self.read(thing, field)
+            whole[field] = None if content is None else base64.b64encode(content).decode()
+        return whole
+
+
+def _decoded(value: Any) -> bytes | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    yield content

@@ -1,0 +1,32 @@
+"""What a search finds, whoever was asked."""
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from moorage import limits
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    url: str
+    title: str
+    text: str
+    published_at: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        when = {} if self.published_at is None else {"published_at": self.published_at}
+        return {"url": self.url, "title": self.title, "text": self.text, **when}
+
+
+class SearchFailed(Exception):
+    """The engine gave nothing; the message says why, and holds nothing of what the engine said."""
+
+
+def is_address(url: str) -> bool:
+    """Whether a page may stand there."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and len(url) <= limits.WEB_URL_CHARS_MAX
