@@ -13,6 +13,7 @@ from moorage.egress.fetch import Fetcher
 from moorage.errors import StorageFull
 from moorage.loop import finish, webhooks
 from moorage.loop.recover import recover
+from moorage.store import keys
 from moorage.store.responses import StoredResponse
 from moorage.store.webhooks import Delivery, Endpoint
 from moorage.wire.queries import PageQuery
@@ -309,14 +310,51 @@ async def test_after_three_days_it_is_given_up_and_an_endpoint_that_only_fails_i
         assert (endpoint.is_disabled, endpoint.failing_since) == (False, 0)  # ... until it takes something.
 
 
-async def test_nobody_waits_for_as_long_as_the_clock_was_set_back() -> None:
-    async with lab_with(500) as (lab, receiver):
+@pytest.mark.parametrize("seconds", [60, 15 * 60, 365 * 24 * 3600])
+async def test_nobody_waits_for_as_long_as_the_clock_was_set_back(seconds: int) -> None:
+    """Neither for the first attempt again, nor for a second one."""
+    async with lab_with(500, 500) as (lab, receiver):
         endpoint = await endpoint_at(lab, receiver)
-        lab.now += 365 * 24 * 3600
+        lab.now += seconds
         await completed(lab)
-        lab.now -= 365 * 24 * 3600
+        lab.now += LATER
+        assert await webhooks.deliver_due(lab.runtime) == 1
+        lab.now -= seconds + LATER
         assert await webhooks.deliver_due(lab.runtime) == 1
         assert (await only(lab, endpoint)).status == "delivered"
+
+
+async def test_a_pause_is_kept_where_clocks_of_machines_differ_a_little() -> None:
+    async with lab_with(500) as (lab, receiver):
+        await endpoint_at(lab, receiver)
+        await completed(lab)
+        lab.now -= limits.CLOCK_SKEW_SECONDS_MAX
+        assert await webhooks.deliver_due(lab.runtime) == 0
+
+
+async def test_an_attempt_that_nobody_ended_is_not_waited_for_either() -> None:
+    async with lab_with() as (lab, receiver):
+        endpoint = await endpoint_at(lab, receiver)
+        lab.now += 15 * 60
+        lab.model.turns.append(say("done"))
+        await lab.run(await lab.background())
+        for task in set(lab.runtime.tasks):
+            task.cancel()
+        lab.now -= 15 * 60
+        assert await webhooks.deliver_due(lab.runtime) == 1
+        assert (await only(lab, endpoint)).status == "delivered"
+
+
+async def test_a_delivery_of_an_older_version_is_due_when_its_index_says_so() -> None:
+    async with lab_with(500) as (lab, receiver):
+        endpoint = await endpoint_at(lab, receiver)
+        await completed(lab)
+        delivery = await only(lab, endpoint)
+        pk, sk = keys.webhook_deliveries(TENANT, endpoint.id), keys.webhook_delivery(delivery.id)
+        await lab.table.update(pk, sk, set={"GSI1SK": keys.due(delivery.next_at, delivery.id)})
+        assert await webhooks.deliver_due(lab.runtime) == 0
+        lab.now = delivery.next_at
+        assert await webhooks.deliver_due(lab.runtime) == 1
 
 
 async def test_an_event_can_be_sent_again_by_hand() -> None:

@@ -137,7 +137,7 @@ class _Round:
     moved: int = 0
     """Deliveries that are not due any more."""
     resting: dict[str, int] = field(default_factory=dict)
-    """Endpoints that did not answer, and when what is due at them is due again."""
+    """Endpoints that did not answer, and after how many seconds what is due at them is due again."""
 
     async def go_on(self) -> bool:
         """The longest due deliveries; False if there is no more to do, or no more time for it."""
@@ -165,9 +165,9 @@ class _Round:
             made = await asyncio.gather(*(self._take(endpoint, each) for each in group))
             self.moved += len(group)
             if any(attempt is not None and attempt.status_code is None for attempt in made):
-                self.resting[endpoint.id] = int(self.runtime.clock()) + pause(max(each.count for each in group) + 1)
-        later = self.resting.get(endpoint.id, int(self.runtime.clock()) + limits.WEBHOOK_PAUSE_SECONDS_MIN)
-        await self._each(partial(self.runtime.webhooks.postpone, next_at=later), [*wanted, *rest])
+                self.resting[endpoint.id] = pause(max(each.count for each in group) + 1)
+        later = self.resting.get(endpoint.id, limits.WEBHOOK_PAUSE_SECONDS_MIN)
+        await self._each(partial(self.runtime.webhooks.postpone, seconds=later), [*wanted, *rest])
 
     async def _each(self, work: Callable[[Delivery], Awaitable[object]], deliveries: Sequence[Delivery]) -> None:
         await side_by_side(work, deliveries, at_once=limits.WEBHOOK_ATTEMPTS_AT_ONCE)
@@ -175,7 +175,7 @@ class _Round:
 
     async def _take(self, endpoint: Endpoint, delivery: Delivery) -> DeliveryAttempt | None:
         """None if somebody else has taken it up."""
-        mine = await self.runtime.webhooks.postpone(delivery, claimed(delivery, self.runtime.clock()).next_at)
+        mine = await self.runtime.webhooks.postpone(delivery, limits.WEBHOOK_LEASE_SECONDS)
         if mine is None:
             return None
         self.attempts += 1
@@ -186,10 +186,10 @@ async def _deliver(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> 
     """One attempt, and what comes of it."""
     attempt = await _attempt(runtime, endpoint, delivery.id, delivery.body)
     now, count = int(runtime.clock()), delivery.count + 1
-    next_at: int | None = now + pause(count)
+    seconds: int | None = pause(count)
     if attempt.has_succeeded or now + pause(count) > delivery.began_at + limits.WEBHOOK_RETRY_SECONDS:
-        next_at = None
-    await runtime.webhooks.note_attempt(delivery, attempt, next_at)
+        seconds = None
+    await runtime.webhooks.note_attempt(delivery, attempt, seconds)
     await note_health(runtime, endpoint, attempt)
     tell(
         "webhook",
@@ -202,7 +202,7 @@ async def _deliver(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> 
             "status": attempt.status_code,
             "duration_ms": attempt.duration_ms,
             "delivered": attempt.has_succeeded,
-            "gave_up": True if next_at is None and not attempt.has_succeeded else None,
+            "gave_up": True if seconds is None and not attempt.has_succeeded else None,
         },
     )
     return attempt

@@ -8,7 +8,7 @@ up again by itself if he dies.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from moorage import limits
 from moorage.codec import Codec, FieldCodec
@@ -223,14 +223,15 @@ class Webhooks:
         return True
 
     async def due(self, now: float) -> list[Delivery]:
-        """The deliveries whose time has come, longest due first, up to a number; and those whose time lies so far ahead that the clock
-        must have been set back since."""
-        last = int(now) + limits.WEBHOOK_PAUSE_SECONDS_MAX + limits.WEBHOOK_LEASE_SECONDS
+        """The deliveries whose time has come, longest due first, up to a number. If the clock was set back since a delivery was put
+        off, its time has come, too: it must not wait for the old clock."""
         entries = await self._due_entries(up_to=keys.due(int(now), "\uffff"))
-        entries += await self._due_entries(after=keys.due(last, "\uffff"))
-        records = await self._table.get_many(((entry["PK"], entry["SK"]) for entry in entries), consistent=True)
+        ahead = await self._due_entries(after=keys.due(int(now), "\uffff"))
+        entries += [entry for entry in ahead if _DueKey.read(entry["GSI1SK"]).since > now + limits.CLOCK_SKEW_SECONDS_MAX]
+        times = {(entry["PK"], entry["SK"]): _DueKey.read(entry["GSI1SK"]).at for entry in entries}
+        records = await self._table.get_many(times, consistent=True)
         pending = [delivery for delivery in map(_DELIVERY.unpack, records) if delivery.status == "pending"]
-        found = [delivery for delivery in pending if not now < delivery.next_at <= last]
+        found = [delivery for delivery in pending if delivery.next_at <= now or delivery.next_at == times[_place(delivery)]]
         return sorted(found, key=lambda delivery: (delivery.next_at, delivery.id))
 
     async def _due_entries(self, *, up_to: str | None = None, after: str | None = None) -> list[Record]:
@@ -240,21 +241,23 @@ class Webhooks:
         """How many deliveries of all tenants have not ended, up to a number."""
         return len(await self._table.query(keys.due_list(KIND), limit=limits.WEBHOOK_PENDING_COUNTED_MAX, index=schema.INDEX))
 
-    async def postpone(self, delivery: Delivery, next_at: int) -> Delivery | None:
-        """Make it due at another time; None if somebody else has taken it up."""
+    async def postpone(self, delivery: Delivery, seconds: int) -> Delivery | None:
+        """Make it due so many seconds from now; None if somebody else has taken it up."""
+        now = int(self._clock())
         try:
             record = await self._table.update(
                 *_place(delivery),
-                set={"next_at": next_at, "GSI1SK": keys.due(next_at, delivery.id)},
+                set={"next_at": now + seconds, "GSI1SK": str(_DueKey(now + seconds, now, delivery.id))},
                 condition={"status": "pending", "next_at": delivery.next_at},
             )
         except ConditionFailed:
             return None
         return _DELIVERY.unpack(record)
 
-    async def note_attempt(self, delivery: Delivery, attempt: DeliveryAttempt, next_at: int | None) -> None:
-        """``next_at``: when it is due again, None where it is not. One that has succeeded counts whoever has taken it up meanwhile; of
-        one that has failed nothing is said then."""
+    async def note_attempt(self, delivery: Delivery, attempt: DeliveryAttempt, seconds: int | None) -> None:
+        """``seconds``: it is due again after so many; None if it has ended. One that has succeeded counts whoever has taken it up
+        meanwhile; of one that has failed nothing is said then."""
+        now = int(self._clock())
         told: dict[str, Any] = {
             "count": delivery.count + 1,
             "attempts": [_ATTEMPT.pack(each) for each in (*delivery.attempts, attempt)[-limits.WEBHOOK_ATTEMPTS_SHOWN :]],
@@ -263,11 +266,11 @@ class Webhooks:
         if not attempt.has_succeeded:
             condition["next_at"] = delivery.next_at
         try:
-            if next_at is None:
+            if seconds is None:
                 told["status"] = "delivered" if attempt.has_succeeded else "failed"
                 await self._table.update(*_place(delivery), set=told, remove=("GSI1PK", "GSI1SK"), condition=condition)
             else:
-                told |= {"next_at": next_at, "GSI1SK": keys.due(next_at, delivery.id)}
+                told |= {"next_at": now + seconds, "GSI1SK": str(_DueKey(now + seconds, now, delivery.id))}
                 await self._table.update(*_place(delivery), set=told, condition=condition)
         except ConditionFailed:
             return
@@ -287,7 +290,7 @@ class Webhooks:
                     "began_at": now,
                     "next_at": now,
                     schema.TTL_ATTRIBUTE: now + limits.WEBHOOK_LOG_SECONDS,
-                    **_due_attributes(now, event_id),
+                    **_due_attributes(_DueKey(now, now, event_id)),
                 },
             )
         except ConditionFailed as error:
@@ -319,8 +322,27 @@ def _place(delivery: Delivery) -> tuple[str, str]:
     return keys.webhook_deliveries(delivery.tenant_id, delivery.endpoint_id), keys.webhook_delivery(delivery.id)
 
 
-def _due_attributes(at: int, event_id: str) -> Record:
-    return {"GSI1PK": keys.due_list(KIND), "GSI1SK": keys.due(at, event_id)}
+class _DueKey(NamedTuple):
+    """The sort key of a pending delivery in the index."""
+
+    at: int
+    """When it is due."""
+    since: int
+    """When that was said. If it lies in the future, the clock has been set back since."""
+    event_id: str
+
+    def __str__(self) -> str:
+        return keys.due(self.at, f"{self.since:012d}#{self.event_id}")
+
+    @classmethod
+    def read(cls, key: str) -> "_DueKey":
+        """Also the key of an older version, which did not say since when: that was at most the longest pause before."""
+        at, *since, event_id = key.split("#")
+        return cls(int(at), int(since[0]) if since else int(at) - limits.WEBHOOK_PAUSE_SECONDS_MAX, event_id)
+
+
+def _due_attributes(key: _DueKey) -> Record:
+    return {"GSI1PK": keys.due_list(KIND), "GSI1SK": str(key)}
 
 
 def _endpoint_record(endpoint: Endpoint) -> Record:
@@ -337,6 +359,6 @@ def _delivery_record(delivery: Delivery) -> Record:
         "PK": pk,
         "SK": sk,
         **_DELIVERY.pack(delivery),
-        **_due_attributes(delivery.next_at, delivery.id),
+        **_due_attributes(_DueKey(delivery.next_at, delivery.began_at, delivery.id)),
         schema.TTL_ATTRIBUTE: delivery.created_at + limits.WEBHOOK_LOG_SECONDS,
     }
