@@ -41,7 +41,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add_json(run, is_inherited=True)
     run.set_defaults(run=_exec)
     container_shell.add_to(actions.add_parser("shell", help="a terminal in a container"))
-    egress = actions.add_parser("egress", help="what a container tried to reach, and what came of it")
+    egress = actions.add_parser("egress", help="requests of a container to the network, with their outcome")
     egress.add_argument("container_id", metavar="CONTAINER_ID", help="cntr_... from the list")
     add_json(egress, is_inherited=True)
     egress.set_defaults(run=_egress)
