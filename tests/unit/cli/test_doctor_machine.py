@@ -1,18 +1,36 @@
 """What the doctor finds on the machine that is to run a stack."""
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from moorage.cli import demo, up
 from moorage.cli.checks.findings import Finding, Level
-from moorage.cli.checks.machine import disk_finding, model_finding, port_finding, python_finding
+from moorage.cli.checks.machine import disk_finding, model_finding, port_finding, python_finding, sandbox_finding
+from moorage.errors import SettingsConflict
 
 from tests.upstream import MockUpstream
 
 
 def test_an_old_python_is_refused() -> None:
     assert [python_finding(version).level for version in ((3, 10, 4), (3, 11, 0), (4, 0))] == [Level.FAIL, Level.OK, Level.OK]
+
+
+ON_A_MAC = "moorage runs on Linux, and this is macOS: 'docker compose up' in a clone runs it here (docs/docker.md)."
+
+
+@pytest.mark.parametrize("command", [up, demo], ids=["up", "demo"])
+def test_on_a_mac_a_start_says_how_it_runs_there(command: ModuleType) -> None:
+    with pytest.raises(SettingsConflict) as refused:
+        command.run(argparse.Namespace(), {}, platform="darwin")
+    assert str(refused.value) == ON_A_MAC
+
+
+def test_on_a_mac_the_doctor_says_the_same() -> None:
+    assert sandbox_finding({}, platform="darwin") == Finding(Level.FAIL, "this machine can have no sandboxes", ON_A_MAC)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """``moorage demo``: an agent at work, from question to artifacts."""
 
 import argparse
+import sys
 from collections.abc import Mapping
+
+from moorage.local.users import check_system
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -13,8 +16,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+def run(options: argparse.Namespace, environ: Mapping[str, str], platform: str = sys.platform) -> int:
     """Becomes the demonstration: signals, output and exit code are its own."""
+    check_system(platform)
     from moorage.local.demo import main
 
     return main()

@@ -2,8 +2,11 @@
 
 import argparse
 import gc
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from moorage.local.users import check_system
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +23,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+def run(options: argparse.Namespace, environ: Mapping[str, str], platform: str = sys.platform) -> int:
     """Becomes the stack: signals, output and exit code are its own."""
+    check_system(platform)
     names = ("port", "state_dir", "host", "tls_cert", "tls_key", "metrics_port")
     chosen = {f"MOORAGE_{name.upper()}": str(value) for name in names if (value := getattr(options, name)) is not None}
     gc.disable()  # as in moorage/local/stack.py

@@ -6,12 +6,21 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from moorage.errors import SandboxError
+from moorage.errors import SandboxError, SettingsConflict
 from moorage.local.system_calls import private_mounts
 
 HOST_UIDS_FROM: Final = 1_900_000_000
 HOST_UIDS: Final = 100_000
 """Users for the sandboxes of a root launcher; above everything that systemd or subuid ranges hand out."""
+
+
+def check_system(platform: str) -> None:
+    """``platform`` is ``sys.platform``. Raises :class:`SettingsConflict` where there are no namespaces to make sandboxes of."""
+    if platform != "linux":
+        name = {"darwin": "macOS", "win32": "Windows"}.get(platform, platform)
+        raise SettingsConflict(
+            f"moorage runs on Linux, and this is {name}: 'docker compose up' in a clone runs it here (docs/docker.md)."
+        )
 
 
 def may_run_as_other_users() -> bool:

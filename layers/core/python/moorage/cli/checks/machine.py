@@ -15,7 +15,7 @@ from moorage.errors import SandboxError, SettingsConflict
 from moorage.local.environments import ENVIRONMENTS
 from moorage.local.environments import environment as environment_of
 from moorage.local.resource_paths import models_file
-from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
+from moorage.local.users import check_namespaces, check_system, has_disable_userns, may_run_as_other_users
 from moorage.model.catalog import ModelCatalog
 from moorage.sandbox.docker import DockerProvisioner, DockerSettings
 from moorage.sandbox.docker_engine import Engine, engine_socket
@@ -27,7 +27,7 @@ _SECONDS_MAX: Final = 10
 
 def of_machine(environ: Mapping[str, str]) -> Iterator[Finding]:
     yield python_finding(sys.version_info[:3])
-    yield _sandbox_finding(environ)
+    yield sandbox_finding(environ)
     yield from _environment_findings()
     yield disk_finding(Path(environ.get("MOORAGE_STATE_DIR", ".moorage")))
     for sentence in unknown_variables(environ):
@@ -45,15 +45,16 @@ def python_finding(version: tuple[int, ...]) -> Finding:
     return ok(f"Python {shown}") if version >= (3, 11) else fail(f"Python {shown}", "moorage needs Python 3.11 or newer.")
 
 
-def _sandbox_finding(environ: Mapping[str, str]) -> Finding:
+def sandbox_finding(environ: Mapping[str, str], platform: str = sys.platform) -> Finding:
     """The same looks that the stack takes at its start."""
     if environ.get("MOORAGE_PROVISIONER") == "docker":
         return _engine_finding(environ)
     try:
+        check_system(platform)
         has_disable_userns()
         check_namespaces(may_run_as_other_users())
-    except SandboxError as error:
-        return fail("this machine can have no sandboxes", error.message)
+    except (SandboxError, SettingsConflict) as error:
+        return fail("this machine can have no sandboxes", str(error))
     return ok("bubblewrap makes sandboxes here")
 
 
