@@ -77,8 +77,8 @@ def test_a_wrong_setting_is_named(name: str, value: str) -> None:
 
 
 def test_a_warm_pool_needs_a_provisioner_that_can_have_one() -> None:
-    with pytest.raises(SettingsError, match="needs the provisioner 'fargate' or 'launcher'"):
-        settings(MOORAGE_WARM_POOL="1g:1", MOORAGE_PROVISIONER="docker")
+    with pytest.raises(SettingsError, match="needs the provisioner 'fargate', 'docker' or 'launcher'"):
+        settings(MOORAGE_WARM_POOL="1g:1", MOORAGE_PROVISIONER="lambda_microvm")
 
 
 def test_what_is_too_long_for_variables_lies_in_a_file_and_gives_way_to_them(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ from typing import Any
 import httpx
 import pytest
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, SettingsConflict
-from moorage.sandbox.docker import DockerProvisioner, DockerSettings
+from moorage.runtime import build_runtime
+from moorage.sandbox.docker import DockerProvisioner, DockerSettings, server_config
 from moorage.sandbox.docker_engine import Engine, engine_socket
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, Handle, SandboxSpec, SandboxStatus
-from moorage.settings import SettingsError
+from moorage.settings import Settings, SettingsError
 
 from tests.unit.sandbox.support import EXEC_SERVER, ROOT, TOKEN, exec_server, run
 
@@ -349,3 +350,19 @@ def test_the_engine_is_where_docker_clients_look_for_it(tmp_path: Path) -> None:
 
 def test_the_image_is_built_from_the_pinned_toolbox() -> None:
     assert (EXEC_SERVER.parent / "toolbox.txt").read_text() == (ROOT / "requirements" / "toolbox.txt").read_text()
+
+
+async def test_a_stack_looks_through_its_containers_and_may_keep_some_warm(tmp_path: Path) -> None:
+    """They are counted, those that belong to no record are ended, and a pool holds some of them."""
+    environment = {"MOORAGE_STORE_DIR": str(tmp_path), "MOORAGE_PROVISIONER": "docker", "DOCKER_HOST": "unix:///none"}
+    environment |= {"MOORAGE_DOCKER_RUNTIME_DIR": str(tmp_path), "MOORAGE_CONTENT_KEY": "00" * 32, "MOORAGE_WARM_POOL": "1g:1"}
+    environment |= {"MOORAGE_EXECUTIONS_FILE": str(tmp_path / "executions.sqlite")}
+    runtime = build_runtime(Settings.from_environment(environment))
+    assert isinstance(runtime.fleet, DockerProvisioner)
+    assert (runtime.orphans is None, runtime.warm_pool is None) == (False, False)
+    await runtime.aclose()
+
+
+def test_a_container_for_the_pool_serves_nobody_before_it_is_claimed() -> None:
+    spec = SandboxSpec("pool", "pool_1", TOKEN)
+    assert [server_config(each, 1)["unclaimed"] for each in (spec, replace(spec, is_unclaimed=True))] == [False, True]

@@ -222,7 +222,7 @@ class Runtime:
     async def aclose(self) -> None:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.http.aclose()
-        if isinstance(self.fleet, LauncherProvisioner):
+        if isinstance(self.fleet, LauncherProvisioner | DockerProvisioner):
             await self.fleet.aclose()
 
 
@@ -238,8 +238,8 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     connect = _connect(provisioner)
     fleet = _fleet(provisioner)
     ecs = fleet if isinstance(fleet, FargateProvisioner) else None
-    # Who lists its sandboxes is looked through for those that belong to nobody.
-    listed = provisioner if isinstance(provisioner, DockerProvisioner) else ecs
+    # A launcher's sandboxes end with it, so that none of them is ever lost.
+    listed = None if isinstance(fleet, LauncherProvisioner) else fleet
     pooled = fleet if settings.warm_pool else ecs
     pool = None if pooled is None else WarmPool(table, pooled, settings.warm_pool, key=keys.sandboxes, clock=clock, connect=connect)
     if settings.warm_pool:
@@ -353,9 +353,9 @@ def _connect(provisioner: Provisioner) -> Callable[[Handle], ExecClient] | None:
             return ExecClient
 
 
-def _fleet(provisioner: Provisioner) -> FargateProvisioner | LauncherProvisioner | None:
+def _fleet(provisioner: Provisioner) -> FargateProvisioner | LauncherProvisioner | DockerProvisioner | None:
     match provisioner:
-        case FargateProvisioner(has_sandboxes=True) | LauncherProvisioner():
+        case FargateProvisioner(has_sandboxes=True) | LauncherProvisioner() | DockerProvisioner():
             return provisioner
         case _:
             return None

@@ -59,7 +59,7 @@ class Settings:
     launcher_socket: str | None = None
     """Unix socket of the local sandbox owner (``provisioner = launcher``)."""
     warm_pool: Mapping[str, int] = field(default_factory=dict)
-    """Sandboxes without a network that wait for a container, by memory tier (``1g:2,4g:1``). For ``fargate`` and ``launcher``."""
+    """Sandboxes without a network that wait for a container, by memory tier (``1g:2,4g:1``). Not for ``lambda_microvm``."""
     web_search: Literal["refuse", "ignore"] = "refuse"
     """What becomes of a ``web_search`` tool where ``models.toml`` names no search engine: 400, or left out with a notice."""
     code_seconds_max: int = CODE_SECONDS_MAX
@@ -154,8 +154,8 @@ class Settings:
         for group, prefix in GROUPS.items():
             told[group] = {name.removeprefix(prefix).lower(): value for name, value in env.items() if name.startswith(prefix)}
         settings = cls(**told, upstream=dict(env))
-        if settings.warm_pool and settings.provisioner not in ("launcher", "fargate", "elsewhere"):
-            raise SettingsError("MOORAGE_WARM_POOL needs the provisioner 'fargate' or 'launcher'.")
+        if settings.warm_pool and settings.provisioner == "lambda_microvm":
+            raise SettingsError("MOORAGE_WARM_POOL needs the provisioner 'fargate', 'docker' or 'launcher'.")
         return settings
 
     @property

@@ -125,6 +125,11 @@ class DockerProvisioner:
     async def aclose(self) -> None:
         await self._engine.aclose()
 
+    @property
+    def revision(self) -> str:
+        """Containers end with the stack, so that all of one stack are started from the same image."""
+        return f"{self._settings.image} {self._settings.runtime}".strip()
+
     async def check(self) -> None:
         """Raises :class:`SettingsConflict` where no sandbox can start: no engine, an old one, no image, no such runtime."""
         image, runtime = self._settings.image, self._settings.runtime
@@ -327,6 +332,7 @@ def server_config(spec: SandboxSpec, uid: int) -> dict[str, Any]:
     credentials at the proxy say only whose policy applies."""
     return {
         "token_sha256": _hash(spec.token),
+        "unclaimed": spec.is_unclaimed,
         "listen": f"unix:{SOCKET_DIRECTORY}/exec.sock",
         "uid": uid,
         "env": {**_egress_variables(spec.egress), **spec.env},
