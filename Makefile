@@ -16,7 +16,7 @@
 # make setup-dev        only set up: what 'make test' needs
 # make lint             linters, types, and the English of the documentation
 # make lint-template    checkov and cfn-lint over the synthesised templates
-# make test-docker      sandboxes as containers of a real engine (as root; apt-get install docker.io mmdebstrap)
+# make test-docker      sandboxes as containers of a real engine, and the images (as root; apt-get install docker.io mmdebstrap)
 # make test-deploy      deploy the synthesised templates onto an emulator, call them, destroy and deploy again
 # make afternoon        deploy into an account of AWS's, prove what no emulator can, and take it down again (docs/aws.md)
 # make test-templates   fetch the chat templates of open models and render conversations with them
@@ -34,7 +34,7 @@
 # make bench-peers      install the gateways that make bench then measures beside it (under .build/)
 # make bench-cold       package sizes and cold import times of the functions
 # make bench-egress     only the egress proxy
-# make bench-sandbox    only the sandboxes
+# make bench-sandbox    only the sandboxes, beside containers of an engine where one can be started
 # make bench-console    how quick the console is in Chromium
 #
 # make console-screens  take pictures of the console in both themes (under .build/console/screens; those of the documentation too)
@@ -173,7 +173,7 @@ test-templates: .build/templates/.done
 
 # Sandboxes as containers of a real engine, which the tests start: as root, with docker.io and mmdebstrap of Debian.
 test-docker: setup-dev
-	$(BIN)/python -m pytest tests/docker/ring.py
+	$(BIN)/python -m pytest tests/docker/image_ring.py tests/docker/ring.py
 
 # The life of a deployment is no part of 'make test': it costs two minutes of a core.
 test-deploy: setup-dev

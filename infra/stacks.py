@@ -32,7 +32,7 @@ from infra.websocket import DOOR_TIMEOUT, WORK_AGE_MAX, WORK_ATTEMPTS, WebSocket
 
 MODELS_FILE: Final = ROOT / "models.toml"
 TITAN: Final = "amazon.titan-embed-text-v2:0"
-_PROXY_CONTEXT: Final = {
+PROXY_CONTEXT: Final = {
     "Dockerfile": ROOT / "functions" / "egress_proxy" / "Dockerfile",
     "requirements/egress.txt": ROOT / "requirements" / "egress.txt",
     "layers/core/python/moorage": ROOT / "layers" / "core" / "python" / "moorage",
@@ -152,7 +152,7 @@ class ServiceStack(cdk.Stack):
             return None
         first = self.sandbox.image if self.sandbox else None
         image = ContainerImage(
-            self, "ProxyImage", config=self._config, hooks=hooks, context=_PROXY_CONTEXT, base=PYTHON_3_13, after=first
+            self, "ProxyImage", config=self._config, hooks=hooks, context=PROXY_CONTEXT, base=PYTHON_3_13, after=first
         )
         return EgressProxy(
             self,

@@ -2,7 +2,8 @@
 
     python -m tests.bench.bench_exec [--starts 20] [--round-trips 200] [--idle 20] [--toolbox .venv-toolbox]
 
-Everything goes the way of a tool step: launcher, bubblewrap, exec server, exec client. Prints a table.
+Everything goes the way of a tool step: launcher, bubblewrap, exec server, exec client. Prints a table. Where an engine can be started
+(as root, with docker.io and mmdebstrap of Debian), its containers stand beside bubblewrap's sandboxes, one start of each in turn.
 """
 
 import argparse
@@ -11,13 +12,17 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
+from moorage.errors import SandboxStarting
+from moorage.sandbox.docker import DockerProvisioner, DockerSettings
+from moorage.sandbox.docker_engine import Engine
 from moorage.sandbox.exec_client import ExecClient, ExecEnded, SessionCommand
 from moorage.sandbox.launcher_client import LauncherProvisioner
-from moorage.sandbox.provisioner import Handle, SandboxSpec
+from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec
 
+from tests.docker.engine import build_image, missing, started
 from tests.unit.sandbox.support import TOKEN, execute, launcher, new_id, run
 
 Row = tuple[str, str]
@@ -28,7 +33,7 @@ async def measure(options: argparse.Namespace) -> list[Row]:
     extra = ("--toolbox", options.toolbox) if options.toolbox else ()
     with tempfile.TemporaryDirectory() as directory, launcher(Path(directory), *extra) as socket:
         async with LauncherProvisioner(str(socket)) as provisioner:
-            rows = [await starts(provisioner, options.starts)]
+            rows = await beside_docker(provisioner, options, Path(directory))
             handle = await provisioner.start(SandboxSpec("bench", new_id(), TOKEN))
             (sandbox,) = await provisioner.running()
             async with ExecClient(handle) as client:
@@ -42,14 +47,39 @@ async def measure(options: argparse.Namespace) -> list[Row]:
             return rows
 
 
-async def starts(provisioner: LauncherProvisioner, count: int) -> Row:
-    seconds = []
+async def beside_docker(provisioner: LauncherProvisioner, options: argparse.Namespace, folder: Path) -> list[Row]:
+    """Starts and commands of both kinds, in turn: a machine that is busy for a while is so for both."""
+    if why := missing():
+        return [*await starts({"": provisioner}, options.starts), ("in containers of an engine", f"left out: {why}")]
+    with started() as engine:
+        await build_image(engine.socket)
+        async with DockerProvisioner(DockerSettings(folder / "docker", "bench"), Engine(engine.socket)) as docker:
+            kinds: dict[str, Provisioner] = {"": provisioner, ", Docker": docker}
+            rows = await starts(kinds, options.starts)
+            handle = await ready(docker, SandboxSpec("bench", new_id(), TOKEN))
+            async with ExecClient(handle) as client:
+                name, figures = await round_trips(client, options.round_trips)
+            await docker.stop(handle.sandbox_id)
+            return [*rows, (f"{name}, Docker", figures)]
+
+
+async def starts(kinds: Mapping[str, Provisioner], count: int) -> list[Row]:
+    seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(count):
-        began = time.perf_counter()
-        handle = await provisioner.start(SandboxSpec("bench", new_id(), TOKEN))
-        seconds.append(time.perf_counter() - began)
-        await provisioner.stop(handle.sandbox_id)
-    return "start to healthy", percentiles(seconds)
+        for kind, provisioner in kinds.items():
+            began = time.perf_counter()
+            handle = await ready(provisioner, SandboxSpec("bench", new_id(), TOKEN))
+            seconds[kind].append(time.perf_counter() - began)
+            await provisioner.stop(handle.sandbox_id)
+    return [(f"start to healthy{kind}", percentiles(figures)) for kind, figures in seconds.items()]
+
+
+async def ready(provisioner: Provisioner, spec: SandboxSpec) -> Handle:
+    while True:
+        try:
+            return await provisioner.start(spec)
+        except SandboxStarting:
+            await asyncio.sleep(0.01)
 
 
 async def round_trips(client: ExecClient, count: int) -> Row:

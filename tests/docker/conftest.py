@@ -6,18 +6,32 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.engine import build_image, missing, started
+from tests.docker.engine import ROOT, Dockerd, base, build, build_image, missing, started
 from tests.stack import Stack
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[str]:
+def dockerd() -> Iterator[Dockerd]:
     if why := missing():
         pytest.skip(why)
-    with started() as socket:
-        said = asyncio.run(build_image(socket))
-        assert said[-1].startswith("Successfully tagged moorage-sandbox")
-        yield socket
+    with started() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def engine(dockerd: Dockerd) -> str:
+    """The socket of an engine that has the image of sandboxes."""
+    said = asyncio.run(build_image(dockerd.socket))
+    assert said[-1].startswith("Successfully tagged moorage-sandbox")
+    return dockerd.socket
+
+
+@pytest.fixture(scope="session")
+def image(dockerd: Dockerd) -> str:
+    """The name of the image of all of moorage."""
+    debian = base(dockerd.socket, "moorage-debian")
+    build(dockerd.socket, "moorage", ROOT, {"BASE_IMAGE": debian}, "docker/Dockerfile")
+    return "moorage"
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The Docker provisioner on a real engine, from outside: through the API, with the OpenAI SDK (``make test-docker``)."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from moorage.sandbox.provisioner import SandboxSpec
 from openai.types.responses import Response
 
 from tests.docker.conftest import docker_stack
-from tests.docker.engine import docker
+from tests.docker.engine import Dockerd, docker
 from tests.processes import until
 from tests.stack import SHELL, Stack, clean_environment, outputs, say, script, shell
 from tests.unit.sandbox.support import TOKEN, run
@@ -57,12 +58,38 @@ AGAIN = (
 )
 
 
-@pytest.mark.parametrize("blow", [("kill",), ("rm", "--force", "--volumes")], ids=" ".join)
+@pytest.mark.parametrize("blow", [("kill",), ("pause",), ("rm", "--force", "--volumes")], ids=" ".join)
 def test_a_container_that_is_gone_is_revived_with_its_files(blow: tuple[str, ...], stack: Stack, engine: str) -> None:
     first = ask(stack, "echo kept > file.txt")
     docker(engine, *blow, container_of(engine, first))
     again = ask(stack, "cat file.txt", previous_response_id=first.id)
     assert outputs(again.output) == [[("kept\n", AGAIN, 0)]]
+
+
+def test_after_a_restart_of_the_engine_a_container_is_revived_with_its_files(stack: Stack, dockerd: Dockerd) -> None:
+    first = ask(stack, "echo kept > file.txt")
+    dockerd.stop()
+    dockerd.start()
+    again = ask(stack, "cat file.txt", previous_response_id=first.id)
+    assert outputs(again.output) == [[("kept\n", AGAIN, 0)]]
+
+
+def test_while_the_engine_is_away_the_model_is_told_so(engine: str, dockerd: Dockerd, tmp_path: Path) -> None:
+    with running(docker_stack(engine, tmp_path)) as stack:
+        dockerd.stop()
+        try:
+            (((_, said, code),),) = outputs(ask(stack, "echo never").output)
+        finally:
+            dockerd.start()
+        assert (code != 0, "The container engine does not answer; is it running?" in said) == (True, True), said
+        assert outputs(ask(stack, "echo again").output) == [[("again\n", "", 0)]]
+
+
+@pytest.mark.skipif(shutil.which("runsc") is None, reason="gVisor's runsc is not installed (apt-get install runsc)")
+def test_gvisor_runs_a_container_where_its_runtime_is_named(engine: str, tmp_path: Path) -> None:
+    with running(docker_stack(engine, tmp_path, MOORAGE_DOCKER_RUNTIME="runsc")) as stack:
+        (((said, _, code),),) = outputs(ask(stack, "dmesg | head -1; whoami; echo hello > note.txt; cat note.txt").output)
+        assert (code, "gVisor" in said, said.split()[-2:]) == (0, True, ["user", "hello"])
 
 
 BREED = """\
@@ -88,10 +115,10 @@ def test_memory_that_runs_out_is_told(stack: Stack) -> None:
     assert (code, "Out of memory: the container has 1024 MiB" in said) == (137, True)
 
 
-def test_twelve_containers_at_once_all_answer(stack: Stack) -> None:
-    with ThreadPoolExecutor(12) as pool:
-        answered = list(pool.map(lambda number: outputs(ask(stack, f"echo {number}").output), range(12)))
-    assert answered == [[[(f"{number}\n", "", 0)]] for number in range(12)]
+def test_twenty_containers_at_once_all_answer(stack: Stack) -> None:
+    with ThreadPoolExecutor(20) as pool:
+        answered = list(pool.map(lambda number: outputs(ask(stack, f"echo {number}").output), range(20)))
+    assert answered == [[[(f"{number}\n", "", 0)]] for number in range(20)]
 
 
 def test_a_tenant_has_no_more_than_its_share(engine: str, tmp_path: Path) -> None:
@@ -101,6 +128,26 @@ def test_a_tenant_has_no_more_than_its_share(engine: str, tmp_path: Path) -> Non
         assert outputs(second.output) == [[("two\n", "", 0)]], "the idle one gives way"
         assert set(containers(engine)) - others == {container_of(engine, second)[:12]}
         assert outputs(ask(bounded, "cat file.txt", previous_response_id=first.id).output) == [[("one\n", AGAIN, 0)]]
+
+
+def test_a_container_that_waits_is_taken_and_another_takes_its_place(engine: str, tmp_path: Path) -> None:
+    others = set(containers(engine))
+    with running(docker_stack(engine, tmp_path, MOORAGE_WARM_POOL="1g:1")) as stack:
+        until(lambda: len(waiting(stack)) == 1, 60)
+        (first,) = waiting(stack)
+        assert outputs(ask(stack, "echo warm").output) == [[("warm\n", "", 0)]]
+        assert [record["sandbox_id"] for record in pool(stack, "CLAIM#")] == [first]
+        until(lambda: len(waiting(stack)) == 1, 60)
+        assert {each[:12] for each in (first, *waiting(stack))} == set(containers(engine)) - others
+    assert set(containers(engine)) == others
+
+
+def pool(stack: Stack, prefix: str) -> list[dict[str, Any]]:
+    return [record for record in stack.records() if record["PK"] == "POOL" and record["SK"].startswith(prefix)]
+
+
+def waiting(stack: Stack) -> list[str]:
+    return [record["sandbox_id"] for record in pool(stack, "SLOT#") if record["sandbox_id"] is not None]
 
 
 def test_a_stack_that_was_killed_leaves_nothing_for_long(engine: str, tmp_path: Path) -> None:
