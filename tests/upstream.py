@@ -124,6 +124,9 @@ def broken(after: int = 4) -> Reply:
     return said("This will be cut off in the middle.", deltas=8, stops_after=after)
 
 
+_FOREIGN = ("/messages", "/converse-stream")
+"""Paths of protocols that this server does not speak: a reply there has a ``body``."""
+
 # --- the server ------------------------------------------------------------------------------------------------------------------
 
 
@@ -191,7 +194,7 @@ class MockUpstream:
         if scope["method"] == "GET" and path == "/api/tags":
             await _answer(send, 200, {}, b'{"models": [{"name": "mock:8b"}]}')  # As Ollama lists its models.
             return
-        if path not in ("/chat/completions", "/responses"):
+        if not path.endswith(("/chat/completions", "/responses", *_FOREIGN)):
             await _answer(send, 404, {}, b'{"error": {"message": "no such path", "type": "invalid_request_error"}}')
             return
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}

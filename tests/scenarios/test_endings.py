@@ -1,10 +1,10 @@
 """How an answer ends that did not end well: every cell of the table in ``docs/endings.md``, played from outside."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,16 @@ from tests.upstream import MockUpstream, Reply, said
 SENTENCE = "worker 7 gave up"
 WHOLE = "All is well."
 PAY: Any = {"type": "function", "name": "pay", "parameters": {"type": "object", "properties": {"amount": {"type": "number"}}}}
+OFFER: Any = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"], "additionalProperties": False}
+FORMAT: Any = {"name": "offer", "schema": OFFER, "strict": True}
+OFFERED = '{"price": 1}'
 CHAT_PAY: Any = {"type": "function", "function": {"name": "pay", "parameters": PAY["parameters"]}}
 
 # --- what a model's server did ------------------------------------------------------------------------------------------------------
 
 
 def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> bytes:
-    return f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta or {}, 'finish_reason': finish}], **more})}\n\n".encode()
+    return f"data: {dumps({'choices': [{'index': 0, 'delta': delta or {}, 'finish_reason': finish}], **more})}\n\n".encode()
 
 
 def words(text: str) -> bytes:
@@ -37,7 +40,7 @@ def call(name: str, arguments: str, index: int = 0) -> bytes:
 
 
 DONE = b"data: [DONE]\n\n"
-ERROR = f"data: {json.dumps({'error': {'message': SENTENCE, 'code': 503}})}\n\n".encode()
+ERROR = f"data: {dumps({'error': {'message': SENTENCE, 'code': 503}})}\n\n".encode()
 HALF_SHELL = call("shell", '{"commands": ["ls /mn')
 HALF_PAY = call("pay", '{"amount": 1')
 EVENTS = {"content-type": "text/event-stream"}
@@ -73,12 +76,17 @@ DEEDS: dict[str, tuple[Reply, ...]] = {
     "an unknown finish reason": (slowly("banana"),),
     "finish reason `length` inside a call": (ended(HALF_PAY, chunk(finish="length"), DONE),),
     "`[DONE]` and nothing else": (ended(DONE),),
-    "a JSON error as the body": (ended(json.dumps({"error": {"message": SENTENCE, "code": 503}}).encode()),),
+    "a JSON error as the body": (ended(dumps({"error": {"message": SENTENCE, "code": 503}}).encode()),),
     "arguments that are no JSON": (ended(HALF_PAY, chunk(finish="tool_calls"), DONE),),
+    "JSON that does not fit its schema": (said('{"price": "one"}'),),
+    "JSON that does not fit its schema, every time": (said('{"price": "one"}'),) * 2,
+    "words in place of JSON": (said("Sure! Here is your offer."),),
     "usage written as text": (
         ended(words(WHOLE), chunk(finish="stop", usage={"prompt_tokens": "12", "completion_tokens": "3"}), DONE),
     ),
 }
+WANTS_JSON = frozenset(deed for deed in DEEDS if "JSON" in deed and deed[0] in "Jw")
+"""What was asked for has a schema."""
 CUT = "The connection to the model upstream failed"
 TOLD = {
     "an error object after words": SENTENCE,
@@ -86,6 +94,8 @@ TOLD = {
     "an unknown finish reason": "it ended with the reason 'banana'",
     "finish reason `error`": "it ended with the reason 'error'",
     "arguments that are no JSON": "broke off after its beginning was sent",
+    "JSON that does not fit its schema": "The model's answer does not fit the schema at $.price: expected number, found string.",
+    "JSON that does not fit its schema, every time": "does not fit the schema at $.price: expected number, found string.",
 } | dict.fromkeys((deed for deed in DEEDS if deed.startswith("cut")), CUT)
 """What a failure says, where there is one."""
 
@@ -113,24 +123,24 @@ def _of_error(error: openai.APIError, text: str = "") -> End:
     return End("failed", text, message=str(body["message"]))
 
 
-def foreground(stack: Stack, model: str) -> End:
+def foreground(stack: Stack, model: str, *, wants_json: bool) -> End:
     try:
-        return _of_response(stack.client().responses.create(model=model, input="go", tools=TOOLS).model_dump())
+        return _of_response(stack.client().responses.create(**_asked(model, wants_json)).model_dump())
     except openai.APIError as error:
         return _of_error(error)
 
 
-def stream(stack: Stack, model: str) -> End:
+def stream(stack: Stack, model: str, *, wants_json: bool) -> End:
     try:
-        events: list[Any] = list(stack.client().responses.create(model=model, input="go", tools=TOOLS, stream=True))
+        events: list[Any] = list(stack.client().responses.create(**_asked(model, wants_json), stream=True))
     except openai.APIError as error:
         return _of_error(error)
     return _of_response(events[-1].response.model_dump())
 
 
-def background(stack: Stack, model: str) -> End:
+def background(stack: Stack, model: str, *, wants_json: bool) -> End:
     client = stack.client()
-    response = client.responses.create(model=model, input="go", tools=TOOLS, background=True)
+    response = client.responses.create(**_asked(model, wants_json), background=True)
     deadline = time.monotonic() + 60
     while (response := client.responses.retrieve(response.id)).status in ("queued", "in_progress"):
         assert time.monotonic() < deadline, response
@@ -138,9 +148,9 @@ def background(stack: Stack, model: str) -> End:
     return _of_response(response.model_dump())
 
 
-def chat(stack: Stack, model: str) -> End:
+def chat(stack: Stack, model: str, *, wants_json: bool) -> End:
     try:
-        answer = stack.client().chat.completions.create(model=model, messages=ASKED, tools=CHAT_TOOLS)
+        answer = stack.client().chat.completions.create(**_asked_in_chat(model, wants_json), tools=CHAT_TOOLS)
     except openai.APIError as error:
         return _of_error(error)
     (choice,) = answer.choices
@@ -148,12 +158,12 @@ def chat(stack: Stack, model: str) -> End:
     return End(_CHAT[choice.finish_reason], choice.message.content or "", tuple(call.function.arguments for call in calls))
 
 
-def chat_stream(stack: Stack, model: str) -> End:
+def chat_stream(stack: Stack, model: str, *, wants_json: bool) -> End:
     """Without a hosted tool, so that words are shown as they come."""
     text, finish = "", ""
     calls: dict[int, str] = {}
     try:
-        for piece in stack.client().chat.completions.create(model=model, messages=ASKED, tools=[CHAT_PAY], stream=True):
+        for piece in stack.client().chat.completions.create(**_asked_in_chat(model, wants_json), tools=[CHAT_PAY], stream=True):
             for choice in piece.choices:
                 text, finish = text + (choice.delta.content or ""), choice.finish_reason or finish
                 for call in choice.delta.tool_calls or ():
@@ -163,11 +173,11 @@ def chat_stream(stack: Stack, model: str) -> End:
     return End(_CHAT[finish], text, tuple(calls.values()))
 
 
-def websocket(stack: Stack, model: str) -> End:
+def websocket(stack: Stack, model: str, *, wants_json: bool) -> End:
     headers = {"authorization": f"Bearer {stack.key}"}
     with connect(stack.url.replace("http", "ws", 1) + "/responses", additional_headers=headers) as connection:
-        connection.send(json.dumps({"type": "response.create", "model": model, "input": "go", "tools": TOOLS}))
-        while (event := json.loads(connection.recv(60)))["type"] not in _LAST:
+        connection.send(dumps({"type": "response.create"} | _asked(model, wants_json)))
+        while (event := loads(connection.recv(60)))["type"] not in _LAST:
             pass
     return End("failed", message=event["error"]["message"]) if event["type"] == "error" else _of_response(event["response"])
 
@@ -177,7 +187,19 @@ CHAT_TOOLS: Any = [SHELL, CHAT_PAY]
 ASKED: Any = [{"role": "user", "content": "go"}]
 _CHAT = {"stop": "completed", "tool_calls": "completed", "length": "incomplete"}
 _LAST = ("response.completed", "response.failed", "response.incomplete", "error")
-DOORS: dict[str, Callable[[Stack, str], End]] = {
+
+
+def _asked(model: str, wants_json: bool) -> dict[str, Any]:
+    text = {"text": {"format": {"type": "json_schema"} | FORMAT}} if wants_json else {}
+    return {"model": model, "input": "go", "tools": TOOLS} | text
+
+
+def _asked_in_chat(model: str, wants_json: bool) -> dict[str, Any]:
+    form = {"response_format": {"type": "json_schema", "json_schema": FORMAT}} if wants_json else {}
+    return {"model": model, "messages": ASKED} | form
+
+
+DOORS: dict[str, Callable[..., End]] = {
     "Foreground": foreground,
     "Stream": stream,
     "Background": background,
@@ -234,8 +256,8 @@ def test_the_table_has_every_deed() -> None:
 @pytest.mark.parametrize("deed", DEEDS)
 def test_an_answer_ends_as_the_table_says(served: Stack, upstream: MockUpstream, deed: str) -> None:
     def play(door: str) -> tuple[End, int]:
-        upstream.plays(*DEEDS[deed], said(WHOLE), model=_model(door))
-        end = DOORS[door](served, _model(door))
+        upstream.plays(*DEEDS[deed], said(OFFERED if deed in WANTS_JSON else WHOLE), model=_model(door))
+        end = DOORS[door](served, _model(door), wants_json=deed in WANTS_JSON)
         return end, sum(request.body["model"] == _model(door) for request in upstream.requests)
 
     upstream.requests.clear()
@@ -250,12 +272,14 @@ def _named(deed: str, end: End, requests: int) -> str:
     match end:
         case End("completed", text, (), "") if requests == 2 and text.endswith(WHOLE) and text.count("Let me") <= 1:
             return "asked again"
+        case End("completed", text, (), "") if requests == 2 and text == OFFERED:
+            return "asked again"
         case End("completed", text, (), "") if (requests, text) == (1, WHOLE):
             return "completed"
         case End("completed", "", ('{"amount": 1}',), "") if requests == 1:
             return "first call kept"
         case End("incomplete", "", _, "") if requests == 1:
             return "incomplete"
-        case End("failed", "" | "Let me look.", (), message) if TOLD.get(deed, "?") in message:
+        case End("failed", "" | "Let me look." | '{"price": "one"}', (), message) if TOLD.get(deed, "?") in message:
             return "failed"
     return f"{end}, asked {requests} times"

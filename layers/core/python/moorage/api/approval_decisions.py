@@ -102,6 +102,7 @@ class ContinuedStream:
 
     is_handed_over: Final = True
     retry_after_seconds: Final = None
+    is_worth_repeating: Final = True
 
     def __init__(self, runtime: Runtime, stored: StoredResponse, *, until: float | None) -> None:
         """``until`` in the event loop's time."""

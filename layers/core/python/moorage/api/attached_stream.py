@@ -17,6 +17,7 @@ class AttachedStream:
 
     is_handed_over: Final = True
     retry_after_seconds: Final = None
+    is_worth_repeating: Final = True
 
     def __init__(self, attempt: IdempotentCreate, stored: StoredResponse, *, until: float | None = None) -> None:
         """``until`` in the event loop's time."""

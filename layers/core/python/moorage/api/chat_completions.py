@@ -79,7 +79,9 @@ async def _streamed(run: Foreground | AttachedStream, wanted: ChatRequest, heade
     if chunks.error is not None:
         await batches.aclose()
         error = chunks.error
-        raise failure(error["code"], error["message"], error.get("param"), run.retry_after_seconds)
+        raise failure(
+            error["code"], error["message"], error.get("param"), run.retry_after_seconds, is_worth_repeating=run.is_worth_repeating
+        )
     return sse.stream(_pieces(batches, chunks, first), headers)
 
 

@@ -38,9 +38,13 @@ def status_of(code: str) -> int:
     return _STATUS_OF.get(code, 400)
 
 
-def failure(code: str, message: str, param: str | None, retry_after_seconds: float | None) -> ApiError:
+def failure(
+    code: str, message: str, param: str | None, retry_after_seconds: float | None, *, is_worth_repeating: bool = True
+) -> ApiError:
     """What failed before it put anything out is answered like a request that failed."""
     headers = {} if retry_after_seconds is None else {"retry-after": str(math.ceil(retry_after_seconds))}
+    if not is_worth_repeating:
+        headers["x-should-retry"] = "false"
     return ApiError(status_of(code), message, type=type_of(code), param=param, code=code, headers=headers)
 
 
@@ -78,6 +82,11 @@ class Foreground:
     def retry_after_seconds(self) -> float | None:
         """Of a response that failed: how long the model's provider asked to be left alone."""
         return self._inline.retry_after_seconds
+
+    @property
+    def is_worth_repeating(self) -> bool:
+        """Of a response that failed: whether the SDKs may send it again by themselves."""
+        return self._inline.is_worth_repeating
 
     async def batches(self) -> AsyncGenerator[list[Event], None]:
         """Runs the response. Yields the events that have come, an empty list after each silence of ``KEEP_ALIVE_SECONDS``.

@@ -175,7 +175,13 @@ class CreateAnswer:
             raise
         if response["status"] == "failed" and not (self.shows_failures and response["output"]):
             reason = response["error"]
-            raise failure(reason["code"], reason["message"], reason["param"], self.run.retry_after_seconds)
+            raise failure(
+                reason["code"],
+                reason["message"],
+                reason["param"],
+                self.run.retry_after_seconds,
+                is_worth_repeating=self.run.is_worth_repeating,
+            )
         return JsonResponse(self.show(response), headers=self.headers)
 
     async def _client_gone(self) -> None:

@@ -224,3 +224,11 @@ class ConditionFailed(MoorageError):
 
 class SettingsConflict(MoorageError):
     """An operator's command or configuration cannot work as given; the message says what would."""
+
+
+class UnfitAnswer(UpstreamError):
+    """A model has answered, and not in the form that was asked for, though it was told. Whoever sends the request again pays again for
+    what has failed twice."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, is_retryable=False)

@@ -480,6 +480,17 @@ GRAMMAR_MEMORY_BYTES_MAX: Final = 512 * MIB
 GRAMMAR_EXPECTED_MAX: Final = 8
 """Terminals that an error message names."""
 
+ANSWER_CHECKED_CHARS_MAX: Final = 2_000_000
+"""Of an answer that is compared with its schema. Parsing holds the interpreter, about 10 ms for this."""
+ANSWER_CHECKED_HERE_CHARS_MAX: Final = 16_384
+ANSWER_STEPS_HERE_MAX: Final = 4_000
+"""Comparisons on the event loop, about 5 ms; what needs more has a thread."""
+ANSWER_STEPS_MAX: Final = 300_000
+ANSWER_DEPTH_MAX: Final = 128
+"""Of schemas within each other, references counted."""
+ANSWER_SCHEMA_CHARS_TOLD_MAX: Final = 16_384
+"""Of a schema that its model is reminded of: servers that pass over it may never have shown it."""
+
 # --- Truncation ----------------------------------------------------------------------------------------------------------
 
 TRUNCATION_EXCESS: Final = 1.25

@@ -7,7 +7,7 @@ Steps of the state machine run it (``loop/model_step.py``), and the API process 
 from dataclasses import dataclass, field, replace
 
 from moorage import ids, limits
-from moorage.errors import UpstreamError
+from moorage.errors import UnfitAnswer, UpstreamError
 from moorage.loop import budget, compact, context, decide, egress_approvals, finish, upstream_shell
 from moorage.loop.assemble import Assembler
 from moorage.loop.cancellation import Cancellable, CancelWatch
@@ -47,6 +47,8 @@ class ModelAsk:
     """Says when nobody wants an answer any more."""
     retry_after_seconds: float | None = None
     """How long the provider that gave no answer asked to be left alone."""
+    is_worth_repeating: bool = True
+    """Whether a client may well send the same request again after a failure."""
     pauses: int = 0
     """How often this step has waited in the state machine for its provider."""
     waits_for: str | None = None
@@ -60,6 +62,8 @@ class ModelAsk:
     _last_error: UpstreamError | None = None
     """What broke the latest turn off."""
     _repairs: list[Item] = field(default_factory=list)
+    _has_complained: bool = False
+    """The model was told that its answer is not the JSON that was asked for."""
 
     async def run(self) -> StepOutcome:
         """When the response ends here, its final event has been written."""
@@ -165,7 +169,10 @@ class ModelAsk:
         turn = ModelTurn(self.runtime, self.stored, self.position, self.sink)
         assembler, error = await turn.run(before, self.watch)
         self._broke_inside = assembler.broke_inside
+        unfit: UnfitAnswer | None = None
         repairs = await turn.repair(assembler, before, checks_grammars=not self._repairs) if may_repair else []
+        if not repairs:
+            repairs, unfit = await self._checked(turn, assembler, may_repair=may_repair)
         if not repairs:
             assembler.release()
         self.items |= assembler.items
@@ -180,6 +187,8 @@ class ModelAsk:
             finally:
                 del error  # It knows this frame, and by others the whole request: a circle that would stay in memory.
         self._take(assembler)
+        if unfit is not None:
+            raise unfit
         is_whole = self._finished is not None and not self._finished.is_cut
         if is_whole and assembler.misfits and not repairs and not has_calls(assembler):
             raise UpstreamError(
@@ -188,6 +197,22 @@ class ModelAsk:
             )
         self._repairs += repairs
         return self._finished is not None and not repairs
+
+    async def _checked(self, turn: ModelTurn, assembler: Assembler, *, may_repair: bool) -> tuple[list[Item], UnfitAnswer | None]:
+        """What the model reads where its answer is not the JSON that was asked for: once in a step, and only where nothing of it was
+        shown that cannot be taken back. Otherwise what the response fails with, if it does."""
+        fault = await turn.fault(assembler)
+        is_told = may_repair and not self._has_complained and (self.sink.takes_back or not assembler.has_shown_text)
+        unfit = None if fault is None else turn.unfit(fault)
+        if fault is None or not (is_told or unfit is not None):
+            assembler.accept()
+            return [], None
+        text = assembler.last_text() or ""
+        assembler.take_back()
+        if not is_told:
+            return [], unfit
+        self._has_complained = True
+        return turn.complaint(text, fault), None
 
     def _take(self, assembler: Assembler) -> None:
         self._finished = assembler.finished
@@ -256,6 +281,7 @@ class ModelAsk:
         """The model did not answer: wait in the state machine if that may help, otherwise the response fails."""
         position = self.position
         self.retry_after_seconds = error.retry_after_seconds
+        self.is_worth_repeating = not isinstance(error, UnfitAnswer)
         pause = self._pause(error)
         if pause is not None:
             self.waits_for = f"The model's provider, which is asked again: {error.message}"

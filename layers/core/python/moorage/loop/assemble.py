@@ -61,6 +61,12 @@ class _Open:
     """The first summary part of this reasoning repeats its raw text."""
     marked: MarkedText | None = None
     """The open text, where marks are taken out of it."""
+    is_said: bool = False
+    """Its upstream has ended it."""
+    is_prose: bool | None = None
+    """It does not begin as its form does; None as long as that is open."""
+    kept_back: list[tuple[str, list[dict[str, Any]]]] = field(default_factory=list)
+    """Pieces, with their log probabilities, that nobody has seen."""
     _pieces: list[str] = field(default_factory=list)
     """What came of the text that grows: adding each to it would copy the text as often as it has pieces."""
     _grows: tuple[dict[str, Any], str] | None = None
@@ -138,6 +144,10 @@ class Assembler:
     """Citations for a finished text, and for the marks that were taken out of it."""
     mark_kinds: frozenset[str] = frozenset()
     """Those that are taken out of texts."""
+    checks_text: bool = False
+    """The last message stays open after its end, until :meth:`accept` or :meth:`take_back`: it has to be JSON."""
+    opens_with: str = ""
+    """The character that a text begins with. One that does not is prose, and is kept back until its end."""
     holds: Callable[[OriginalTool], bool] = lambda original: False
     """Says which custom tools' calls are kept back until :meth:`release`, to be looked at first."""
     shown: Callable[[Item, int], Item] = lambda item, index: item
@@ -161,6 +171,8 @@ class Assembler:
 
     def feed(self, delta: Delta) -> None:
         self.has_begun = self.has_begun or not isinstance(delta, base.StreamStarted)
+        if self._open is not None and self._open.is_said and not isinstance(delta, base.UsageReported | base.StreamFinished):
+            self.close()
         match delta:
             case base.MessageStarted(phase):
                 self._start_message(phase)
@@ -181,6 +193,9 @@ class Assembler:
                 self._start_call(delta)
             case base.CallDelta(text):
                 self._call(text)
+            case base.ItemDone(_, False) if self.has_answer_open:
+                assert self._open is not None
+                self._open.is_said = True
             case base.ItemDone(encrypted_content, is_cut):
                 self.close(status="incomplete" if is_cut else "completed", encrypted_content=encrypted_content)
             case base.ItemRelayed(item):
@@ -194,7 +209,8 @@ class Assembler:
             case base.UsageReported():
                 self.usage = delta
             case base.StreamFinished():
-                self.close(status="incomplete" if delta.is_cut else "completed")
+                if delta.is_cut or not self.has_answer_open:
+                    self.close(status="incomplete" if delta.is_cut else "completed")
                 self.finished = delta
 
     def release(self) -> None:
@@ -204,12 +220,51 @@ class Assembler:
             self.close()
         self.held.clear()
 
+    @property
+    def has_answer_open(self) -> bool:
+        """Whether the open item is a message that has to be JSON."""
+        item = {} if self._open is None else self._open.item
+        return self.checks_text and item.get("type") == "message" and item.get("phase") != "commentary"
+
+    def last_text(self) -> str | None:
+        """The text of the message that ends the turn and is whole; None where there is none, or where the model refuses."""
+        open_ = self._open
+        if open_ is None or not self.has_answer_open or not (open_.is_said or self.finished is not None):
+            return None
+        if open_.marked is not None and (rest := open_.marked.end()):
+            self._show_or_keep(open_, rest, [])
+        open_.settle()
+        content = open_.item["content"]
+        if any(part["type"] == "refusal" for part in content):
+            return None
+        return "".join([*(part["text"] for part in content), *(text for text, _ in open_.kept_back)])
+
+    @property
+    def has_shown_text(self) -> bool:
+        """Whether a client has seen words of the open message."""
+        return self._open is not None and any(part.get("text") for part in self._open.item.get("content") or ())
+
+    def accept(self) -> None:
+        """Close the message that was kept open."""
+        if self.has_answer_open:
+            self.close()
+
+    def take_back(self) -> None:
+        """Close it without its text, which does not count: as one that broke off."""
+        if self._open is not None:
+            self._open.settle()
+            self._open.item["content"], self._open.part_open = [], False
+            self.close(status="incomplete")
+
     def abandon(self, *, is_said_anew: bool) -> None:
         """Close the open item as ``incomplete``: the upstream broke off. A message that is said anew gives up its text, as in
         ``finish.closing_events``, and half a call its arguments: clients mend JSON, and would act on the half."""
-        self.broke_inside = bool(self._open or self.held or self.misfits)
+        is_whole = self._open is not None and self._open.is_said
+        self.broke_inside = bool((self._open and not is_whole) or self.held or self.misfits)
         self.held.clear()
         self.misfits.clear()
+        if is_whole:
+            return
         if self._open is not None:
             self._open.settle()
             match self._open.item["type"]:
@@ -254,7 +309,22 @@ class Assembler:
         if open_.marked is not None:
             text = open_.marked.feed(text)
         if text or logprobs:
+            self._show_or_keep(open_, text, logprobs)
+
+    def _show_or_keep(self, open_: _Open, text: str, logprobs: list[dict[str, Any]]) -> None:
+        """Prose in place of JSON is kept back, so that where it is said anew nothing has to be taken back."""
+        open_.kept_back.append((text, logprobs))
+        if not self.opens_with or open_.item.get("phase") == "commentary":
+            open_.is_prose = False
+        if open_.is_prose is None and text.strip():
+            open_.is_prose = not text.lstrip().startswith(self.opens_with)
+        if open_.is_prose is False:
+            self._show_kept(open_)
+
+    def _show_kept(self, open_: _Open) -> None:
+        for text, logprobs in open_.kept_back:
             self._show(open_, text, logprobs)
+        open_.kept_back.clear()
 
     def _show(self, open_: _Open, text: str, logprobs: list[dict[str, Any]]) -> None:
         part = open_.item["content"][-1]
@@ -284,6 +354,7 @@ class Assembler:
         part = open_.item["content"][index]
         if part["type"] == "output_text":
             rest, marks = ("", []) if open_.marked is None else (open_.marked.end(), open_.marked.marks)
+            self._show_kept(open_)
             if rest:
                 self._show(open_, rest, [])
             open_.settle()

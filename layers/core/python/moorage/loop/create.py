@@ -372,6 +372,10 @@ class InlineFirstStep:
     def retry_after_seconds(self) -> float | None:
         return None if self._ask is None else self._ask.retry_after_seconds
 
+    @property
+    def is_worth_repeating(self) -> bool:
+        return self._ask is None or self._ask.is_worth_repeating
+
     def break_off(self) -> None:
         """This process must end soon: what is stored goes on in the state machine, what is not fails. Events of both still come. A step
         that is about to end does so."""

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from moorage import ids
+import orjson
+
+from moorage import ids, limits
 from moorage.containers.citations import citations
-from moorage.errors import UpstreamError
+from moorage.errors import UnfitAnswer, UpstreamError
 from moorage.loop import context, decide, upstream_shell
 from moorage.loop.assemble import Assembler, HeldCall, is_json
 from moorage.loop.cancellation import Cancellable, CancelWatch
@@ -26,7 +28,7 @@ from moorage.store.responses import StoredResponse
 from moorage.tools.lowering import NOT_OFFERED, LoweredInput, is_hosted
 from moorage.tools.registry import ROOMS
 from moorage.tools.source_marks import SourceMark
-from moorage.wire import grammar
+from moorage.wire import grammar, json_answers
 from moorage.wire.types import Item
 
 _REFUSED: Final = 400
@@ -92,6 +94,8 @@ class ModelTurn:
             container_id=self.stored.container_id,
             offered=tuple(lowered.names),
             hosts=lambda room: any(ROOMS.of_tool(tool["type"]) is room and is_hosted(tool) for tool in self.stored.parameters.tools),
+            checks_text=json_answers.is_asked_for(self._format),
+            opens_with="{" if json_answers.begins_with_a_brace(self._format) else "",
             holds=lambda original: (original.namespace, original.name) in grammars,
             shown=self._shown,
             mark_kinds=frozenset(kind for room in rooms_of(self.stored.parameters.tools) for kind in room.marks),
@@ -103,6 +107,36 @@ class ModelTurn:
             return item
         approval_id = ids.approval_id(self.stored.response_id, index) if self.stored.parks(room.parks) else None
         return room.held(item, self.stored.parameters.tools, approval_id)
+
+    @property
+    def _format(self) -> Mapping[str, Any]:
+        return (self.stored.parameters.text or {}).get("format") or {}
+
+    async def fault(self, assembler: Assembler) -> str | None:
+        """Where and why the answer of the turn is not the JSON that was asked for; None if it is, or if the turn has no answer."""
+        if not json_answers.is_asked_for(self._format) or has_calls(assembler):
+            return None
+        text = "" if _says_nothing(assembler) else assembler.last_text()
+        return None if text is None else await json_answers.fault_of(text, self._format)
+
+    def unfit(self, fault: str) -> UnfitAnswer | None:
+        """What an answer with this fault fails with; None where it is handed out as it is."""
+        if not json_answers.is_binding(self._format):
+            return None
+        wanted = "the schema" if self._format["type"] == "json_schema" else "'json_object'"
+        return UnfitAnswer(f"The model's answer does not fit {wanted} {fault}.")
+
+    def complaint(self, text: str, fault: str) -> list[Item]:
+        """An answer that does not fit, and what its model reads before it answers again."""
+        said = [{"type": "message", "role": "assistant", "content": text}] if text.strip() else []
+        return [*said, {"type": "message", "role": "user", "content": f"{_UNFIT.format(fault)}{self._reminder()}"}]
+
+    def _reminder(self) -> str:
+        """The schema, which a server that passes over it may never have shown."""
+        if self._format["type"] != "json_schema":
+            return ""
+        schema = orjson.dumps(self._format["schema"]).decode()
+        return f" The schema is: {schema}" if len(schema) <= limits.ANSWER_SCHEMA_CHARS_TOLD_MAX else ""
 
     async def repair(self, assembler: Assembler, before: list[Item], *, checks_grammars: bool) -> list[Item]:
         """Calls that nobody can run, each with an output that says why: what the model reads before it tries again. There is no such
@@ -175,6 +209,14 @@ def has_calls(assembler: Assembler) -> bool:
     return any(decide.is_hosted(item) or decide.is_for_client(item) for item in assembler.items.values())
 
 
+def _says_nothing(assembler: Assembler) -> bool:
+    """Whether the turn has ended, and made nothing but reasoning."""
+    is_whole = assembler.finished is not None and not assembler.finished.is_cut
+    says = assembler.has_answer_open or assembler.misfits or assembler.held
+    return is_whole and not says and all(item["type"] == "reasoning" for item in assembler.items.values())
+
+
+_UNFIT: Final = "This answer is not the JSON that was asked for, {}. Answer again, with the whole JSON and nothing else."
 _NO_JSON: Final = "The arguments are not valid JSON. Call the tool again, with one JSON object as its arguments."
 _MISFIT: Final = "The arguments do not fit this tool's parameters. Read its description and call it again."
 _NAMES_TOLD_MAX: Final = 64

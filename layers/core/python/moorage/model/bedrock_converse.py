@@ -19,6 +19,7 @@ from moorage.model import base, content, reasoning
 from moorage.model.anthropic_messages import thinking_fields, tool_id
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Upstream, broken, error_in_stream
+from moorage.model.output_checks import obeying
 from moorage.model.stream_endings import counted, finish_reason
 from moorage.model.text_tool_calls import chosen_tools
 from moorage.model.turns import (
@@ -54,7 +55,7 @@ class BedrockConverse:
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         url = f"{self.upstream.url.rstrip('/')}/model/{quote(request.model, safe='')}/converse-stream"
         body = request_body(request, output_tokens_max=self.output_tokens_max)
-        return replace(self.upstream, url=url).stream(body, ConverseDecoder)
+        return replace(self.upstream, url=url).stream(body, lambda: obeying(ConverseDecoder(), request))
 
 
 # --- the request ----------------------------------------------------------------------------------------------------------------

@@ -421,13 +421,15 @@ class _Smallest:
                 members = min(_count(schema, "minItems"), max(0, self.values_left))
                 return [self.of(schema.get("items", {}), depth + 1) for _ in range(members)]
             case "integer" | "number":
-                return schema.get("minimum", 0)
+                return schema.get("minimum", schema.get("maximum", 0))
             case "boolean":
                 return True
             case "null":
                 return None
         length = max(len("demo"), _count(schema, "minLength"))
-        return "demo".ljust(length, ".") if self._takes(length) else None
+        if "maxLength" in schema:
+            length = min(length, _count(schema, "maxLength"))
+        return "demo".ljust(length, ".")[:length] if self._takes(length) else None
 
     def _copied(self, value: Any) -> Any:
         """A constant may be long, and be asked for many times."""

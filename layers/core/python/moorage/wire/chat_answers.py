@@ -83,7 +83,8 @@ class Chunks:
     _calls: dict[int, int] = field(default_factory=dict)
     """Numbers of the calls, by output index."""
     _words: "StopWords" = field(init=False)
-    _messages: int = 0
+    _has_words: bool = False
+    """Some of a message were sent."""
     _shown: set[int] = field(default_factory=set)
     """Output indexes of texts and calls of which something was sent, which nothing takes back."""
     _is_broken: bool = False
@@ -113,6 +114,7 @@ class Chunks:
             case events.OUTPUT_TEXT_DELTA:
                 text = self._words.feed(event["delta"])
                 self._shown |= {event["output_index"]} if text else set()
+                self._has_words = self._has_words or bool(text)
                 logprobs = event.get("logprobs") or None
                 chunks = [frame.chunk({"content": text}, logprobs=logprobs)] if text else []
                 return [*chunks, *self._stopped(frame)]
@@ -136,8 +138,7 @@ class Chunks:
     def _added(self, event: Event, frame: ChunkFields) -> list[Fields]:
         item = event["item"]
         if item["type"] == "message":
-            self._messages += 1
-            return [frame.chunk({"content": _BETWEEN_MESSAGES})] if self._messages > 1 else []
+            return [frame.chunk({"content": _BETWEEN_MESSAGES})] if self._has_words else []
         if item["type"] not in ("function_call", "custom_tool_call"):
             return []
         self._calls[event["output_index"]] = number = len(self._calls)
