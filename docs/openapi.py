@@ -16,7 +16,8 @@ from typing import Any
 
 import moorage.tools.registry  # noqa: F401  (the rooms declare their tools)
 import yaml
-from moorage.wire import openapi, route
+from moorage.api import openapi
+from moorage.wire.schema import JSON
 
 REASONS = Path(__file__).with_suffix(".toml")
 PAGE = Path(__file__).with_suffix(".md")
@@ -68,7 +69,7 @@ class Features:
         for content in operation.get("requestBody", {}).get("content", {}).values():
             yield from (f"request {field}" for field in self._fields(content.get("schema", {})))
         for media_type, content in operation["responses"].get("200", {}).get("content", {}).items():
-            if media_type == route.JSON:
+            if media_type == JSON:
                 yield from (f"answer {field}" for field in self._fields(content.get("schema", {})))
 
     def _resolve(self, schema: Document) -> Document:

@@ -10,9 +10,10 @@ import openai
 import orjson
 import pytest
 from fastapi.routing import APIRoute
+from moorage.api import openapi
 from moorage.api.routers import ROUTERS
+from moorage.api.routing import Operation, operations_of
 from moorage.errors import ApiError
-from moorage.wire import openapi, routes
 from moorage.wire.queries import (
     parse_archive,
     parse_content,
@@ -24,7 +25,6 @@ from moorage.wire.queries import (
     parse_usage,
     parse_wanted,
 )
-from moorage.wire.route import Route
 from openai.types.webhooks import (
     ResponseCancelledWebhookEvent,
     ResponseCompletedWebhookEvent,
@@ -197,16 +197,19 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("route", [route for route in routes.ROUTES if route.query], ids=lambda route: route.operation_id)
-def test_a_documented_query_is_understood(route: Route) -> None:
+QUERIES = {name: operation for name, (_, operation) in operations_of(ROUTERS).items() if operation.query}
+
+
+@pytest.mark.parametrize(("name", "operation"), QUERIES.items(), ids=QUERIES)
+def test_a_documented_query_is_understood(name: str, operation: Operation) -> None:
     values = {"stream": "true", "starting_after": "1", "include_obfuscation": "false", "limit": "1", "order": "asc", "at": "1"}
     values |= {"status": "failed", "created_after": "1", "created_before": "2", "after": "1", "depth": "1", "group_by": "day"}
     values |= {"split_by": "key", "from": "2026-01-02", "to": "2026-01-03", "wait_ms": "1", "has_container": "true"}
     include = ("include[]", "reasoning.encrypted_content")
-    query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in route.query]
+    query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in operation.query]
     alone = [[one] for one in query if one[0] == "at"]  # It goes with no stream.
-    goes_back = "before" in [name for name, _ in route.query]
-    parse = PARSERS.get(route.operation_id, partial(parse_page, others=("name", "purpose", "filter"), goes_back=goes_back))
+    goes_back = "before" in [name for name, _ in operation.query]
+    parse = PARSERS.get(name, partial(parse_page, others=("name", "purpose", "filter"), goes_back=goes_back))
     try:
         for part in ([one for one in query if one[0] != "at"], *alone):
             parse(part)

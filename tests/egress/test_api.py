@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 from moorage.api.egress import router
 from moorage.egress.policy import EgressReason, sentence
@@ -38,7 +38,7 @@ async def client() -> httpx.AsyncClient:
     async def refuse(request: Request, error: ApiError) -> JSONResponse:
         return JSONResponse(error.envelope(), error.status)
 
-    app.include_router(router, prefix="/v1")
+    app.include_router(APIRouter(routes=router.routes), prefix="/v1")
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
 
 

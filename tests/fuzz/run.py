@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 import moorage.tools.registry  # noqa: E402, F401  (the rooms declare their tools)
 from moorage import __version__  # noqa: E402
-from moorage.wire.openapi import document  # noqa: E402
+from moorage.api.openapi import document  # noqa: E402
 
 from tests.stack import Stack  # noqa: E402  (the folder of the tests is no package of this environment)
 

@@ -11,6 +11,7 @@ from moorage import limits
 from moorage.containers.archive import archive, named
 from moorage.containers.versions import versions
 from moorage.store.containers import ContainerFileRecord
+from moorage.wire.operator_answers import SandboxRun
 
 from tests.unit.resources.service import Service
 from tests.unit.resources.test_container_past import command
@@ -19,7 +20,7 @@ from tests.unit.resources.world import IDLE, World
 MIB = 1024 * 1024
 
 
-async def told(world: World, container_id: str) -> list[dict[str, Any]]:
+async def told(world: World, container_id: str) -> list[SandboxRun]:
     record = await world.containers.get("ten", container_id)
     return [life.to_json() for life in await world.containers.lives.of(record)]
 

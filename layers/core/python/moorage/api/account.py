@@ -1,55 +1,53 @@
 """``/v1/me``: who asks. An extension of ours."""
 
 from dataclasses import asdict
-from typing import Any
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import Request
 
 from moorage import __version__
-from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
+from moorage.api.routing import Router
 from moorage.loop.budget import standings
 from moorage.runtime import Runtime
+from moorage.store.api_keys import READ
+from moorage.wire.operator_answers import Me, PriceShown
 
-router = APIRouter()
+router = Router()
 
 
-@router.get("/me")
-async def me(request: Request, caller: Caller) -> Response:
+@router.get("/me", "me", "What the key of this request stands for")
+async def me(request: Request, caller: Caller) -> Me:
     """What the key of this request stands for."""
     runtime, settings = caller.runtime, caller.runtime.settings
     key = await runtime.api_keys.find(secret_of(request.headers))
     assert key is not None, "the gate has let a request without a key through"
-    return JsonResponse(
-        {
-            "object": "me",
-            "tenant": caller.tenant_id,
-            "key": {
-                "id": caller.key_id,
-                "name": key.name,
-                "created_at": key.created_at,
-                "scope": key.scope or None,
-                "expires_at": key.expires_at or None,
-            },
-            "limits": {
-                "requests_per_minute": settings.requests_per_minute,
-                "tokens_per_minute": settings.tokens_per_minute,
-                "running_responses": settings.running_responses_max,
-                "stored_bytes": settings.stored_bytes_max,
-                "retention_seconds": settings.retention_seconds,
-            },
-            "network": {"allowed_domains": list(settings.allowed_egress_domains)},
-            "storage": (await runtime.files.stored.standing(caller.tenant_id)).to_json(),
-            "budgets": await standings(runtime, caller.tenant_id, caller.draws_on),
-            "prices": [_price(runtime, model["id"]) for model in runtime.catalog.listing()],
-            "version": __version__,
-        }
-    )
+    return {
+        "object": "me",
+        "tenant": caller.tenant_id,
+        "key": {
+            "id": caller.key_id,
+            "name": key.name,
+            "created_at": key.created_at,
+            "scope": "read" if key.scope == READ else None,
+            "expires_at": key.expires_at or None,
+        },
+        "limits": {
+            "requests_per_minute": settings.requests_per_minute,
+            "tokens_per_minute": settings.tokens_per_minute,
+            "running_responses": settings.running_responses_max,
+            "stored_bytes": settings.stored_bytes_max,
+            "retention_seconds": settings.retention_seconds,
+        },
+        "network": {"allowed_domains": list(settings.allowed_egress_domains)},
+        "storage": (await runtime.files.stored.standing(caller.tenant_id)).to_json(),
+        "budgets": await standings(runtime, caller.tenant_id, caller.draws_on),
+        "prices": [_price(runtime, model["id"]) for model in runtime.catalog.listing()],
+        "version": __version__,
+    }
 
 
-def _price(runtime: Runtime, model: str) -> dict[str, Any]:
+def _price(runtime: Runtime, model: str) -> PriceShown:
     """US dollars per million tokens and per call; null where they are not known."""
     price = runtime.catalog.price_of(model)
     return {"model": model, "price": None if price is None else asdict(price)}

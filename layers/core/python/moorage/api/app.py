@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Router
+from starlette.routing import Router as Mounted
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import __version__, limits, tracing
@@ -21,7 +21,9 @@ from moorage.api.console import Console
 from moorage.api.credentials import ConnectionCounts, check_scope, secret_of
 from moorage.api.foreground import failure
 from moorage.api.idempotency import IdempotentRequests
+from moorage.api.openapi import document
 from moorage.api.rate_limits import RateLimiter, RateLimits
+from moorage.api.routing import Routed
 from moorage.errors import (
     ApiError,
     UpstreamError,
@@ -39,7 +41,6 @@ from moorage.store.api_keys import ApiKey, hash_of
 from moorage.store.rates import Rates
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tracing import Trace
-from moorage.wire.openapi import document
 
 _STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
 _API_VERSION: Final = (b"openai-version", b"2020-10-01")
@@ -58,7 +59,7 @@ People look at /console/; 'moorage console' opens it.
 """
 
 
-def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
+def create_app(runtime: Runtime, routers: Iterable[Routed]) -> FastAPI:
     """The application with these routers under ``/v1``. The caller owns the runtime and closes it."""
     # A redirection to the address without its last slash would name the scheme of the last hop, which may not be the client's.
     app = FastAPI(title="moorage", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
@@ -66,7 +67,7 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     app.state.late_silence_seconds = _never
     # Mounted as they are: FastAPI makes each route of a router that it includes anew, at an application's first request.
     routes = [route for router in routers for route in router.routes]
-    app.mount(_PREFIX, Router(routes, redirect_slashes=False))
+    app.mount(_PREFIX, Mounted(routes, redirect_slashes=False))
     app.state.routes = [route for route in routes if isinstance(route, APIRoute)]
     app.add_api_route("/healthz", _healthz, methods=["GET"])
     app.add_api_route("/", _welcome, methods=["GET"])

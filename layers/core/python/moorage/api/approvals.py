@@ -4,17 +4,18 @@ Extensions of ours, in the envelope of OpenAI's lists.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from moorage import limits
 from moorage.api.answers import JsonResponse
-from moorage.api.approval_page import PAGE
+from moorage.api.approval_page import PAGE as APPROVAL_PAGE
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
+from moorage.api.routing import Router
 from moorage.api.view import ResponseView
 from moorage.errors import approval_decided, unknown_parameter
 from moorage.loop.approvals import decide, find, question_of
@@ -23,22 +24,33 @@ from moorage.runtime import Runtime
 from moorage.store.approval_links import ApprovalLinkRecord
 from moorage.store.approvals import Approval, ApprovalDecision
 from moorage.store.listing import unknown_after
+from moorage.wire.answers import ListOf
 from moorage.wire.create import ApprovalLink, Verdict
+from moorage.wire.operator_answers import ApprovalLinkAnswer, ResponseApproval
 from moorage.wire.queries import parse_page
+from moorage.wire.query_parameters import AFTER, OLDEST_FIRST, PAGE, limit
 from moorage.wire.responses import list_object
 
-router = APIRouter()
+router = Router()
 
 
-@router.get("/approvals")
-async def list_waiting(caller: Caller, page: AnyPage) -> Response:
+@router.get(
+    "/approvals", "listApprovals", "The calls that wait for a person's word, newest first", query=PAGE
+)
+async def list_waiting(caller: Caller, page: AnyPage) -> ListOf[ResponseApproval]:
     """What waits, over all responses of the tenant."""
     found = await caller.runtime.approvals.waiting(caller.tenant_id, page, caller.runtime.clock())
-    return JsonResponse(list_object(await _shown(caller.runtime, found.approvals), has_more=found.has_more))
+    return list_object(await _shown(caller.runtime, found.approvals), has_more=found.has_more)
 
 
-@router.get("/responses/{response_id}/approvals")
-async def list_of_response(request: Request, caller: Caller, response_id: str) -> Response:
+@router.get(
+    "/responses/{response_id}/approvals",
+    "listResponseApprovals",
+    "The calls of a response that needed a person's word, oldest first",
+
+    query=(limit(), OLDEST_FIRST, AFTER),
+)
+async def list_of_response(request: Request, caller: Caller, response_id: str) -> ListOf[ResponseApproval]:
     """All of a response, those that have been decided too."""
     page = parse_page(request.query_params.multi_items(), order_default="asc")
     if page.include:
@@ -51,10 +63,15 @@ async def list_of_response(request: Request, caller: Caller, response_id: str) -
     if page.after is not None:
         found = found[_place([approval.id for approval in found], page.after) :]
     shown = await _shown(runtime, found[: page.limit], has_ended=snapshot.is_final)
-    return JsonResponse(list_object(shown, has_more=len(found) > page.limit))
+    return list_object(shown, has_more=len(found) > page.limit)
 
 
-@router.post("/responses/{response_id}/approvals/{approval_id}")
+@router.post(
+    "/responses/{response_id}/approvals/{approval_id}",
+    "decideApproval",
+    "Allow a call, or deny it; the response goes on",
+    answers=ResponseApproval,
+)
 async def decide_approval(
     caller: Caller, response_id: str, approval_id: str, verdict: Annotated[Verdict, body_of(Verdict)]
 ) -> Response:
@@ -65,10 +82,15 @@ async def decide_approval(
     return JsonResponse(shown)
 
 
-@router.post("/responses/{response_id}/approvals/{approval_id}/link")
+@router.post(
+    "/responses/{response_id}/approvals/{approval_id}/link",
+    "linkApproval",
+    "A link by which somebody without a key decides, until it expires",
+
+)
 async def link_approval(
     caller: Caller, response_id: str, approval_id: str, wanted: Annotated[ApprovalLink, body_of(ApprovalLink)]
-) -> Response:
+) -> ApprovalLinkAnswer:
     """For a person without a key. Nothing is stored: what may be decided stands in the link, sealed."""
     runtime = caller.runtime
     approval = await find(runtime, caller.tenant_id, response_id, approval_id)
@@ -76,15 +98,13 @@ async def link_approval(
         raise approval_decided(approval_id, approval.status)
     expires_at = int(runtime.clock()) + wanted.get("expires_in_seconds", limits.APPROVAL_LINK_SECONDS_DEFAULT)
     token = runtime.approval_links.seal(ApprovalLinkRecord(caller.tenant_id, approval_id, expires_at, caller.key_id))
-    return JsonResponse(
-        {"object": "response.approval.link", "approval_id": approval_id, "path": f"{PAGE}{token}", "expires_at": expires_at}
-    )
+    return {"object": "response.approval.link", "approval_id": approval_id, "path": f"{APPROVAL_PAGE}{token}", "expires_at": expires_at}
 
 
-async def _shown(runtime: Runtime, approvals: Sequence[Approval], *, has_ended: bool = False) -> list[dict[str, Any]]:
+async def _shown(runtime: Runtime, approvals: Sequence[Approval], *, has_ended: bool = False) -> list[ResponseApproval]:
     """As clients see them, with the whole of what is asked: nobody decides on the beginning of a command."""
 
-    async def one(approval: Approval) -> dict[str, Any]:
+    async def one(approval: Approval) -> ResponseApproval:
         step = await runtime.steps.get(approval.tenant_id, approval.response_id, approval.step)
         call = question_of(approval, {} if step is None else step.items)
         return {

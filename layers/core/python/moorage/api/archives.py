@@ -4,18 +4,26 @@ It has an address of its own because another function serves it on AWS than what
 does not count as use.
 """
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from moorage.api.caller import Caller
 from moorage.api.downloads import begun, content_disposition
+from moorage.api.routing import BINARY, Router
 from moorage.containers.archive import archive
 from moorage.wire.queries import parse_archive
+from moorage.wire.schema import COUNT
 
-router = APIRouter()
+router = Router()
 
 
-@router.get("/archives/{container_id}")
+@router.get(
+    "/archives/{container_id}",
+    "downloadContainerArchive",
+    "The files of a container, as they are or were, as a zip",
+    sends=BINARY,
+    query=(("at", COUNT),),
+)
 async def download_archive(request: Request, caller: Caller, container_id: str) -> Response:
     at_ms = parse_archive(request.query_params.multi_items())
     containers = caller.runtime.containers

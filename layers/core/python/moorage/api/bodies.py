@@ -64,4 +64,5 @@ def body_of(model: Any) -> Any:
     async def read(body: RawBody) -> Any:
         return parse.body(body)
 
+    read.model = model  # type: ignore[attr-defined]  # what the OpenAPI document tells of it
     return Depends(read)

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from moorage.api import sse
@@ -19,6 +19,7 @@ from moorage.api.caller import Caller
 from moorage.api.foreground import Foreground, failure
 from moorage.api.idempotency import IdempotentCreate
 from moorage.api.responses import CreateAnswer, until_of
+from moorage.api.routing import EVENTS, Router
 from moorage.errors import ApiError
 from moorage.loop.budget import draw_last
 from moorage.loop.create import prepare
@@ -28,14 +29,22 @@ from moorage.wire.events import CREATED, IN_PROGRESS, QUEUED, one_line
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Event
 
-router = APIRouter()
+router = Router()
 
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _DONE: Final = b"data: [DONE]\n\n"
 _OPENINGS: Final = frozenset({CREATED, QUEUED, IN_PROGRESS})
 
 
-@router.post("/chat/completions")
+@router.post(
+    "/chat/completions",
+    "createChatCompletion",
+    "Ask a model in the older protocol",
+    answers="ChatCompletion",
+    sends=EVENTS,
+    body="CreateChatCompletion",
+    statuses=(404, 502, 503),
+)
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     runtime = caller.runtime
     until = until_of(runtime)

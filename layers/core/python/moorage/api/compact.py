@@ -1,25 +1,34 @@
 """``POST /v1/responses/compact``: a shorter input to go on with."""
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from moorage import ids
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
+from moorage.api.routing import Router
 from moorage.loop.budget import first_holding, used_of
 from moorage.loop.compact import compact
 from moorage.loop.prepare import gather
 from moorage.model.tokens import estimate_items
 from moorage.store.budget_draws import BudgetDraw
 from moorage.store.budgets import Scope
+from moorage.wire.answers import CompactedResponse
+from moorage.wire.create import COMPACT
 from moorage.wire.requests import parse_compact
 from moorage.wire.responses import compaction_object
 
-router = APIRouter()
+router = Router()
 
 
-@router.post("/responses/compact")
+@router.post(
+    "/responses/compact",
+    "compactResponse",
+    "Make a shorter input to go on with",
+    answers=CompactedResponse,
+    body=("CompactResponse", COMPACT),
+    statuses=(404, 502),
+)
 async def create(caller: Caller, body: RawBody) -> Response:
     runtime, tenant_id = caller.runtime, caller.tenant_id
     wanted = parse_compact(body)

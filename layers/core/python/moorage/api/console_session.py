@@ -4,21 +4,22 @@ The command line writes both into the table, the key sealed under the code (``st
 keys. What is done here is to see that a code is used once.
 """
 
-from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
+from moorage.api.routing import Router
 from moorage.errors import bad_request
 from moorage.store.api_keys import CODE
 from moorage.store.console_codes import ConsoleCodes
+from moorage.wire.operator_answers import ConsoleSession
 
-router = APIRouter()
+router = Router()
 
 
-@router.post("/console/session")
-async def exchange(request: Request, caller: Caller) -> dict[str, Any]:
+@router.post("/console/session", "exchangeConsoleCode", "A code of `moorage console` for the key that it stands for", statuses=(403,))
+async def exchange(request: Request, caller: Caller) -> ConsoleSession:
     code = secret_of(request.headers)
     found = await caller.runtime.api_keys.find(code)
     if found is None or found.scope != CODE:

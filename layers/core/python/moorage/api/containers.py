@@ -1,8 +1,8 @@
 """``/v1/containers`` and their files."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from moorage import errors, limits
@@ -11,20 +11,26 @@ from moorage.api.caller import Caller
 from moorage.api.downloads import download
 from moorage.api.listings import AnyPage, page_with
 from moorage.api.multipart import FILE_TOO_LARGE, is_multipart, parts
+from moorage.api.routing import BINARY, Router
 from moorage.api.upstream_containers import ContainerRoute
 from moorage.containers.tree import entries_below
 from moorage.store.containers import ContainerFileRecord, ContainerRecord, as_object, file_as_object
+from moorage.wire.answers import Container, ContainerFile, Deleted, ListOf
+from moorage.wire.forms import form_of
+from moorage.wire.operator_answers import TreeEntry
 from moorage.wire.queries import PageQuery, parse_content, parse_tree
+from moorage.wire.query_parameters import PAGE
 from moorage.wire.resources import AddContainerFile, CreateContainer
 from moorage.wire.responses import deleted, list_object
+from moorage.wire.schema import COUNT, STRING
 from moorage.wire.validation import JsonValidator
 
-router = APIRouter(route_class=ContainerRoute)
+router = Router(route_class=ContainerRoute)
 _parse_added: Final = JsonValidator[AddContainerFile](AddContainerFile)
 
 
-@router.post("/containers")
-async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(CreateContainer)]) -> dict[str, Any]:
+@router.post("/containers", "createContainer", "Reserve a container", statuses=(404,))
+async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(CreateContainer)]) -> Container:
     skills = await caller.runtime.containers.skills.resolve(caller.tenant_id, wanted.skills, param="skills")
     record = await caller.runtime.containers.reserve(
         caller.tenant_id,
@@ -38,26 +44,32 @@ async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(Crea
     return as_object(record, now=caller.runtime.clock())
 
 
-@router.get("/containers")
-async def list_containers(caller: Caller, page: Annotated[PageQuery, page_with("name")], name: str | None = None) -> dict[str, Any]:
+@router.get("/containers", "listContainers", "All containers", query=(*PAGE, ("name", STRING)))
+async def list_containers(caller: Caller, page: Annotated[PageQuery, page_with("name")], name: str | None = None) -> ListOf[Container]:
     found = await caller.runtime.containers.page(caller.tenant_id, page, name=name)
     now = caller.runtime.clock()
     return list_object([as_object(record, now=now) for record in found.containers], has_more=found.has_more)
 
 
-@router.get("/containers/{container_id}")
-async def retrieve(caller: Caller, container_id: str) -> dict[str, Any]:
+@router.get("/containers/{container_id}", "retrieveContainer", "A container")
+async def retrieve(caller: Caller, container_id: str) -> Container:
     return as_object(await _touched(caller, container_id), now=caller.runtime.clock())
 
 
-@router.delete("/containers/{container_id}")
-async def delete(caller: Caller, container_id: str) -> dict[str, Any]:
+@router.delete("/containers/{container_id}", "deleteContainer", "Stop and delete a container")
+async def delete(caller: Caller, container_id: str) -> Deleted[Literal["container.deleted"]]:
     await caller.runtime.containers.delete(caller.tenant_id, container_id)
     return deleted(container_id, "container.deleted")
 
 
-@router.post("/containers/{container_id}/files")
-async def create_file(request: Request, caller: Caller, container_id: str) -> dict[str, Any]:
+@router.post(
+    "/containers/{container_id}/files",
+    "createContainerFile",
+    "Put a file into a container",
+    form=form_of("file"),
+    body=("AddContainerFile", _parse_added),
+)
+async def create_file(request: Request, caller: Caller, container_id: str) -> ContainerFile:
     """A form with the file, or JSON that names one: which of the two the body is, its content type says."""
     record = await caller.runtime.containers.use(caller.tenant_id, container_id)
     if is_multipart(request):
@@ -66,14 +78,19 @@ async def create_file(request: Request, caller: Caller, container_id: str) -> di
     return file_as_object(await caller.runtime.containers.add_file_of(record, wanted.file_id))
 
 
-@router.get("/containers/{container_id}/files")
-async def list_files(caller: Caller, container_id: str, page: AnyPage) -> dict[str, Any]:
+@router.get("/containers/{container_id}/files", "listContainerFiles", "The files of a container", query=PAGE)
+async def list_files(caller: Caller, container_id: str, page: AnyPage) -> ListOf[ContainerFile]:
     found = await caller.runtime.containers.file_page(await _touched(caller, container_id), page)
     return list_object([file_as_object(file) for file in found.files], has_more=found.has_more)
 
 
-@router.get("/containers/{container_id}/tree")
-async def tree(request: Request, caller: Caller, container_id: str) -> dict[str, Any]:
+@router.get(
+    "/containers/{container_id}/tree",
+    "listContainerTree",
+    "The saved files of a container as folders",
+    query=(("path", STRING), ("depth", COUNT), ("at", COUNT)),
+)
+async def tree(request: Request, caller: Caller, container_id: str) -> ListOf[TreeEntry]:
     """The saved files of a container as folders. Looking does not count as use: it must not keep an idle container alive."""
     wanted = parse_tree(request.query_params.multi_items())
     record = await caller.runtime.containers.get(caller.tenant_id, container_id)
@@ -83,18 +100,25 @@ async def tree(request: Request, caller: Caller, container_id: str) -> dict[str,
     return list_object(entries_below(wanted.path, files, wanted.depth), has_more=False)
 
 
-@router.get("/containers/{container_id}/files/{file_id}")
-async def retrieve_file(caller: Caller, container_id: str, file_id: str) -> dict[str, Any]:
+@router.get("/containers/{container_id}/files/{file_id}", "retrieveContainerFile", "A file of a container")
+async def retrieve_file(caller: Caller, container_id: str, file_id: str) -> ContainerFile:
     return file_as_object(await _file(caller, container_id, file_id))
 
 
-@router.delete("/containers/{container_id}/files/{file_id}")
-async def delete_file(caller: Caller, container_id: str, file_id: str) -> dict[str, Any]:
+@router.delete("/containers/{container_id}/files/{file_id}", "deleteContainerFile", "Delete a file of a container")
+async def delete_file(caller: Caller, container_id: str, file_id: str) -> Deleted[Literal["container.file.deleted"]]:
     await caller.runtime.containers.delete_file(await _touched(caller, container_id), file_id)
     return deleted(file_id, "container.file.deleted")
 
 
-@router.get("/containers/{container_id}/files/{file_id}/content")
+@router.get(
+    "/containers/{container_id}/files/{file_id}/content",
+    "downloadContainerFile",
+    "What a file of a container holds, or held at a time",
+    sends=BINARY,
+    query=(("at", {"type": "integer", "minimum": 0}),),
+    statuses=(206, 302, 416),
+)
 async def content(request: Request, caller: Caller, container_id: str, file_id: str) -> Response:
     at_ms = parse_content(request.query_params.multi_items())
     file = await (_file(caller, container_id, file_id) if at_ms is None else _file_at(caller, container_id, file_id, at_ms))

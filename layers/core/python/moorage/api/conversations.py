@@ -1,18 +1,23 @@
 """``/v1/conversations`` and their items."""
 
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, cast
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
+from moorage.api.routing import Router
 from moorage.api.view import listed_item
 from moorage.store.conversations import ConversationRecord, as_object
+from moorage.wire.answers import Conversation, Deleted, Item, ListOf
+from moorage.wire.create import CONVERSATION_CREATE, CONVERSATION_ITEMS, CONVERSATION_UPDATE
 from moorage.wire.queries import PageQuery, parse_page
+from moorage.wire.query_parameters import INCLUDE, PAGE
 from moorage.wire.requests import parse_conversation_create, parse_conversation_items, parse_conversation_update
 from moorage.wire.responses import deleted, list_object
 
-router = APIRouter()
+router = Router()
 
 
 async def _page(request: Request) -> PageQuery:
@@ -22,52 +27,70 @@ async def _page(request: Request) -> PageQuery:
 _Page = Annotated[PageQuery, Depends(_page)]
 
 
-@router.post("/conversations")
-async def create(caller: Caller, body: RawBody) -> dict[str, Any]:
+@router.post("/conversations", "createConversation", "Begin a conversation", body=("CreateConversation", CONVERSATION_CREATE))
+async def create(caller: Caller, body: RawBody) -> Conversation:
     wanted = parse_conversation_create(body)
     return as_object(await caller.runtime.conversations.create(caller.tenant_id, metadata=wanted.metadata, items=wanted.items))
 
 
-@router.get("/conversations/{conversation_id}")
-async def retrieve(caller: Caller, conversation_id: str) -> dict[str, Any]:
+@router.get("/conversations/{conversation_id}", "retrieveConversation", "A conversation")
+async def retrieve(caller: Caller, conversation_id: str) -> Conversation:
     return as_object(await _conversation(caller, conversation_id))
 
 
-@router.post("/conversations/{conversation_id}")
-async def update(caller: Caller, conversation_id: str, body: RawBody) -> dict[str, Any]:
+@router.post(
+    "/conversations/{conversation_id}",
+    "updateConversation",
+    "Replace a conversation's metadata",
+    body=("UpdateConversation", CONVERSATION_UPDATE),
+    statuses=(409,),
+)
+async def update(caller: Caller, conversation_id: str, body: RawBody) -> Conversation:
     metadata = parse_conversation_update(body)
     return as_object(await caller.runtime.conversations.update(caller.tenant_id, conversation_id, metadata))
 
 
-@router.delete("/conversations/{conversation_id}")
-async def delete(caller: Caller, conversation_id: str) -> dict[str, Any]:
+@router.delete("/conversations/{conversation_id}", "deleteConversation", "Delete a conversation")
+async def delete(caller: Caller, conversation_id: str) -> Deleted[Literal["conversation.deleted"]]:
     await caller.runtime.conversations.delete(caller.tenant_id, conversation_id)
     return deleted(conversation_id, "conversation.deleted")
 
 
-@router.post("/conversations/{conversation_id}/items")
-async def create_items(caller: Caller, conversation_id: str, page: _Page, body: RawBody) -> dict[str, Any]:
+@router.post(
+    "/conversations/{conversation_id}/items",
+    "createConversationItems",
+    "Add items to a conversation",
+    body=("CreateConversationItems", CONVERSATION_ITEMS),
+    query=(INCLUDE,),
+    statuses=(409,),
+)
+async def create_items(caller: Caller, conversation_id: str, page: _Page, body: RawBody) -> ListOf[Item]:
     items = parse_conversation_items(body)
     await caller.runtime.conversations.append(caller.tenant_id, conversation_id, items)
-    return list_object([listed_item(item, page.include) for item in items], has_more=False)
+    return list_object([_shown(item, page.include) for item in items], has_more=False)
 
 
-@router.get("/conversations/{conversation_id}/items")
-async def list_items(caller: Caller, conversation_id: str, page: _Page) -> dict[str, Any]:
+@router.get("/conversations/{conversation_id}/items", "listConversationItems", "The items of a conversation", query=(*PAGE, INCLUDE))
+async def list_items(caller: Caller, conversation_id: str, page: _Page) -> ListOf[Item]:
     found = await caller.runtime.conversations.page(await _conversation(caller, conversation_id), page)
     whole = await caller.runtime.contents_of(caller.tenant_id).items(found.items)
-    return list_object([listed_item(item, page.include) for item in whole], has_more=found.has_more)
+    return list_object([_shown(item, page.include) for item in whole], has_more=found.has_more)
 
 
-@router.get("/conversations/{conversation_id}/items/{item_id}")
-async def retrieve_item(caller: Caller, conversation_id: str, item_id: str, page: _Page) -> dict[str, Any]:
+@router.get("/conversations/{conversation_id}/items/{item_id}", "retrieveConversationItem", "One item", query=(INCLUDE,))
+async def retrieve_item(caller: Caller, conversation_id: str, item_id: str, page: _Page) -> Item:
     item = await caller.runtime.conversations.item(await _conversation(caller, conversation_id), item_id)
     (whole,) = await caller.runtime.contents_of(caller.tenant_id).items([item])
-    return listed_item(whole, page.include)
+    return _shown(whole, page.include)
 
 
-@router.delete("/conversations/{conversation_id}/items/{item_id}")
-async def delete_item(caller: Caller, conversation_id: str, item_id: str) -> dict[str, Any]:
+@router.delete(
+    "/conversations/{conversation_id}/items/{item_id}",
+    "deleteConversationItem",
+    "Remove an item; answers the conversation",
+    statuses=(409,),
+)
+async def delete_item(caller: Caller, conversation_id: str, item_id: str) -> Conversation:
     """Answers the conversation, as OpenAI does, not a deletion object."""
     conversation = await _conversation(caller, conversation_id)
     await caller.runtime.conversations.delete_item(conversation, item_id)
@@ -76,3 +99,7 @@ async def delete_item(caller: Caller, conversation_id: str, item_id: str) -> dic
 
 async def _conversation(caller: Caller, conversation_id: str) -> ConversationRecord:
     return await caller.runtime.conversations.get(caller.tenant_id, conversation_id)
+
+
+def _shown(item: Mapping[str, Any], include: Iterable[str]) -> Item:
+    return cast("Item", listed_item(dict(item), include))

@@ -1,22 +1,25 @@
 """``/v1/containers/{id}/egress``: what a container tried to reach, and what came of it. An extension of ours."""
 
-from typing import Any, Final
-
-from fastapi import APIRouter
+from typing import Final
 
 from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
+from moorage.api.routing import Router
 from moorage.egress.service import entry_sentence
 from moorage.egress.store import EgressLogEntry
+from moorage.wire.answers import EgressEntry, ListOf
+from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import list_object
 
-router = APIRouter()
+router = Router()
 
 _ID_PREFIX: Final = "egress_"
 
 
-@router.get("/containers/{container_id}/egress")
-async def list_egress(caller: Caller, container_id: str, page: AnyPage) -> dict[str, Any]:
+@router.get(
+    "/containers/{container_id}/egress", "listContainerEgress", "What a container tried to reach, and what came of it", query=PAGE
+)
+async def list_egress(caller: Caller, container_id: str, page: AnyPage) -> ListOf[EgressEntry]:
     """The container's decisions, newest first. Looking does not count as use: it must not keep an idle container alive."""
     await caller.runtime.containers.get(caller.tenant_id, container_id)
     entries = await caller.runtime.egress.log(
@@ -29,7 +32,7 @@ async def list_egress(caller: Caller, container_id: str, page: AnyPage) -> dict[
     return list_object([as_object(entry) for entry in entries[: page.limit]], has_more=len(entries) > page.limit)
 
 
-def as_object(entry: EgressLogEntry) -> dict[str, Any]:
+def as_object(entry: EgressLogEntry) -> EgressEntry:
     return {
         "id": _ID_PREFIX + entry.id,
         "object": "container.egress",

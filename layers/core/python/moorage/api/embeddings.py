@@ -4,20 +4,28 @@ import base64
 from array import array
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from moorage import errors, limits
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
+from moorage.api.routing import Router
 from moorage.model.tokens import estimate_text
+from moorage.wire.answers import EmbeddingList
 from moorage.wire.embeddings import EMBEDDING
 
-router = APIRouter()
+router = Router()
 
 
-@router.post("/embeddings")
+@router.post(
+    "/embeddings",
+    "createEmbedding",
+    "The vectors of texts",
+    answers=EmbeddingList,
+    body=("CreateEmbedding", EMBEDDING),
+    statuses=(404, 502, 503),
+)
 async def create(caller: Caller, body: RawBody) -> Response:
     wanted = EMBEDDING.body(body)
     texts: list[str] = wanted["input"]

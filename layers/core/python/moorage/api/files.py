@@ -1,8 +1,8 @@
 """``/v1/files``."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from moorage import errors, limits
@@ -10,12 +10,17 @@ from moorage.api.caller import Caller
 from moorage.api.downloads import download
 from moorage.api.listings import page_with
 from moorage.api.multipart import FILE_TOO_LARGE, parts
+from moorage.api.routing import BINARY, Router
 from moorage.store.files import StoredContent, StoredFile, as_object
+from moorage.wire.answers import Deleted, File, ListOf
+from moorage.wire.forms import FILE_FORM
 from moorage.wire.queries import PageQuery
+from moorage.wire.query_parameters import AFTER, ORDER, limit
 from moorage.wire.resources import PURPOSES
 from moorage.wire.responses import deleted, list_object
+from moorage.wire.schema import STRING
 
-router = APIRouter()
+router = Router()
 
 _OUTPUT_PURPOSES: Final = ("assistants_output", "batch_output", "fine-tune-results")
 """Purposes that a list may be asked for and that no upload has."""
@@ -26,8 +31,8 @@ _FORM_BYTES_MAX: Final = limits.FILE_BYTES_MAX + limits.FORM_OVERHEAD_BYTES_MAX
 _FIELDS: Final = ("purpose", "expires_after[anchor]", "expires_after[seconds]")
 
 
-@router.post("/files")
-async def create(request: Request, caller: Caller) -> dict[str, Any]:
+@router.post("/files", "createFile", "Upload a file", form=FILE_FORM)
+async def create(request: Request, caller: Caller) -> File:
     files = caller.runtime.files
     fields: dict[str, str] = {}
     content: StoredContent | None = None
@@ -61,26 +66,28 @@ async def create(request: Request, caller: Caller) -> dict[str, Any]:
     return as_object(file)
 
 
-@router.get("/files")
-async def list_files(caller: Caller, page: _FilesPage, purpose: str | None = None) -> dict[str, Any]:
+@router.get(
+    "/files", "listFiles", "All files", query=(limit(limits.FILES_LIST_MAX, limits.FILES_LIST_MAX), ORDER, AFTER, ("purpose", STRING))
+)
+async def list_files(caller: Caller, page: _FilesPage, purpose: str | None = None) -> ListOf[File]:
     if purpose is not None and purpose not in (*PURPOSES, *_OUTPUT_PURPOSES):
         raise errors.invalid_choice("purpose", purpose[: limits.PARAM_NAME_CHARS_MAX], (*PURPOSES, *_OUTPUT_PURPOSES))
     found = await caller.runtime.files.page(caller.tenant_id, page, purpose=purpose)
     return list_object([as_object(file) for file in found.files], has_more=found.has_more)
 
 
-@router.get("/files/{file_id}")
-async def retrieve(caller: Caller, file_id: str) -> dict[str, Any]:
+@router.get("/files/{file_id}", "retrieveFile", "A file")
+async def retrieve(caller: Caller, file_id: str) -> File:
     return as_object(await _file(caller, file_id))
 
 
-@router.delete("/files/{file_id}")
-async def delete(caller: Caller, file_id: str) -> dict[str, Any]:
+@router.delete("/files/{file_id}", "deleteFile", "Delete a file")
+async def delete(caller: Caller, file_id: str) -> Deleted[Literal["file"]]:
     await caller.runtime.files.delete(caller.tenant_id, file_id)
     return deleted(file_id, "file")
 
 
-@router.get("/files/{file_id}/content")
+@router.get("/files/{file_id}/content", "downloadFile", "A file's content", sends=BINARY, statuses=(206, 302, 416))
 async def content(request: Request, caller: Caller, file_id: str) -> Response:
     file = await _file(caller, file_id)
     return await download(

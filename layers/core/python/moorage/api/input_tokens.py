@@ -1,11 +1,9 @@
 """``POST /v1/responses/input_tokens``: how long a request's input would be, by the estimate of ``model/tokens.py``."""
 
-from fastapi import APIRouter
-from starlette.responses import Response
 
-from moorage.api.answers import JsonResponse
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
+from moorage.api.routing import Router
 from moorage.inputs import resolve_inputs
 from moorage.loop.notes import reader, visible
 from moorage.loop.prepare import check_tools, conceal, gather
@@ -13,16 +11,25 @@ from moorage.model.base import ModelRequest
 from moorage.model.tokens import estimate_request, estimate_text
 from moorage.runtime import Runtime
 from moorage.tools.lowering import lower
+from moorage.wire.answers import InputTokens
+from moorage.wire.create import COUNT
 from moorage.wire.requests import CountRequest, parse_input_tokens
 from moorage.wire.responses import input_tokens_object
 
-router = APIRouter()
+router = Router()
 
 
-@router.post("/responses/input_tokens")
-async def count(caller: Caller, body: RawBody) -> Response:
+@router.post(
+    "/responses/input_tokens",
+    "countInputTokens",
+    "How long a prompt would be, by estimate",
+
+    body=("CountInputTokens", COUNT),
+    statuses=(404,),
+)
+async def count(caller: Caller, body: RawBody) -> InputTokens:
     wanted = parse_input_tokens(body, web_search=caller.runtime.web_search)
-    return JsonResponse(input_tokens_object(await input_tokens(caller.runtime, caller.tenant_id, wanted)))
+    return input_tokens_object(await input_tokens(caller.runtime, caller.tenant_id, wanted))
 
 
 async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -> int:

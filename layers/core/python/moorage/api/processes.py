@@ -4,21 +4,26 @@ Its address is not below ``/v1/containers``, because another function serves it 
 count as use, and starts nothing.
 """
 
-from typing import Any
-
-from fastapi import APIRouter
 
 from moorage.api.caller import Caller
+from moorage.api.routing import Router
 from moorage.errors import SandboxError
 from moorage.errors.sessions import container_unavailable
 from moorage.sandbox.exec_client import RunningProcess
+from moorage.wire.answers import ListOf
+from moorage.wire.operator_answers import ContainerProcess
 from moorage.wire.responses import list_object
 
-router = APIRouter()
+router = Router()
 
 
-@router.get("/processes/{container_id}")
-async def list_processes(caller: Caller, container_id: str) -> dict[str, Any]:
+@router.get(
+    "/processes/{container_id}",
+    "listContainerProcesses",
+    "What runs in the sandbox of a container, and on which ports it listens",
+    statuses=(503,),
+)
+async def list_processes(caller: Caller, container_id: str) -> ListOf[ContainerProcess]:
     containers = caller.runtime.containers
     record = await containers.get(caller.tenant_id, container_id)
     if record.sandbox is None or record.sandbox.state != "running":
@@ -31,7 +36,7 @@ async def list_processes(caller: Caller, container_id: str) -> dict[str, Any]:
     return list_object([as_object(each) for each in running.processes], has_more=not running.is_complete)
 
 
-def as_object(process: RunningProcess) -> dict[str, Any]:
+def as_object(process: RunningProcess) -> ContainerProcess:
     return {
         "id": f"proc_{process.pid}",
         "object": "container.process",

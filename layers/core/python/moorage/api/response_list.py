@@ -9,12 +9,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from moorage import limits
 from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
+from moorage.api.routing import Router
 from moorage.errors import ApiError, upgrade_required
 from moorage.loop import recover
 from moorage.loop.waiting import wait_of
@@ -25,15 +26,37 @@ from moorage.store.list_search import ListSearch
 from moorage.store.response_list import ListedResponse, ListFilter, ListRange, ResponseRow, tags_of
 from moorage.store.responses import Ancestor, Snapshot
 from moorage.store.usage_sums import UsageSums
+from moorage.wire.answers import ListOf
 from moorage.wire.events import QUEUED
+from moorage.wire.operator_answers import ResponseSummary
 from moorage.wire.queries import ListQuery, PageQuery, parse_wanted
+from moorage.wire.query_parameters import PAGE
+from moorage.wire.schema import SECONDS, STRING
 
-router = APIRouter()
+router = Router()
 
 _RUNNING: Final = frozenset({"queued", "in_progress"})
 
 
-@router.get("/responses")
+@router.get(
+    "/responses",
+    "listResponses",
+    "The responses, newest first; with an upgrade a WebSocket, and 426 where none can pass",
+    answers=ListOf[ResponseSummary],
+    query=(
+        *PAGE,
+        ("status", STRING),
+        ("model", STRING),
+        ("conversation", STRING),
+        ("container", STRING),
+        ("has_container", {"type": "boolean"}),
+        ("key", STRING),
+        ("created_after", SECONDS),
+        ("created_before", SECONDS),
+        ("metadata[team]", STRING),
+    ),
+    statuses=(101, 426),
+)
 async def list_responses(request: Request, caller: Caller) -> Response:
     if _is_handshake(request):
         raise upgrade_required()

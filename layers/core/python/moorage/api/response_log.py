@@ -5,13 +5,13 @@ Extensions of ours. The stream of a response is OpenAI's and shows no times; the
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import Request
 
-from moorage.api.answers import JsonResponse
+from moorage import limits
 from moorage.api.caller import Caller
+from moorage.api.routing import Router
 from moorage.api.view import ResponseView
 from moorage.errors import unknown_parameter
 from moorage.errors.past_responses import response_not_ended
@@ -20,14 +20,24 @@ from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document
 from moorage.store.event_log import TimestampedEvent
 from moorage.store.listing import unknown_after
+from moorage.wire.answers import Event, ListOf
+from moorage.wire.operator_answers import LoggedEvent, ResponseStep, ResponseTrace, StepPrompt
 from moorage.wire.queries import parse_log_page, parse_page
+from moorage.wire.query_parameters import AFTER, OLDEST_FIRST, limit
 from moorage.wire.responses import list_object
+from moorage.wire.schema import COUNT, STRING
 
-router = APIRouter()
+router = Router()
 
 
-@router.get("/responses/{response_id}/events")
-async def list_events(request: Request, caller: Caller, response_id: str) -> Response:
+@router.get(
+    "/responses/{response_id}/events",
+    "listResponseEvents",
+    "The log of a response, with the times of its events, oldest first",
+
+    query=(limit(limits.EVENTS_PAGE_MAX), OLDEST_FIRST, ("after", COUNT), ("types", STRING)),
+)
+async def list_events(request: Request, caller: Caller, response_id: str) -> ListOf[LoggedEvent]:
     wanted = parse_log_page(request.query_params.multi_items())
     stored = await caller.runtime.responses.load(caller.tenant_id, response_id)
     view = ResponseView.of(stored.parameters.include, include_obfuscation=False)
@@ -38,20 +48,26 @@ async def list_events(request: Request, caller: Caller, response_id: str) -> Res
     whole = [TimestampedEvent(await contents.event(each.event), each.at_ms) for each in told]
     page = list_object([_as_object(each, view) for each in whole], has_more=going_on is not None)
     # Where a filter left out what came last, the place to go on from is none of the page's own.
-    return JsonResponse(page if going_on is None else page | {"last_id": str(going_on)})
+    return page if going_on is None else {**page, "last_id": str(going_on)}
 
 
-def _as_object(told: TimestampedEvent, view: ResponseView) -> dict[str, Any]:
+def _as_object(told: TimestampedEvent, view: ResponseView) -> LoggedEvent:
     return {
         "id": str(told.event["sequence_number"]),
         "object": "response.event",
         "at": told.at_ms,
-        "event": view.event(told.event),
+        "event": cast("Event", view.event(told.event)),
     }
 
 
-@router.get("/responses/{response_id}/steps")
-async def list_steps(request: Request, caller: Caller, response_id: str) -> Response:
+@router.get(
+    "/responses/{response_id}/steps",
+    "listResponseSteps",
+    "The loop of a response, unrolled, and what it waits for",
+
+    query=(limit(), OLDEST_FIRST, AFTER),
+)
+async def list_steps(request: Request, caller: Caller, response_id: str) -> ListOf[ResponseStep]:
     page = parse_page(request.query_params.multi_items(), order_default="asc")
     if page.include:
         raise unknown_parameter("include")
@@ -61,22 +77,29 @@ async def list_steps(request: Request, caller: Caller, response_id: str) -> Resp
         steps.reverse()
     if page.after is not None:
         steps = steps[_place([step.id for step in steps], page.after) :]
-    return JsonResponse(list_object([step.to_json() for step in steps[: page.limit]], has_more=len(steps) > page.limit))
+    return list_object([step.to_json() for step in steps[: page.limit]], has_more=len(steps) > page.limit)
 
 
-@router.get("/responses/{response_id}/steps/{step_id}/prompt")
-async def retrieve_prompt(caller: Caller, response_id: str, step_id: str) -> Response:
+@router.get(
+    "/responses/{response_id}/steps/{step_id}/prompt", "retrieveResponsePrompt", "What a model step was sent"
+)
+async def retrieve_prompt(caller: Caller, response_id: str, step_id: str) -> StepPrompt:
     snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
     sent = await prompt.sent(caller.runtime, snapshot, step_id)
-    return JsonResponse(sent.to_json())
+    return sent.to_json()
 
 
-@router.get("/responses/{response_id}/trace")
-async def retrieve_trace(caller: Caller, response_id: str) -> Response:
+@router.get(
+    "/responses/{response_id}/trace",
+    "retrieveResponseTrace",
+    "The trace of a response that has ended, as OTLP's JSON",
+
+)
+async def retrieve_trace(caller: Caller, response_id: str) -> ResponseTrace:
     snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.is_final:
         raise response_not_ended(response_id)
-    return JsonResponse(whole_document(caller.runtime.settings, snapshot, await unroll(caller.runtime, snapshot)))
+    return cast("ResponseTrace", whole_document(caller.runtime.settings, snapshot, await unroll(caller.runtime, snapshot)))
 
 
 def _place(ids: Sequence[str], after: str) -> int:

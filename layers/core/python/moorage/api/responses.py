@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive
 
@@ -21,6 +21,7 @@ from moorage.api.caller import Caller
 from moorage.api.foreground import Foreground, erase, failure, stop
 from moorage.api.idempotency import IdempotentCreate
 from moorage.api.past_responses import as_it_was
+from moorage.api.routing import EVENTS, Router
 from moorage.api.view import ResponseView, listed_item
 from moorage.errors import bad_request, server_error
 from moorage.loop import finish, paused, recover, webhooks
@@ -32,19 +33,31 @@ from moorage.store.budgets import Scope
 from moorage.store.item_contents import Contents
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import tell_error
-from moorage.wire.create import Budget
+from moorage.wire.answers import Deleted, Item, ListOf
+from moorage.wire.answers import Response as ResponseObject
+from moorage.wire.create import CREATE, Budget
 from moorage.wire.events import QUEUED
 from moorage.wire.queries import parse_page, parse_retrieval
+from moorage.wire.query_parameters import INCLUDE, PAGE
 from moorage.wire.requests import CreateRequest, parse_create
 from moorage.wire.responses import TokenUsage, deleted, list_object
+from moorage.wire.schema import BOOLEAN
 
-router = APIRouter()
+router = Router()
 
 _CLIENT_GONE: Final = 499
 """For the line of the request: nobody reads it."""
 
 
-@router.post("/responses")
+@router.post(
+    "/responses",
+    "createResponse",
+    "Ask a model, with or without a computer",
+    answers=ResponseObject,
+    sends=EVENTS,
+    body=("CreateResponse", CREATE),
+    statuses=(404, 502, 503),
+)
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     wanted = parse_create(body, web_search=caller.runtime.web_search)
 
@@ -216,7 +229,20 @@ class CreateAnswer:
             return finish.object_of(self.stored, status="failed", now=int(self.runtime.clock()), error=reason)
 
 
-@router.get("/responses/{response_id}")
+@router.get(
+    "/responses/{response_id}",
+    "retrieveResponse",
+    "A stored response, as it is or as it was at an event, or its stream from an event on",
+    answers=ResponseObject,
+    sends=EVENTS,
+    query=(
+        ("stream", BOOLEAN),
+        ("starting_after", {"type": "integer", "minimum": 0}),
+        ("include_obfuscation", BOOLEAN),
+        ("at", {"type": "integer", "minimum": 0}),
+        INCLUDE,
+    ),
+)
 async def retrieve(request: Request, caller: Caller, response_id: str) -> Response:
     runtime = caller.runtime
     retrieval = parse_retrieval(request.query_params.multi_items())
@@ -262,7 +288,7 @@ async def _standing_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, An
     return standing if why is None else standing | {"waiting_for": why}
 
 
-@router.delete("/responses/{response_id}")
+@router.delete("/responses/{response_id}", "deleteResponse", "Delete a response", answers=Deleted[Literal["response"]])
 async def delete(caller: Caller, response_id: str) -> Response:
     runtime = caller.runtime
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
@@ -275,7 +301,7 @@ async def delete(caller: Caller, response_id: str) -> Response:
     return JsonResponse(deleted(response_id, "response"))
 
 
-@router.post("/responses/{response_id}/cancel")
+@router.post("/responses/{response_id}/cancel", "cancelResponse", "Stop a background response", answers=ResponseObject)
 async def cancel(caller: Caller, response_id: str) -> Response:
     runtime = caller.runtime
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
@@ -288,7 +314,7 @@ async def cancel(caller: Caller, response_id: str) -> Response:
     return JsonResponse(view.response(stopped))
 
 
-@router.post("/responses/{response_id}/pause")
+@router.post("/responses/{response_id}/pause", "pauseResponse", "Stop before the next step", answers=ResponseObject)
 async def pause(caller: Caller, response_id: str) -> Response:
     """The step that runs comes to its end, and no other begins, until the response may go on."""
     runtime = caller.runtime
@@ -300,7 +326,7 @@ async def pause(caller: Caller, response_id: str) -> Response:
     return await _standing(runtime, caller.tenant_id, response_id)
 
 
-@router.post("/responses/{response_id}/resume")
+@router.post("/responses/{response_id}/resume", "resumeResponse", "Go on with a paused response", answers=ResponseObject)
 async def resume(caller: Caller, response_id: str) -> Response:
     """It goes on where it stood still; one that does not is left as it is."""
     runtime = caller.runtime
@@ -310,7 +336,9 @@ async def resume(caller: Caller, response_id: str) -> Response:
     return await _standing(runtime, caller.tenant_id, response_id)
 
 
-@router.post("/responses/{response_id}/budget")
+@router.post(
+    "/responses/{response_id}/budget", "raiseBudget", "Another budget; what stood still for want of it goes on", answers=ResponseObject
+)
 async def raise_budget(caller: Caller, response_id: str, wanted: Annotated[Budget, body_of(Budget)]) -> Response:
     """Another budget in the place of the old one; a response that stood still for want of it goes on."""
     runtime = caller.runtime
@@ -335,7 +363,9 @@ async def _standing(runtime: Runtime, tenant_id: str, response_id: str) -> Respo
     return JsonResponse(ResponseView.of(snapshot.stored.parameters.include).response(await current_object(runtime, snapshot)))
 
 
-@router.get("/responses/{response_id}/input_items")
+@router.get(
+    "/responses/{response_id}/input_items", "listInputItems", "What a response was asked", answers=ListOf[Item], query=(*PAGE, INCLUDE)
+)
 async def input_items(request: Request, caller: Caller, response_id: str) -> Response:
     """The items of the request, and those of the responses before it, newest first unless asked otherwise."""
     page = parse_page(request.query_params.multi_items())

@@ -4,46 +4,71 @@ The second path is another one because another function serves it on AWS: one th
 of the first can start them and not reach them.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
+from moorage import limits
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
+from moorage.api.routing import Router
 from moorage.errors.sessions import session_not_found
 from moorage.ids import container_of_session
 from moorage.store.container_sessions import as_object
-from moorage.wire.container_sessions import OpenSession, ResizeSession, SessionInput
+from moorage.wire.answers import Deleted, ListOf
+from moorage.wire.container_sessions import (
+    ContainerTerminal,
+    ContainerTerminalInput,
+    ContainerTerminalOutput,
+    OpenSession,
+    ResizeSession,
+    SessionInput,
+)
 from moorage.wire.queries import parse_session_read
 from moorage.wire.responses import deleted, list_object
+from moorage.wire.schema import COUNT
 
-router = APIRouter()
+router = Router()
 
 
-@router.post("/containers/{container_id}/sessions")
-async def open_session(caller: Caller, container_id: str, wanted: Annotated[OpenSession, body_of(OpenSession)]) -> dict[str, Any]:
+@router.post("/containers/{container_id}/sessions", "openSession", "Open a terminal in a container", statuses=(503,))
+async def open_session(caller: Caller, container_id: str, wanted: Annotated[OpenSession, body_of(OpenSession)]) -> ContainerTerminal:
     container = await caller.runtime.containers.use(caller.tenant_id, container_id)
     sessions = caller.runtime.containers.sessions
     return as_object(await sessions.open(container, wanted.command or "", rows=wanted.rows, columns=wanted.columns))
 
 
-@router.get("/containers/{container_id}/sessions")
-async def list_sessions(caller: Caller, container_id: str) -> dict[str, Any]:
+@router.get("/containers/{container_id}/sessions", "listSessions", "The sessions of a container that have not ended, oldest first")
+async def list_sessions(caller: Caller, container_id: str) -> ListOf[ContainerTerminal]:
     """Looking does not count as use: it must not keep an idle container alive."""
     container = await caller.runtime.containers.get(caller.tenant_id, container_id)
     found = await caller.runtime.containers.sessions.list(container)
     return list_object([as_object(session) for session in found], has_more=False)
 
 
-@router.get("/containers/{container_id}/sessions/{session_id}")
-async def retrieve(caller: Caller, container_id: str, session_id: str) -> dict[str, Any]:
+@router.get(
+    "/containers/{container_id}/sessions/{session_id}",
+    "retrieveSession",
+    "A session; one whose container is starting is helped on",
+    statuses=(503,),
+)
+async def retrieve(caller: Caller, container_id: str, session_id: str) -> ContainerTerminal:
     if container_of_session(session_id) != container_id:
         raise session_not_found(session_id)
     return as_object(await caller.runtime.containers.sessions.get(caller.tenant_id, session_id))
 
 
-@router.get("/sessions/{session_id}/output")
-async def read(request: Request, caller: Caller, session_id: str) -> dict[str, Any]:
+@router.get(
+    "/sessions/{session_id}/output",
+    "readSession",
+    "What it has shown behind an offset, as soon as there is something",
+    query=(
+        ("starting_after", COUNT),
+        ("wait_ms", COUNT | {"maximum": limits.SESSION_READ_MS_MAX, "default": limits.SESSION_READ_MS_MAX}),
+    ),
+    statuses=(503,),
+)
+async def read(request: Request, caller: Caller, session_id: str) -> ContainerTerminalOutput:
     wanted = parse_session_read(request.query_params.multi_items())
     sessions = caller.runtime.containers.sessions
     found = await sessions.read(caller.tenant_id, session_id, wanted.starting_after, wait_ms=wanted.wait_ms)
@@ -54,23 +79,25 @@ async def read(request: Request, caller: Caller, session_id: str) -> dict[str, A
         "starting_after": found.begin,
         "output": found.output,
         "next": found.next,
-        **{name: session[name] for name in ("status", "outcome", "exit_code")},
+        "status": session["status"],
+        "outcome": session["outcome"],
+        "exit_code": session["exit_code"],
     }
 
 
-@router.post("/sessions/{session_id}/input")
-async def type_into(caller: Caller, session_id: str, wanted: Annotated[SessionInput, body_of(SessionInput)]) -> dict[str, Any]:
+@router.post("/sessions/{session_id}/input", "typeIntoSession", "Type into it", statuses=(503,))
+async def type_into(caller: Caller, session_id: str, wanted: Annotated[SessionInput, body_of(SessionInput)]) -> ContainerTerminalInput:
     await caller.runtime.containers.sessions.type(caller.tenant_id, session_id, wanted.text, wanted.id or "")
     return {"object": "container.session.input", "session_id": session_id}
 
 
-@router.post("/sessions/{session_id}/resize")
-async def resize(caller: Caller, session_id: str, wanted: Annotated[ResizeSession, body_of(ResizeSession)]) -> dict[str, Any]:
+@router.post("/sessions/{session_id}/resize", "resizeSession", "Another size of its terminal", statuses=(503,))
+async def resize(caller: Caller, session_id: str, wanted: Annotated[ResizeSession, body_of(ResizeSession)]) -> ContainerTerminal:
     sessions = caller.runtime.containers.sessions
     return as_object(await sessions.resize(caller.tenant_id, session_id, rows=wanted.rows, columns=wanted.columns))
 
 
-@router.delete("/sessions/{session_id}")
-async def close(caller: Caller, session_id: str) -> dict[str, Any]:
+@router.delete("/sessions/{session_id}", "closeSession", "End it")
+async def close(caller: Caller, session_id: str) -> Deleted[Literal["container.session.deleted"]]:
     await caller.runtime.containers.sessions.close(caller.tenant_id, session_id)
     return deleted(session_id, "container.session.deleted")

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from moorage import errors, limits
@@ -13,14 +13,18 @@ from moorage.api.caller import Caller
 from moorage.api.downloads import download
 from moorage.api.listings import AnyPage
 from moorage.api.multipart import Part, parts
+from moorage.api.routing import BINARY, Router
 from moorage.skills import bundle as bundles
 from moorage.skills.bundle import SkillBundle
 from moorage.skills.front_matter import SkillProblem
 from moorage.store.skills import SkillVersionRecord, as_object, version_as_object
+from moorage.wire.answers import Deleted, ListOf, Skill, SkillVersion, SkillVersionDeleted
+from moorage.wire.forms import SKILL_FORM, SKILL_VERSION_FORM
+from moorage.wire.query_parameters import PAGE
 from moorage.wire.resources import UpdateSkill
 from moorage.wire.responses import deleted, list_object
 
-router = APIRouter()
+router = Router()
 
 
 _FILES: Final = ("files", "files[]")
@@ -28,64 +32,75 @@ _TOO_LARGE: Final = f"The files of a skill have at most {limits.SKILL_ZIP_BYTES_
 _TRUE: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
-@router.post("/skills")
-async def create(request: Request, caller: Caller) -> dict[str, Any]:
+@router.post("/skills", "createSkill", "Upload a skill: a zip, or a folder's files", form=SKILL_FORM)
+async def create(request: Request, caller: Caller) -> Skill:
     bundle, _ = await _form(request)
     return as_object(await caller.runtime.skills.create(caller.tenant_id, bundle))
 
 
-@router.get("/skills")
-async def list_skills(caller: Caller, page: AnyPage) -> dict[str, Any]:
+@router.get("/skills", "listSkills", "All skills", query=PAGE)
+async def list_skills(caller: Caller, page: AnyPage) -> ListOf[Skill]:
     found, has_more = await caller.runtime.skills.page(caller.tenant_id, page)
     return list_object([as_object(skill) for skill in found], has_more=has_more)
 
 
-@router.get("/skills/{skill_id}")
-async def retrieve(caller: Caller, skill_id: str) -> dict[str, Any]:
+@router.get("/skills/{skill_id}", "retrieveSkill", "A skill")
+async def retrieve(caller: Caller, skill_id: str) -> Skill:
     return as_object(await caller.runtime.skills.get(caller.tenant_id, skill_id))
 
 
-@router.post("/skills/{skill_id}")
-async def update(caller: Caller, skill_id: str, wanted: Annotated[UpdateSkill, body_of(UpdateSkill)]) -> dict[str, Any]:
+@router.post("/skills/{skill_id}", "updateSkill", "Choose the default version", statuses=(409,))
+async def update(caller: Caller, skill_id: str, wanted: Annotated[UpdateSkill, body_of(UpdateSkill)]) -> Skill:
     return as_object(await caller.runtime.skills.set_default(caller.tenant_id, skill_id, wanted.default_version))
 
 
-@router.delete("/skills/{skill_id}")
-async def delete(caller: Caller, skill_id: str) -> dict[str, Any]:
+@router.delete("/skills/{skill_id}", "deleteSkill", "Delete a skill with its versions")
+async def delete(caller: Caller, skill_id: str) -> Deleted[Literal["skill.deleted"]]:
     await caller.runtime.skills.delete(caller.tenant_id, skill_id)
     return deleted(skill_id, "skill.deleted")
 
 
-@router.get("/skills/{skill_id}/content")
+@router.get("/skills/{skill_id}/content", "downloadSkill", "The default version as a zip", sends=BINARY, statuses=(206, 302, 416))
 async def content(request: Request, caller: Caller, skill_id: str) -> Response:
     return await _download(request, caller, await caller.runtime.skills.version(caller.tenant_id, skill_id))
 
 
-@router.post("/skills/{skill_id}/versions")
-async def create_version(request: Request, caller: Caller, skill_id: str) -> dict[str, Any]:
+@router.post(
+    "/skills/{skill_id}/versions", "createSkillVersion", "Upload another version of a skill", form=SKILL_VERSION_FORM, statuses=(409,)
+)
+async def create_version(request: Request, caller: Caller, skill_id: str) -> SkillVersion:
     await caller.runtime.skills.get(caller.tenant_id, skill_id)
     bundle, is_default = await _form(request, of_version=True)
     return version_as_object(await caller.runtime.skills.add_version(caller.tenant_id, skill_id, bundle, is_default=is_default))
 
 
-@router.get("/skills/{skill_id}/versions")
-async def list_versions(caller: Caller, skill_id: str, page: AnyPage) -> dict[str, Any]:
+@router.get("/skills/{skill_id}/versions", "listSkillVersions", "The versions of a skill", query=PAGE)
+async def list_versions(caller: Caller, skill_id: str, page: AnyPage) -> ListOf[SkillVersion]:
     found, has_more = await caller.runtime.skills.version_page(caller.tenant_id, skill_id, page)
     return list_object([version_as_object(version) for version in found], has_more=has_more)
 
 
-@router.get("/skills/{skill_id}/versions/{version}")
-async def retrieve_version(caller: Caller, skill_id: str, version: str) -> dict[str, Any]:
+@router.get("/skills/{skill_id}/versions/{version}", "retrieveSkillVersion", "A version of a skill")
+async def retrieve_version(caller: Caller, skill_id: str, version: str) -> SkillVersion:
     return version_as_object(await caller.runtime.skills.version(caller.tenant_id, skill_id, version))
 
 
-@router.delete("/skills/{skill_id}/versions/{version}")
-async def delete_version(caller: Caller, skill_id: str, version: str) -> dict[str, Any]:
+@router.delete(
+    "/skills/{skill_id}/versions/{version}", "deleteSkillVersion", "Delete a version that is not the default", statuses=(409,)
+)
+async def delete_version(caller: Caller, skill_id: str, version: str) -> SkillVersionDeleted:
     gone = await caller.runtime.skills.delete_version(caller.tenant_id, skill_id, version)
-    return deleted(version_as_object(gone)["id"], "skill.version.deleted") | {"version": str(gone.version)}
+    shown = version_as_object(gone)
+    return {"id": shown["id"], "object": "skill.version.deleted", "deleted": True, "version": shown["version"]}
 
 
-@router.get("/skills/{skill_id}/versions/{version}/content")
+@router.get(
+    "/skills/{skill_id}/versions/{version}/content",
+    "downloadSkillVersion",
+    "A version of a skill as a zip",
+    sends=BINARY,
+    statuses=(206, 302, 416),
+)
 async def version_content(request: Request, caller: Caller, skill_id: str, version: str) -> Response:
     return await _download(request, caller, await caller.runtime.skills.version(caller.tenant_id, skill_id, version))
 

@@ -1,17 +1,20 @@
 """``/v1/uploads``: files in parts, for ways that are too narrow for a whole one."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 
 from moorage import errors, limits
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.multipart import parts
+from moorage.api.routing import Router
 from moorage.store.uploads import UploadPartRecord, Uploads, as_object, part_as_object
+from moorage.wire.answers import Upload, UploadPart
+from moorage.wire.forms import form_of
 from moorage.wire.resources import CompleteUpload, CreateUpload
 
-router = APIRouter()
+router = Router()
 
 _FORM_BYTES_MAX: Final = limits.UPLOAD_PART_BYTES_MAX + limits.FORM_OVERHEAD_BYTES_MAX
 _PART_TOO_LARGE: Final = f"A part has at most {limits.UPLOAD_PART_BYTES_MAX >> 20} MiB. Send more parts."
@@ -25,8 +28,8 @@ async def _uploads(caller: Caller) -> Uploads:
 _Uploads = Annotated[Uploads, Depends(_uploads)]
 
 
-@router.post("/uploads")
-async def create(caller: Caller, uploads: _Uploads, wanted: Annotated[CreateUpload, body_of(CreateUpload)]) -> dict[str, Any]:
+@router.post("/uploads", "createUpload", "Begin a file in parts")
+async def create(caller: Caller, uploads: _Uploads, wanted: Annotated[CreateUpload, body_of(CreateUpload)]) -> Upload:
     upload = await uploads.create(
         caller.tenant_id,
         filename=wanted.filename,
@@ -38,8 +41,8 @@ async def create(caller: Caller, uploads: _Uploads, wanted: Annotated[CreateUplo
     return as_object(upload)
 
 
-@router.post("/uploads/{upload_id}/parts")
-async def add_part(request: Request, caller: Caller, uploads: _Uploads, upload_id: str) -> dict[str, Any]:
+@router.post("/uploads/{upload_id}/parts", "addUploadPart", "Add a part", form=form_of("data"))
+async def add_part(request: Request, caller: Caller, uploads: _Uploads, upload_id: str) -> UploadPart:
     added: UploadPartRecord | None = None
     async for part in parts(request, bytes_max=_FORM_BYTES_MAX, too_large=_PART_TOO_LARGE):
         if part.name != "data":
@@ -52,14 +55,14 @@ async def add_part(request: Request, caller: Caller, uploads: _Uploads, upload_i
     return part_as_object(added)
 
 
-@router.post("/uploads/{upload_id}/complete")
+@router.post("/uploads/{upload_id}/complete", "completeUpload", "Make the file out of its parts", statuses=(409,))
 async def complete(
     caller: Caller, uploads: _Uploads, upload_id: str, wanted: Annotated[CompleteUpload, body_of(CompleteUpload)]
-) -> dict[str, Any]:
+) -> Upload:
     upload, file = await uploads.complete(caller.tenant_id, upload_id, wanted.part_ids, md5=wanted.md5)
     return as_object(upload, file)
 
 
-@router.post("/uploads/{upload_id}/cancel")
-async def cancel(caller: Caller, uploads: _Uploads, upload_id: str) -> dict[str, Any]:
+@router.post("/uploads/{upload_id}/cancel", "cancelUpload", "Drop the parts", statuses=(409,))
+async def cancel(caller: Caller, uploads: _Uploads, upload_id: str) -> Upload:
     return as_object(await uploads.cancel(caller.tenant_id, upload_id))

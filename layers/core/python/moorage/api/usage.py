@@ -11,30 +11,41 @@ last hour does.
 import datetime
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, cast
 
-from fastapi import APIRouter, Depends, Request
-from starlette.responses import Response
+from fastapi import Depends, Request
 
-from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
+from moorage.api.routing import Router
 from moorage.loop.budget import standings
 from moorage.loop.usage_ledger import UsageLedger
 from moorage.model.prices import usd
 from moorage.store.embedding_usage import EmbeddingCounts, EmbeddingUsageEntry
 from moorage.store.usage_sums import TOKENS, Sum, Sums
-from moorage.wire.queries import UsageWanted, parse_usage
+from moorage.wire.operator_answers import UsageGroup, UsageList
+from moorage.wire.queries import USAGE_GROUPS, USAGE_SPLITS, UsageWanted, parse_usage
 from moorage.wire.responses import list_object
+from moorage.wire.schema import STRING
 
-router = APIRouter()
+router = Router()
 
 
 async def _wanted(request: Request, caller: Caller) -> UsageWanted:
     return parse_usage(request.query_params.multi_items(), now=int(caller.runtime.clock()))
 
 
-@router.get("/usage")
-async def usage(caller: Caller, wanted: Annotated[UsageWanted, Depends(_wanted)]) -> Response:
+@router.get(
+    "/usage",
+    "usage",
+    "What was used, added up by day, model, key or tool",
+    query=(
+        ("group_by", {"type": "string", "enum": list(USAGE_GROUPS), "default": "day"}),
+        ("split_by", {"type": "string", "enum": list(USAGE_SPLITS)}),
+        ("from", STRING),
+        ("to", STRING),
+    ),
+)
+async def usage(caller: Caller, wanted: Annotated[UsageWanted, Depends(_wanted)]) -> UsageList:
     totals: dict[str, Sum] = defaultdict(Sum)
     parts: dict[str, dict[str, Sum]] = defaultdict(lambda: defaultdict(Sum))
     for day, sums in await UsageLedger(caller.runtime, caller.tenant_id, wanted.since, wanted.until).by_day():
@@ -49,9 +60,9 @@ async def usage(caller: Caller, wanted: Annotated[UsageWanted, Depends(_wanted)]
     names = sorted(totals.keys() | embedded.keys())
     groups = [_as_object(totals[name], embedded[name], name, wanted.group_by) for name in names]
     if wanted.split_by:
-        groups = [each | {"parts": _parts(parts[each["id"]], wanted.split_by)} for each in groups]
-    summed = list_object(groups, has_more=False)
-    return JsonResponse(summed | {"budgets": await standings(caller.runtime, caller.tenant_id, caller.draws_on)})
+        groups = [{**each, "parts": _parts(parts[each["id"]], wanted.split_by)} for each in groups]
+    budgets = await standings(caller.runtime, caller.tenant_id, caller.draws_on)
+    return {**list_object(groups, has_more=False), "budgets": budgets}
 
 
 def _groups(day: int, sums: Sums, group_by: str) -> Iterator[tuple[str, Sum]]:
@@ -66,7 +77,7 @@ def _groups(day: int, sums: Sums, group_by: str) -> Iterator[tuple[str, Sum]]:
             yield from sums.by_tool.items()
 
 
-def _parts(sums: Mapping[str, Sum], split_by: str) -> list[dict[str, Any]]:
+def _parts(sums: Mapping[str, Sum], split_by: str) -> list[UsageGroup]:
     """What responses have used; what was embedded is in the day alone."""
     return [_as_object(each, EmbeddingCounts(), name, split_by) for name, each in sorted(sums.items())]
 
@@ -85,13 +96,13 @@ def _day(moment: int) -> str:
     return datetime.datetime.fromtimestamp(moment, datetime.UTC).date().isoformat()
 
 
-def _as_object(total: Sum, embedding: EmbeddingCounts, name: str, group_by: str) -> dict[str, Any]:
+def _as_object(total: Sum, embedding: EmbeddingCounts, name: str, group_by: str) -> UsageGroup:
     """Tokens and dollars belong to a response, or to what was embedded, and not to one of its tools: by tool there are none."""
     cost = {"cost_usd": usd(total.nanodollars + embedding.nanodollars), "unpriced_responses": total.unpriced}
     embeddings = {"requests": embedding.requests, "tokens": embedding.tokens, "unpriced_requests": embedding.unpriced}
     counted = {name: total.tokens[name] for name in TOKENS}
     tokens = {} if group_by == "tool" else {**counted, **cost, "embeddings": embeddings}
-    return {
+    group = {
         "id": name,
         "object": "usage.group",
         "group_by": group_by,
@@ -100,3 +111,4 @@ def _as_object(total: Sum, embedding: EmbeddingCounts, name: str, group_by: str)
         "tool_calls": total.tool_calls,
         **tokens,
     }
+    return cast("UsageGroup", group)

@@ -1,40 +1,51 @@
 """``/v1/vector_stores``, their files, and files that were added together."""
 
-from typing import Annotated, Any, Final, cast
-
-from fastapi import APIRouter
+from typing import Annotated, Any, Final, Literal, cast
 
 from moorage import errors, limits
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.listings import page_with
+from moorage.api.routing import Router
 from moorage.knowledge.index import Hit, Rank, SearchOptions
 from moorage.parallel import side_by_side
 from moorage.vector_stores.files import NewFile
-from moorage.vector_stores.records import AUTO, Chunking, Status, VectorStore, batch_object, file_object, store_object
+from moorage.vector_stores.records import AUTO, Chunking, Status, VectorStoreRecord, batch_object, file_object, store_object
+from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.queries import PageQuery
+from moorage.wire.query_parameters import BEFORE, PAGE
 from moorage.wire.responses import deleted, list_object
+from moorage.wire.schema import JsonSchema
 from moorage.wire.vector_stores import (
     FILE_STATUSES,
     AddVectorStoreFile,
     AutoChunking,
     CreateFileBatch,
     CreateVectorStore,
+    PlaceInRanking,
     SearchVectorStore,
     StaticChunking,
+    TextOfFile,
     UpdateVectorStore,
     UpdateVectorStoreFile,
+    VectorStore,
+    VectorStoreFile,
+    VectorStoreFileBatch,
+    VectorStoreFileContent,
+    VectorStoreSearchResult,
+    VectorStoreSearchResults,
 )
 
-router = APIRouter(prefix="/vector_stores")
+router = Router(prefix="/vector_stores")
 
 _Page = Annotated[PageQuery, page_with(goes_back=True)]
 _FilesPage = Annotated[PageQuery, page_with("filter", goes_back=True)]
 _SCORE_PLACES: Final = 4
+_STATUSES: Final[JsonSchema] = {"type": "string", "enum": list(FILE_STATUSES)}
 
 
-@router.post("")
-async def create(caller: Caller, wanted: Annotated[CreateVectorStore, body_of(CreateVectorStore)]) -> dict[str, Any]:
+@router.post("", "createVectorStore", "Make a vector store", statuses=(404,))
+async def create(caller: Caller, wanted: Annotated[CreateVectorStore, body_of(CreateVectorStore)]) -> VectorStore:
     store = await caller.runtime.vector_stores.create(
         caller.tenant_id,
         name=wanted.name,
@@ -48,21 +59,21 @@ async def create(caller: Caller, wanted: Annotated[CreateVectorStore, body_of(Cr
     return _shown(caller, store)
 
 
-@router.get("")
-async def list_stores(caller: Caller, page: _Page) -> dict[str, Any]:
+@router.get("", "listVectorStores", "Vector stores", query=(*PAGE, BEFORE))
+async def list_stores(caller: Caller, page: _Page) -> ListOf[VectorStore]:
     found = await caller.runtime.vector_stores.stores.page(caller.tenant_id, page)
     return list_object([_shown(caller, store) for store in found.stores], has_more=found.has_more)
 
 
-@router.get("/{vector_store_id}")
-async def retrieve(caller: Caller, vector_store_id: str) -> dict[str, Any]:
+@router.get("/{vector_store_id}", "retrieveVectorStore", "A vector store")
+async def retrieve(caller: Caller, vector_store_id: str) -> VectorStore:
     return _shown(caller, await _any(caller, vector_store_id))
 
 
-@router.post("/{vector_store_id}")
+@router.post("/{vector_store_id}", "updateVectorStore", "Change a vector store")
 async def update(
     caller: Caller, vector_store_id: str, wanted: Annotated[UpdateVectorStore, body_of(UpdateVectorStore)]
-) -> dict[str, Any]:
+) -> VectorStore:
     changed: dict[str, Any] = {}
     if "name" in wanted.model_fields_set:
         changed["name"] = wanted.name or ""
@@ -73,16 +84,16 @@ async def update(
     return _shown(caller, await caller.runtime.vector_stores.stores.change(caller.tenant_id, vector_store_id, **changed))
 
 
-@router.delete("/{vector_store_id}")
-async def delete(caller: Caller, vector_store_id: str) -> dict[str, Any]:
+@router.delete("/{vector_store_id}", "deleteVectorStore", "Delete a vector store")
+async def delete(caller: Caller, vector_store_id: str) -> Deleted[Literal["vector_store.deleted"]]:
     await caller.runtime.vector_stores.delete(await _any(caller, vector_store_id))
     return deleted(vector_store_id, "vector_store.deleted")
 
 
-@router.post("/{vector_store_id}/search")
+@router.post("/{vector_store_id}/search", "searchVectorStore", "Search a vector store")
 async def search(
     caller: Caller, vector_store_id: str, wanted: Annotated[SearchVectorStore, body_of(SearchVectorStore)]
-) -> dict[str, Any]:
+) -> VectorStoreSearchResults:
     options = SearchOptions(
         filters=wanted.filters,
         max_num_results=wanted.max_num_results,
@@ -91,83 +102,93 @@ async def search(
     )
     stores = caller.runtime.vector_stores
     hits = await stores.search(caller.tenant_id, [vector_store_id], wanted.query, options, draws_on=caller.draws_on)
-    found = {"object": "vector_store.search_results.page", "search_query": wanted.query, "data": [_hit(hit) for hit in hits]}
-    return found | {"has_more": False, "next_page": None}
+    return {
+        "object": "vector_store.search_results.page",
+        "search_query": wanted.query,
+        "data": [_hit(hit) for hit in hits],
+        "has_more": False,
+        "next_page": None,
+    }
 
 
 # --- Files -------------------------------------------------------------------------------------------------------------------------
 
 
-@router.post("/{vector_store_id}/files")
+@router.post("/{vector_store_id}/files", "createVectorStoreFile", "Add a file")
 async def add_file(
     caller: Caller, vector_store_id: str, wanted: Annotated[AddVectorStoreFile, body_of(AddVectorStoreFile)]
-) -> dict[str, Any]:
+) -> VectorStoreFile:
     store = await _store(caller, vector_store_id)
     (file,) = await caller.runtime.vector_stores.add(store, [await _new(caller, wanted, "file_id")])
     return file_object(file)
 
 
-@router.get("/{vector_store_id}/files")
-async def list_files(caller: Caller, vector_store_id: str, page: _FilesPage, filter: str | None = None) -> dict[str, Any]:
+@router.get("/{vector_store_id}/files", "listVectorStoreFiles", "Its files", query=(*PAGE, BEFORE, ("filter", _STATUSES)))
+async def list_files(caller: Caller, vector_store_id: str, page: _FilesPage, filter: str | None = None) -> ListOf[VectorStoreFile]:
     store = await _any(caller, vector_store_id)
     found = await caller.runtime.vector_stores.files.page(store, page, status=_status(filter))
     return list_object([file_object(file) for file in found.files], has_more=found.has_more)
 
 
-@router.get("/{vector_store_id}/files/{file_id}")
-async def retrieve_file(caller: Caller, vector_store_id: str, file_id: str) -> dict[str, Any]:
+@router.get("/{vector_store_id}/files/{file_id}", "retrieveVectorStoreFile", "One of its files")
+async def retrieve_file(caller: Caller, vector_store_id: str, file_id: str) -> VectorStoreFile:
     return file_object(await caller.runtime.vector_stores.files.get(await _any(caller, vector_store_id), file_id))
 
 
-@router.post("/{vector_store_id}/files/{file_id}")
+@router.post("/{vector_store_id}/files/{file_id}", "updateVectorStoreFile", "Replace a file's attributes")
 async def update_file(
     caller: Caller, vector_store_id: str, file_id: str, wanted: Annotated[UpdateVectorStoreFile, body_of(UpdateVectorStoreFile)]
-) -> dict[str, Any]:
+) -> VectorStoreFile:
     store = await _store(caller, vector_store_id)
     return file_object(await caller.runtime.vector_stores.set_attributes(store, file_id, wanted.attributes or {}))
 
 
-@router.delete("/{vector_store_id}/files/{file_id}")
-async def delete_file(caller: Caller, vector_store_id: str, file_id: str) -> dict[str, Any]:
+@router.delete("/{vector_store_id}/files/{file_id}", "deleteVectorStoreFile", "Take a file out", statuses=(409,))
+async def delete_file(caller: Caller, vector_store_id: str, file_id: str) -> Deleted[Literal["vector_store.file.deleted"]]:
     await caller.runtime.vector_stores.remove(await _store(caller, vector_store_id), file_id)
     return deleted(file_id, "vector_store.file.deleted")
 
 
-@router.get("/{vector_store_id}/files/{file_id}/content")
-async def content(caller: Caller, vector_store_id: str, file_id: str) -> dict[str, Any]:
+@router.get("/{vector_store_id}/files/{file_id}/content", "retrieveVectorStoreFileContent", "A file's text")
+async def content(caller: Caller, vector_store_id: str, file_id: str) -> VectorStoreFileContent:
     texts = await caller.runtime.vector_stores.content(await _any(caller, vector_store_id), file_id)
-    data = [{"type": "text", "text": text} for text in texts]
+    data: list[TextOfFile] = [{"type": "text", "text": text} for text in texts]
     return {"object": "vector_store.file_content.page", "data": data, "has_more": False, "next_page": None}
 
 
 # --- Batches -----------------------------------------------------------------------------------------------------------------------
 
 
-@router.post("/{vector_store_id}/file_batches")
+@router.post("/{vector_store_id}/file_batches", "createVectorStoreFileBatch", "Add several files")
 async def create_batch(
     caller: Caller, vector_store_id: str, wanted: Annotated[CreateFileBatch, body_of(CreateFileBatch)]
-) -> dict[str, Any]:
+) -> VectorStoreFileBatch:
     store = await _store(caller, vector_store_id)
     param = "files" if wanted.files is not None else "file_ids"
     files = await side_by_side(lambda each: _new(caller, each, param), wanted.each, at_once=limits.VECTOR_FILES_LOOKED_UP_AT_ONCE)
     return batch_object(await caller.runtime.vector_stores.add_batch(store, files))
 
 
-@router.get("/{vector_store_id}/file_batches/{batch_id}")
-async def retrieve_batch(caller: Caller, vector_store_id: str, batch_id: str) -> dict[str, Any]:
+@router.get("/{vector_store_id}/file_batches/{batch_id}", "retrieveVectorStoreFileBatch", "Files that were added together")
+async def retrieve_batch(caller: Caller, vector_store_id: str, batch_id: str) -> VectorStoreFileBatch:
     return batch_object(await caller.runtime.vector_stores.files.batch(await _any(caller, vector_store_id), batch_id))
 
 
-@router.post("/{vector_store_id}/file_batches/{batch_id}/cancel")
-async def cancel_batch(caller: Caller, vector_store_id: str, batch_id: str) -> dict[str, Any]:
+@router.post("/{vector_store_id}/file_batches/{batch_id}/cancel", "cancelVectorStoreFileBatch", "Read no further files of it")
+async def cancel_batch(caller: Caller, vector_store_id: str, batch_id: str) -> VectorStoreFileBatch:
     files, store = caller.runtime.vector_stores.files, await _store(caller, vector_store_id)
     return batch_object(await files.cancel(store, await files.batch(store, batch_id)))
 
 
-@router.get("/{vector_store_id}/file_batches/{batch_id}/files")
+@router.get(
+    "/{vector_store_id}/file_batches/{batch_id}/files",
+    "listFilesInVectorStoreBatch",
+    "The files of a batch",
+    query=(*PAGE, BEFORE, ("filter", _STATUSES)),
+)
 async def list_batch_files(
     caller: Caller, vector_store_id: str, batch_id: str, page: _FilesPage, filter: str | None = None
-) -> dict[str, Any]:
+) -> ListOf[VectorStoreFile]:
     files, store = caller.runtime.vector_stores.files, await _any(caller, vector_store_id)
     found = await files.batch_page(store, await files.batch(store, batch_id), page, status=_status(filter))
     return list_object([file_object(file) for file in found.files], has_more=found.has_more)
@@ -176,12 +197,12 @@ async def list_batch_files(
 # --- What they share ---------------------------------------------------------------------------------------------------------------
 
 
-async def _any(caller: Caller, store_id: str) -> VectorStore:
+async def _any(caller: Caller, store_id: str) -> VectorStoreRecord:
     """Also one that has expired: it can be looked at, and deleted."""
     return await caller.runtime.vector_stores.stores.get(caller.tenant_id, store_id)
 
 
-async def _store(caller: Caller, store_id: str) -> VectorStore:
+async def _store(caller: Caller, store_id: str) -> VectorStoreRecord:
     return await caller.runtime.vector_stores.stores.active(caller.tenant_id, store_id)
 
 
@@ -208,11 +229,11 @@ def _status(asked: str | None) -> Status | None:
     return cast("Status | None", asked)
 
 
-def _shown(caller: Caller, store: VectorStore) -> dict[str, Any]:
+def _shown(caller: Caller, store: VectorStoreRecord) -> VectorStore:
     return store_object(store, caller.runtime.clock())
 
 
-def _hit(hit: Hit) -> dict[str, Any]:
+def _hit(hit: Hit) -> VectorStoreSearchResult:
     return {
         "file_id": hit.file_id,
         "filename": hit.filename,
@@ -223,5 +244,5 @@ def _hit(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _rank(rank: Rank | None) -> dict[str, Any] | None:
+def _rank(rank: Rank | None) -> PlaceInRanking | None:
     return None if rank is None else {"place": rank.place, "score": round(rank.score, _SCORE_PLACES)}

@@ -1,48 +1,56 @@
 """``/v1/webhook_endpoints``: addresses that hear of the ends of background responses, and what was sent to them."""
 
-from dataclasses import asdict
-from typing import Annotated, Any
-
-from fastapi import APIRouter
+from typing import Annotated, Literal, cast
 
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
+from moorage.api.routing import Router
 from moorage.egress.fetch import FetchError
 from moorage.errors import webhook_not_answered, webhook_url_refused
 from moorage.loop.webhooks import new_secret, send_sample
 from moorage.runtime import Runtime
 from moorage.store.webhooks import Delivery, Endpoint
+from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.queries import PageQuery
+from moorage.wire.query_parameters import AFTER, PAGE, limit
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.webhooks import (
     EVENT_TYPES,
     CreateWebhookEndpoint,
+    EventType,
     RotateWebhookSecret,
     SendTestEvent,
     UpdateWebhookEndpoint,
+    WebhookDelivery,
+    WebhookEndpoint,
+    WebhookEndpointWithSecret,
+    WebhookEventTypes,
+    WebhookTest,
 )
 
-router = APIRouter()
+router = Router()
 
 
-@router.get("/webhook_event_types")
-async def event_types(caller: Caller) -> dict[str, Any]:
+@router.get("/webhook_event_types", "listWebhookEventTypes", "What endpoints can ask for")
+async def event_types(caller: Caller) -> WebhookEventTypes:
     return {"object": "list", "data": list(EVENT_TYPES)}
 
 
-@router.post("/webhook_endpoints")
-async def create(caller: Caller, wanted: Annotated[CreateWebhookEndpoint, body_of(CreateWebhookEndpoint)]) -> dict[str, Any]:
+@router.post(
+    "/webhook_endpoints", "createWebhookEndpoint", "Have events sent to an address; the answer holds the secret that signs them"
+)
+async def create(caller: Caller, wanted: Annotated[CreateWebhookEndpoint, body_of(CreateWebhookEndpoint)]) -> WebhookEndpointWithSecret:
     _check(caller.runtime, wanted.url)
     secret = new_secret()
     made = await caller.runtime.webhooks.create(
         caller.tenant_id, name=wanted.name, url=wanted.url, event_types=wanted.event_types, secret=secret
     )
-    return as_object(made) | {"signing_secret": secret}
+    return {**as_object(made), "signing_secret": secret}
 
 
-@router.get("/webhook_endpoints")
-async def list_endpoints(caller: Caller, page: AnyPage) -> dict[str, Any]:
+@router.get("/webhook_endpoints", "listWebhookEndpoints", "All webhook endpoints, newest first", query=(limit(), AFTER))
+async def list_endpoints(caller: Caller, page: AnyPage) -> ListOf[WebhookEndpoint]:
     found = _beyond(await caller.runtime.webhooks.endpoints(caller.tenant_id), page)
     return list_object([as_object(endpoint) for endpoint in found[: page.limit]], has_more=len(found) > page.limit)
 
@@ -54,15 +62,15 @@ def _beyond(endpoints: list[Endpoint], page: PageQuery) -> list[Endpoint]:
     return [each for each in endpoints if page.after is None or each.id < page.after]
 
 
-@router.get("/webhook_endpoints/{webhook_endpoint_id}")
-async def retrieve(caller: Caller, webhook_endpoint_id: str) -> dict[str, Any]:
+@router.get("/webhook_endpoints/{webhook_endpoint_id}", "retrieveWebhookEndpoint", "A webhook endpoint")
+async def retrieve(caller: Caller, webhook_endpoint_id: str) -> WebhookEndpoint:
     return as_object(await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id))
 
 
-@router.post("/webhook_endpoints/{webhook_endpoint_id}")
+@router.post("/webhook_endpoints/{webhook_endpoint_id}", "updateWebhookEndpoint", "Change a webhook endpoint")
 async def update(
     caller: Caller, webhook_endpoint_id: str, wanted: Annotated[UpdateWebhookEndpoint, body_of(UpdateWebhookEndpoint)]
-) -> dict[str, Any]:
+) -> WebhookEndpoint:
     endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
     if wanted.url is not None:
         _check(caller.runtime, wanted.url)
@@ -72,24 +80,24 @@ async def update(
     return as_object(await caller.runtime.webhooks.update(endpoint, said))
 
 
-@router.delete("/webhook_endpoints/{webhook_endpoint_id}")
-async def delete(caller: Caller, webhook_endpoint_id: str) -> dict[str, Any]:
+@router.delete("/webhook_endpoints/{webhook_endpoint_id}", "deleteWebhookEndpoint", "Send it nothing more")
+async def delete(caller: Caller, webhook_endpoint_id: str) -> Deleted[Literal["webhook_endpoint.deleted"]]:
     await caller.runtime.webhooks.delete(await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id))
     return deleted(webhook_endpoint_id, "webhook_endpoint.deleted")
 
 
-@router.post("/webhook_endpoints/{webhook_endpoint_id}/rotate_secret")
+@router.post("/webhook_endpoints/{webhook_endpoint_id}/rotate_secret", "rotateWebhookSecret", "Another signing secret")
 async def rotate_secret(
     caller: Caller, webhook_endpoint_id: str, wanted: Annotated[RotateWebhookSecret, body_of(RotateWebhookSecret)]
-) -> dict[str, Any]:
+) -> WebhookEndpointWithSecret:
     endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
     secret = new_secret()
     rotated = await caller.runtime.webhooks.rotate(endpoint, secret, is_old_kept=wanted.keep_old_secret_active_for_24_hours)
-    return as_object(rotated) | {"signing_secret": secret}
+    return {**as_object(rotated), "signing_secret": secret}
 
 
-@router.post("/webhook_endpoints/{webhook_endpoint_id}/test")
-async def test(caller: Caller, webhook_endpoint_id: str, wanted: Annotated[SendTestEvent, body_of(SendTestEvent)]) -> dict[str, Any]:
+@router.post("/webhook_endpoints/{webhook_endpoint_id}/test", "testWebhookEndpoint", "Send it a sample event now")
+async def test(caller: Caller, webhook_endpoint_id: str, wanted: Annotated[SendTestEvent, body_of(SendTestEvent)]) -> WebhookTest:
     """Whatever status the endpoint answers is an answer; none at all is an error."""
     endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
     attempt = await send_sample(caller.runtime, endpoint, wanted.event_type)
@@ -104,15 +112,22 @@ async def test(caller: Caller, webhook_endpoint_id: str, wanted: Annotated[SendT
     }
 
 
-@router.get("/webhook_endpoints/{webhook_endpoint_id}/deliveries")
-async def deliveries(caller: Caller, webhook_endpoint_id: str, page: AnyPage) -> dict[str, Any]:
+@router.get(
+    "/webhook_endpoints/{webhook_endpoint_id}/deliveries",
+    "listWebhookDeliveries",
+    "What was sent to it, with each attempt, newest first",
+    query=PAGE,
+)
+async def deliveries(caller: Caller, webhook_endpoint_id: str, page: AnyPage) -> ListOf[WebhookDelivery]:
     endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
     found, has_more = await caller.runtime.webhooks.page(endpoint, page)
     return list_object([delivery_as_object(delivery) for delivery in found], has_more=has_more)
 
 
-@router.post("/webhook_endpoints/{webhook_endpoint_id}/deliveries/{event_id}/redeliver")
-async def redeliver(caller: Caller, webhook_endpoint_id: str, event_id: str) -> dict[str, Any]:
+@router.post(
+    "/webhook_endpoints/{webhook_endpoint_id}/deliveries/{event_id}/redeliver", "redeliverWebhookEvent", "Send it an event again"
+)
+async def redeliver(caller: Caller, webhook_endpoint_id: str, event_id: str) -> WebhookDelivery:
     """It is due at once: within seconds on one machine, within a minute on AWS."""
     endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
     return delivery_as_object(await caller.runtime.webhooks.redeliver(endpoint, event_id))
@@ -125,14 +140,14 @@ def _check(runtime: Runtime, url: str) -> None:
         raise webhook_url_refused(str(error)) from error
 
 
-def as_object(endpoint: Endpoint) -> dict[str, Any]:
+def as_object(endpoint: Endpoint) -> WebhookEndpoint:
     """OpenAI's WebhookEndpoint, and how it does."""
     return {
         "id": endpoint.id,
         "object": "webhook_endpoint",
         "name": endpoint.name,
         "url": endpoint.url,
-        "event_types": list(endpoint.event_types),
+        "event_types": cast("list[EventType]", list(endpoint.event_types)),
         "created_at": endpoint.created_at_ms // 1000,
         "updated_at": endpoint.updated_at,
         "signing_secret_hint": endpoint.hint,
@@ -141,17 +156,19 @@ def as_object(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def delivery_as_object(delivery: Delivery) -> dict[str, Any]:
-    attempts = [asdict(attempt) for attempt in delivery.attempts]
+def delivery_as_object(delivery: Delivery) -> WebhookDelivery:
     return {
         "id": delivery.id,
         "object": "webhook_endpoint.delivery",
         "webhook_endpoint_id": delivery.endpoint_id,
-        "event_type": delivery.event_type,
+        "event_type": cast("EventType", delivery.event_type),
         "response_id": delivery.response_id,
         "created_at": delivery.created_at,
         "status": delivery.status,
         "next_attempt_at": delivery.next_at if delivery.status == "pending" else None,
         "attempt_count": delivery.count,
-        "attempts": [{"at": attempt.pop("at_ms"), **attempt} for attempt in attempts],
+        "attempts": [
+            {"at": each.at_ms, "duration_ms": each.duration_ms, "status_code": each.status_code, "error": each.error}
+            for each in delivery.attempts
+        ],
     }

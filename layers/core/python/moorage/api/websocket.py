@@ -15,13 +15,14 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import orjson
-from fastapi import APIRouter, WebSocket
+from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from moorage import limits
 from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
 from moorage.api.foreground import Foreground, status_of
+from moorage.api.routing import Router
 from moorage.api.unstored_responses import UnstoredResponse, UnstoredResponses
 from moorage.api.view import ResponseView
 from moorage.errors import (
@@ -43,7 +44,7 @@ from moorage.wire.requests import CreateEvent, parse_create_event, parse_stream_
 from moorage.wire.types import Event
 from moorage.wire.validation import parse_object
 
-router = APIRouter()
+router = Router()
 _NORMAL: Final = 1000
 _POLICY_VIOLATION: Final = 1008
 """Close codes, RFC 6455 section 7.4.1."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from moorage.store.containers import ContainerFileRecord
+from moorage.wire.operator_answers import TreeEntry
 
 
 @dataclass(slots=True)
@@ -15,12 +15,12 @@ class _Folder:
     bytes: int = 0
 
 
-def entries_below(path: str, files: Sequence[ContainerFileRecord], depth: int | None) -> list[dict[str, Any]]:
+def entries_below(path: str, files: Sequence[ContainerFileRecord], depth: int | None) -> list[TreeEntry]:
     """The folders and files below a folder, as deep as ``depth`` levels (None for all), in the order of their paths. Empty for a folder
     that is not there."""
     base = "/" + path.strip("/")
     folders: dict[str, _Folder] = {}
-    shown: list[dict[str, Any]] = []
+    shown: list[TreeEntry] = []
     for file in files:
         names = _names_below(base, file.path)
         if not names:
@@ -39,7 +39,7 @@ def _names_below(base: str, path: str) -> list[str]:
     return path.removeprefix(f"{base}/").split("/") if path.startswith(f"{base}/") else []
 
 
-def _folder(folder: _Folder) -> dict[str, Any]:
+def _folder(folder: _Folder) -> TreeEntry:
     return {
         "id": folder.path,
         "object": "container.tree.entry",
@@ -50,7 +50,7 @@ def _folder(folder: _Folder) -> dict[str, Any]:
     }
 
 
-def _file(file: ContainerFileRecord) -> dict[str, Any]:
+def _file(file: ContainerFileRecord) -> TreeEntry:
     return {
         "id": file.id,
         "object": "container.tree.entry",

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
 from moorage import limits
 from moorage.store.container_history import ContainerPast
 from moorage.store.containers import ContainerFileRecord, ContainerRecord
+from moorage.wire.operator_answers import ContainerVersion
 
 _What = Literal["added", "changed", "removed"]
 
@@ -20,7 +21,7 @@ class Version:
     changes: Mapping[str, _What]
     """By path."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ContainerVersion:
         shown = list(self.changes.items())[: limits.VERSION_CHANGES_SHOWN]
         return {
             "id": str(self.at_ms),

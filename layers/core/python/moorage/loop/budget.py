@@ -20,6 +20,7 @@ from moorage.store.budget_draws import BudgetDraw, LimitReached
 from moorage.store.budgets import MEASURES, Scope
 from moorage.store.response_list import calls_by_type
 from moorage.store.responses import StoredResponse
+from moorage.wire.operator_answers import BudgetShown
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
 
@@ -38,7 +39,7 @@ def own_budget(stored: StoredResponse) -> Budget | None:
     return None if budget is None or budget.get("scope") == "tree" else budget
 
 
-async def standings(runtime: Runtime, tenant_id: str, draws_on: Iterable[str]) -> list[dict[str, Any]]:
+async def standings(runtime: Runtime, tenant_id: str, draws_on: Iterable[str]) -> list[BudgetShown]:
     """How the budgets of a key and its tenant stand, for whoever asks."""
     found = [await runtime.budgets.standing(tenant_id, Scope.of(text)) for text in draws_on]
     return [standing.to_json() for standing in found if standing is not None]

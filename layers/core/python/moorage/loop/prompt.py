@@ -29,6 +29,7 @@ from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools.lowering import LoweredInput, lower
 from moorage.tools.registry import ROOMS
 from moorage.tools.shell.sequential import one_command
+from moorage.wire.operator_answers import StepPrompt
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
 
@@ -150,7 +151,7 @@ class SentPrompt:
     step: StepHistory
     request: ModelRequest
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> StepPrompt:
         request, usage = self.request, self.step.usage
         return {
             "id": self.step.id,

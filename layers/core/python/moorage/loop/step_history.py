@@ -16,6 +16,7 @@ from moorage.store.event_log import EventBatch
 from moorage.store.responses import Snapshot
 from moorage.store.steps import StepAccount
 from moorage.wire.events import OUTPUT_ITEM_ADDED
+from moorage.wire.operator_answers import ResponseStep
 from moorage.wire.responses import TokenUsage
 
 
@@ -54,7 +55,7 @@ class StepHistory:
     def id(self) -> str:
         return f"step_{self.step}" if self.call_id is None else f"step_{self.step}_{self.call_id}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ResponseStep:
         queue = None if self.queued_at_ms is None or self.started_at_ms is None else max(0, self.started_at_ms - self.queued_at_ms)
         return {
             "id": self.id,

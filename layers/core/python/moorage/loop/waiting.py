@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import StepAccount
+from moorage.wire.operator_answers import WaitingFor
 
 PAUSED: Final = "It is paused: POST /v1/responses/{id}/resume, or 'moorage resume', lets it go on."
 Kind = Literal["start", "model", "tool", "container", "pause", "approval"]
@@ -18,7 +19,7 @@ class WaitReason:
     detail: str
     """A sentence or a few words: the model's name, the tools that run, why there is a pause."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> WaitingFor:
         return {"kind": self.kind, "since": self.since_ms, "detail": self.detail}
 
 

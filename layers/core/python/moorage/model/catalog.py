@@ -43,6 +43,7 @@ from moorage.model.references import why_no_key
 from moorage.model.remote_servers import RemoteServers, ServerTable, check_hosts, check_server, server_of
 from moorage.model.search_engine import SearchTable, check_engine, engine_of
 from moorage.net.sigv4 import AwsAuth
+from moorage.wire.answers import Model
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 ANTHROPIC_URL: Final = "https://api.anthropic.com/v1"
@@ -376,7 +377,7 @@ class ModelCatalog:
         assert self._secrets is not None, "checked when the catalogue was loaded"
         return self._secrets.value(name, refused=refused)
 
-    def listing(self) -> list[dict[str, Any]]:
+    def listing(self) -> list[Model]:
         """The data of ``GET /v1/models``: every exact name and alias, and the default."""
         usable = (entry for entry in self._entries if _without_key(entry, self._upstream) is None)
         names = [self._default, *(n for e in usable for n in (e.name, *e.aliases))]

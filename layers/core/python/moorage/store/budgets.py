@@ -22,6 +22,7 @@ from moorage.errors import ConditionFailed, MoorageError
 from moorage.store import keys
 from moorage.store.files import Clock
 from moorage.store.table import Record, Table
+from moorage.wire.operator_answers import BudgetShown
 
 Kind = Literal["key", "tenant", "tree"]
 _KINDS: Final[Mapping[str, Kind]] = {"key": "key", "tenant": "tenant", "tree": "tree"}
@@ -67,7 +68,7 @@ class BudgetStatus:
     held: Mapping[str, float]
     """Of this, by steps that run or were lost a moment ago. ``used`` does not have it."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> BudgetShown:
         return {
             "scope": self.scope.kind,
             "id": self.scope.name,

@@ -13,6 +13,7 @@ from moorage.store import keys
 from moorage.store.containers import ContainerRecord, container_of
 from moorage.store.files import Clock
 from moorage.store.table import Record, Table
+from moorage.wire.container_sessions import ContainerTerminal
 
 Outcome = Literal["", "exit", "timeout", "killed", "lost"]
 
@@ -98,7 +99,7 @@ class ContainerSessions:
             return _CODEC.unpack(met.item)
 
 
-def as_object(session: ContainerSession) -> dict[str, Any]:
+def as_object(session: ContainerSession) -> ContainerTerminal:
     """As the wire shows it."""
     return {
         "id": session.id,

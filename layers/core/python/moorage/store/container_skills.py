@@ -5,13 +5,14 @@ A container keeps what it was given: a version that is deleted, or another defau
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from moorage.errors import ConditionFailed
 from moorage.skills.bundle import SKILLS
 from moorage.store import keys
 from moorage.store.containers import ContainerRecord
 from moorage.store.table import Record, Table
+from moorage.wire.operator_answers import ContainerSkillEntry
 
 _HASH_CHARS: Final = 32
 
@@ -38,7 +39,7 @@ class ContainerSkill:
     def path(self) -> str:
         return f"{SKILLS}/{self.directory}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ContainerSkillEntry:
         return {
             "id": self.directory,
             "object": "container.skill",

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from moorage import limits
 from moorage.codec import Codec
@@ -20,7 +20,9 @@ from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.live_sandboxes import NO_BOUNDS, LiveSandboxes, SandboxBounds
 from moorage.store.table import Record, Table
+from moorage.wire.answers import Container, ContainerFile, PolicyShown
 from moorage.wire.queries import PageQuery
+from moorage.wire.resources import MemoryLimit
 
 KIND: Final = "containers"
 WORKSPACE: Final = "/mnt/data/"
@@ -454,7 +456,7 @@ def pk_of_file(file: ContainerFileRecord) -> str:
     return keys.container(file.tenant_id, file.container_id)
 
 
-def as_object(container: ContainerRecord, *, now: float) -> dict[str, Any]:
+def as_object(container: ContainerRecord, *, now: float) -> Container:
     """The wire's Container object; ``expires_at`` is an addition of ours."""
     return {
         "id": container.id,
@@ -464,13 +466,13 @@ def as_object(container: ContainerRecord, *, now: float) -> dict[str, Any]:
         "expires_after": {"anchor": "last_active_at", "minutes": container.idle_minutes},
         "expires_at": container.expires_at,
         "last_active_at": container.last_active_at,
-        "memory_limit": container.memory_limit,
-        "network_policy": dict(container.network_policy),
+        "memory_limit": cast("MemoryLimit", container.memory_limit),
+        "network_policy": cast("PolicyShown", dict(container.network_policy)),
         "name": container.name,
     }
 
 
-def file_as_object(file: ContainerFileRecord) -> dict[str, Any]:
+def file_as_object(file: ContainerFileRecord) -> ContainerFile:
     """The wire's container file object."""
     return {
         "id": file.id,

@@ -11,7 +11,7 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from moorage import limits
 from moorage.codec import Codec, FieldCodec
@@ -30,6 +30,7 @@ from moorage.store.files import Clock
 from moorage.store.listing import unknown_after
 from moorage.store.packing import packed, unpacked
 from moorage.store.table import Record, Table
+from moorage.wire.answers import Conversation
 from moorage.wire.queries import PageQuery
 from moorage.wire.types import Item
 
@@ -293,7 +294,7 @@ async def _step_aside(lost: int) -> None:
         await asyncio.sleep(random.uniform(0, pause))  # noqa: S311  (no secret)
 
 
-def as_object(conversation: ConversationRecord) -> dict[str, Any]:
+def as_object(conversation: ConversationRecord) -> Conversation:
     """The wire's Conversation object."""
     return {
         "id": conversation.id,

@@ -6,7 +6,7 @@ breaks off can be repeated.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from moorage import limits
 from moorage.codec import Codec
@@ -18,6 +18,7 @@ from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
 from moorage.store.listing import gone_record, listing_attributes, read_page
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import Record, Table
+from moorage.wire.answers import File
 from moorage.wire.queries import PageQuery
 
 Clock = Callable[[], float]
@@ -197,9 +198,9 @@ class FileStore:
         )
 
 
-def as_object(file: StoredFile) -> dict[str, Any]:
+def as_object(file: StoredFile) -> File:
     """The wire's File object."""
-    shown: dict[str, Any] = {
+    return {
         "id": file.id,
         "object": "file",
         "bytes": file.bytes,
@@ -210,7 +211,6 @@ def as_object(file: StoredFile) -> dict[str, Any]:
         "status_details": None,
         "expires_at": file.expires_at,
     }
-    return shown
 
 
 def file_name(raw: str) -> str:

@@ -2,13 +2,14 @@
 it ends; the latest ``limits.CONTAINER_LIVES_MAX`` are kept. What the container has now stands in its own record."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from moorage import limits
 from moorage.codec import Codec
 from moorage.store import keys
 from moorage.store.containers import ContainerRecord, End
 from moorage.store.table import Table
+from moorage.wire.operator_answers import SandboxRun, SandboxState
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,11 @@ class SandboxLife:
     ended_at_ms: int
     end: End | Literal[""] = ""
     """Empty while it is there."""
-    state: str = "ended"
+    state: SandboxState = "ended"
     refusal: str = ""
     """Why it could not be started so far."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> SandboxRun:
         return {
             "id": f"sandbox_{self.incarnation}",
             "object": "container.sandbox",

@@ -13,7 +13,7 @@ if the record is still as it was; so no version names a bundle that an eraser ha
 import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from moorage import limits
 from moorage.codec import Codec
@@ -25,6 +25,7 @@ from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.table import Record, Table, Write
+from moorage.wire.answers import Skill, SkillVersion
 from moorage.wire.queries import PageQuery
 
 KIND: Final = "skills"
@@ -311,7 +312,7 @@ class SkillStore:
         return await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
 
 
-def as_object(skill: SkillRecord) -> dict[str, Any]:
+def as_object(skill: SkillRecord) -> Skill:
     """The wire's Skill object."""
     return {
         "id": skill.id,
@@ -324,7 +325,7 @@ def as_object(skill: SkillRecord) -> dict[str, Any]:
     }
 
 
-def version_as_object(version: SkillVersionRecord) -> dict[str, Any]:
+def version_as_object(version: SkillVersionRecord) -> SkillVersion:
     """The wire's SkillVersion object."""
     return {
         "id": version_id(version.skill_id, version.version),

@@ -10,12 +10,13 @@ An entry is what is in the bucket, or less for a moment; who has erased somethin
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from moorage import limits
 from moorage.errors.storage import storage_busy, storage_limit_reached
 from moorage.store import keys, schema, storage_keys
 from moorage.store.table import Record, Table, Write
+from moorage.wire.operator_answers import StorageShown
 
 Kind = Literal["file", "container", "vector_store"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -56,8 +57,14 @@ class StorageStatus:
     def room(self) -> int:
         return max(0, self.limit - self.used)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"used_bytes": self.used, "limit_bytes": self.limit, **{f"{kind}_bytes": self.of[kind] for kind in KINDS}}
+    def to_json(self) -> StorageShown:
+        return {
+            "used_bytes": self.used,
+            "limit_bytes": self.limit,
+            "file_bytes": self.of["file"],
+            "container_bytes": self.of["container"],
+            "vector_store_bytes": self.of["vector_store"],
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
 from moorage.store.files import Clock, FileStore, StoredFile
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import TABLE_ERRORS, Record, Table, Write
+from moorage.wire.answers import Upload, UploadPart
 
 KIND: Final = "uploads"
 _PREFIX: Final = "upload"
@@ -247,7 +248,7 @@ async def parts_bytes(table: Table, holder: Holder) -> int:
     return record["received"] if record is not None and record["status"] == "pending" else 0
 
 
-def as_object(upload: UploadRecord, file: StoredFile | None = None) -> dict[str, Any]:
+def as_object(upload: UploadRecord, file: StoredFile | None = None) -> Upload:
     """The wire's Upload object."""
     return {
         "id": upload.id,
@@ -262,7 +263,7 @@ def as_object(upload: UploadRecord, file: StoredFile | None = None) -> dict[str,
     }
 
 
-def part_as_object(part: UploadPartRecord) -> dict[str, Any]:
+def part_as_object(part: UploadPartRecord) -> UploadPart:
     """The wire's UploadPart object."""
     return {"id": part.id, "object": "upload.part", "created_at": part.created_at, "upload_id": part.upload_id}
 

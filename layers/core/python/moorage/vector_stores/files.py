@@ -37,7 +37,7 @@ from moorage.vector_stores.records import (
     FileBatch,
     Status,
     StoreFile,
-    VectorStore,
+    VectorStoreRecord,
     batch_record,
     file_attributes,
 )
@@ -76,18 +76,18 @@ class StoreFiles:
 
     # --- Adding ------------------------------------------------------------------------------------------------------------------
 
-    async def add(self, store: VectorStore, wanted: Sequence[NewFile]) -> list[StoreFile]:
+    async def add(self, store: VectorStoreRecord, wanted: Sequence[NewFile]) -> list[StoreFile]:
         """Put files into a store; one that it has already is read anew, with what is said of it now."""
         return await self._add(store, wanted, None)
 
-    async def add_batch(self, store: VectorStore, wanted: Sequence[NewFile]) -> FileBatch:
+    async def add_batch(self, store: VectorStoreRecord, wanted: Sequence[NewFile]) -> FileBatch:
         ids = tuple(sorted({each.file.id for each in wanted}))
         batch = FileBatch(store.tenant_id, store.id, new_id("vsfb"), int(self._clock()), ids)
         await self._table.put(batch_record(batch))
         await self._add(store, wanted, batch)
         return await self.batch(store, batch.id)
 
-    async def _add(self, store: VectorStore, wanted: Sequence[NewFile], batch: FileBatch | None) -> list[StoreFile]:
+    async def _add(self, store: VectorStoreRecord, wanted: Sequence[NewFile], batch: FileBatch | None) -> list[StoreFile]:
         if store.usage_bytes >= limits.VECTOR_STORE_BYTES_MAX:
             raise vector_store_full(limits.VECTOR_STORE_BYTES_MAX)
         await self._stored.room(store.tenant_id)
@@ -116,7 +116,7 @@ class StoreFiles:
             await self._add_together(store, added[start : start + limits.VECTOR_FILES_TOGETHER])
         return added
 
-    async def _add_together(self, store: VectorStore, added: Sequence[StoreFile]) -> None:
+    async def _add_together(self, store: VectorStoreRecord, added: Sequence[StoreFile]) -> None:
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             before = {file.id: file for file in await self.named(store, [file.id for file in added])}
             counts = _Counts(store, self._stored)
@@ -139,7 +139,7 @@ class StoreFiles:
             await self._check_room(store, len(puts))
         raise vector_store_busy(store.id)
 
-    async def _check_room(self, store: VectorStore, files: int) -> None:
+    async def _check_room(self, store: VectorStoreRecord, files: int) -> None:
         record = await self._table.get(store.pk, keys.META)
         if record is None or record["phase"] != "active":
             raise vector_store_not_found(store.id)
@@ -148,22 +148,22 @@ class StoreFiles:
 
     # --- Reading -----------------------------------------------------------------------------------------------------------------
 
-    async def get(self, store: VectorStore, file_id: str) -> StoreFile:
+    async def get(self, store: VectorStoreRecord, file_id: str) -> StoreFile:
         file = await self.find(store, file_id)
         if file is None:
             raise vector_store_file_not_found(file_id, store.id)
         return file
 
-    async def find(self, store: VectorStore, file_id: str) -> StoreFile | None:
+    async def find(self, store: VectorStoreRecord, file_id: str) -> StoreFile | None:
         record = await self._table.get(store.pk, keys.container_file(file_id))
         return None if record is None else FILE.unpack(record)
 
-    async def named(self, store: VectorStore, file_ids: Iterable[str]) -> list[StoreFile]:
+    async def named(self, store: VectorStoreRecord, file_ids: Iterable[str]) -> list[StoreFile]:
         """Those of these files that the store has."""
         wanted = [(store.pk, keys.container_file(file_id)) for file_id in file_ids]
         return [FILE.unpack(record) for record in await self._table.get_many(wanted, consistent=True)]
 
-    async def page(self, store: VectorStore, page: PageQuery, *, status: Status | None = None) -> StoreFilePage:
+    async def page(self, store: VectorStoreRecord, page: PageQuery, *, status: Status | None = None) -> StoreFilePage:
         if (backward := page.backward) is not None:
             await self._place(store, str(page.before), "before")
             turned = await self.page(store, backward, status=status)
@@ -183,20 +183,22 @@ class StoreFiles:
             place = entries[-1]["GSI1SK"]
         return StoreFilePage(kept[: page.limit], len(kept) > page.limit)
 
-    async def _place(self, store: VectorStore, after: str, param: str = "after") -> str:
+    async def _place(self, store: VectorStoreRecord, after: str, param: str = "after") -> str:
         for record in await self._table.get_many([(store.pk, keys.container_file(after)), (store.pk, keys.gone(after))]):
             place: str | None = record.get("place") or record.get("GSI1SK")
             if place is not None:
                 return place
         raise unknown_after(after, param)
 
-    async def batch(self, store: VectorStore, batch_id: str) -> FileBatch:
+    async def batch(self, store: VectorStoreRecord, batch_id: str) -> FileBatch:
         record = await self._table.get(store.pk, vector_keys.vector_batch(batch_id))
         if record is None:
             raise vector_batch_not_found(batch_id, store.id)
         return BATCH.unpack(record)
 
-    async def batch_page(self, store: VectorStore, batch: FileBatch, page: PageQuery, *, status: Status | None = None) -> StoreFilePage:
+    async def batch_page(
+        self, store: VectorStoreRecord, batch: FileBatch, page: PageQuery, *, status: Status | None = None
+    ) -> StoreFilePage:
         """By their ids, since all were added at once."""
         ids = sorted(batch.file_ids, reverse=page.order == "desc")
         for name, mark in (("after", page.after), ("before", page.before)):
@@ -216,7 +218,7 @@ class StoreFiles:
                 break
         return StoreFilePage(kept[: page.limit], len(kept) > page.limit)
 
-    async def todos(self, store: VectorStore) -> list[IndexNote]:
+    async def todos(self, store: VectorStoreRecord) -> list[IndexNote]:
         records = await self._table.query(store.pk, prefix=vector_keys.TODO_PREFIX)
         return [IndexNote(record["SK"].removeprefix(vector_keys.TODO_PREFIX), record["token"]) for record in records]
 
@@ -228,7 +230,13 @@ class StoreFiles:
     # --- Settling ----------------------------------------------------------------------------------------------------------------
 
     async def settle(
-        self, store: VectorStore, file: StoreFile, status: Status, *, usage_bytes: int = 0, error: tuple[ErrorCode, str] | None = None
+        self,
+        store: VectorStoreRecord,
+        file: StoreFile,
+        status: Status,
+        *,
+        usage_bytes: int = 0,
+        error: tuple[ErrorCode, str] | None = None,
     ) -> bool:
         """End the work on a file, whose index agrees with it now; False if it is not the work of this addition any more."""
         code, message = error or (None, "")
@@ -255,14 +263,14 @@ class StoreFiles:
             return None
         return FILE.unpack(record)
 
-    async def forget(self, store: VectorStore, todo: IndexNote) -> None:
+    async def forget(self, store: VectorStoreRecord, todo: IndexNote) -> None:
         """Take away a note: the index agrees. One that was renewed meanwhile stays."""
         try:
             await self._table.delete(store.pk, vector_keys.todo(todo.file_id), condition={"token": todo.token})
         except ConditionFailed:
             return
 
-    async def set_attributes(self, store: VectorStore, file: StoreFile, attributes: Attributes) -> StoreFile:
+    async def set_attributes(self, store: VectorStoreRecord, file: StoreFile, attributes: Attributes) -> StoreFile:
         try:
             record = await self._table.update(file.pk, file.sk, set={"attributes": dict(attributes)}, condition={"token": file.token})
         except ConditionFailed as error:
@@ -271,14 +279,14 @@ class StoreFiles:
             raise vector_store_busy(store.id) from error
         return FILE.unpack(record)
 
-    async def cancel(self, store: VectorStore, batch: FileBatch) -> FileBatch:
+    async def cancel(self, store: VectorStoreRecord, batch: FileBatch) -> FileBatch:
         """Files of the batch that have not been settled are cancelled; what an execution has of them it clears away."""
         await self._table.update(batch.pk, batch.sk, set={"is_cancelled": True})
         for start in range(0, len(batch.file_ids), limits.VECTOR_FILES_TOGETHER):
             await self._cancel_together(store, batch, batch.file_ids[start : start + limits.VECTOR_FILES_TOGETHER])
         return await self.batch(store, batch.id)
 
-    async def _cancel_together(self, store: VectorStore, batch: FileBatch, file_ids: Sequence[str]) -> None:
+    async def _cancel_together(self, store: VectorStoreRecord, batch: FileBatch, file_ids: Sequence[str]) -> None:
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             files = await self.named(store, file_ids)
             doomed = [file for file in files if file.batch_id == batch.id and file.status == "in_progress"]
@@ -298,7 +306,7 @@ class StoreFiles:
 
     # --- Removing ----------------------------------------------------------------------------------------------------------------
 
-    async def remove(self, store: VectorStore, file: StoreFile, *, is_noted: bool = False) -> bool:
+    async def remove(self, store: VectorStoreRecord, file: StoreFile, *, is_noted: bool = False) -> bool:
         """Take a file out of a store; False if it has changed meanwhile. Whoever works on it finds the note that it left, and clears
         away; ``is_noted`` leaves one also of a file that was settled."""
         counts = _Counts(store, self._stored)
@@ -321,7 +329,7 @@ class StoreFiles:
 class _Counts:
     """What a transaction changes in the counts of a store, and of the batches that its files came with."""
 
-    def __init__(self, store: VectorStore, stored: StoredBytes) -> None:
+    def __init__(self, store: VectorStoreRecord, stored: StoredBytes) -> None:
         self._store = store
         self._stored = stored
         self._of_store: Counter[str] = Counter(total=0)

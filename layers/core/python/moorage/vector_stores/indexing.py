@@ -33,7 +33,7 @@ from moorage.vector_stores.documents import UnreadableDocument
 from moorage.vector_stores.files import IndexNote, StoreFiles
 from moorage.vector_stores.jobs import IndexState, Job, Jobs
 from moorage.vector_stores.reading import Reading
-from moorage.vector_stores.records import ErrorCode, StoreFile, VectorStore
+from moorage.vector_stores.records import ErrorCode, StoreFile, VectorStoreRecord
 from moorage.vector_stores.stores import StoreKnowledge, Stores
 
 _CRASHED: Final = "The file could not be indexed: reading it was begun several times and never ended."
@@ -82,14 +82,14 @@ class Indexing:
             state = replace(state, rests=0)
         return await self._after(state, job, store, came)
 
-    async def _begin(self, state: IndexState) -> tuple[Job | None, VectorStore | None]:
+    async def _begin(self, state: IndexState) -> tuple[Job | None, VectorStoreRecord | None]:
         job = await self.jobs.of(state)
         try:
             return job, await self.stores.active(state.tenant_id, state.store_id)
         except ApiError:
             return job, None  # erased, or about to be
 
-    async def _look_at(self, store: VectorStore, todos: list[IndexNote]) -> set[IndexStepResult]:
+    async def _look_at(self, store: VectorStoreRecord, todos: list[IndexNote]) -> set[IndexStepResult]:
         deadline = asyncio.get_running_loop().time() + limits.INDEXING_SLICE_SECONDS
         came: set[IndexStepResult] = set()
         for todo in todos:
@@ -99,14 +99,14 @@ class Indexing:
                 break
         return came
 
-    async def _after(self, state: IndexState, job: Job, store: VectorStore, came: set[IndexStepResult]) -> IndexState:
+    async def _after(self, state: IndexState, job: Job, store: VectorStoreRecord, came: set[IndexStepResult]) -> IndexState:
         if IndexStepResult.DOCUMENT in came:
             return await self._to_sandbox(state, job, store)
         if IndexStepResult.WAIT in came and IndexStepResult.SETTLED not in came:
             return replace(state, next="rest", rests=state.rests + 1)
         return replace(state, next="index")
 
-    async def _to_sandbox(self, state: IndexState, job: Job, store: VectorStore) -> IndexState:
+    async def _to_sandbox(self, state: IndexState, job: Job, store: VectorStoreRecord) -> IndexState:
         container_id = job.container_id
         if container_id is None:
             container_id = await self.reading.reserve(store)
@@ -122,7 +122,7 @@ class Indexing:
             return replace(state, next="rest", rests=state.rests + 1)
         return replace(state, next="parse")
 
-    async def _end(self, state: IndexState, job: Job, store: VectorStore) -> IndexState:
+    async def _end(self, state: IndexState, job: Job, store: VectorStoreRecord) -> IndexState:
         if job.container_id is not None:
             await self.reading.release(store.tenant_id, job.container_id)
             job = await self.jobs.change(job, container_id=None) or job
@@ -134,7 +134,7 @@ class Indexing:
             return replace(state, next="done")
         return replace(state, next="index")
 
-    async def _tidied_for_a_slice(self, store: VectorStore) -> bool:
+    async def _tidied_for_a_slice(self, store: VectorStoreRecord) -> bool:
         """Whether there is more to tidy."""
         deadline = asyncio.get_running_loop().time() + limits.INDEXING_SLICE_SECONDS
         while await self.knowledge.index.tidy(store.ref):
@@ -142,13 +142,13 @@ class Indexing:
                 return True
         return False
 
-    async def _give_up(self, store: VectorStore, todos: list[IndexNote], why: str) -> None:
+    async def _give_up(self, store: VectorStoreRecord, todos: list[IndexNote], why: str) -> None:
         for todo in todos:
             file = await self.files.find(store, todo.file_id)
             if file is not None and file.status == "in_progress":
                 await self._fail(store, file, "server_error", why)
 
-    async def _one(self, store: VectorStore, todo: IndexNote) -> IndexStepResult:
+    async def _one(self, store: VectorStoreRecord, todo: IndexNote) -> IndexStepResult:
         file = await self.files.find(store, todo.file_id)
         if file is None or file.status == "cancelled":
             return await self._clear_away(store, todo)
@@ -190,7 +190,7 @@ class Indexing:
             with suppress(*TABLE_ERRORS):
                 await self.files.note(begun, attempts=begun.attempts - 1)
 
-    async def _index(self, store: VectorStore, file: StoreFile) -> IndexStepResult:
+    async def _index(self, store: VectorStoreRecord, file: StoreFile) -> IndexStepResult:
         if not file.is_parsed:
             await self.reading.drop(store, file.id)
             if await self.reading.read_here(file) is not None:
@@ -212,7 +212,7 @@ class Indexing:
         tell("file_indexed", {"tenant_id": store.tenant_id, "vector_store_id": store.id, "file_id": file.id, "chunks": len(chunks)})
         return IndexStepResult.SETTLED
 
-    async def _left(self, store: VectorStore) -> IndexStepResult:
+    async def _left(self, store: VectorStoreRecord) -> IndexStepResult:
         """What was put into the index is not wanted any more. The file's note stands, unless all of the store is gone."""
         try:
             await self.stores.active(store.tenant_id, store.id)
@@ -220,13 +220,13 @@ class Indexing:
             await self.knowledge.index.delete(store.ref)
         return IndexStepResult.LEFT
 
-    async def _clear_away(self, store: VectorStore, todo: IndexNote) -> IndexStepResult:
+    async def _clear_away(self, store: VectorStoreRecord, todo: IndexNote) -> IndexStepResult:
         await self.knowledge.index.delete_file(store.ref, todo.file_id)
         await self.reading.drop(store, todo.file_id)
         await self.files.forget(store, todo)
         return IndexStepResult.SETTLED
 
-    async def _fail(self, store: VectorStore, file: StoreFile, code: ErrorCode, message: str) -> IndexStepResult:
+    async def _fail(self, store: VectorStoreRecord, file: StoreFile, code: ErrorCode, message: str) -> IndexStepResult:
         """What an earlier addition of the file has left in the index goes first: a failed file is not found."""
         await self.knowledge.index.delete_file(store.ref, file.id)
         await self.reading.drop(store, file.id)
@@ -257,7 +257,7 @@ class Indexing:
             return replace(state, next="index", rests=state.rests + 1)
         return replace(state, next="index", rests=0 if has_read else state.rests + 1)
 
-    async def _parse(self, store: VectorStore, container_id: str) -> bool:
+    async def _parse(self, store: VectorStoreRecord, container_id: str) -> bool:
         """Whether one of them was read, or found to be unreadable."""
         deadline = asyncio.get_running_loop().time() + limits.INDEXING_SLICE_SECONDS
         has_read = False

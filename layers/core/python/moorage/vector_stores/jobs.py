@@ -18,7 +18,7 @@ from moorage.store import schema, vector_keys
 from moorage.store.executions import ENDED, Executions
 from moorage.store.files import Clock
 from moorage.store.table import Table
-from moorage.vector_stores.records import VectorStore
+from moorage.vector_stores.records import VectorStoreRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Jobs:
         self._executions = executions
         self._clock = clock
 
-    async def work(self, store: VectorStore, add: Callable[[], Awaitable[None]]) -> None:
+    async def work(self, store: VectorStoreRecord, add: Callable[[], Awaitable[None]]) -> None:
         """Have ``add`` note what is to be done, and see to it that somebody does it."""
         made = await self._make(store.tenant_id, store.id)
         await add()

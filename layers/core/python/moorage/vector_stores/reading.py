@@ -26,7 +26,7 @@ from moorage.vector_stores.documents import (
     too_long,
 )
 from moorage.vector_stores.parsing import Parsing, whole
-from moorage.vector_stores.records import StoreFile, VectorStore
+from moorage.vector_stores.records import StoreFile, VectorStoreRecord
 
 _LOST: Final = "The file was deleted before it was read."
 
@@ -41,7 +41,7 @@ class Reading:
         """What was read of it. Raises ``BlobNotFound`` if that is not there."""
         return (await self._blobs.get_bytes(file.text_key)).decode("utf-8", "replace")
 
-    async def drop(self, store: VectorStore, file_id: str) -> None:
+    async def drop(self, store: VectorStoreRecord, file_id: str) -> None:
         """With what is left of earlier additions of the file."""
         await self._blobs.delete_prefix(f"{vector_keys.vector_objects(store.tenant_id, store.id)}{file_id}/")
 
@@ -70,7 +70,7 @@ class Reading:
 
     # --- In a sandbox --------------------------------------------------------------------------------------------------------------
 
-    async def reserve(self, store: VectorStore) -> str:
+    async def reserve(self, store: VectorStoreRecord) -> str:
         """A container for the documents of a store."""
         return (await self._containers.reserve(store.tenant_id, name=f"documents of {store.id}", is_internal=True)).id
 

@@ -7,7 +7,7 @@ earlier one meets another token, and leaves the file alone.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal, cast
 
 from moorage import limits
 from moorage.codec import Codec
@@ -16,6 +16,7 @@ from moorage.store import keys, vector_keys
 from moorage.store.listing import listing_attributes
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import Record
+from moorage.wire.vector_stores import ChunkSizes, FileCounts, VectorStore, VectorStoreFile, VectorStoreFileBatch
 
 Attributes = Mapping[str, str | float | bool]
 Status = Literal["in_progress", "completed", "failed", "cancelled"]
@@ -47,7 +48,7 @@ AUTO: Final = Chunking()
 
 
 @dataclass(frozen=True, slots=True)
-class VectorStore:
+class VectorStoreRecord:
     tenant_id: str
     id: str
     name: str
@@ -159,13 +160,13 @@ class FileBatch:
         return "failed" if self.failed and self.failed == self.total else "completed"
 
 
-STORE: Final = Codec(VectorStore)
+STORE: Final = Codec(VectorStoreRecord)
 CHUNKING: Final = Codec(Chunking)
 FILE: Final = Codec(StoreFile, nested={"chunking": CHUNKING})
 BATCH: Final = Codec(FileBatch)
 
 
-def store_record(store: VectorStore) -> Record:
+def store_record(store: VectorStoreRecord) -> Record:
     listed = listing_attributes(store.tenant_id, vector_keys.VECTOR_STORES, store.created_at, store.id)
     return {"PK": store.pk, "SK": keys.META, **listed, **STORE.pack(store)}
 
@@ -183,11 +184,18 @@ def batch_record(batch: FileBatch) -> Record:
 # --- The wire ----------------------------------------------------------------------------------------------------------------------
 
 
-def _counts(counted: VectorStore | FileBatch) -> dict[str, int]:
-    return {status: getattr(counted, status) for status in STATUSES} | {"total": counted.total}
+def _counts(counted: VectorStoreRecord | FileBatch) -> FileCounts:
+    return {
+        "in_progress": counted.in_progress,
+        "completed": counted.completed,
+        "failed": counted.failed,
+        "cancelled": counted.cancelled,
+        "total": counted.total,
+    }
 
 
-def store_object(store: VectorStore, now: float) -> dict[str, Any]:
+def store_object(store: VectorStoreRecord, now: float) -> VectorStore:
+    status: Literal["expired", "in_progress", "completed"]
     status = "expired" if store.is_expired(now) else "in_progress" if store.in_progress else "completed"
     return {
         "id": store.id,
@@ -205,7 +213,7 @@ def store_object(store: VectorStore, now: float) -> dict[str, Any]:
     }
 
 
-def file_object(file: StoreFile) -> dict[str, Any]:
+def file_object(file: StoreFile) -> VectorStoreFile:
     return {
         "id": file.id,
         "object": "vector_store.file",
@@ -213,14 +221,16 @@ def file_object(file: StoreFile) -> dict[str, Any]:
         "vector_store_id": file.store_id,
         "filename": file.filename,
         "status": file.status,
-        "last_error": None if file.status != "failed" else {"code": file.error_code, "message": file.error_message},
+        "last_error": None
+        if file.error_code is None or file.status != "failed"
+        else {"code": file.error_code, "message": file.error_message},
         "usage_bytes": file.usage_bytes,
         "attributes": dict(file.attributes),
-        "chunking_strategy": {"type": "static", "static": CHUNKING.pack(file.chunking)},
+        "chunking_strategy": {"type": "static", "static": cast("ChunkSizes", CHUNKING.pack(file.chunking))},
     }
 
 
-def batch_object(batch: FileBatch) -> dict[str, Any]:
+def batch_object(batch: FileBatch) -> VectorStoreFileBatch:
     return {
         "id": batch.id,
         "object": "vector_store.files_batch",

@@ -13,7 +13,7 @@ from moorage.store import keys, schema, vector_keys
 from moorage.store.files import Clock
 from moorage.store.listing import gone_record, read_page
 from moorage.store.table import Record, Table
-from moorage.vector_stores.records import STORE, VectorStore, store_record
+from moorage.vector_stores.records import STORE, VectorStoreRecord, store_record
 from moorage.wire.queries import PageQuery
 
 UNCHANGED: Final[Any] = object()
@@ -47,7 +47,7 @@ class StoreKnowledge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StorePage:
-    stores: list[VectorStore]
+    stores: list[VectorStoreRecord]
     has_more: bool
 
 
@@ -59,13 +59,13 @@ class Stores:
 
     async def create(
         self, tenant_id: str, *, name: str, description: str | None, metadata: Mapping[str, str], days: int | None
-    ) -> VectorStore:
+    ) -> VectorStoreRecord:
         listed = keys.listing(tenant_id, vector_keys.VECTOR_STORES)
         if len(await self._table.query(listed, limit=limits.VECTOR_STORES_MAX, index=schema.INDEX)) >= limits.VECTOR_STORES_MAX:
             raise too_many_vector_stores(limits.VECTOR_STORES_MAX)
         exactly, embedder = self._clock(), self._knowledge.embeddings.default
         now = int(exactly)
-        store = VectorStore(
+        store = VectorStoreRecord(
             tenant_id=tenant_id,
             id=new_listed_id("vs", exactly),
             name=name,
@@ -80,14 +80,14 @@ class Stores:
         await self._table.write_many(puts=[store_record(store), *_due_records(store)])
         return store
 
-    async def get(self, tenant_id: str, store_id: str, *, param: str | None = None) -> VectorStore:
+    async def get(self, tenant_id: str, store_id: str, *, param: str | None = None) -> VectorStoreRecord:
         """Unknown, foreign and deleted ones are all 404; an expired one is there, and empty."""
         record = await self._table.get(vector_keys.vector_store(tenant_id, store_id), keys.META)
         if record is None or record["phase"] == "deleted":
             raise vector_store_not_found(store_id, param=param)
         return STORE.unpack(record)
 
-    async def active(self, tenant_id: str, store_id: str, *, param: str | None = None) -> VectorStore:
+    async def active(self, tenant_id: str, store_id: str, *, param: str | None = None) -> VectorStoreRecord:
         """The same to work with it: an expired one is refused."""
         store = await self.get(tenant_id, store_id, param=param)
         if store.is_expired(self._clock()):
@@ -113,7 +113,7 @@ class Stores:
         name: Any = UNCHANGED,
         metadata: Any = UNCHANGED,
         days: Any = UNCHANGED,
-    ) -> VectorStore:
+    ) -> VectorStoreRecord:
         """Changing a store is using it."""
         store = await self.active(tenant_id, store_id)
         wanted = {"name": name, "metadata": metadata, "days": days}
@@ -123,7 +123,7 @@ class Stores:
         await self._table.write_many(puts=_due_records(planned))
         return await self._write(store, set={**changed, "last_active_at": now})
 
-    async def touch(self, store: VectorStore) -> VectorStore:
+    async def touch(self, store: VectorStoreRecord) -> VectorStoreRecord:
         """Note that it is used."""
         now = int(self._clock())
         if now - store.last_active_at < limits.VECTOR_STORE_TOUCH_SECONDS:
@@ -136,13 +136,13 @@ class Stores:
         stores = [await self.active(tenant_id, store_id, param=param) for store_id in dict.fromkeys(store_ids)]
         return [(await self.touch(store)).ref for store in stores]
 
-    async def end(self, store: VectorStore) -> None:
+    async def end(self, store: VectorStoreRecord) -> None:
         """It is a 404 from here on, and due to be erased."""
         gone = gone_record(store.pk, keys.GONE, store.created_at, store.id, self._clock())
         await self._table.write_many(puts=[due_record(store, int(self._clock())), gone])
         await self._write(store, set={"phase": "deleted"}, remove=("GSI1PK", "GSI1SK"))
 
-    async def _write(self, store: VectorStore, *, set: Mapping[str, Any], remove: Sequence[str] = ()) -> VectorStore:
+    async def _write(self, store: VectorStoreRecord, *, set: Mapping[str, Any], remove: Sequence[str] = ()) -> VectorStoreRecord:
         try:
             record = await self._table.update(store.pk, keys.META, set=set, remove=remove, condition={"phase": store.phase})
         except ConditionFailed as error:
@@ -152,11 +152,11 @@ class Stores:
         return STORE.unpack(record)
 
 
-def due_record(store: VectorStore, at: int) -> Record:
+def due_record(store: VectorStoreRecord, at: int) -> Record:
     """What the sweep finds a store by that ends at a time."""
     listed = {"GSI1PK": keys.due_list(vector_keys.VECTOR_STORES), "GSI1SK": keys.due(at, store.id)}
     return {"PK": store.pk, "SK": keys.PURGE, **listed}
 
 
-def _due_records(store: VectorStore) -> list[Record]:
+def _due_records(store: VectorStoreRecord) -> list[Record]:
     return [] if store.expires_at is None else [due_record(store, store.expires_at)]

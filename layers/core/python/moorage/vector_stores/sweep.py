@@ -15,7 +15,7 @@ from moorage.store.files import Clock
 from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Record, Table
 from moorage.vector_stores.jobs import JOB
-from moorage.vector_stores.records import STATUSES, STORE, VectorStore
+from moorage.vector_stores.records import STATUSES, STORE, VectorStoreRecord
 from moorage.vector_stores.stores import StoreKnowledge, due_record
 
 _NOTHING: Final = dict.fromkeys((*STATUSES, "total", "usage_bytes"), 0)
@@ -42,7 +42,7 @@ class VectorStoreSweep:
         await self._table.write_many(deletes=lost)
         return sum(await side_by_side(self._settle, map(STORE.unpack, records.values()), at_once=limits.SWEEP_AT_ONCE))
 
-    async def _settle(self, store: VectorStore) -> bool:
+    async def _settle(self, store: VectorStoreRecord) -> bool:
         if store.phase == "active" and not store.is_expired(self._clock()):
             # It was used since, or may stay for ever by now.
             if store.expires_at is None:
@@ -59,7 +59,7 @@ class VectorStoreSweep:
         await self.erase(store, with_record=store.phase == "deleted")
         return True
 
-    async def erase(self, store: VectorStore, *, with_record: bool) -> None:
+    async def erase(self, store: VectorStoreRecord, *, with_record: bool) -> None:
         """All that a store holds. One that an execution is at work on is erased again when that is over for certain: what it was about
         to write may come after this."""
         await self._knowledge.index.delete(store.ref)
@@ -84,7 +84,7 @@ class VectorStoreSweep:
                 await self._table.update(store.pk, keys.META, set=_NOTHING, condition={"phase": "expired"})
 
 
-def _held(store: VectorStore, rows: Iterable[Record]) -> list[tuple[str, str]]:
+def _held(store: VectorStoreRecord, rows: Iterable[Record]) -> list[tuple[str, str]]:
     """The notes with the files that this store holds them."""
     ids = [row["SK"].removeprefix(keys.FILE_PREFIX) for row in rows if row["SK"].startswith(keys.FILE_PREFIX)]
     return [(keys.file(store.tenant_id, file_id), vector_keys.held(store.id)) for file_id in ids]

@@ -21,7 +21,7 @@ from moorage.vector_stores.files import NewFile, StoreFiles
 from moorage.vector_stores.indexing import Indexing
 from moorage.vector_stores.jobs import Jobs
 from moorage.vector_stores.reading import Reading
-from moorage.vector_stores.records import AUTO, Attributes, Chunking, FileBatch, StoreFile, VectorStore
+from moorage.vector_stores.records import AUTO, Attributes, Chunking, FileBatch, StoreFile, VectorStoreRecord
 from moorage.vector_stores.stores import StoreKnowledge, Stores
 from moorage.vector_stores.sweep import VectorStoreSweep
 
@@ -59,7 +59,7 @@ class VectorStores:
         file_ids: Sequence[str],
         chunking: Chunking,
         draws_on: tuple[str, ...] = (),
-    ) -> VectorStore:
+    ) -> VectorStoreRecord:
         wanted = [
             await self.new_file(tenant_id, file_id, chunking=chunking, draws_on=draws_on, param="file_ids") for file_id in file_ids
         ]
@@ -69,7 +69,7 @@ class VectorStores:
         await self.add(store, wanted)
         return await self.stores.get(tenant_id, store.id)
 
-    async def delete(self, store: VectorStore) -> None:
+    async def delete(self, store: VectorStoreRecord) -> None:
         """A 404 at once; an erasure that breaks off is finished by the sweep."""
         await self.stores.end(store)
         await asyncio.shield(self.sweep.erase(store, with_record=True))
@@ -96,7 +96,7 @@ class VectorStores:
         """A file of the Files API, to be added; 404 for one that there is not."""
         return NewFile(await self._files.get(tenant_id, file_id, param=param), attributes or {}, chunking, draws_on)
 
-    async def add(self, store: VectorStore, wanted: Sequence[NewFile]) -> list[StoreFile]:
+    async def add(self, store: VectorStoreRecord, wanted: Sequence[NewFile]) -> list[StoreFile]:
         added: list[StoreFile] = []
 
         async def add() -> None:
@@ -106,7 +106,7 @@ class VectorStores:
         await self.stores.touch(store)
         return added
 
-    async def add_batch(self, store: VectorStore, wanted: Sequence[NewFile]) -> FileBatch:
+    async def add_batch(self, store: VectorStoreRecord, wanted: Sequence[NewFile]) -> FileBatch:
         added: list[FileBatch] = []
 
         async def add() -> None:
@@ -116,14 +116,14 @@ class VectorStores:
         await self.stores.touch(store)
         return added[0]
 
-    async def set_attributes(self, store: VectorStore, file_id: str, attributes: Attributes) -> StoreFile:
+    async def set_attributes(self, store: VectorStoreRecord, file_id: str, attributes: Attributes) -> StoreFile:
         """The record first: whoever is reading the file looks at it again when it is in the index."""
         changed = await self.files.set_attributes(store, await self.files.get(store, file_id), attributes)
         if await self._knowledge.index.set_attributes(store.ref, file_id, attributes):
             await self.jobs.work(store, _nothing)
         return changed
 
-    async def remove(self, store: VectorStore, file_id: str) -> None:
+    async def remove(self, store: VectorStoreRecord, file_id: str) -> None:
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             file = await self.files.get(store, file_id)
             has_copies = await self._knowledge.index.delete_file(store.ref, file_id)
@@ -132,7 +132,7 @@ class VectorStores:
                 return
         raise vector_store_busy(store.id)
 
-    async def _take_out(self, store: VectorStore, file: StoreFile, *, has_copies: bool) -> bool:
+    async def _take_out(self, store: VectorStoreRecord, file: StoreFile, *, has_copies: bool) -> bool:
         """An execution clears away the copies that the index has left of it, by a note that goes when it has."""
         if not has_copies:
             return await self.files.remove(store, file)
@@ -150,7 +150,7 @@ class VectorStores:
             with passing_over_what_is_gone():  # the store has gone or expired, or does not hold it any more
                 await self.remove(await self.stores.active(tenant_id, store_id), file_id)
 
-    async def content(self, store: VectorStore, file_id: str) -> list[str]:
+    async def content(self, store: VectorStoreRecord, file_id: str) -> list[str]:
         """The text that was read of a file; nothing of one that was not, or not yet."""
         file = await self.files.get(store, file_id)
         if file.status != "completed":

@@ -1,15 +1,34 @@
 """The objects that this API answers with, as types. Every field is always there but for those marked otherwise, and a new version may
 bring more. Items and events are described by what all of them have."""
 
-from typing import Any, Final, Literal, NotRequired
+from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from moorage.wire.create import Metadata
 from moorage.wire.resources import MemoryLimit
-from moorage.wire.validation import JsonValidator
 
 Json = dict[str, Any]
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[int, Field(description="Unix seconds")]
+Milliseconds = Annotated[int, Field(description="Unix milliseconds")]
+One = TypeVar("One")
+Kind = TypeVar("Kind", bound=str)
+
+
+class ListOf(TypedDict, Generic[One]):
+    object: Literal["list"]
+    data: list[One]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class Deleted(TypedDict, Generic[Kind]):
+    id: str
+    object: Kind
+    deleted: Literal[True]
 
 
 class Item(TypedDict):
@@ -216,6 +235,11 @@ class Model(TypedDict):
     owned_by: str
 
 
+class ModelList(TypedDict):
+    object: Literal["list"]
+    data: list[Model]
+
+
 class File(TypedDict):
     id: str
     object: Literal["file"]
@@ -264,6 +288,7 @@ class Container(TypedDict):
     created_at: int
     status: Literal["running", "expired"]
     expires_after: IdleTimeOfContainer
+    expires_at: Seconds
     last_active_at: int
     memory_limit: MemoryLimit
     network_policy: PolicyShown
@@ -317,28 +342,12 @@ class EgressEntry(TypedDict):
     message: str | None
     host: str | None
     port: int | None
-
-
-ANSWERS: Final = {
-    answer.__name__: JsonValidator[Any](answer)
-    for answer in (
-        Item,
-        Event,
-        Response,
-        CompactedResponse,
-        InputTokens,
-        EmbeddingList,
-        Error,
-        Conversation,
-        Model,
-        File,
-        Upload,
-        UploadPart,
-        Container,
-        ContainerFile,
-        Skill,
-        SkillVersion,
-        SkillVersionDeleted,
-        EgressEntry,
-    )
-}
+    method: str | None
+    path: str | None
+    address: str | None
+    secrets: list[str]
+    bytes_sent: Count
+    bytes_received: Count
+    status: int | None
+    error: str | None
+    count: Count

@@ -7,9 +7,10 @@ Open Responses schema wants all of them, numbers where OpenAI sends numbers, and
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from moorage.errors import type_of
+from moorage.wire.answers import CompactedResponse, Deleted, InputTokens, Kind, ListOf, One, Usage
 from moorage.wire.types import Item
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
@@ -54,7 +55,7 @@ class TokenUsage:
             reasoning_tokens=usage["output_tokens_details"]["reasoning_tokens"],
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Usage:
         """``usage`` on the wire. Codex CLI fails on a usage without ``total_tokens``."""
         return {
             "input_tokens": self.input_tokens,
@@ -109,27 +110,28 @@ def response_object(state: ResponseState) -> dict[str, Any]:
 # --- Listings and deletions -----------------------------------------------------------------------------------------------
 
 
-def list_object(data: Sequence[Mapping[str, Any]], *, has_more: bool) -> dict[str, Any]:
+def list_object(data: Sequence[One], *, has_more: bool) -> ListOf[One]:
     """One page. The SDKs go on after ``data[-1].id``, conversations after ``last_id``."""
+    ids = [cast("Mapping[str, Any]", one)["id"] for one in (*data[:1], *data[-1:])]
     return {
         "object": "list",
         "data": list(data),
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
+        "first_id": ids[0] if ids else None,
+        "last_id": ids[-1] if ids else None,
         "has_more": has_more,
     }
 
 
-def deleted(resource_id: str, kind: str) -> dict[str, Any]:
+def deleted(resource_id: str, kind: Kind) -> Deleted[Kind]:
     """The answer to a DELETE; ``kind`` is ``response``, ``conversation.deleted``, ``container.deleted`` ..."""
     return {"id": resource_id, "object": kind, "deleted": True}
 
 
-def input_tokens_object(input_tokens: int) -> dict[str, Any]:
+def input_tokens_object(input_tokens: int) -> InputTokens:
     return {"object": "response.input_tokens", "input_tokens": input_tokens}
 
 
-def compaction_object(response_id: str, created_at: int, output: Sequence[Item], usage: TokenUsage) -> dict[str, Any]:
+def compaction_object(response_id: str, created_at: int, output: Sequence[Item], usage: TokenUsage) -> CompactedResponse:
     """The answer of ``POST /v1/responses/compact``; its id leads nowhere."""
     return {
         "id": response_id,

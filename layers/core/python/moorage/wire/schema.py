@@ -12,6 +12,21 @@ from moorage.wire.validation import JsonValidator
 JsonSchema = dict[str, Any]
 
 COMPONENTS: Final = "#/components/schemas/"
+JSON: Final = "application/json"
+
+STRING: Final[JsonSchema] = {"type": "string"}
+BOOLEAN: Final[JsonSchema] = {"type": "boolean"}
+COUNT: Final[JsonSchema] = {"type": "integer", "minimum": 0}
+SECONDS: Final[JsonSchema] = {"type": "integer", "description": "Unix seconds"}
+
+
+def ref(name: str) -> JsonSchema:
+    return {"$ref": COMPONENTS + name}
+
+
+def record(**properties: JsonSchema) -> JsonSchema:
+    """An answer: every field is always there, and more may come with a new version."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
 
 
 class _Generator(GenerateJsonSchema):

@@ -1,14 +1,15 @@
-"""Vector stores: their bodies, and their routes as the OpenAPI document tells of them."""
+"""Vector stores: their bodies and answers."""
 
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+from typing_extensions import TypedDict
 
 from moorage import errors, limits
+from moorage.wire.answers import Count, Seconds
 from moorage.wire.attribute_filters import Filter
 from moorage.wire.create import Metadata
 from moorage.wire.refusals import problem, wrong_type, wrong_value
-from moorage.wire.route import JSON, PAGE, STRING, Route, deleted, list_of, nullable, record, ref
 from moorage.wire.schema import JsonSchema
 from moorage.wire.validation import Body, Id, Length, OneOf, Only
 
@@ -195,135 +196,109 @@ class SearchVectorStore(Body):
 
 # --- Answers -----------------------------------------------------------------------------------------------------------------------
 
-_TIME: Final[JsonSchema] = {"type": "integer", "description": "Unix seconds"}
-_COUNT: Final[JsonSchema] = {"type": "integer", "minimum": 0}
-_COUNTS: Final = record(**dict.fromkeys((*FILE_STATUSES, "total"), _COUNT))
-_RESTS: Final = record(anchor={"const": "last_active_at"}, days=_COUNT)
-_STATUS: Final[JsonSchema] = {"type": "string", "enum": list(FILE_STATUSES)}
-_CODES: Final[JsonSchema] = {"type": "string", "enum": ["server_error", "unsupported_file", "invalid_file"]}
-_CHUNKING: Final = record(type={"const": "static"}, static=record(max_chunk_size_tokens=_COUNT, chunk_overlap_tokens=_COUNT))
-_CONTENT: Final = record(type={"const": "text"}, text=STRING)
-_RANK: Final = record(place={"type": "integer", "minimum": 1}, score={"type": "number"})
+FileStatus = Literal["in_progress", "completed", "cancelled", "failed"]
+_Attributes = Annotated[dict[str, Any], WithJsonSchema(_ATTRIBUTES)]
 
-VECTOR_STORE_ANSWERS: Final[dict[str, JsonSchema]] = {
-    "VectorStore": record(
-        id=STRING,
-        object={"const": "vector_store"},
-        created_at=_TIME,
-        name=STRING,
-        description=nullable(STRING),
-        usage_bytes=_COUNT,
-        status={"type": "string", "enum": ["expired", "in_progress", "completed"]},
-        file_counts=_COUNTS,
-        expires_after=nullable(_RESTS),
-        expires_at=nullable(_TIME),
-        last_active_at=_TIME,
-        metadata={"type": "object", "additionalProperties": STRING},
-    ),
-    "VectorStoreFile": record(
-        id=STRING,
-        object={"const": "vector_store.file"},
-        created_at=_TIME,
-        vector_store_id=STRING,
-        filename=STRING,
-        status=_STATUS,
-        last_error=nullable(record(code=_CODES, message=STRING)),
-        usage_bytes=_COUNT,
-        attributes=_ATTRIBUTES,
-        chunking_strategy=_CHUNKING,
-    ),
-    "VectorStoreFileBatch": record(
-        id=STRING,
-        object={"const": "vector_store.files_batch"},
-        created_at=_TIME,
-        vector_store_id=STRING,
-        status=_STATUS,
-        file_counts=_COUNTS,
-    ),
-    "VectorStoreFileContent": record(
-        object={"const": "vector_store.file_content.page"},
-        data={"type": "array", "items": _CONTENT},
-        has_more={"type": "boolean"},
-        next_page=nullable(STRING),
-    ),
-    "VectorStoreSearchResults": record(
-        object={"const": "vector_store.search_results.page"},
-        search_query={"type": "array", "items": STRING},
-        data={
-            "type": "array",
-            "items": record(
-                file_id=STRING,
-                filename=STRING,
-                score={"type": "number", "minimum": 0, "maximum": 1},
-                attributes=_ATTRIBUTES,
-                content={"type": "array", "items": _CONTENT},
-                ranks=record(embedding=nullable(_RANK), text=nullable(_RANK)),
-            ),
-        },
-        has_more={"type": "boolean"},
-        next_page=nullable(STRING),
-    ),
-}
 
-_STORE: Final = "/v1/vector_stores/{vector_store_id}"
-_FILES: Final = f"{_STORE}/files"
-_FILE: Final = f"{_FILES}/{{file_id}}"
-_BATCHES: Final = f"{_STORE}/file_batches"
-_BATCH: Final = f"{_BATCHES}/{{batch_id}}"
-_PAGE: Final = (*PAGE, ("before", STRING))
-_FILTER: Final = (*_PAGE, ("filter", _STATUS))
+class FileCounts(TypedDict):
+    in_progress: Count
+    completed: Count
+    cancelled: Count
+    failed: Count
+    total: Count
 
-VECTOR_STORE_ROUTES: Final[tuple[Route, ...]] = (
-    Route("get", "/v1/vector_stores", "listVectorStores", "Vector stores", {JSON: list_of("VectorStore")}, query=_PAGE),
-    Route(
-        "post",
-        "/v1/vector_stores",
-        "createVectorStore",
-        "Make a vector store",
-        {JSON: ref("VectorStore")},
-        {JSON: ref("CreateVectorStore")},
-        also=(404,),
-    ),
-    Route("get", _STORE, "retrieveVectorStore", "A vector store", {JSON: ref("VectorStore")}),
-    Route("post", _STORE, "updateVectorStore", "Change a vector store", {JSON: ref("VectorStore")}, {JSON: ref("UpdateVectorStore")}),
-    Route("delete", _STORE, "deleteVectorStore", "Delete a vector store", {JSON: deleted("vector_store.deleted")}),
-    Route(
-        "post",
-        f"{_STORE}/search",
-        "searchVectorStore",
-        "Search a vector store",
-        {JSON: ref("VectorStoreSearchResults")},
-        {JSON: ref("SearchVectorStore")},
-    ),
-    Route("get", _FILES, "listVectorStoreFiles", "Its files", {JSON: list_of("VectorStoreFile")}, query=_FILTER),
-    Route("post", _FILES, "createVectorStoreFile", "Add a file", {JSON: ref("VectorStoreFile")}, {JSON: ref("AddVectorStoreFile")}),
-    Route("get", _FILE, "retrieveVectorStoreFile", "One of its files", {JSON: ref("VectorStoreFile")}),
-    Route(
-        "post",
-        _FILE,
-        "updateVectorStoreFile",
-        "Replace a file's attributes",
-        {JSON: ref("VectorStoreFile")},
-        {JSON: ref("UpdateVectorStoreFile")},
-    ),
-    Route("delete", _FILE, "deleteVectorStoreFile", "Take a file out", {JSON: deleted("vector_store.file.deleted")}, also=(409,)),
-    Route("get", f"{_FILE}/content", "retrieveVectorStoreFileContent", "A file's text", {JSON: ref("VectorStoreFileContent")}),
-    Route(
-        "post",
-        _BATCHES,
-        "createVectorStoreFileBatch",
-        "Add several files",
-        {JSON: ref("VectorStoreFileBatch")},
-        {JSON: ref("CreateFileBatch")},
-    ),
-    Route("get", _BATCH, "retrieveVectorStoreFileBatch", "Files that were added together", {JSON: ref("VectorStoreFileBatch")}),
-    Route("post", f"{_BATCH}/cancel", "cancelVectorStoreFileBatch", "Read no further files of it", {JSON: ref("VectorStoreFileBatch")}),
-    Route(
-        "get",
-        f"{_BATCH}/files",
-        "listFilesInVectorStoreBatch",
-        "The files of a batch",
-        {JSON: list_of("VectorStoreFile")},
-        query=_FILTER,
-    ),
-)
+
+class RestTimeOfStore(TypedDict):
+    anchor: Literal["last_active_at"]
+    days: Count
+
+
+class VectorStore(TypedDict):
+    id: str
+    object: Literal["vector_store"]
+    created_at: Seconds
+    name: str
+    description: str | None
+    usage_bytes: Count
+    status: Literal["expired", "in_progress", "completed"]
+    file_counts: FileCounts
+    expires_after: RestTimeOfStore | None
+    expires_at: Seconds | None
+    last_active_at: Seconds
+    metadata: dict[str, str]
+
+
+class FileProblem(TypedDict):
+    code: Literal["server_error", "unsupported_file", "invalid_file"]
+    message: str
+
+
+class ChunkSizes(TypedDict):
+    max_chunk_size_tokens: Count
+    chunk_overlap_tokens: Count
+
+
+class ChunkingShown(TypedDict):
+    type: Literal["static"]
+    static: ChunkSizes
+
+
+class VectorStoreFile(TypedDict):
+    id: str
+    object: Literal["vector_store.file"]
+    created_at: Seconds
+    vector_store_id: str
+    filename: str
+    status: FileStatus
+    last_error: FileProblem | None
+    usage_bytes: Count
+    attributes: _Attributes
+    chunking_strategy: ChunkingShown
+
+
+class VectorStoreFileBatch(TypedDict):
+    id: str
+    object: Literal["vector_store.files_batch"]
+    created_at: Seconds
+    vector_store_id: str
+    status: FileStatus
+    file_counts: FileCounts
+
+
+class TextOfFile(TypedDict):
+    type: Literal["text"]
+    text: str
+
+
+class VectorStoreFileContent(TypedDict):
+    object: Literal["vector_store.file_content.page"]
+    data: list[TextOfFile]
+    has_more: bool
+    next_page: str | None
+
+
+class PlaceInRanking(TypedDict):
+    place: Annotated[int, Field(ge=1)]
+    score: float
+
+
+class RanksOfResult(TypedDict):
+    embedding: PlaceInRanking | None
+    text: PlaceInRanking | None
+
+
+class VectorStoreSearchResult(TypedDict):
+    file_id: str
+    filename: str
+    score: Annotated[float, Field(ge=0, le=1)]
+    attributes: _Attributes
+    content: list[TextOfFile]
+    ranks: RanksOfResult
+
+
+class VectorStoreSearchResults(TypedDict):
+    object: Literal["vector_store.search_results.page"]
+    search_query: list[str]
+    data: list[VectorStoreSearchResult]
+    has_more: bool
+    next_page: str | None

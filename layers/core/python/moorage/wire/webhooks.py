@@ -1,12 +1,13 @@
-"""Webhook endpoints: their bodies, and their routes as the OpenAPI document tells of them."""
+"""Webhook endpoints: their bodies and answers, and what is sent to them."""
 
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from moorage import limits
-from moorage.wire.route import AFTER, JSON, PAGE, STRING, Route, deleted, envelope, limit, nullable, record, ref
-from moorage.wire.schema import JsonSchema
+from moorage.wire.answers import Count, Milliseconds, Seconds
+from moorage.wire.schema import JSON, SECONDS, STRING, JsonSchema, record
 from moorage.wire.validation import Body, Length
 
 EventType = Literal["response.completed", "response.failed", "response.cancelled", "response.incomplete", "moorage.approval.requested"]
@@ -47,111 +48,58 @@ class SendTestEvent(Body):
     event_type: EventType
 
 
-_TIME: Final[JsonSchema] = {"type": "integer", "description": "Unix seconds"}
-_MILLISECONDS: Final[JsonSchema] = {"type": "integer", "description": "Unix milliseconds"}
-_COUNT: Final[JsonSchema] = {"type": "integer", "minimum": 0}
-_TYPE: Final[JsonSchema] = {"type": "string", "enum": list(EVENT_TYPES)}
+class WebhookEventTypes(TypedDict):
+    object: Literal["list"]
+    data: list[EventType]
 
-_FIELDS: Final[dict[str, JsonSchema]] = {
-    "id": STRING,
-    "object": {"const": "webhook_endpoint"},
-    "name": STRING,
-    "url": STRING,
-    "event_types": {"type": "array", "items": _TYPE},
-    "created_at": _TIME,
-    "updated_at": _TIME,
-    "signing_secret_hint": STRING,
-    "status": {"type": "string", "enum": ["active", "failing", "disabled"]},
-    "failing_since": nullable(_TIME),
-}
-_ENDPOINT: Final = record(**_FIELDS)
-_WITH_SECRET: Final = record(**_FIELDS, signing_secret=STRING)
 
-_ATTEMPT: Final = record(at=_MILLISECONDS, duration_ms=_COUNT, status_code=nullable(_COUNT), error=nullable(STRING))
+class WebhookEndpoint(TypedDict):
+    """OpenAI's, and how it does."""
 
-_DELIVERY: Final = record(
-    id=STRING,
-    object={"const": "webhook_endpoint.delivery"},
-    webhook_endpoint_id=STRING,
-    event_type=_TYPE,
-    response_id=STRING,
-    created_at=_TIME,
-    status={"type": "string", "enum": ["pending", "delivered", "failed"]},
-    next_attempt_at=nullable(_TIME),
-    attempt_count=_COUNT,
-    attempts={"type": "array", "items": _ATTEMPT},
-)
+    id: str
+    object: Literal["webhook_endpoint"]
+    name: str
+    url: str
+    event_types: list[EventType]
+    created_at: Seconds
+    updated_at: Seconds
+    signing_secret_hint: str
+    status: Literal["active", "failing", "disabled"]
+    failing_since: Seconds | None
 
-_TESTED: Final = record(
-    object={"const": "webhook_endpoint.test"},
-    webhook_endpoint_id=STRING,
-    event_type=_TYPE,
-    status_code=_COUNT,
-    success={"const": True},
-)
 
-_ONE: Final = "/v1/webhook_endpoints/{webhook_endpoint_id}"
+class WebhookEndpointWithSecret(WebhookEndpoint):
+    signing_secret: str
 
-WEBHOOK_ROUTES: Final = (
-    Route(
-        "get",
-        "/v1/webhook_event_types",
-        "listWebhookEventTypes",
-        "What endpoints can ask for",
-        {JSON: record(object={"const": "list"}, data={"type": "array", "items": _TYPE})},
-    ),
-    Route(
-        "post",
-        "/v1/webhook_endpoints",
-        "createWebhookEndpoint",
-        "Have events sent to an address; the answer holds the secret that signs them",
-        {JSON: _WITH_SECRET},
-        {JSON: ref("CreateWebhookEndpoint")},
-    ),
-    Route(
-        "get",
-        "/v1/webhook_endpoints",
-        "listWebhookEndpoints",
-        "All webhook endpoints, newest first",
-        {JSON: envelope(_ENDPOINT)},
-        query=(limit(), AFTER),
-    ),
-    Route("get", _ONE, "retrieveWebhookEndpoint", "A webhook endpoint", {JSON: _ENDPOINT}),
-    Route("post", _ONE, "updateWebhookEndpoint", "Change a webhook endpoint", {JSON: _ENDPOINT}, {JSON: ref("UpdateWebhookEndpoint")}),
-    Route("delete", _ONE, "deleteWebhookEndpoint", "Send it nothing more", {JSON: deleted("webhook_endpoint.deleted")}),
-    Route(
-        "post",
-        f"{_ONE}/rotate_secret",
-        "rotateWebhookSecret",
-        "Another signing secret",
-        {JSON: _WITH_SECRET},
-        {JSON: ref("RotateWebhookSecret")},
-    ),
-    Route(
-        "post",
-        f"{_ONE}/test",
-        "testWebhookEndpoint",
-        "Send it a sample event now",
-        {JSON: _TESTED},
-        {JSON: ref("SendTestEvent")},
-    ),
-    Route(
-        "get",
-        f"{_ONE}/deliveries",
-        "listWebhookDeliveries",
-        "What was sent to it, with each attempt, newest first",
-        {JSON: envelope(_DELIVERY)},
-        query=PAGE,
-    ),
-    Route(
-        "post",
-        f"{_ONE}/deliveries/{{event_id}}/redeliver",
-        "redeliverWebhookEvent",
-        "Send it an event again",
-        {JSON: _DELIVERY},
-    ),
-)
-"""OpenAI's, and the deliveries, which are an extension of ours."""
+
+class WebhookAttempt(TypedDict):
+    at: Milliseconds
+    duration_ms: Count
+    status_code: Count | None
+    error: str | None
+
+
+class WebhookDelivery(TypedDict):
+    """An extension of ours."""
+
+    id: str
+    object: Literal["webhook_endpoint.delivery"]
+    webhook_endpoint_id: str
+    event_type: EventType
+    response_id: str
+    created_at: Seconds
+    status: Literal["pending", "delivered", "failed"]
+    next_attempt_at: Seconds | None
+    attempt_count: Count
+    attempts: list[WebhookAttempt]
+
+
+class WebhookTest(TypedDict):
+    object: Literal["webhook_endpoint.test"]
+    webhook_endpoint_id: str
+    event_type: EventType
+    status_code: Count
+    success: Literal[True]
 
 
 _APPROVAL: Final = record(id={"type": "string", "description": "Of the approval"}, response_id=STRING)
@@ -162,7 +110,7 @@ def _received(event_type: str) -> JsonSchema:
     event = record(
         id=STRING,
         object={"const": "event"},
-        created_at=_TIME,
+        created_at=SECONDS,
         type={"const": event_type},
         data=_APPROVAL if event_type == APPROVAL_REQUESTED else record(id={"type": "string", "description": "Of the response"}),
     )
