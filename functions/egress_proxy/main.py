@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import boto3
@@ -145,7 +146,7 @@ def _stores(settings: Settings, executor: ThreadPoolExecutor, config: Config) ->
     store = EgressStore(table)
     if not settings.egress_key:
         return store, None
-    return store, key_service(settings.egress_key, executor, config=config)
+    return store, key_service(settings.egress_key, executor, partial(boto3.client, "kms", config=config))
 
 
 async def _authority(ca_dir: Path | None, store: EgressStore, keys: KeyService | None) -> Authority:

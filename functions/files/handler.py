@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from mangum import Mangum
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS

@@ -8,6 +8,7 @@ runtime that streams would replace ``run.sh`` and this file, and nothing else. W
 from functools import cache
 from typing import Any
 
+import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from fastapi import FastAPI
 from mangum import Mangum
 from moorage.api.app import create_app

@@ -7,6 +7,7 @@ import asyncio
 from functools import cache
 from typing import Any, Final
 
+import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage import limits
 from moorage.loop import tasks
 from moorage.runtime import Runtime, build_runtime

@@ -3,8 +3,10 @@
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
+import boto3
 import pytest
 from moorage.egress.ca import ensure_open_ca, ensure_sealed_ca
 from moorage.egress.keys import KeyFile, KeyLost, Keys, KeyService, KmsKeys, key_service
@@ -37,12 +39,12 @@ def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KeyService]
     if request.param == "file":
         key_file(tmp_path)
         with ThreadPoolExecutor(1) as executor:
-            yield key_service(f"file:{tmp_path}/keys.json", executor)
+            yield key_service(f"file:{tmp_path}/keys.json", executor, partial(boto3.client, "kms"))
         return
     options = {"region_name": REGION, "aws_access_key_id": ACCESS_KEY_ID, "aws_secret_access_key": SECRET_ACCESS_KEY}
     with ThreadPoolExecutor(1) as executor:
         endpoint = request.getfixturevalue("emulator").endpoint
-        made = key_service("alias/secrets", executor, endpoint_url=endpoint, **options)
+        made = key_service("alias/secrets", executor, partial(boto3.client, "kms", endpoint_url=endpoint, **options))
         assert isinstance(made, KmsKeys)
         made._client.create_alias(AliasName="alias/secrets", TargetKeyId=made._client.create_key()["KeyMetadata"]["KeyId"])
         yield made

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.stack import ROOT, clean_environment
+
 IMPORTED = """
 import gc, runpy, sys
 
@@ -19,6 +21,32 @@ print(late)
 modules["moorage.runtime"].relieve_collector()
 print(gc.isenabled())
 """
+
+
+LOADED = """
+import moorage.local.step_worker, moorage.local.stack, sys
+from moorage.runtime import build_runtime
+from moorage.settings import Settings
+
+build_runtime(Settings.from_environment())
+print(sorted({name.partition(".")[0] for name in sys.modules} & {"boto3", "s3transfer"}), "botocore.client" in sys.modules)
+"""
+
+
+def test_one_machine_starts_without_the_sdk_of_aws(tmp_path: Path) -> None:
+    """The SDK would take each of its processes 9 MiB."""
+    settings = {
+        "MOORAGE_STORE_DIR": str(tmp_path / "store"),
+        "MOORAGE_EXECUTIONS_FILE": str(tmp_path / "executions.sqlite"),
+        "MOORAGE_EGRESS_KEY": f"file:{tmp_path}/keys.json",
+        "MOORAGE_MODELS_FILE": str(ROOT / "models.toml"),
+        "MOORAGE_CONTENT_KEY": "00" * 32,
+        "MOORAGE_PROVISIONER": "launcher",
+        "MOORAGE_LAUNCHER_SOCKET": str(tmp_path / "launcher.sock"),
+    }
+    environment = clean_environment() | settings
+    done = subprocess.run([sys.executable, "-c", LOADED], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[] False\n", "")
 
 
 def test_nobody_looks_for_garbage_before_a_stack_serves(tmp_path: Path) -> None:

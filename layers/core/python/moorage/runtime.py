@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import httpx
-from botocore.config import Config
 
-from moorage import __version__, limits
+from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.sandbox_wait import of_responses
 from moorage.egress.fetch import Fetcher
@@ -23,7 +21,7 @@ from moorage.egress.keys import key_service
 from moorage.egress.service import EgressService
 from moorage.knowledge.knowledge import Knowledge
 from moorage.model.catalog import ModelCatalog, ModelEntry
-from moorage.net.sender import sends_directly
+from moorage.net.aws import READ_SECONDS, aws_client
 from moorage.net.transport import upstream_transport
 from moorage.sandbox.docker import DockerProvisioner, DockerSettings
 from moorage.sandbox.docker_engine import Engine, engine_socket
@@ -74,19 +72,7 @@ from moorage.wire.requests import WebSearchMode
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-_READ_SECONDS = 30
 _YOUNG_OBJECTS = 10_000
-_CONFIG = Config(
-    retries={"mode": "standard", "total_max_attempts": 5},
-    max_pool_connections=64,
-    connect_timeout=5,
-    read_timeout=_READ_SECONDS,
-    tcp_keepalive=True,
-    # botocore's own is put together anew for every request, which takes longer than signing it.
-    user_agent=f"moorage/{__version__}",
-)
-# What the table is sent is built in one place, whose tests would see a wrong shape; checking it takes a fifth of a call.
-_TABLE_CONFIG = _CONFIG.merge(Config(parameter_validation=False))
 
 
 @dataclass(slots=True)
@@ -231,7 +217,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     executor = ThreadPoolExecutor(max_workers=64, thread_name_prefix="aws")
     table, blobs = _store(settings, executor)
     files = FileStore(table, blobs, clock=clock, stored=StoredBytes(table, clock=clock, most=settings.stored_bytes_max))
-    sealed_with = None if settings.egress_key is None else key_service(settings.egress_key, executor, config=_CONFIG)
+    sealed_with = None if settings.egress_key is None else key_service(settings.egress_key, executor, lambda: aws_client("kms"))
     egress = EgressService(table, sealed_with, settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor))
     keys = DeploymentKeys(settings, _secret)
     provisioner = _provisioner(settings, executor)
@@ -313,31 +299,36 @@ def _store(settings: Settings, executor: Executor) -> tuple[Table, Blobs]:
             raise SettingsError("MOORAGE_PRESIGNED_DOWNLOADS needs a bucket on AWS: files of one machine have no address of their own.")
         journal = Journal(Path(settings.store_dir))
         return SqliteTable(journal), FileBlobs(journal, executor)
-    client = sends_directly(boto3.client("dynamodb", config=_TABLE_CONFIG), read_seconds=_READ_SECONDS)
+    from moorage.net.sender import sends_directly  # It is made of botocore's classes (net/aws.py).
+
+    # What the table is sent is built in one place, whose tests would see a wrong shape.
+    client = sends_directly(aws_client("dynamodb", checks_parameters=False), read_seconds=READ_SECONDS)
     return DynamoTable(client, settings.table_name, executor), S3Blobs(_s3(), settings.bucket_name, executor)
 
 
 def _executions(settings: Settings, executor: Executor) -> Executions:
     if settings.executions_file is not None:
         return ExecutionRows(Path(settings.executions_file))
-    return StepFunctions(boto3.client("stepfunctions", config=_CONFIG), settings.state_machine_arn or "", executor)
+    return StepFunctions(aws_client("stepfunctions"), settings.state_machine_arn or "", executor)
 
 
 def _s3() -> "S3Client":
     """Path-style addresses work on AWS and on emulators without DNS."""
     # Without the last word botocore dials the global name in us-east-1, which the DNS firewall of a deployment refuses.
-    config = Config(signature_version="s3v4", s3={"addressing_style": "path", "us_east_1_regional_endpoint": "regional"})
-    return boto3.client("s3", config=_CONFIG.merge(config))
+    client: S3Client = aws_client(
+        "s3", signature_version="s3v4", s3={"addressing_style": "path", "us_east_1_regional_endpoint": "regional"}
+    )
+    return client
 
 
 def _parameter(name: str) -> str:
     """A SecureString of the Parameter Store: what ``ssm:`` references in ``models.toml`` stand for."""
-    value: str = boto3.client("ssm", config=_CONFIG).get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"]
+    value: str = aws_client("ssm").get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"]
     return value
 
 
 def _secret(arn: str) -> str:
-    client = boto3.client("secretsmanager", config=_CONFIG)
+    client = aws_client("secretsmanager")
     value: str = client.get_secret_value(SecretId=arn)["SecretString"]
     return value
 
@@ -367,14 +358,14 @@ def _vector_bucket(settings: Settings, executor: Executor) -> Callable[[], Vecto
     if arn is None:
         return None
     # Checking the shape of each number takes longer than sending it; the tests hold all calls against the service's model.
-    return lambda: VectorBucket(boto3.client("s3vectors", config=_TABLE_CONFIG), arn, executor)
+    return lambda: VectorBucket(aws_client("s3vectors", checks_parameters=False), arn, executor)
 
 
 def _egress_fleet(settings: Settings, executor: Executor) -> ProxyFleet | None:
     """The ECS service of the proxy, which runs only while a container may use it; None where the proxy always runs."""
     if settings.egress_service is None or settings.provisioner == "elsewhere":
         return None
-    return ProxyFleet(boto3.client("ecs", config=_CONFIG), settings.egress_service, executor)
+    return ProxyFleet(aws_client("ecs"), settings.egress_service, executor)
 
 
 def docker_provisioner(settings: Settings) -> DockerProvisioner:
@@ -392,9 +383,9 @@ def _provisioner(settings: Settings, executor: Executor) -> Provisioner:
         case "docker":
             return docker_provisioner(settings)
         case "fargate":
-            return FargateProvisioner(boto3.client("ecs", config=_CONFIG), FargateSettings.from_settings(settings.fargate), executor)
+            return FargateProvisioner(aws_client("ecs"), FargateSettings.from_settings(settings.fargate), executor)
         case "elsewhere":
             return ReachOnlyProvisioner()
         case "lambda_microvm":
-            client = boto3.client("lambda-microvms", config=_CONFIG)
+            client = aws_client("lambda-microvms")
             return LambdaMicrovmProvisioner(client, MicrovmSettings.from_settings(settings.microvm), executor)

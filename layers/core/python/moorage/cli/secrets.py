@@ -10,9 +10,12 @@ import getpass
 import sys
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
+import boto3
+
+from moorage.cli.at_end import threads
 from moorage.cli.output import add_json, listing, moment, told
 from moorage.cli.target import AWS_CONFIG, Target, TargetError, find
 from moorage.egress.keys import key_service
@@ -47,7 +50,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def _secrets(environ: Mapping[str, str]) -> OperatorSecrets:
     target = find(environ)
-    keys = key_service(_key_of(target, environ), ThreadPoolExecutor(1), **target.aws, config=AWS_CONFIG)
+    kms = partial(boto3.client, "kms", **target.aws, config=AWS_CONFIG)
+    keys = key_service(_key_of(target, environ), threads(1), kms)
     return OperatorSecrets(target.table(), keys, time.time)
 
 

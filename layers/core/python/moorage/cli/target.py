@@ -6,7 +6,6 @@ above it, and where there is none, what ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY
 """
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,7 @@ import httpx
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError, NoRegionError
 
-from moorage.cli.at_end import at_end
+from moorage.cli.at_end import at_end, threads
 from moorage.local.exports import read_exports
 from moorage.local.stores import AwsStores, store_place
 from moorage.local.takeover import STORE
@@ -62,7 +61,9 @@ class Target:
             return table
         if self.table_name is None:
             raise TargetError("Set MOORAGE_TABLE: the keys lie in the deployment's table. 'make deployed' shows its name.")
-        return DynamoTable(boto3.client("dynamodb", **self.aws, config=AWS_CONFIG), self.table_name, ThreadPoolExecutor(4))
+        client = boto3.client("dynamodb", **self.aws, config=AWS_CONFIG)
+        at_end(client.close)
+        return DynamoTable(client, self.table_name, threads(4))
 
     def http(self) -> httpx.Client:
         """A client of the API. Raises :class:`TargetError` for an address or a key that cannot be one."""

@@ -11,13 +11,12 @@ import os
 import stat
 import uuid
 from asyncio import get_running_loop
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-import boto3
 from cryptography.exceptions import InvalidTag
 
 from moorage import sealing
@@ -61,11 +60,11 @@ class KeyService(Protocol):
         """Raises :class:`KeyLost`."""
 
 
-def key_service(named: str, executor: Executor, **options: Any) -> KeyService:
-    """The one that ``MOORAGE_EGRESS_KEY`` names; nothing is contacted yet. ``options`` are of boto3's client."""
+def key_service(named: str, executor: Executor, kms: Callable[[], "KMSClient"]) -> KeyService:
+    """The one that ``MOORAGE_EGRESS_KEY`` names; nothing is contacted yet. ``kms`` makes boto3's client where it is needed."""
     if named.startswith(FILE_PREFIX):
         return KeyFile(Path(named.removeprefix(FILE_PREFIX)))
-    return KmsKeys(boto3.client("kms", **options), named, executor)
+    return KmsKeys(kms(), named, executor)
 
 
 class KmsKeys:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage.errors import SettingsConflict
@@ -55,6 +54,8 @@ class AwsStores:
 
     def prepare(self) -> None:
         """Make both unless they are there. Raises :class:`SettingsConflict`."""
+        import boto3  # net/aws.py
+
         try:
             create_table(boto3.client("dynamodb"), self.table)
             buckets = boto3.client("s3")

@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
-import botocore.session
 import httpx
 
 from moorage import errors, limits
@@ -44,6 +43,9 @@ from moorage.model.remote_servers import RemoteServers, ServerTable, check_hosts
 from moorage.model.search_engine import SearchTable, check_engine, engine_of
 from moorage.net.sigv4 import AwsAuth
 from moorage.wire.answers import Model
+
+if TYPE_CHECKING:
+    from botocore.session import Session
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 ANTHROPIC_URL: Final = "https://api.anthropic.com/v1"
@@ -157,7 +159,7 @@ class ModelCatalog:
         self._default = default
         self._reason = reason
         self._secrets = None if secret is None else CachedSecrets(secret, clock)
-        self._aws_session: botocore.session.Session | None = None
+        self._aws_session: Session | None = None
         delta_ms = upstream.get("MOORAGE_DEMO_DELTA_MS", "0")
         self._demo = Demo(delta_seconds=float(delta_ms) / 1000)
 
@@ -347,6 +349,8 @@ class ModelCatalog:
 
     def _aws_credentials(self) -> Any:
         """IAM credentials as botocore finds them. The embedded stack's own are no good at Bedrock: a profile takes their place."""
+        import botocore.session  # net/aws.py
+
         if self._aws_session is None:
             self._aws_session = botocore.session.Session(profile=self._upstream.get("MOORAGE_UPSTREAM_AWS_PROFILE"))
         return self._aws_session.get_credentials()

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError
 
 from moorage.errors import UpstreamError
@@ -32,6 +30,9 @@ class AwsAuth(httpx.Auth):
         return {name: request.headers[name] for name in names if name in request.headers}
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        from botocore.auth import SigV4Auth  # Only who asks Bedrock needs it (net/aws.py).
+        from botocore.awsrequest import AWSRequest
+
         try:
             found = self.credentials()
             frozen = found.get_frozen_credentials() if found is not None else None
