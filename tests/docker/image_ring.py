@@ -107,6 +107,7 @@ def test_commands_find_what_the_page_promises(box: Box) -> None:
 
 
 OTHERWISE = {
+    "become root": "no program of the image is set-uid, so that su ends with other words",
     "one huge file": "the quota of a sandbox of the image is 20 GiB, and the attempt expects one of 100 MB",
 }
 """Where a sandbox in the image answers otherwise than one of the tests, and why that is no way out."""

@@ -81,7 +81,7 @@ def test_while_the_engine_is_away_the_model_is_told_so(engine: str, dockerd: Doc
             (((_, said, code),),) = outputs(ask(stack, "echo never").output)
         finally:
             dockerd.start()
-        assert (code != 0, "The container engine does not answer; is it running?" in said) == (True, True), said
+        assert (code != 0, "; is it running?]" in said) == (True, True), said
         assert outputs(ask(stack, "echo again").output) == [[("again\n", "", 0)]]
 
 
