@@ -251,10 +251,10 @@ class ConverseDecoder:
         return [*closed, base.CallStarted(start["toolUse"]["name"], start["toolUse"]["toolUseId"])]
 
     def _delta(self, delta: dict[str, Any]) -> list[Delta]:
-        if "text" in delta:
+        if delta.get("text"):  # Some models say nothing before their words, or behind a call.
             opened = [] if self._open == "text" else [*self._close(), base.MessageStarted()]
             self._open = "text"
-            return [*opened, *([base.TextDelta(delta["text"])] if delta["text"] else [])]
+            return [*opened, base.TextDelta(delta["text"])]
         if "toolUse" in delta and delta["toolUse"].get("input"):
             self._has_arguments = True
             return [base.CallDelta(delta["toolUse"]["input"])]

@@ -206,7 +206,7 @@ class ChatDecoder:
     def _choice(self, choice: dict[str, Any]) -> list[Delta]:
         said = choice.get("delta") or choice.get("message") or {}
         deltas: list[Delta] = []
-        thought = self._thoughts.feed(_text(said.get("reasoning_content") or said.get("reasoning")))
+        thought = self._thoughts.feed(_text(said.get("reasoning_content") or said.get("reasoning")) or _thought(said.get("content")))
         if thought:
             self._tags.are_parsed()
             deltas += self._say("reasoning", base.ReasoningTextDelta(thought))
@@ -307,6 +307,12 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "".join(content.text_of(part) or "" for part in value)
     return value if isinstance(value, str) else ""
+
+
+def _thought(value: Any) -> str:
+    """Mistral's models think in parts of the content."""
+    parts = value if isinstance(value, list) else []
+    return "".join(_text(part.get("thinking")) for part in parts if isinstance(part, dict) and part.get("type") == "thinking")
 
 
 def _logprob(entry: dict[str, Any]) -> dict[str, Any]:
