@@ -291,6 +291,12 @@ conformance: setup-dev .build/conformance/python/.done .build/conformance/server
 	@$(UV) venv --quiet --clear --python $(BIN)/python .build/fuzz
 	@$(UV) pip install --quiet --python .build/fuzz/bin/python --require-hashes -r tests/fuzz/requirements.txt && touch $@
 
+# There are wheels for Linux alone, and for few versions of Python.
+.build/atheris/.done: $(UV) tests/fuzz/atheris.txt
+	@rm -rf .build/atheris && mkdir -p .build/atheris
+	@$(UV) pip install --quiet --python $(BIN)/python --target .build/atheris --require-hashes --only-binary :all: -r tests/fuzz/atheris.txt \
+		&& touch $@ || echo "atheris could not be installed here: the fuzzer that is led by coverage is left out, and Hypothesis runs alone."
+
 SEED ?= $(shell date +%s)
 KILLS ?= 100
 chaos: setup-dev
@@ -305,8 +311,9 @@ soak: setup-dev
 	SOAK_ROUNDS=2000 $(BIN)/python -m pytest tests/chaos/test_long_loop.py
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(DOCS) $(OPTIONS)
 
-fuzz: setup-dev .build/fuzz/.done
+fuzz: setup-dev .build/fuzz/.done .build/atheris/.done
 	$(BIN)/python -m pytest -q -n 0 tests/fuzz/decoders.py
+	PYTHONPATH=.build/atheris $(BIN)/python tests/fuzz/guided.py
 	$(BIN)/python tests/fuzz/run.py
 
 cost: setup-dev

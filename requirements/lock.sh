@@ -12,6 +12,7 @@ for name in runtime local; do compile -c requirements/dev.txt "requirements/$nam
 for name in uv egress toolbox template docs; do compile "requirements/$name.in" -o "requirements/$name.txt"; done
 for folder in clients conformance fuzz; do compile "tests/$folder/requirements.in" -o "tests/$folder/requirements.txt"; done
 for name in frameworks agents aider; do compile "tests/clients/$name.in" -o "tests/clients/$name.txt"; done
+compile tests/fuzz/atheris.in -o tests/fuzz/atheris.txt
 compile tests/conformance/servers.in -o tests/conformance/servers.txt
 compile tests/judges/files.in -o tests/judges/files.txt
 compile console/node.in -o console/node.txt

@@ -48,6 +48,7 @@ PIECES: Final = [
     b"\n", b"\r", b"\r\n\r\n", b"data:", b"data: [DONE]\n\n", b"event: error\n", b": comment\n",
     b"\xef\xbb\xbf", b"\x00", b"\xff", b"{", b"}", b"[", b"]",
     b'"', b"\\", b"null", b"-1", b"1e999", b'"\\ud800"',
+    b"[" * 1200, b'{"a":' * 1200, b"data: {}", b"data: {",
     b'"index":', b'"error":', b'"delta":', b'"content":', b'"choices":', b'"type":', b"99999999999",
 ]  # fmt: skip
 """What is put into a stream: the marks that its readers look for."""

@@ -174,7 +174,7 @@ def _messages(*events: Json, padding: str = "") -> bytes:
 
 
 def _begun(**more: Any) -> Json:
-    message = {"model": "claude", "id": "msg_1", "type": "message", "role": "assistant", "content": [], "stop_reason": None}
+    message: Json = {"model": "claude", "id": "msg_1", "type": "message", "role": "assistant", "content": [], "stop_reason": None}
     usage = _READ | {"cache_creation": {"ephemeral_5m_input_tokens": 0}, "output_tokens": 2, "service_tier": "standard"}
     return {"type": "message_start", "message": message | {"stop_sequence": None, "usage": usage} | more}
 

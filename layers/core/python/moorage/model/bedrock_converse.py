@@ -6,6 +6,7 @@ by botocore), so that time-outs, retries and closing work in one way.
 
 import base64
 import re
+import struct
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
@@ -194,7 +195,7 @@ class ConverseDecoder:
         try:
             for message in messages:
                 deltas += self._message(message.headers, message.payload)
-        except ParserError as error:
+        except (ParserError, struct.error) as error:
             raise broken("its event stream is damaged") from error
         return deltas
 
@@ -256,6 +257,8 @@ class ConverseDecoder:
             self._open = "text"
             return [*opened, base.TextDelta(delta["text"])]
         if "toolUse" in delta and delta["toolUse"].get("input"):
+            if self._open != "tool":
+                raise broken("it goes on with a call that has not begun")
             self._has_arguments = True
             return [base.CallDelta(delta["toolUse"]["input"])]
         if "reasoningContent" in delta:

@@ -164,7 +164,7 @@ class Upstream:
                 return
         if not has_spoken and (found := _error_object(_json_value(beginning))):
             raise self.error(found)  # A server that fails after it has promised a stream may send its error as a bare body.
-        yield decoder.end()
+        yield _decoded(_end_of, decoder)
 
     async def _json(self, response: httpx.Response, kind: str) -> dict[str, Any]:
         """A whole body. Anything but a JSON object means that no model lives at this address."""
@@ -365,6 +365,11 @@ def _decoded(step: Callable[[_T], list[Delta]], value: _T) -> list[Delta]:
         raise broken(f"it does not have the shape of its protocol ({type(error).__name__}: {error})") from error
 
 
+def _end_of(decoder: Decoder) -> list[Delta]:
+    """A last event without its empty line is read here."""
+    return decoder.end()
+
+
 def json_event(data: str) -> dict[str, Any]:
     """The JSON object of one event. Raises UpstreamError for anything else."""
     try:
@@ -380,7 +385,7 @@ def _loose_json(data: str) -> Any:
     """What some servers take for JSON: halves of characters, ``NaN``, ``Infinity``. Raises UpstreamError for anything else."""
     try:
         return json.loads(data, parse_constant=_CONSTANTS.get)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise broken("it sent an event that is not JSON") from error
 
 
