@@ -24,6 +24,12 @@ def asked_for(items: list[Item]) -> list[Any]:
     return [item["input"] for item in items if item["type"] == "custom_tool_call"] or calls_in(items)
 
 
+def test_an_item_without_the_fields_of_its_kind_is_asked_for_again() -> None:
+    (shell,) = (each for each in RECORDED if each.name.startswith("a shell call"))
+    decision, _, error = ending(DECODERS[shell.kind](), shell.body.replace(b'"commands"', b'"comnands"'))
+    assert (decision.next, error is not None and error.is_retryable) == (Next.MODEL, True)
+
+
 @each
 def test_a_recorded_stream_says_what_it_said(recorded: Recorded) -> None:
     decision, assembler, error = ending(DECODERS[recorded.kind](), recorded.body)

@@ -14,6 +14,7 @@ import orjson
 from moorage import ids, limits
 from moorage.model import base, reasoning
 from moorage.model.base import Delta
+from moorage.model.http import broken
 from moorage.tools.calls import ItemPosition
 from moorage.tools.lowering import OriginalTool
 from moorage.tools.registry import ROOMS
@@ -199,7 +200,7 @@ class Assembler:
             case base.ItemDone(encrypted_content, is_cut):
                 self.close(status="incomplete" if is_cut else "completed", encrypted_content=encrypted_content)
             case base.ItemRelayed(item):
-                self._pass(item)
+                self._pass_checked(item)
             case base.ItemOpened(item):
                 self._open_upstreams(item)
             case base.ItemEvent(event):
@@ -502,6 +503,13 @@ class Assembler:
             self._pass(item)
 
     # --- whole items ---
+
+    def _pass_checked(self, item: Item) -> None:
+        """An item of an upstream's, which need not have the fields that its kind promises."""
+        try:
+            self._pass(item)
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+            raise broken(f"its {item['type']} does not have the shape of one ({type(error).__name__}: {error})") from error
 
     def _pass(self, item: Item) -> None:
         """An item that came whole, from the upstream or from a lowered call; its events are those of its kind."""
