@@ -39,6 +39,8 @@
 #
 # make console-screens  take pictures of the console in both themes (under .build/console/screens; those of the documentation too)
 #
+# make dist             build wheel and sdist into dist/, and check them as a package index does
+# make release-check    compare TAG=v1.2.3 with the version and the changelog
 # make docs             build the documentation's site into .build/site; a warning or a dead link fails
 # make wheel            build dist/moorage-*.whl, which holds all that one machine needs
 # make image            build the image of all of moorage (docs/docker.md); PLATFORM=linux/arm64 for another processor, BASE_IMAGE=... on another Debian
@@ -54,7 +56,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-docker test-deploy test-localstack judges judges-files synth \
-	afternoon bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox bench-console wheel docs \
+	afternoon bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox bench-console wheel dist release-check docs \
 	image lock clean console-screens
 
 help:
@@ -356,11 +358,28 @@ image:
 	docker $(if $(PLATFORM),buildx build --load --platform $(PLATFORM),build) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) \
 		--file docker/Dockerfile --tag $(IMAGE) .
 
+# What checks the packages, apart from what is checked.
+.venv-release/.done: $(UV) requirements/release.txt
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-release
+	@$(UV) pip install --quiet --python .venv-release/bin/python --require-hashes -r requirements/release.txt
+	@touch $@
+
+dist: .venv-release/.done
+	@rm -rf dist
+	@$(UV) build --quiet --out-dir dist
+	@.venv-release/bin/twine check --strict dist/*
+
+TAG ?=
+release-check: $(UV)
+	@version=$$(sed -n 's/^__version__ = "\(.*\)"$$/\1/p' layers/core/python/moorage/__init__.py); \
+	test "$(TAG)" = "v$$version" || { echo "The tag is '$(TAG)', and the version is $$version."; exit 1; }; \
+	grep -q "^## \[$$version\]" CHANGELOG.md || { echo "CHANGELOG.md has no section for $$version."; exit 1; }
+
 lock:
 	PATH="$(BIN):$$PATH" sh requirements/lock.sh
 
 clean:
-	rm -rf $(VENV) .venv-toolbox .venv-egress .venv-template .venv-docs .venv-localstack .build build dist cdk.out
+	rm -rf $(VENV) .venv-toolbox .venv-egress .venv-template .venv-docs .venv-release .venv-localstack .build build dist cdk.out
 
 PEERS_PYTHON ?= python3.12
 bench: setup-dev

@@ -9,7 +9,7 @@ compile() {
 }
 compile requirements/dev.in -o requirements/dev.txt
 for name in runtime local; do compile -c requirements/dev.txt "requirements/$name.in" -o "requirements/$name.txt"; done
-for name in uv egress toolbox template docs; do compile "requirements/$name.in" -o "requirements/$name.txt"; done
+for name in uv egress toolbox template docs release; do compile "requirements/$name.in" -o "requirements/$name.txt"; done
 for folder in clients conformance fuzz; do compile "tests/$folder/requirements.in" -o "tests/$folder/requirements.txt"; done
 for name in frameworks agents aider; do compile "tests/clients/$name.in" -o "tests/clients/$name.txt"; done
 compile tests/fuzz/atheris.in -o tests/fuzz/atheris.txt

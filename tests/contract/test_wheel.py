@@ -22,6 +22,9 @@ CARRIED = (
     *("models.toml", "requirements/egress.txt", "requirements/toolbox.txt"),
 )
 
+RELEASED = {"GITHUB_SERVER_URL": "https://example.com", "GITHUB_REPOSITORY": "o/n", "GITHUB_REF_NAME": "v1"}
+"""The environment of a release's workflow."""
+
 
 def lines(name: str) -> list[str]:
     """The requirements of ``requirements/<name>.in`` itself, without comments and references."""
@@ -67,7 +70,8 @@ def uv_cache() -> str:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Built, and installed with the dependencies that it declares, at the locked versions."""
     folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run([UV, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], check=True, timeout=_SECONDS_MAX)
+    build = [UV, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, timeout=_SECONDS_MAX, env=os.environ | RELEASED)
     (wheel,) = folder.glob("*.whl")
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, str(folder / "venv")], check=True)
     python = folder / "venv" / "bin" / "python"
@@ -104,6 +108,16 @@ def test_it_says_what_it_is(installed: Installed) -> None:
         (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
         said = email.message_from_bytes(wheel.read(name))
     assert (said["Name"], said["Requires-Python"], said["License-Expression"]) == ("moorage", ">=3.11", "Apache-2.0")
+    assert "Documentation, https://example.com/o/n/blob/v1/docs/index.md" in said.get_all("Project-URL", [])
+
+
+def test_no_link_of_its_readme_is_relative(installed: Installed) -> None:
+    """A package index shows it outside of the repository."""
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        links = re.findall(r"\]\(([^)\s]+)\)", wheel.read(name).decode())
+    assert "https://example.com/o/n/raw/v1/docs/console/run-light.png" in links
+    assert [link for link in links if not link.startswith("https://")] == []
 
 
 def test_nothing_of_the_checkout_is_on_its_path(installed: Installed) -> None:
