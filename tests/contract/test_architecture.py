@@ -243,7 +243,7 @@ FUNCTION_LINES_MAX = 70
 """An alarm. The rule is one noun a file: a noun is not split to meet a number."""
 
 
-FOLDERS = ("layers", "functions", "infra", "localstack", "docs", "console", "requirements", "tests")
+FOLDERS = ("layers", "functions", "infra", "localstack", "docs", "console", "requirements", "examples", "tests")
 
 
 @cache
