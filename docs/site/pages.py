@@ -29,6 +29,7 @@ OUTSIDE: Final = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
+    "examples/README.md": "examples.md",
     "functions/sandbox/README.md": "sandbox-image.md",
     "localstack/README.md": "localstack.md",
 }

@@ -19,7 +19,7 @@ from moorage.model.catalog import ModelCatalog
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
-    *(ROOT / folder / "README.md" for folder in ("localstack", "functions/sandbox")),
+    *(ROOT / folder / "README.md" for folder in ("localstack", "functions/sandbox", "examples")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 

@@ -1,6 +1,8 @@
 """The documentation's Python, run as a reader would: page by page, from the top to the end, against a running stack."""
 
+import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +14,10 @@ from tests.scenarios.test_tenants import make_key
 from tests.stack import ROOT, Stack
 
 PAGES = sorted(
-    str(page.relative_to(ROOT)) for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")] if "```python\n" in page.read_text()
+    str(page.relative_to(ROOT)) for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")] if "```python\n" in page.read_text()
 )
-
-BEFORE = "from openai import OpenAI; client = OpenAI(); "
-"""What every page may take for granted, on the line before its first block."""
-
+READERS_HAVE = {"openai"}
+"""The packages that a reader has installed."""
 
 def program_of(page: str) -> str:
     """The page's Python blocks as one program, each line at its own number."""
@@ -27,13 +27,21 @@ def program_of(page: str) -> str:
         is_fence = line.startswith("```")
         lines.append(line if is_python and not is_fence else "")
         is_python = line == "```python" if is_fence else is_python
-    return "\n".join([BEFORE, *lines[1:]])
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_of_a_page_needs_the_sdk_alone(page: str) -> None:
+    nodes = list(ast.walk(ast.parse(program_of(page))))
+    imported = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    imported += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    assert {name.partition(".")[0] for name in imported} - READERS_HAVE - sys.stdlib_module_names == set()
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_runs(page: str, stack: Stack, tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("month,amount\n1,30\n2,12\n")
-    key = make_key(stack, f"docs-{Path(page).stem.lower().replace('_', '-')}")
+    key = make_key(stack, re.sub("[^a-z0-9]", "-", page.lower()))
     program = program_of(page).replace("http://127.0.0.1:8080/v1", stack.url).replace("sk-moorage-...", key)
     run = subprocess.run(
         [sys.executable, "-c", program],
