@@ -104,7 +104,7 @@ def test_the_browser_chat_streams_and_goes_on(shop: Stack) -> None:
             with urllib.request.urlopen(url) as page:
                 assert b"<title>Chat</title>" in page.read()
             first = chat(url, {"input": "Run `echo ahoy > note.txt`."})
-            second = chat(url, {"input": "Run `cat note.txt`.", "previous_response_id": first["id"]})
+            second = chat(url, {"input": "Run `cat note.txt`.", "previous_response_id": str(first["id"])})
             assert "ahoy" in json.dumps(second["output"])
             foreign = urllib.request.Request(f"{url}/chat", b"{}", {"origin": "https://evil.example.com"})
             with pytest.raises(urllib.error.HTTPError, match="403"):
