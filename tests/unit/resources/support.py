@@ -9,7 +9,7 @@ from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxFileMissing, SandboxGone, SandboxOrdered, SandboxStarting
 from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecEvent, ExecOutput, FileListing, SandboxFile, SandboxHealth
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
-from moorage.store import storage_keys
+from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.dynamodb import encode
 from moorage.store.journal import Journal
@@ -41,7 +41,7 @@ class Store:
         """Every record, as DynamoDB writes it, but for tenants' sums of stored bytes, which stay."""
         assert self.journal is not None
         found = [encode(load_record(item)) for (item,) in self.journal.reader.execute("SELECT item FROM records")]
-        return [item for item in found if item["SK"]["S"] != storage_keys.TOTAL]
+        return [item for item in found if item["SK"]["S"] != keys.TOTAL]
 
     def objects(self) -> list[str]:
         """Every key of the bucket."""

@@ -10,7 +10,7 @@ from moorage import limits
 from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, SandboxGone
 from moorage.recount import recount_due
-from moorage.store import storage_keys
+from moorage.store import keys
 from moorage.store.containers import ContainerRecord
 from moorage.store.stored_bytes import KINDS, Holder
 
@@ -27,7 +27,7 @@ def limit(service: Service, most: int) -> None:
 async def used(service: Service, tenant: str = "ten_a") -> dict[str, int]:
     """What is counted, by kind; and that the sum is that of the entries."""
     standing = await service.runtime.files.stored.standing(tenant)
-    records = await service.store.table.query(storage_keys.stored(tenant), after=storage_keys.TOTAL)
+    records = await service.store.table.query(keys.stored(tenant), after=keys.TOTAL)
     assert sum(record["bytes"] for record in records) == standing.used == sum(standing.of.values())
     return {kind: size for kind, size in standing.of.items() if size}
 
@@ -368,7 +368,7 @@ async def test_a_vector_store_that_ends_makes_room(service: Service, end: str) -
 
 async def forget_all(service: Service) -> None:
     """As if an older version had stored it."""
-    records = await service.store.table.query(storage_keys.stored("ten_a"))
+    records = await service.store.table.query(keys.stored("ten_a"))
     await service.store.table.write_many(deletes=[(record["PK"], record["SK"]) for record in records])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from moorage import limits
 from moorage.errors import ApiError
-from moorage.store import storage_keys
+from moorage.store import keys
 from moorage.store.stored_bytes import Holder, StorageStatus, StoredBytes
 from moorage.store.table import Record
 
@@ -24,7 +24,7 @@ class World:
 
     async def used(self) -> tuple[int, dict[str, int]]:
         """The sum, and the entries, which are it."""
-        records = await self.table.query(storage_keys.stored("ten"), after=storage_keys.TOTAL)
+        records = await self.table.query(keys.stored("ten"), after=keys.TOTAL)
         entries = {record["SK"]: record["bytes"] for record in records}
         used = (await self.stored.standing("ten")).used
         assert used == sum(entries.values())

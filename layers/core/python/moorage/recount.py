@@ -11,7 +11,7 @@ from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.transfers import bytes_of
 from moorage.parallel import side_by_side
-from moorage.store import containers, files, keys, vector_keys
+from moorage.store import containers, files, keys
 from moorage.store.blobs import Blobs
 from moorage.store.files import FileStore
 from moorage.store.listing import entries_beyond
@@ -22,7 +22,7 @@ from moorage.store.uploads import is_upload, parts_bytes
 _LISTS: Final[Sequence[tuple[Kind, str]]] = (
     ("file", files.KIND),
     ("container", containers.KIND),
-    ("vector_store", vector_keys.VECTOR_STORES),
+    ("vector_store", keys.VECTOR_STORES),
 )
 """What is looked through, one after the other, and after them the entries."""
 _ENTRIES: Final = "entries"
@@ -96,5 +96,5 @@ async def _count(resources: CountedResources, holder: Holder) -> int:
             record = await resources.table.get(keys.file(holder.tenant_id, holder.id), keys.META)
             return 0 if record is None else int(record["bytes"])
         case "vector_store":
-            record = await resources.table.get(vector_keys.vector_store(holder.tenant_id, holder.id), keys.META)
+            record = await resources.table.get(keys.vector_store(holder.tenant_id, holder.id), keys.META)
             return 0 if record is None or record["phase"] != "active" else int(record["usage_bytes"])

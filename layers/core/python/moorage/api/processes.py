@@ -7,8 +7,7 @@ count as use, and starts nothing.
 
 from moorage.api.caller import Caller
 from moorage.api.routing import Router
-from moorage.errors import SandboxError
-from moorage.errors.sessions import container_unavailable
+from moorage.errors import SandboxError, container_unavailable
 from moorage.sandbox.exec_client import RunningProcess
 from moorage.wire.answers import ListOf
 from moorage.wire.operator_answers import ContainerProcess

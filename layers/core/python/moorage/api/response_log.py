@@ -13,8 +13,7 @@ from moorage import limits
 from moorage.api.caller import Caller
 from moorage.api.routing import Router
 from moorage.api.view import ResponseView
-from moorage.errors import unknown_parameter
-from moorage.errors.past_responses import response_not_ended
+from moorage.errors import response_not_ended, unknown_parameter
 from moorage.loop import prompt, recover
 from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document

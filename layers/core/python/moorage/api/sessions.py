@@ -12,7 +12,7 @@ from moorage import limits
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.routing import Router
-from moorage.errors.sessions import session_not_found
+from moorage.errors import session_not_found
 from moorage.ids import container_of_session
 from moorage.store.container_sessions import as_object
 from moorage.wire.answers import Deleted, ListOf

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from typing import Final
 
 from moorage import limits
-from moorage.errors.past_responses import archive_too_large
+from moorage.errors import archive_too_large
 from moorage.store.containers import WORKSPACE, ContainerFileRecord
 from moorage.store.files import numbered_name
 

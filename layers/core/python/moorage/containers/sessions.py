@@ -17,12 +17,14 @@ from moorage import limits
 from moorage.containers.artifacts import Artifacts
 from moorage.containers.lifecycle import ContainerSandboxes, LiveContainer
 from moorage.containers.sandbox_wait import SandboxWait
-from moorage.errors import SandboxError, SandboxGone, SandboxStarting
-from moorage.errors.sessions import (
+from moorage.errors import (
+    SandboxError,
+    SandboxGone,
+    SandboxStarting,
+    sandbox_unavailable,
     session_input_full,
     session_not_running,
     too_many_sessions,
-    unavailable,
 )
 from moorage.sandbox.terminals import SandboxTerminal, TerminalOutput
 from moorage.store.container_sessions import ContainerSession, ContainerSessions, Outcome
@@ -90,7 +92,7 @@ class TerminalSessions:
         except SandboxGone:
             return TerminalRead(await self._lost(session), after, "", after)
         except SandboxError as error:
-            raise unavailable(error) from error
+            raise sandbox_unavailable(error) from error
         async with live:
             shown = await self._shown(session, live, after, wait_ms)
             if shown is None:
@@ -142,7 +144,7 @@ class TerminalSessions:
         except SandboxGone:
             return await self._lost(session)
         except SandboxError as error:
-            raise unavailable(error) from error
+            raise sandbox_unavailable(error) from error
         return session
 
     async def _live(self, session: ContainerSession, container: ContainerRecord) -> tuple[LiveContainer, ContainerSession]:
@@ -174,7 +176,7 @@ class TerminalSessions:
             await self._lost(session)
             raise session_not_running(session.id, "is lost: its sandbox is gone") from error
         except SandboxError as error:
-            raise unavailable(error) from error
+            raise sandbox_unavailable(error) from error
         return session, live
 
     async def _shown(self, session: ContainerSession, live: LiveContainer, after: int, wait_ms: int) -> TerminalOutput | None:
@@ -193,7 +195,7 @@ class TerminalSessions:
         except SandboxGone as error:
             raise session_not_running(session.id, "does not answer: read its output, which says whether it is lost") from error
         except SandboxError as error:
-            raise unavailable(error) from error
+            raise sandbox_unavailable(error) from error
 
     async def _see_ends(self, container: ContainerRecord) -> None:
         """Note the ends that nobody has read yet, as far as the sandbox can be reached from here."""

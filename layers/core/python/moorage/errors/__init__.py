@@ -16,6 +16,8 @@ from typing import Final
 
 from moorage.errors.kinds import *
 
+STORAGE_LIMIT: Final = "storage_limit_reached"
+
 
 def unknown_parameter(param: str, advice: str = "", known: Iterable[str] = ()) -> ApiError:
     """400 for a name that means nothing here; ``known`` are the names of which it may be a mistyped one."""
@@ -503,3 +505,183 @@ def invalid_encrypted_content(param: str) -> ApiError:
         param=param,
         code="invalid_encrypted_content",
     )
+
+
+# --- Bodies --------------------------------------------------------------------------------------------------------------------------
+
+
+def too_many_values(most: int) -> ApiError:
+    return bad_request(f"The request body holds more than {most} values (fields and elements).", code="too_many_values")
+
+
+# --- Values --------------------------------------------------------------------------------------------------------------------------
+
+
+def wrong_id(param: str, value: str, prefix: str) -> ApiError:
+    """An id of another kind, where the kind is told by how it begins."""
+    return bad_request(
+        f"Invalid '{param}': '{value[:80]}'. Expected an ID that begins with '{prefix}'.", param=param, code="invalid_value"
+    )
+
+
+def invalid_base64_image(param: str) -> ApiError:
+    return bad_request(
+        f"Invalid value for '{param}': a data URL of an image is 'data:image/png;base64,' and base64 that can be decoded.",
+        param=param,
+        code="invalid_base64_image",
+    )
+
+
+def invalid_json_schema(param: str, name: str, why: str) -> ApiError:
+    """Of ``text.format``."""
+    return bad_request(f"Invalid schema for response_format '{name}': {why}", param=param, code="invalid_json_schema")
+
+
+def invalid_function_parameters(param: str, name: str, why: str) -> ApiError:
+    """Of a function tool."""
+    return bad_request(f"Invalid schema for function '{name}': {why}", param=param, code="invalid_function_parameters")
+
+
+# --- Budgets -------------------------------------------------------------------------------------------------------------------------
+
+
+def model_not_budgetable(model: str, otherwise: str) -> ApiError:
+    return bad_request(
+        f"The price of the model '{model}' is not known, so that no budget in dollars can be kept. Set 'price' in models.toml, "
+        f"{otherwise}",
+        param="budget.usd",
+        code="model_not_budgetable",
+    )
+
+
+def budget_reached(message: str) -> ApiError:
+    """429, which the SDKs need not send again: it takes an operator, or another budget."""
+    return ApiError(429, message, type="insufficient_quota", code="budget_reached", headers={"x-should-retry": "false"})
+
+
+# --- Past responses ------------------------------------------------------------------------------------------------------------------
+
+
+def archive_too_large(bytes_max: int) -> ApiError:
+    return bad_request(
+        f"The files of this container have more than the {bytes_max} bytes that fit into one archive. Take them one by one.",
+        code="archive_too_large",
+    )
+
+
+def step_not_found(step_id: str) -> ApiError:
+    return not_found(f"The response has no step '{step_id}' that asked a model. '/steps' lists them; those of type 'model' did.")
+
+
+def response_not_ended(response_id: str) -> ApiError:
+    return bad_request(f"Response '{response_id}' is still running. Its trace is whole when it has ended.", code="response_not_ended")
+
+
+# --- Sessions of containers ----------------------------------------------------------------------------------------------------------
+
+
+def session_not_found(session_id: str) -> ApiError:
+    return not_found(f"Session with id '{session_id}' not found.")
+
+
+def session_not_running(session_id: str, why: str) -> ApiError:
+    return ApiError(409, f"Session '{session_id}' {why}.", code="session_not_running", headers={"x-should-retry": "false"})
+
+
+def too_many_sessions(most: int) -> ApiError:
+    return ApiError(
+        429,
+        f"{most} sessions of this container are open, as many as there may be. Close one of them: DELETE /v1/sessions/{{session_id}}.",
+        type="rate_limit_error",
+        code="too_many_sessions",
+        headers={"x-should-retry": "false"},
+    )
+
+
+def session_input_full(session_id: str) -> ApiError:
+    return ApiError(
+        429,
+        f"The program of session '{session_id}' does not read what was typed before. Send it again later.",
+        type="rate_limit_error",
+        code="session_input_full",
+        headers={"retry-after": "1"},
+    )
+
+
+def sandbox_unavailable(error: SandboxError) -> ApiError:
+    """The container has no sandbox, and can have none now."""
+    if isinstance(error, TenantCapacity):
+        return ApiError(429, error.message, type="rate_limit_error", code="too_many_sandboxes", headers={"x-should-retry": "false"})
+    return container_unavailable(error.message)
+
+
+def container_unavailable(message: str) -> ApiError:
+    return ApiError(503, message, type="server_error", code="container_unavailable", headers={"retry-after": "5"})
+
+
+# --- Stored bytes --------------------------------------------------------------------------------------------------------------------
+
+
+def storage_limit_reached(used: int, most: int) -> ApiError:
+    """429, which the SDKs need not send again: it takes a deletion, or an operator."""
+    return ApiError(
+        429,
+        f"Your files, containers and vector stores hold {used} of {most} bytes, and this does not fit beside them. Delete some of them "
+        "(GET /v1/me tells which kind holds how much), or ask the operator for more (MOORAGE_STORED_BYTES_MAX).",
+        type="insufficient_quota",
+        code=STORAGE_LIMIT,
+        headers={"x-should-retry": "false"},
+    )
+
+
+def storage_busy() -> ApiError:
+    return ApiError(
+        503,
+        "Too much is being stored for you at once to count it. Please retry.",
+        type="server_error",
+        code="storage_busy",
+        headers={"retry-after": "1"},
+    )
+
+
+# --- Vector stores -------------------------------------------------------------------------------------------------------------------
+
+
+def vector_store_not_found(store_id: str, *, param: str | None = None) -> ApiError:
+    return not_found(f"Vector store with id '{store_id}' not found.", param=param)
+
+
+def vector_store_expired(store_id: str, *, param: str | None = None) -> ApiError:
+    return bad_request(
+        f"Vector store '{store_id}' has expired, and its files are no longer in it. Make another one, with a longer 'expires_after'.",
+        param=param,
+        code="vector_store_expired",
+    )
+
+
+def vector_store_file_not_found(file_id: str, store_id: str) -> ApiError:
+    return not_found(f"No file found with id '{file_id}' in vector store '{store_id}'.")
+
+
+def vector_batch_not_found(batch_id: str, store_id: str) -> ApiError:
+    return not_found(f"No file batch found with id '{batch_id}' in vector store '{store_id}'.")
+
+
+def too_many_vector_stores(stores_max: int) -> ApiError:
+    return bad_request(f"You have {stores_max} vector stores, the most there may be. Delete one that is not needed any more.")
+
+
+def too_many_vector_store_files(files_max: int) -> ApiError:
+    return bad_request(f"A vector store holds at most {files_max} files. Remove some, or use another store.", code="too_many_files")
+
+
+def vector_store_full(bytes_max: int) -> ApiError:
+    return bad_request(
+        f"The vector store takes {bytes_max} bytes or more, the most that one may. Remove files, or use another store.",
+        code="vector_store_full",
+    )
+
+
+def vector_store_busy(store_id: str) -> ApiError:
+    message = f"Vector store '{store_id}' is being changed by too many requests at once. Please retry."
+    return ApiError(409, message, code="vector_store_busy")

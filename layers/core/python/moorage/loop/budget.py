@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from moorage import limits
-from moorage.errors.budgets import model_not_budgetable
+from moorage.errors import model_not_budgetable
 from moorage.model.prices import usd
 from moorage.model.tokens import estimate_frame, estimate_items
 from moorage.runtime import Runtime

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from moorage import limits
-from moorage.errors.past_responses import step_not_found
+from moorage.errors import step_not_found
 from moorage.inputs import resolve_inputs
 from moorage.loop import context, decide, truncate, upstream_shell
 from moorage.loop.chain import load_chain

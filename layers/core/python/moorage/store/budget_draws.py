@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from moorage.errors.budgets import budget_reached, model_not_budgetable
+from moorage.errors import budget_reached, model_not_budgetable
 from moorage.store.budgets import Budgets, OnLimit, Scope
 
 

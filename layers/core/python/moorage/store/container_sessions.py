@@ -6,8 +6,7 @@ from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.codec import Codec
-from moorage.errors import ConditionFailed, container_not_found
-from moorage.errors.sessions import session_not_found
+from moorage.errors import ConditionFailed, container_not_found, session_not_found
 from moorage.ids import container_of_session, new_session_id
 from moorage.store import keys
 from moorage.store.containers import ContainerRecord, container_of

@@ -10,8 +10,7 @@ from typing import Final
 
 from moorage import limits
 from moorage.codec import Codec
-from moorage.errors import ApiError, file_not_found, file_too_large
-from moorage.errors.storage import storage_busy
+from moorage.errors import ApiError, file_not_found, file_too_large, storage_busy
 from moorage.ids import new_file_id
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge

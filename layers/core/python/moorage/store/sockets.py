@@ -20,7 +20,7 @@ import orjson
 from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ConditionFailed, too_many_connections
-from moorage.store import keys, socket_keys
+from moorage.store import keys
 from moorage.store.table import Record, Table
 from moorage.wire.types import Item
 
@@ -90,10 +90,10 @@ class Sockets:
         await self._table.put({**_key(opened.connection_id), **packed, "arrived": 0, "ttl": _kept_until(opened.opened_at)})
 
     async def _take_place(self, opened: SocketOpening) -> int:
-        now, pk = int(self._clock()), socket_keys.socket_places(opened.counts_as)
+        now, pk = int(self._clock()), keys.socket_places(opened.counts_as)
         taken = {record["SK"]: record for record in await self._table.query(pk)}
         for place in range(limits.WEBSOCKETS_PER_KEY_MAX):
-            sk = socket_keys.socket_place(place)
+            sk = keys.socket_place(place)
             there = taken.get(sk)
             mine = {"connection": opened.connection_id, "until": _kept_until(opened.opened_at), "ttl": _kept_until(opened.opened_at)}
             try:
@@ -111,25 +111,25 @@ class Sockets:
 
     async def close(self, connection_id: str) -> None:
         """Forget it, its mailbox, and what could be continued on it. Harmless to repeat."""
-        records = await self._table.query(socket_keys.socket(connection_id))
+        records = await self._table.query(keys.socket(connection_id))
         for record in records:
             if record["SK"] == keys.META:
                 opened = _opened(record)
                 with suppress(ConditionFailed):
-                    place = socket_keys.socket_place(opened.place)
-                    pk = socket_keys.socket_places(opened.counts_as)
+                    place = keys.socket_place(opened.place)
+                    pk = keys.socket_places(opened.counts_as)
                     await self._table.delete(pk, place, condition={"connection": connection_id})
         await self._table.write_many(deletes=[(record["PK"], record["SK"]) for record in records])
 
     async def find(self, connection_id: str) -> SocketOpening | None:
-        record = await self._table.get(socket_keys.socket(connection_id), keys.META)
+        record = await self._table.get(keys.socket(connection_id), keys.META)
         return None if record is None else _opened(record)
 
     # --- the mailbox ---
 
     async def arrive(self, connection_id: str, frame_id: str, at_ms: int, text: str) -> FrameArrival | None:
         """Put a frame into the mailbox; None if the connection is not open any more."""
-        pk, name = socket_keys.socket(connection_id), socket_keys.socket_frame(at_ms, frame_id)
+        pk, name = keys.socket(connection_id), keys.socket_frame(at_ms, frame_id)
         ends = _kept_until(int(self._clock()))
         await self._table.put({"PK": pk, "SK": name, "text": text, "ttl": ends})
         try:
@@ -145,7 +145,7 @@ class Sockets:
         """False if somebody else was faster; his worker finds the frame."""
         try:
             changes = {"holder": holder, "until_ms": self._held_until_ms()}
-            await self._table.update(socket_keys.socket(connection_id), keys.META, set=changes, absent=["holder"])
+            await self._table.update(keys.socket(connection_id), keys.META, set=changes, absent=["holder"])
         except ConditionFailed:
             return False
         return True
@@ -155,7 +155,7 @@ class Sockets:
         frames = await self.frames(connection_id)
         await self.take(connection_id, frames)
         with suppress(ConditionFailed):
-            await self._table.update(socket_keys.socket(connection_id), keys.META, remove=_HOLD, condition={"holder": holder})
+            await self._table.update(keys.socket(connection_id), keys.META, remove=_HOLD, condition={"holder": holder})
         return frames
 
     # --- the worker's side ---
@@ -166,7 +166,7 @@ class Sockets:
         changes = {"is_begun": True, "until_ms": self._held_until_ms()}
         try:
             record = await self._table.update(
-                socket_keys.socket(connection_id), keys.META, set=changes, condition={"holder": holder}, absent=["is_begun"]
+                keys.socket(connection_id), keys.META, set=changes, condition={"holder": holder}, absent=["is_begun"]
             )
         except ConditionFailed as error:
             there = error.item or {}
@@ -177,26 +177,26 @@ class Sockets:
 
     async def look(self, connection_id: str, holder: str) -> int | None:
         """How many frames have come; None if the connection has gone, or the hold is lost."""
-        record = await self._table.get(socket_keys.socket(connection_id), keys.META)
+        record = await self._table.get(keys.socket(connection_id), keys.META)
         return int(record["arrived"]) if record is not None and record.get("holder") == holder else None
 
     async def hold_on(self, connection_id: str, holder: str) -> None:
         """Say that the worker lives. Raises :class:`ConditionFailed` as :meth:`look` says None."""
         changes = {"until_ms": self._held_until_ms()}
-        await self._table.update(socket_keys.socket(connection_id), keys.META, set=changes, condition={"holder": holder})
+        await self._table.update(keys.socket(connection_id), keys.META, set=changes, condition={"holder": holder})
 
     async def frames(self, connection_id: str) -> list[SocketFrame]:
-        records = await self._table.query(socket_keys.socket(connection_id), prefix=socket_keys.FRAME_PREFIX)
+        records = await self._table.query(keys.socket(connection_id), prefix=keys.FRAME_PREFIX)
         return [SocketFrame(record["SK"], record["text"]) for record in records]
 
     async def take(self, connection_id: str, frames: list[SocketFrame]) -> None:
-        await self._table.write_many(deletes=[(socket_keys.socket(connection_id), frame.name) for frame in frames])
+        await self._table.write_many(deletes=[(keys.socket(connection_id), frame.name) for frame in frames])
 
     async def leave(self, connection_id: str, holder: str, *, arrived: int, lanes: frozenset[str]) -> bool:
         """End the hold; False if frames have come since the worker looked, or the connection has gone."""
         try:
             await self._table.update(
-                socket_keys.socket(connection_id),
+                keys.socket(connection_id),
                 keys.META,
                 set={"lanes": sorted(lanes)},
                 remove=_HOLD,
@@ -213,17 +213,17 @@ class Sockets:
         body = zlib.compress(orjson.dumps(items), 1)
         if len(body) > limits.ITEM_INLINE_BYTES_MAX:
             return False
-        key = {"PK": socket_keys.socket(opened.connection_id), "SK": socket_keys.socket_kept(response_id)}
+        key = {"PK": keys.socket(opened.connection_id), "SK": keys.socket_kept(response_id)}
         await self._table.put({**key, "items": body, "stream_id": stream_id, "ttl": _kept_until(opened.opened_at)})
         return True
 
     async def kept(self, connection_id: str, response_id: str) -> tuple[list[Item], str | None] | None:
         """The items, and the lane that it ran in."""
-        record = await self._table.get(socket_keys.socket(connection_id), socket_keys.socket_kept(response_id))
+        record = await self._table.get(keys.socket(connection_id), keys.socket_kept(response_id))
         return None if record is None else (orjson.loads(zlib.decompress(record["items"])), record["stream_id"])
 
     async def forget(self, connection_id: str, response_id: str) -> None:
-        await self._table.delete(socket_keys.socket(connection_id), socket_keys.socket_kept(response_id))
+        await self._table.delete(keys.socket(connection_id), keys.socket_kept(response_id))
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
@@ -236,11 +236,11 @@ _HOLD: Final = ("holder", "until_ms", "is_begun")
 
 
 def _key(connection_id: str) -> dict[str, Any]:
-    return {"PK": socket_keys.socket(connection_id), "SK": keys.META}
+    return {"PK": keys.socket(connection_id), "SK": keys.META}
 
 
 def _opened(record: Record) -> SocketOpening:
-    return _OPENED.unpack(record, connection_id=socket_keys.connection_of(record["PK"]))
+    return _OPENED.unpack(record, connection_id=keys.connection_of(record["PK"]))
 
 
 def _kept_until(opened_at: int) -> int:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from moorage import limits
-from moorage.errors.storage import storage_busy, storage_limit_reached
-from moorage.store import keys, schema, storage_keys
+from moorage.errors import storage_busy, storage_limit_reached
+from moorage.store import keys, schema
 from moorage.store.table import Record, Table, Write
 from moorage.wire.operator_answers import StorageShown
 
@@ -42,7 +42,7 @@ class Holder:
 
     @property
     def key(self) -> tuple[str, str]:
-        return storage_keys.stored(self.tenant_id), storage_keys.holder(self.kind, self.id)
+        return keys.stored(self.tenant_id), keys.holder(self.kind, self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class StoredBytes:
         self.most = most
 
     async def standing(self, tenant_id: str) -> StorageStatus:
-        total = await self._table.get(storage_keys.stored(tenant_id), storage_keys.TOTAL)
+        total = await self._table.get(keys.stored(tenant_id), keys.TOTAL)
         if total is None or "GSI1PK" not in total:
             total = await self._open(tenant_id)
         # What was stored before it was counted may have gone before it was.
@@ -133,7 +133,7 @@ class StoredBytes:
         below = {"bytes": self.most - size + 1} if is_bounded else {}
         return [
             Write(pk, sk, set={}, condition={}, add={"bytes": size}),
-            Write(pk, storage_keys.TOTAL, set={}, condition=condition, add={"bytes": size, holder.kind: size}, below=below),
+            Write(pk, keys.TOTAL, set={}, condition=condition, add={"bytes": size, holder.kind: size}, below=below),
         ]
 
     async def settle(self, holder: Holder, count: Callable[[], Awaitable[int]]) -> bool:
@@ -147,7 +147,7 @@ class StoredBytes:
                 return False
             puts, changes = _turned(holder, entry, now)
             sums = {"bytes": now - before, holder.kind: now - before}
-            total = Write(storage_keys.stored(holder.tenant_id), storage_keys.TOTAL, set={}, condition={}, add=sums)
+            total = Write(keys.stored(holder.tenant_id), keys.TOTAL, set={}, condition={}, add=sums)
             if not await self._table.write_together(puts, [*changes, total]):
                 return True
         raise storage_busy()
@@ -164,7 +164,7 @@ class StoredBytes:
 
     async def due(self, now: float) -> list[RecountTask]:
         """Tenants that are to be looked through in one round, those first that were begun or have waited longest."""
-        listed = keys.due_list(storage_keys.STORED)
+        listed = keys.due_list(keys.STORED)
         entries = await self._table.query(listed, up_to=keys.due(int(now), "~"), index=schema.INDEX, limit=limits.RECOUNT_TENANTS)
         totals = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
         return [RecountTask(total["tenant_id"], total["place"]) for total in totals]
@@ -173,26 +173,26 @@ class StoredBytes:
         """It was looked through up to a place; "" is the end, and the next look is a day later."""
         at = 0 if place else int(self._clock()) + limits.RECOUNT_SECONDS
         await self._table.update(
-            storage_keys.stored(due.tenant_id), storage_keys.TOTAL, set={"place": place, "GSI1SK": keys.due(at, due.tenant_id)}
+            keys.stored(due.tenant_id), keys.TOTAL, set={"place": place, "GSI1SK": keys.due(at, due.tenant_id)}
         )
 
     async def holders(self, tenant_id: str, after: str, limit: int) -> list[Holder]:
         """Those that have an entry, in the order of their keys."""
-        pk = storage_keys.stored(tenant_id)
-        records = await self._table.query(pk, after=after or storage_keys.TOTAL, limit=limit)
-        named = [storage_keys.holder_of(record["SK"]) for record in records]
+        pk = keys.stored(tenant_id)
+        records = await self._table.query(pk, after=after or keys.TOTAL, limit=limit)
+        named = [keys.holder_of(record["SK"]) for record in records]
         return [Holder(tenant_id, kind, name) for found, name in named for kind in KINDS if kind == found]
 
     async def _open(self, tenant_id: str) -> Record:
         """A tenant's sum, which is due to be counted: it may have stored something before anything was counted."""
         return await self._table.update(
-            storage_keys.stored(tenant_id),
-            storage_keys.TOTAL,
+            keys.stored(tenant_id),
+            keys.TOTAL,
             set_once={
                 "bytes": 0,
                 "tenant_id": tenant_id,
                 "place": "",
-                "GSI1PK": keys.due_list(storage_keys.STORED),
+                "GSI1PK": keys.due_list(keys.STORED),
                 "GSI1SK": keys.due(0, tenant_id),
             },
             must_exist=False,

@@ -12,8 +12,7 @@ from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.codec import Codec
-from moorage.errors import ApiError, ConditionFailed, bad_request, file_too_large, invalid_value, upload_not_found
-from moorage.errors.storage import storage_busy
+from moorage.errors import ApiError, ConditionFailed, bad_request, file_too_large, invalid_value, storage_busy, upload_not_found
 from moorage.ids import new_file_id, new_id
 from moorage.store import files as file_store
 from moorage.store import keys, schema

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from moorage import limits
-from moorage.errors import ConditionFailed
-from moorage.errors.vector_stores import (
+from moorage.errors import (
+    ConditionFailed,
     too_many_vector_store_files,
     vector_batch_not_found,
     vector_store_busy,
@@ -22,7 +22,7 @@ from moorage.errors.vector_stores import (
     vector_store_not_found,
 )
 from moorage.ids import new_id
-from moorage.store import keys, vector_keys
+from moorage.store import keys
 from moorage.store.files import Clock, StoredFile
 from moorage.store.listing import entries_beyond, gone_record, unknown_after, until
 from moorage.store.stored_bytes import StoredBytes
@@ -131,7 +131,7 @@ class StoreFiles:
                     counts.drop(old)
                     changes.append(Write(file.pk, file.sk, set=attributes, condition={"token": old.token, "status": old.status}))
                 counts.enter(file)
-                changes.append(Write(file.pk, vector_keys.todo(file.id), set={"token": file.token}, condition={}))
+                changes.append(Write(file.pk, keys.todo(file.id), set={"token": file.token}, condition={}))
                 changes.append(Write(*_held(file), set={"store_id": file.store_id}, condition={}))
             room = {"total": limits.VECTOR_STORE_FILES_MAX - len(puts) + 1}
             if not await self._table.write_together(puts, [*changes, *counts.changes(below=room)]):
@@ -168,7 +168,7 @@ class StoreFiles:
             await self._place(store, str(page.before), "before")
             turned = await self.page(store, backward, status=status)
             return StoreFilePage(turned.files[::-1], turned.has_more)
-        listed = keys.listing(store.tenant_id, vector_keys.vector_store_files(store.id))
+        listed = keys.listing(store.tenant_id, keys.vector_store_files(store.id))
         place = None if page.after is None else await self._place(store, page.after)
         end = None if page.before is None else await self._place(store, page.before, "before")
         kept: list[StoreFile] = []
@@ -191,7 +191,7 @@ class StoreFiles:
         raise unknown_after(after, param)
 
     async def batch(self, store: VectorStoreRecord, batch_id: str) -> FileBatch:
-        record = await self._table.get(store.pk, vector_keys.vector_batch(batch_id))
+        record = await self._table.get(store.pk, keys.vector_batch(batch_id))
         if record is None:
             raise vector_batch_not_found(batch_id, store.id)
         return BATCH.unpack(record)
@@ -219,13 +219,13 @@ class StoreFiles:
         return StoreFilePage(kept[: page.limit], len(kept) > page.limit)
 
     async def todos(self, store: VectorStoreRecord) -> list[IndexNote]:
-        records = await self._table.query(store.pk, prefix=vector_keys.TODO_PREFIX)
-        return [IndexNote(record["SK"].removeprefix(vector_keys.TODO_PREFIX), record["token"]) for record in records]
+        records = await self._table.query(store.pk, prefix=keys.TODO_PREFIX)
+        return [IndexNote(record["SK"].removeprefix(keys.TODO_PREFIX), record["token"]) for record in records]
 
     async def holders(self, tenant_id: str, file_id: str) -> list[str]:
         """Ids of the stores that hold a file."""
-        records = await self._table.query(keys.file(tenant_id, file_id), prefix=vector_keys.HELD_PREFIX)
-        return [record["SK"].removeprefix(vector_keys.HELD_PREFIX) for record in records]
+        records = await self._table.query(keys.file(tenant_id, file_id), prefix=keys.HELD_PREFIX)
+        return [record["SK"].removeprefix(keys.HELD_PREFIX) for record in records]
 
     # --- Settling ----------------------------------------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class StoreFiles:
             (),
             [
                 Write(file.pk, file.sk, set=ended, condition={"token": file.token, "status": "in_progress"}),
-                Write(file.pk, vector_keys.todo(file.id), set={}, condition={"token": file.token}, is_end=True),
+                Write(file.pk, keys.todo(file.id), set={}, condition={"token": file.token}, is_end=True),
                 *counts.changes(),
             ],
         )
@@ -266,7 +266,7 @@ class StoreFiles:
     async def forget(self, store: VectorStoreRecord, todo: IndexNote) -> None:
         """Take away a note: the index agrees. One that was renewed meanwhile stays."""
         try:
-            await self._table.delete(store.pk, vector_keys.todo(todo.file_id), condition={"token": todo.token})
+            await self._table.delete(store.pk, keys.todo(todo.file_id), condition={"token": todo.token})
         except ConditionFailed:
             return
 
@@ -313,7 +313,7 @@ class StoreFiles:
         counts.drop(file)
         gone = gone_record(file.pk, keys.gone(file.id), file.created_at, file.id, self._clock())
         marks = {name: value for name, value in gone.items() if name not in ("PK", "SK")}
-        note = [Write(file.pk, vector_keys.todo(file.id), set={"token": file.token}, condition={})] if is_noted else []
+        note = [Write(file.pk, keys.todo(file.id), set={"token": file.token}, condition={})] if is_noted else []
         return not await self._table.write_together(
             (),
             [
@@ -358,7 +358,7 @@ class _Counts:
         for batch_id, counts in self._of_batches.items():
             changed = {name: number for name, number in counts.items() if number}
             if changed:
-                made.append(Write(self._store.pk, vector_keys.vector_batch(batch_id), set={}, condition={"id": batch_id}, add=changed))
+                made.append(Write(self._store.pk, keys.vector_batch(batch_id), set={}, condition={"id": batch_id}, add=changed))
         return [*made, *self._stored.changes(self._store.holder, self._of_store["usage_bytes"])]
 
 
@@ -367,4 +367,4 @@ def _with_total(file: StoreFile, number: int) -> dict[str, int]:
 
 
 def _held(file: StoreFile) -> tuple[str, str]:
-    return keys.file(file.tenant_id, file.id), vector_keys.held(file.store_id)
+    return keys.file(file.tenant_id, file.id), keys.held(file.store_id)

@@ -14,7 +14,7 @@ from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ConditionFailed
 from moorage.parallel import side_by_side
-from moorage.store import schema, vector_keys
+from moorage.store import keys, schema
 from moorage.store.executions import ENDED, Executions
 from moorage.store.files import Clock
 from moorage.store.table import Table
@@ -34,7 +34,7 @@ class Job:
 
     @property
     def pk(self) -> str:
-        return vector_keys.vector_store(self.tenant_id, self.store_id)
+        return keys.vector_store(self.tenant_id, self.store_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +82,23 @@ class Jobs:
         return await self._put(Job(tenant_id, store_id, _name(store_id), int(self._clock())))
 
     async def _put(self, job: Job) -> Job | None:
-        listed = {"GSI1PK": vector_keys.INDEXING, "GSI1SK": f"{job.tenant_id}#{job.store_id}"}
+        listed = {"GSI1PK": keys.INDEXING, "GSI1SK": f"{job.tenant_id}#{job.store_id}"}
         try:
-            await self._table.put({"PK": job.pk, "SK": vector_keys.INDEXING_JOB, **listed, **JOB.pack(job)}, if_absent=True)
+            await self._table.put({"PK": job.pk, "SK": keys.INDEXING_JOB, **listed, **JOB.pack(job)}, if_absent=True)
         except ConditionFailed:
             return None
         return job
 
     async def of(self, state: IndexState) -> Job | None:
         """The record of an execution; None if another one has taken its place, or the store is erased."""
-        record = await self._table.get(vector_keys.vector_store(state.tenant_id, state.store_id), vector_keys.INDEXING_JOB)
+        record = await self._table.get(keys.vector_store(state.tenant_id, state.store_id), keys.INDEXING_JOB)
         job = None if record is None else JOB.unpack(record)
         return job if job is not None and job.execution == state.execution else None
 
     async def change(self, job: Job, **changed: Any) -> Job | None:
         """None if it is another execution's by now."""
         try:
-            record = await self._table.update(job.pk, vector_keys.INDEXING_JOB, set=changed, condition={"execution": job.execution})
+            record = await self._table.update(job.pk, keys.INDEXING_JOB, set=changed, condition={"execution": job.execution})
         except ConditionFailed:
             return None
         return JOB.unpack(record)
@@ -106,7 +106,7 @@ class Jobs:
     async def end(self, job: Job) -> None:
         """There is nothing to do. Whoever notes something from here on makes a record of its own."""
         try:
-            await self._table.delete(job.pk, vector_keys.INDEXING_JOB, condition={"execution": job.execution})
+            await self._table.delete(job.pk, keys.INDEXING_JOB, condition={"execution": job.execution})
         except ConditionFailed:
             return
 
@@ -116,7 +116,7 @@ class Jobs:
 
     async def recover(self) -> int:
         """Start an execution for each record without one; answers how many. Harmless to run twice, or twice at once."""
-        entries = await self._table.query(vector_keys.INDEXING, index=schema.INDEX)
+        entries = await self._table.query(keys.INDEXING, index=schema.INDEX)
         records = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
         return sum(await side_by_side(self._recover, [JOB.unpack(record) for record in records], at_once=limits.SWEEP_AT_ONCE))
 

@@ -12,7 +12,7 @@ from typing import Final, Literal, cast
 from moorage import limits
 from moorage.codec import Codec
 from moorage.knowledge.index import IndexRef
-from moorage.store import keys, vector_keys
+from moorage.store import keys
 from moorage.store.listing import listing_attributes
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import Record
@@ -87,7 +87,7 @@ class VectorStoreRecord:
 
     @property
     def pk(self) -> str:
-        return vector_keys.vector_store(self.tenant_id, self.id)
+        return keys.vector_store(self.tenant_id, self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class StoreFile:
 
     @property
     def pk(self) -> str:
-        return vector_keys.vector_store(self.tenant_id, self.store_id)
+        return keys.vector_store(self.tenant_id, self.store_id)
 
     @property
     def sk(self) -> str:
@@ -126,7 +126,7 @@ class StoreFile:
 
     @property
     def text_key(self) -> str:
-        return vector_keys.vector_text(self.tenant_id, self.store_id, self.id, self.token)
+        return keys.vector_text(self.tenant_id, self.store_id, self.id, self.token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +145,11 @@ class FileBatch:
 
     @property
     def pk(self) -> str:
-        return vector_keys.vector_store(self.tenant_id, self.store_id)
+        return keys.vector_store(self.tenant_id, self.store_id)
 
     @property
     def sk(self) -> str:
-        return vector_keys.vector_batch(self.id)
+        return keys.vector_batch(self.id)
 
     @property
     def status(self) -> Status:
@@ -167,13 +167,13 @@ BATCH: Final = Codec(FileBatch)
 
 
 def store_record(store: VectorStoreRecord) -> Record:
-    listed = listing_attributes(store.tenant_id, vector_keys.VECTOR_STORES, store.created_at, store.id)
+    listed = listing_attributes(store.tenant_id, keys.VECTOR_STORES, store.created_at, store.id)
     return {"PK": store.pk, "SK": keys.META, **listed, **STORE.pack(store)}
 
 
 def file_attributes(file: StoreFile) -> Record:
     """All of a file's record but its key: what takes the place of an earlier addition leaves nothing of it."""
-    listed = listing_attributes(file.tenant_id, vector_keys.vector_store_files(file.store_id), file.created_at, file.id)
+    listed = listing_attributes(file.tenant_id, keys.vector_store_files(file.store_id), file.created_at, file.id)
     return {**listed, **FILE.pack(file)}
 
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from moorage import limits
-from moorage.errors import ConditionFailed
-from moorage.errors.vector_stores import too_many_vector_stores, vector_store_expired, vector_store_not_found
+from moorage.errors import ConditionFailed, too_many_vector_stores, vector_store_expired, vector_store_not_found
 from moorage.ids import new_listed_id
 from moorage.knowledge.index import IndexRef, VectorIndex
-from moorage.store import keys, schema, vector_keys
+from moorage.store import keys, schema
 from moorage.store.files import Clock
 from moorage.store.listing import gone_record, read_page
 from moorage.store.table import Record, Table
@@ -60,7 +59,7 @@ class Stores:
     async def create(
         self, tenant_id: str, *, name: str, description: str | None, metadata: Mapping[str, str], days: int | None
     ) -> VectorStoreRecord:
-        listed = keys.listing(tenant_id, vector_keys.VECTOR_STORES)
+        listed = keys.listing(tenant_id, keys.VECTOR_STORES)
         if len(await self._table.query(listed, limit=limits.VECTOR_STORES_MAX, index=schema.INDEX)) >= limits.VECTOR_STORES_MAX:
             raise too_many_vector_stores(limits.VECTOR_STORES_MAX)
         exactly, embedder = self._clock(), self._knowledge.embeddings.default
@@ -82,7 +81,7 @@ class Stores:
 
     async def get(self, tenant_id: str, store_id: str, *, param: str | None = None) -> VectorStoreRecord:
         """Unknown, foreign and deleted ones are all 404; an expired one is there, and empty."""
-        record = await self._table.get(vector_keys.vector_store(tenant_id, store_id), keys.META)
+        record = await self._table.get(keys.vector_store(tenant_id, store_id), keys.META)
         if record is None or record["phase"] == "deleted":
             raise vector_store_not_found(store_id, param=param)
         return STORE.unpack(record)
@@ -98,9 +97,9 @@ class Stores:
         found = await read_page(
             self._table,
             tenant_id,
-            vector_keys.VECTOR_STORES,
+            keys.VECTOR_STORES,
             page,
-            pk_of=vector_keys.vector_store,
+            pk_of=keys.vector_store,
             keep=lambda record: record["phase"] != "deleted",
         )
         return StorePage([STORE.unpack(record) for record in found.records], found.has_more)
@@ -154,7 +153,7 @@ class Stores:
 
 def due_record(store: VectorStoreRecord, at: int) -> Record:
     """What the sweep finds a store by that ends at a time."""
-    listed = {"GSI1PK": keys.due_list(vector_keys.VECTOR_STORES), "GSI1SK": keys.due(at, store.id)}
+    listed = {"GSI1PK": keys.due_list(keys.VECTOR_STORES), "GSI1SK": keys.due(at, store.id)}
     return {"PK": store.pk, "SK": keys.PURGE, **listed}
 
 

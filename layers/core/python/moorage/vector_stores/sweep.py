@@ -9,7 +9,7 @@ from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.errors import ConditionFailed
 from moorage.parallel import side_by_side
-from moorage.store import keys, schema, vector_keys
+from moorage.store import keys, schema
 from moorage.store.blobs import Blobs
 from moorage.store.files import Clock
 from moorage.store.stored_bytes import StoredBytes
@@ -35,7 +35,7 @@ class VectorStoreSweep:
 
     async def purge_due(self, now: float) -> int:
         """Settle every store that is due; answers how many ended. Harmless to run twice, or twice at once."""
-        listed = keys.due_list(vector_keys.VECTOR_STORES)
+        listed = keys.due_list(keys.VECTOR_STORES)
         entries = await self._table.query(listed, up_to=keys.due(int(now), "~"), index=schema.INDEX)
         records = {record["PK"]: record for record in await self._table.get_many((entry["PK"], keys.META) for entry in entries)}
         lost = [(entry["PK"], entry["SK"]) for entry in entries if entry["PK"] not in records]
@@ -63,10 +63,10 @@ class VectorStoreSweep:
         """All that a store holds. One that an execution is at work on is erased again when that is over for certain: what it was about
         to write may come after this."""
         await self._knowledge.index.delete(store.ref)
-        await self._blobs.delete_prefix(vector_keys.vector_objects(store.tenant_id, store.id))
+        await self._blobs.delete_prefix(keys.vector_objects(store.tenant_id, store.id))
         await self._stored.forget(store.holder)
         rows = await self._table.query(store.pk)
-        jobs = [JOB.unpack(row) for row in rows if row["SK"] == vector_keys.INDEXING_JOB]
+        jobs = [JOB.unpack(row) for row in rows if row["SK"] == keys.INDEXING_JOB]
         for job in jobs:
             if job.container_id is not None:
                 await self._containers.release(store.tenant_id, job.container_id)
@@ -87,4 +87,4 @@ class VectorStoreSweep:
 def _held(store: VectorStoreRecord, rows: Iterable[Record]) -> list[tuple[str, str]]:
     """The notes with the files that this store holds them."""
     ids = [row["SK"].removeprefix(keys.FILE_PREFIX) for row in rows if row["SK"].startswith(keys.FILE_PREFIX)]
-    return [(keys.file(store.tenant_id, file_id), vector_keys.held(store.id)) for file_id in ids]
+    return [(keys.file(store.tenant_id, file_id), keys.held(store.id)) for file_id in ids]

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from moorage import limits
 from moorage.containers.containers import Containers
-from moorage.errors import passing_over_what_is_gone
-from moorage.errors.vector_stores import vector_store_busy
+from moorage.errors import passing_over_what_is_gone, vector_store_busy
 from moorage.knowledge.index import Hit, SearchOptions
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.store.executions import Executions

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from typing_extensions import TypedDict
 
 from moorage import errors, limits
-from moorage.errors.inputs import invalid_json_schema, wrong_id
+from moorage.errors import invalid_json_schema, wrong_id
 from moorage.wire.choices import ToolChoice
 from moorage.wire.items import Input, InputItem, distinct
 from moorage.wire.json_schemas import fault_of

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import limits
-from moorage.errors.inputs import invalid_base64_image
+from moorage.errors import invalid_base64_image
 from moorage.wire.refusals import problem, wrong_value
 from moorage.wire.validation import Array, Either, Fields, Id, Number, OneOf, Text, wire, wire_with
 

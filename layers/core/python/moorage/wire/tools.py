@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import limits
-from moorage.errors.inputs import invalid_function_parameters
+from moorage.errors import invalid_function_parameters
 from moorage.wire import tool_shapes
 from moorage.wire.deferred import check_deferred
 from moorage.wire.environments import check_containers

@@ -38,7 +38,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticOmit, core_schema
 
 from moorage import errors, limits
-from moorage.errors.bodies import too_many_values
+from moorage.errors import too_many_values
 from moorage.wire.refusals import KIND, LABEL, VARIANT, problem, refusal, wrong_value
 from moorage.wire.values import holds_more
 

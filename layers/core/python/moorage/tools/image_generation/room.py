@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from moorage import errors, limits
-from moorage.errors.storage import STORAGE_LIMIT
+from moorage.errors import STORAGE_LIMIT
 from moorage.model.image_engine import ImageEngine
 from moorage.model.remote_servers import RemoteServers
 from moorage.store.item_contents import KEPT
