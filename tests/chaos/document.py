@@ -11,11 +11,14 @@ HISTORIES: Final = HERE / "histories.jsonl"
 SOAK: Final = HERE / "soak.json"
 DOCUMENT: Final = HERE.parents[1] / "docs" / "durability.md"
 
+_SOAKED_BEFORE: Final = " An emulator of AWS kept the stack's records then: the soak is still to be repeated."
 MARK: Final = "<!-- What follows is made by tests/chaos/document.py -->\n"
 
 
 def histories() -> str:
     reports = _reports()
+    if not reports:
+        return "\n## Histories\n\nNone has been played since a stack has a store of its own.\n"
     lines = [
         "\n## Histories\n",
         "| seed | seconds | blows that struck | responses | commands, seen to begin | readers | files | deletes | violations |",
@@ -47,8 +50,8 @@ def back() -> str:
         return ""
     lines = [
         "\n## There again after a SIGKILL\n",
-        "Measured by the same histories, under their load and the machine's; a stack is there when it has said so, "
-        "a child\nwhen its new process is, the emulator when a request gets through to the table.\n",
+        "Measured by the same histories, under their load and the machine's. A stack is there when it has said so, a child when its "
+        "new\nprocess is.\n",
         "| what | times | median | longest |",
         "|---|---|---|---|",
     ]
@@ -60,21 +63,40 @@ def back() -> str:
 
 
 def faults() -> str:
-    """What requests to AWS and to the model met."""
-    counts: dict[str, Counter[str]] = {}
+    """What commits to the store and requests to the model met."""
+    if not _reports():
+        return ""
+    counts: Counter[str] = Counter()
     for one in _reports():
         for operation, met in one.get("faults", {}).items():
-            counts.setdefault(operation, Counter()).update(met)
-    if not counts:
-        return ""
-    upstream, kinds = counts.pop("upstream", Counter())["all"], sorted({kind for met in counts.values() for kind in met})
-    lines = ["\n## Faults on the way\n", f"| request | {' | '.join(kinds)} |", f"|---|{'---|' * len(kinds)}"]
-    lines += [f"| `{operation}` | {' | '.join(str(met[kind]) for kind in kinds)} |" for operation, met in sorted(counts.items())]
-    lines.append(f"\nAnswers of the model's provider that were refusals, garbage or broken off: {upstream}.")
-    return "\n".join(lines) + "\n"
+            counts[operation] += sum(met.values())
+    return (
+        f"\n## Faults on the way\n\nLate commits to the store: {counts['journal write']}. Answers of the model's provider that were "
+        f"refusals, garbage or broken off: {counts['upstream']}.\n"
+    )
+
+
+def before() -> str:
+    """One sentence of the histories that were played while an emulator of AWS kept a stack's records."""
+    old = [one for one in _all_reports() if _had_emulator(one)]
+    blows, responses = sum(sum(one["struck"].values()) for one in old), sum(one["responses"] for one in old)
+    wrong = sum(len(one["violations"]) for one in old)
+    return (
+        f"\nWhile an emulator of AWS kept a stack's records, {len(old)} histories were played: {blows} blows, {responses} responses, "
+        f"{wrong} violations,\neach with a test now (above).\n"
+    )
 
 
 def _reports() -> list[dict[str, Any]]:
+    """Histories of a stack that has a store of its own."""
+    return [one for one in _all_reports() if not _had_emulator(one)]
+
+
+def _had_emulator(report: dict[str, Any]) -> bool:
+    return any(name.startswith("emulator") for name in report["struck"])
+
+
+def _all_reports() -> list[dict[str, Any]]:
     return [json.loads(line) for line in HISTORIES.read_text().splitlines()] if HISTORIES.exists() else []
 
 
@@ -82,9 +104,10 @@ def soak() -> str:
     if not SOAK.exists():
         return ""
     report = json.loads(SOAK.read_text())
+    is_old = any(row["what"].startswith("emulator") for row in report["rows"])
     lines = [
         f"\n## A soak of {report['minutes']:g} minutes\n",
-        f"{report['responses']} responses.\n",
+        f"{report['responses']} responses.{_SOAKED_BEFORE if is_old else ''}\n",
         "| what | when warm | at the end |",
         "|---|---|---|",
     ]
@@ -101,7 +124,7 @@ def _shown(row: dict[str, Any], column: str) -> str:
 
 def write() -> None:
     told, _, _ = DOCUMENT.read_text().partition(MARK)
-    DOCUMENT.write_text(told + MARK + histories() + back() + faults() + soak())
+    DOCUMENT.write_text(told + MARK + histories() + before() + back() + faults() + soak())
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ VICTIM_SECONDS_MAX: Final = 5
 LOOK_SECONDS: Final = 0.05
 BACK_SECONDS_MAX: Final = 60
 CLOCK_STEPS: Final = (-300, -30, 60, 900)
-AWS_FAULTS_OF_THOUSAND: Final = 30
+LATE_COMMITS_OF_THOUSAND: Final = 30
 UPSTREAM_FAULTS: Final = 0.15
 DISK_MIB: Final = 192
 VICTIMS: Final[dict[str, Callable[[str], bool]]] = {
@@ -89,8 +89,8 @@ def _event(dice: random.Random, victim: str, mean_seconds: float) -> Event:
 
 
 class Field:
-    """A stack with everything around it that can go wrong. Faults of AWS and of the upstream begin with ``begin``. One that is not
-    whole has neither egress proxy nor a small disk, and starts quickly; its history has no budgets and no webhooks."""
+    """A stack with everything around it that can go wrong. Late commits and faults of the upstream begin with ``begin``. One that is
+    not whole has neither egress proxy nor a small disk, and starts quickly; its history has no budgets and no webhooks."""
 
     def __init__(self, folder: Path, seed: int, *, is_whole: bool, receiver_port: int) -> None:
         """``receiver_port`` is of a receiver of webhooks on this machine."""
@@ -131,11 +131,11 @@ class Field:
         self._upstream.__exit__(None, None, None)
 
     def begin(self) -> None:
-        self._tell("faults", AWS_FAULTS_OF_THOUSAND)
+        self._tell("faults", LATE_COMMITS_OF_THOUSAND)
         self._upstream.rate = UPSTREAM_FAULTS
 
     def rest(self) -> None:
-        """Nothing more goes wrong with this machine and with AWS from now on; the clock stays as it was set. The upstream goes on as
+        """Nothing more goes wrong with this machine from now on; the clock stays as it was set. The upstream goes on as
         before: where blows come fast, most of what is asked of a model is asked when they are over."""
         self._tell("faults", 0)
         self.heal()
@@ -156,7 +156,7 @@ class Field:
         (self._disk / "ballast").unlink(missing_ok=True)
 
     def faults(self) -> dict[str, dict[str, int]]:
-        """How often each operation of AWS met which fault, and the upstream's."""
+        """How many commits to the store were late, and how many answers of the upstream were wrong."""
         found: dict[str, Counter[str]] = {"upstream": Counter({"all": self._upstream.faults})}
         path = self._folder / "count"
         for line in path.read_text().splitlines() if path.exists() else ():

@@ -1,5 +1,5 @@
 """``make chaos SEED=7 KILLS=100``: real processes of a local stack are killed, frozen and cut off by a seeded schedule, under load,
-while their clock is set, their disk fills, and what they ask of AWS and of the model goes wrong.
+while their clock is set, their disk is slow and fills, and the model's answers go wrong.
 
 Clients go on meanwhile: background runs of many commands with readers that reconnect at random numbers, plain streams, files, cancels,
 deletes, chains. What each was told is written down, and at the end, when the stack has come to rest, compared with what there is:
@@ -312,7 +312,7 @@ class Report:
     deleted: int
     client_errors: dict[str, int]
     faults: dict[str, dict[str, int]]
-    """Of AWS by operation, and of the upstream."""
+    """Late commits to the store, and faults of the upstream."""
     back: dict[str, list[float]]
     """Seconds until what was killed was there again."""
     violations: list[str]
