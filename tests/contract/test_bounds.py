@@ -80,6 +80,9 @@ NOT_DRIVEN: dict[str, str] = {
         QUERY_DIGITS_MAX SEARCH_RESULTS_DEFAULT STORE_SEARCH_RESULTS_DEFAULT TRUNCATION_EXCESS USAGE_DAYS_DEFAULT WORDS_PER_TOKEN
         KIB MIB""",
     "of sandboxes, which a tenant has few of and starts one by one": "SANDBOX_CPU_UNITS TENANT_STARTS_PER_SECOND TENANT_VCPUS_MAX VCPU",
+    "of the comparison of an answer with its schema; the story `an answer by schema` has the longest answer": """
+        ANSWER_CHECKED_CHARS_MAX ANSWER_CHECKED_HERE_CHARS_MAX ANSWER_DEPTH_MAX ANSWER_SCHEMA_CHARS_TOLD_MAX ANSWER_STEPS_HERE_MAX
+        ANSWER_STEPS_MAX""",
     "each step towards it is a request, and each request is bounded": "CHAIN_RESPONSES_MAX SKILL_VERSIONS_MAX TREE_DEPTH_MAX",
     "a zip's folders beside its files, which are driven": "SKILL_ZIP_ENTRIES_MAX",
 }
