@@ -162,6 +162,10 @@ class Config(BaseModel):
     tenant_starts_per_second: int = Field(default=TENANT_STARTS_PER_SECOND, ge=0, le=1_000)
     """Sandboxes that one tenant may start a second, of the 20 that ECS starts for the account; more wait. 0 is no bound."""
 
+    sandbox_price: Annotated[tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]], BeforeValidator(_list)] | None = None
+    """Dollars of an hour of a vCPU and of a GiB of a sandbox, for budgets and for what responses have cost. By default Fargate's list
+    prices, and nothing for MicroVMs; ``[0, 0]`` counts nothing."""
+
     stored_bytes_max: int = Field(default=STORED_BYTES_MAX, ge=1)
     """What one tenant may store in files, containers and vector stores together."""
 

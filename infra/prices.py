@@ -1,4 +1,4 @@
-"""List prices of AWS, autumn 2026, without the free tier: for ``make cost``, the dashboard and ``docs/aws.md``."""
+"""List prices of AWS, autumn 2026, without the free tier: for ``make cost``, the dashboard, ``docs/aws.md`` and responses."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -77,3 +77,17 @@ PRICES: Final = {
 
 DEFAULT_REGION: Final = "us-east-1"
 """Whose prices stand for those of a region without a row."""
+
+LISTED_IN: Final = "2026-11"
+
+
+def sandbox_price(config: Config, region: str) -> tuple[tuple[float, float], str]:
+    """Dollars of an hour of a vCPU and of a GiB, and where they stand. What Lambda asks for MicroVMs goes by what they use."""
+    if config.sandbox_price is not None:
+        return config.sandbox_price, "sandbox_price of the deployment"
+    if not config.has_fargate:
+        return (0.0, 0.0), ""
+    known = region if region in PRICES else DEFAULT_REGION
+    prices = PRICES[known]
+    hour = round(prices.fargate_vcpu_second * 3600, 5), round(prices.fargate_gb_second * 3600, 5)
+    return hour, f"Fargate's list prices of {known}, {LISTED_IN}"

@@ -26,6 +26,7 @@ from infra.microvms import Microvms
 from infra.nag import acknowledge
 from infra.network import Network
 from infra.observability import DEPLOYMENT_TAG, Observability
+from infra.prices import sandbox_price
 from infra.sandbox import SandboxTask, programs
 from infra.state import State
 from infra.websocket import DOOR_TIMEOUT, WORK_AGE_MAX, WORK_ATTEMPTS, WebSocketDoor
@@ -112,6 +113,7 @@ class ServiceStack(cdk.Stack):
     def _environment(self) -> dict[str, str]:
         """What every function is told. Reading it again here fails at synthesis, where a function would fail at its start."""
         config, sandboxes = self._config, self.sandbox or self.microvms
+        price, source = sandbox_price(config, self.region)
         settings = Settings(
             table_name=self._state.table.table_name,
             bucket_name=self._state.bucket.bucket_name,
@@ -124,6 +126,8 @@ class ServiceStack(cdk.Stack):
             tenant_sandboxes_max=config.tenant_sandboxes_max,
             tenant_vcpus_max=config.tenant_vcpus_max,
             tenant_starts_per_second=config.tenant_starts_per_second,
+            sandbox_price=price,
+            sandbox_price_source=source,
             log_level=config.log_level,
             name=config.name,
             web_search=config.web_search,

@@ -43,6 +43,7 @@ VALUES: dict[str, Any] = {
     "retention_days": 7,
     "rollout": "canary",
     "sandbox_image": "000000000000.dkr.ecr.us-east-1.amazonaws.com/sandbox:1",
+    "sandbox_price": [0, 0],
     "sandbox_programs": "python 3.11",
     "sandbox_runtimes": "slim",
     "stored_bytes_max": 1024,

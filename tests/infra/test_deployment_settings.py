@@ -54,6 +54,8 @@ WRONG = {
     "a bucket without its table": ({"bucket_name": "restored"}, "table_name and bucket_name belong together"),
     "a budget that nobody hears of": ({"monthly_budget": 100}, "need alarm_email"),
     "half a capacity": ({"table_read_units": 10}, "table_read_units and table_write_units belong together"),
+    "a price of one number": ({"sandbox_price": [0.03]}, "'sandbox_price.1'"),
+    "a price below nothing": ({"sandbox_price": [0.03, -1]}, "'sandbox_price.1'"),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
 

@@ -1,6 +1,7 @@
 """``/v1/me`` and ``/v1/usage``."""
 
 import datetime
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,6 +95,7 @@ async def test_usage_is_added_up_by_day() -> None:
             "cost_usd": 0.0,
             "unpriced_responses": 2,
             "embeddings": NO_EMBEDDINGS,
+            "sandboxes": {"seconds": 0, "cost_usd": 0.0},
         },
         {
             "id": named(served.lab.now),
@@ -106,6 +108,7 @@ async def test_usage_is_added_up_by_day() -> None:
             "cost_usd": 0.0,
             "unpriced_responses": 1,
             "embeddings": NO_EMBEDDINGS,
+            "sandboxes": {"seconds": 0, "cost_usd": 0.0},
         },
     ]
 
@@ -149,6 +152,30 @@ async def test_embeddings_are_counted_by_the_hour_beside_responses() -> None:
     assert [name for name, *_ in await counted(**{"from": named(served.lab.now)})] == [named(served.lab.now)]
     (quiet,) = await usage(served, group_by="model", **{"from": named(served.lab.now)})
     assert (quiet["input_tokens"], quiet["by_status"], quiet["unpriced_responses"]) == (0, {}, 0)
+
+
+async def test_sandboxes_that_no_response_has_paid_for_are_counted_by_the_hour_beside_responses() -> None:
+    served = Served.of(Lab())
+    served.lab.runtime.settings = replace(served.lab.runtime.settings, sandbox_price=(3.6, 1.8))
+    await ended(served.lab, model="a")
+    count = served.lab.runtime.sandbox_usage.count
+    await count("t", "1g", 1200)
+    await count("t", "4g", 10)
+    await count("u", "1g", 7)
+    first = named(served.lab.now)
+    served.lab.now += DAY
+    await count("t", "1g", 5)
+
+    async def counted(**query: Any) -> list[tuple[str, int, dict[str, float], float]]:
+        return [(each["id"], each["responses"], each["sandboxes"], each["cost_usd"]) for each in await usage(served, **query)]
+
+    one, two = {"seconds": 1210, "cost_usd": 1.23}, {"seconds": 5, "cost_usd": 0.005}
+    assert await counted() == [(first, 1, one, 1.23), (named(served.lab.now), 0, two, 0.005)]
+    none, all_of_it = {"seconds": 0, "cost_usd": 0.0}, {"seconds": 1215, "cost_usd": 1.235}
+    assert await counted(group_by="model") == [("", 0, all_of_it, 1.235), ("a", 1, none, 0.0)]
+    assert await counted(group_by="key") == [("", 0, all_of_it, 1.235), (KEY_A, 1, none, 0.0)]
+    assert await usage(served, group_by="tool") == []
+    assert await counted(to=first) == [(first, 1, one, 1.23)]
 
 
 async def test_what_was_deleted_stays_counted_and_what_is_another_tenants_never_is() -> None:

@@ -108,6 +108,9 @@ class FakeSandboxes:
     """Live containers that nobody has closed."""
     is_there: bool = True
     """Otherwise a sandbox has to be placed first."""
+    can_start: bool = True
+    paid: list[int] = field(default_factory=list)
+    """Seconds, by responses."""
     placings: int = 0
     before_place: Callable[[], None] | None = None
     prints: Callable[[str], str] = "{}\n".format
@@ -167,10 +170,14 @@ class FakeContainers:
     async def files_of(self, tenant_id: str, container_id: str) -> list[Any]:
         return []
 
+    async def pay(self, tenant_id: str, container_id: str, seconds: int) -> None:
+        self.sandboxes.paid.append(seconds)
+
     async def use(self, tenant_id: str, container_id: str, *, param: str | None = None) -> Any:
         if container_id not in self.known:
             raise container_not_found(container_id, param=param)
-        return SimpleNamespace(id=container_id, tenant_id=tenant_id, programs="", network_policy={"type": "disabled"})
+        shown = {"programs": "", "network_policy": {"type": "disabled"}, "memory_limit": "1g"}
+        return SimpleNamespace(id=container_id, tenant_id=tenant_id, **shown)
 
     async def copy(self, source: Any, *, at_ms: int | None, **_: Any) -> tuple[Any, int]:
         self.copied.append((source.id, at_ms))

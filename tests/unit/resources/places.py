@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
+from moorage.containers.sandbox_wait import AtWork, nobody
 from moorage.errors import SandboxElsewhere
 from moorage.sandbox.provisioner import Provisioner
 from moorage.sandbox.reach_only import ReachOnlyProvisioner
 from moorage.store.containers import ContainerRecord
 from moorage.store.files import FileStore
+from moorage.store.live_sandboxes import NO_BOUNDS, SandboxBounds
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
 
@@ -34,8 +36,18 @@ class Places:
                 await self.outside.sandboxes.place("ten", record.id)
         raise AssertionError("it goes round and round")
 
+    async def wanted(self, record: ContainerRecord) -> str:
+        """The same of a tool step that has time: which sandbox it gets."""
+        for _ in range(5):
+            try:
+                async with await self.inside.waiting.sandbox("ten", record.id) as live:
+                    return live.handle.sandbox_id
+            except SandboxElsewhere:
+                await self.outside.sandboxes.place("ten", record.id)
+        raise AssertionError("it goes round and round")
 
-def places_of(store: Store, clock: Clock) -> Places:
+
+def places_of(store: Store, clock: Clock, bounds: SandboxBounds = NO_BOUNDS, at_work: AtWork = nobody) -> Places:
     ecs = FakeProvisioner()
     files = FileStore(store.table, store.blobs, clock=clock)
     deaf: set[str] = set()
@@ -43,10 +55,20 @@ def places_of(store: Store, clock: Clock) -> Places:
     async def can_reach(endpoint: str) -> bool:
         return endpoint not in deaf
 
-    def containers(provisioner: Provisioner, *, can_connect: bool) -> Containers:
-        connect = ecs.connect if can_connect else None
-        return Containers(store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=connect)
+    def containers(provisioner: Provisioner, *, is_inside: bool) -> Containers:
+        return Containers(
+            store.table,
+            store.blobs,
+            provisioner,
+            files,
+            clock=clock,
+            sandbox_key=lambda: b"k" * 32,
+            connect=ecs.connect if is_inside else None,
+            at_work=at_work,
+            bounds=bounds,
+            can_start=not is_inside,
+        )
 
-    outside = containers(ecs, can_connect=False)
-    inside = containers(ReachOnlyProvisioner(can_reach=can_reach), can_connect=True)
+    outside = containers(ecs, is_inside=False)
+    inside = containers(ReachOnlyProvisioner(can_reach=can_reach), is_inside=True)
     return Places(clock, ecs, outside, inside, deaf)

@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
-from moorage.errors import ApiError, SandboxStarting, TenantCapacity
+from moorage.errors import ApiError, SandboxCapacity, SandboxStarting, TenantCapacity
 from moorage.store import keys
 from moorage.store.containers import ContainerRecord
 from moorage.store.files import FileStore
 from moorage.store.live_sandboxes import SandboxBounds
 
+from tests.simulation import clock as counted
+from tests.unit.resources.places import Places, places_of
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
+from tests.unit.store.memory import MemoryBlobs, MemoryTable
 
 IDLE = limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60
 
@@ -173,3 +176,79 @@ async def test_a_tenant_that_makes_room_reads_nothing_of_others(deployed: Deploy
     world.clock.advance(limits.SANDBOX_IDLE_SECONDS_MIN + limits.CONTAINER_TOUCH_SECONDS)
     assert await world.containers.sweep.make_room("ten", spared=())
     assert [await world.counted(tenant) for tenant in ("ten", "neighbour")] == [(0, 0, 0), (5, 5, 5 * 512)]
+
+
+async def test_a_start_that_aws_refuses_counts_no_longer_than_it_is_tried(deployed: Deployed) -> None:
+    """A tenant whose starts all find AWS full would have as many as it may, and none of them."""
+    world = deployed(sandboxes=2)
+    world.provisioner.room = 1
+    await world.start(await world.made())
+    refused = await world.made()
+    for _ in range(3):
+        with pytest.raises(SandboxCapacity):
+            await world.start(refused)
+    assert await world.counted() == (1, 1, 512)
+    assert await world.store.table.query(keys.container("ten", refused.id), prefix=keys.LIFE_PREFIX) == []
+    world.provisioner.room = 2
+    assert await world.start(refused) == "sb-2"
+    assert await world.counted() == (2, 2, 1024)
+
+
+# --- On AWS, where a sandbox is stopped in one place and its files are stored from another ---
+
+A_WHILE = limits.SANDBOX_IDLE_SECONDS_MIN + limits.CONTAINER_TOUCH_SECONDS
+
+
+@pytest.fixture
+def two_at_most(store: Store, clock: Clock) -> Places:
+    return places_of(store, clock, SandboxBounds(sandboxes=2))
+
+
+async def test_at_its_bound_a_tenants_longest_idle_sandbox_gives_way(two_at_most: Places) -> None:
+    places = two_at_most
+    first, second, third = [await places.new() for _ in range(3)]
+    assert [await places.wanted(first), await places.wanted(second)] == ["sb-1", "sb-2"]
+    places.ecs.sandboxes["sb-2"].write("kept.txt", b"kept")
+    places.clock.advance(A_WHILE)
+    await places.wanted(first)
+    places.clock.advance(A_WHILE)
+    assert await places.wanted(third) == "sb-3"
+    assert places.ecs.running() == ["sb-1", "sb-3"]
+    assert await places.wanted(second) == "sb-4"  # in the place of the first
+    assert places.ecs.sandboxes["sb-4"].files["kept.txt"][0] == b"kept"
+    assert places.ecs.running() == ["sb-3", "sb-4"]
+
+
+async def test_where_aws_is_full_the_tenants_own_idle_sandbox_gives_way(store: Store, clock: Clock) -> None:
+    places = places_of(store, clock)
+    places.ecs.room = 1
+    first, second = await places.new(), await places.new()
+    await places.wanted(first)
+    clock.advance(A_WHILE)
+    assert await places.wanted(second) == "sb-2"
+    assert places.ecs.running() == ["sb-2"]
+
+
+def test_one_that_works_does_not_give_way_and_the_model_is_told_so(clock: Clock) -> None:
+    store = Store(MemoryTable(), MemoryBlobs())
+    at_work: set[str | None] = set()
+
+    async def working(_tenant_id: str) -> set[str | None]:
+        return at_work
+
+    async def story() -> tuple[str, float, list[str]]:
+        places = places_of(store, clock, SandboxBounds(sandboxes=1), working)
+        busy, wanting = await places.new(), await places.new()
+        await places.wanted(busy)
+        at_work.add(busy.id)
+        clock.advance(A_WHILE)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(SandboxCapacity) as refused:
+            await places.wanted(wanting)
+        waited = asyncio.get_running_loop().time() - began
+        return refused.value.message, waited, places.ecs.running()
+
+    said, waited, running = counted.run(story())
+    assert said.startswith("This account has as many sandboxes as it may: 1 sandboxes at once.")
+    assert limits.SANDBOX_WAIT_SECONDS - limits.SANDBOX_CAPACITY_RETRY_SECONDS <= waited <= limits.SANDBOX_WAIT_SECONDS
+    assert running == ["sb-1"]

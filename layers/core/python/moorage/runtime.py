@@ -54,6 +54,7 @@ from moorage.store.live_sandboxes import SandboxBounds
 from moorage.store.response_list import ResponseList
 from moorage.store.responses import Responses
 from moorage.store.s3 import S3Blobs
+from moorage.store.sandbox_usage import SandboxPrice, SandboxUsage
 from moorage.store.sealed import Sealer
 from moorage.store.skills import SkillStore
 from moorage.store.sqlite_table import SqliteTable
@@ -137,6 +138,10 @@ class Runtime:
                 limits.index_cache_bytes(self.settings.function_memory_mib),
             )
         return self._knowledge
+
+    @property
+    def sandbox_usage(self) -> SandboxUsage:
+        return _sandbox_usage(self.settings, self.table, self.clock)
 
     @property
     def embedding_usage(self) -> EmbeddingUsageStore:
@@ -231,13 +236,9 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     if settings.warm_pool:
         # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
         provisioner = pool or WarmPool(table, ReachOnlyProvisioner(), {}, key=keys.sandboxes, clock=clock)
-    responses = Responses(
-        table,
-        blobs,
-        now_ms=lambda: int(clock() * 1000),
-        retention_seconds=settings.retention_seconds,
-        bell=None if settings.executions_file is None else Bell(Path(settings.executions_file).with_name(BELL)),
-    )
+    bell = None if settings.executions_file is None else Bell(Path(settings.executions_file).with_name(BELL))
+    now_ms, retention_seconds = lambda: int(clock() * 1000), settings.retention_seconds
+    responses = Responses(table, blobs, now_ms=now_ms, retention_seconds=retention_seconds, bell=bell)
     containers = Containers(
         table,
         blobs,
@@ -245,7 +246,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         files,
         clock=clock,
         sandbox_key=keys.sandboxes,
-        retention_seconds=settings.retention_seconds,
+        retention_seconds=retention_seconds,
         strict_expiry=settings.strict_expiry,
         egress=None if settings.provisioner == "elsewhere" else egress,  # who starts a sandbox gives it its way out
         egress_proxy=settings.egress_proxy,
@@ -253,6 +254,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         programs=settings.sandbox_programs,
         at_work=of_responses(responses),
         bounds=SandboxBounds(settings.tenant_sandboxes_max, settings.tenant_vcpus_max, settings.tenant_starts_per_second),
+        usage=_sandbox_usage(settings, table, clock),
         can_start=settings.provisioner != "elsewhere",
     )
     runtime = Runtime(
@@ -260,12 +262,12 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         table=table,
         blobs=blobs,
         responses=responses,
-        steps=Steps(table, blobs, now_ms=lambda: int(clock() * 1000)),
+        steps=Steps(table, blobs, now_ms=now_ms),
         files=files,
         uploads=Uploads(table, blobs, files, clock=clock),
         skills=SkillStore(table, blobs, clock=clock),
         containers=containers,
-        upstream_containers=UpstreamContainers(table, clock=clock, retention_seconds=settings.retention_seconds),
+        upstream_containers=UpstreamContainers(table, clock=clock, retention_seconds=retention_seconds),
         egress=egress,
         conversations=Conversations(table, blobs, clock=clock),
         api_keys=ApiKeys(table, clock=clock),
@@ -282,6 +284,11 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     )
     files.before_erasure = runtime.vector_stores.forget_file
     return runtime
+
+
+def _sandbox_usage(settings: Settings, table: Table, clock: Callable[[], float]) -> SandboxUsage:
+    price, retention_seconds = SandboxPrice.of(settings), settings.retention_seconds
+    return SandboxUsage(table, Budgets(table, clock), price, clock=clock, retention_seconds=retention_seconds)
 
 
 def relieve_collector() -> None:

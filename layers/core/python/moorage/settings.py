@@ -8,6 +8,7 @@ import difflib
 import hashlib
 import ipaddress
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -111,6 +112,10 @@ class Settings:
     """vCPUs of them together, by what Fargate gives each tier of memory; 0 is no bound."""
     tenant_starts_per_second: int = 0
     """Sandboxes that one tenant may start a second; more wait. 0 is no bound."""
+    sandbox_price: tuple[float, float] = (0.0, 0.0)
+    """Dollars of an hour of a vCPU and of a GiB that a sandbox is given; 0 where its time costs nothing."""
+    sandbox_price_source: str = "MOORAGE_SANDBOX_PRICE"
+    """Where they stand, for who reads what a response has cost."""
     stored_bytes_max: int = STORED_BYTES_MAX
     """Of one tenant's files, containers and vector stores together."""
     log_level: str = "INFO"
@@ -346,6 +351,16 @@ def _ports(name: str, text: str) -> tuple[int, ...]:
     return tuple(sorted({80, 443, *map(int, words)}))
 
 
+def _price(name: str, text: str) -> tuple[float, float]:
+    try:
+        vcpu, gib = map(float, _words(name, text))
+    except ValueError:
+        vcpu = gib = -1.0
+    if not (0 <= vcpu < math.inf and 0 <= gib < math.inf):
+        raise SettingsError(f"{name} takes the dollars of an hour of a vCPU and of a GiB, such as '0.03238,0.00356', not '{text}'.")
+    return vcpu, gib
+
+
 def _networks(name: str, text: str) -> tuple[str, ...]:
     try:
         return tuple(str(ipaddress.ip_network(word)) for word in _words(name, text))
@@ -438,6 +453,8 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_TENANT_SANDBOXES_MAX": _Variable("tenant_sandboxes_max", _whole),
     "MOORAGE_TENANT_VCPUS_MAX": _Variable("tenant_vcpus_max", _whole),
     "MOORAGE_TENANT_STARTS_PER_SECOND": _Variable("tenant_starts_per_second", _whole),
+    "MOORAGE_SANDBOX_PRICE": _Variable("sandbox_price", _price, _listed),
+    "MOORAGE_SANDBOX_PRICE_SOURCE": _Variable("sandbox_price_source", _text),
     "MOORAGE_STORED_BYTES_MAX": _Variable("stored_bytes_max", _whole),
     "MOORAGE_LOG_FILE": _Variable("log_file", _text),
     "MOORAGE_LOG_LEVEL": _Variable("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),

@@ -125,6 +125,20 @@ class PendingCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Rent:
+    """What a response pays for its sandbox."""
+
+    since: int
+    """Seconds that the response had run, pauses left out, when it asked for the first call that needs it."""
+    nanodollars: int
+    """Of a second, at the price of then."""
+
+    def seconds(self, ran: int) -> int:
+        """Of a response that has run so many."""
+        return max(0, ran - self.since)
+
+
+@dataclass(frozen=True, slots=True)
 class StepOutcome:
     """What a model step came to; stored with the step, so that a second run of it answers the same."""
 
@@ -147,13 +161,20 @@ class StepOutcome:
     """The tier of the latest step whose upstream named one."""
     had_no_calls_left: bool = False
     """Its calls were refused, because those of a budget that it shares were used up meanwhile."""
+    rent: Rent | None = None
+    """From its first call in a sandbox on, where those have a price."""
 
 
 CALL: Final = Codec(PendingCall, sparse=("where", "approval"))
 OUTCOME: Final = Codec(
     StepOutcome,
-    nested={"next": FieldCodec(str, Next), "calls": CALL, "usage": FieldCodec(TokenUsage.to_json, TokenUsage.from_json)},
+    nested={
+        "next": FieldCodec(str, Next),
+        "calls": CALL,
+        "usage": FieldCodec(TokenUsage.to_json, TokenUsage.from_json),
+        "rent": Codec(Rent),
+    },
     beside=("wait_seconds",),
-    sparse=("had_no_calls_left",),
+    sparse=("had_no_calls_left", "rent"),
 )
 """How a step's record holds what it came to."""

@@ -2,7 +2,8 @@
 
 It is summed from the list of responses, of whose entries nothing but the index is read. It reaches as far back as responses are kept;
 those that were deleted meanwhile still count, and those with ``store: false`` never did, because nothing is written of them. What was
-embedded is counted for itself (``store/embedding_usage.py``), by whole hours.
+embedded is counted for itself (``store/embedding_usage.py``), by whole hours. So is the time of sandboxes that no response has paid for
+(``store/sandbox_usage.py``).
 
 The sums of hours and days in which nothing changes any more are kept (``loop/usage_ledger.py``): a month of responses costs what its
 last hour does.
@@ -21,6 +22,7 @@ from moorage.loop.budget import standings
 from moorage.loop.usage_ledger import UsageLedger
 from moorage.model.prices import usd
 from moorage.store.embedding_usage import EmbeddingCounts, EmbeddingUsageEntry
+from moorage.store.sandbox_usage import SandboxRest
 from moorage.store.usage_sums import TOKENS, Sum, Sums
 from moorage.wire.operator_answers import UsageGroup, UsageList
 from moorage.wire.queries import USAGE_GROUPS, USAGE_SPLITS, UsageWanted, parse_usage
@@ -57,8 +59,12 @@ async def usage(caller: Caller, wanted: Annotated[UsageWanted, Depends(_wanted)]
     if wanted.group_by != "tool":
         for used in await caller.runtime.embedding_usage.between(caller.tenant_id, wanted.since, wanted.until):
             embedded[_group_of(used, wanted.group_by)].join(used.embedding)
-    names = sorted(totals.keys() | embedded.keys())
-    groups = [_as_object(totals[name], embedded[name], name, wanted.group_by) for name in names]
+    rests: dict[str, SandboxRest] = defaultdict(SandboxRest)
+    if wanted.group_by != "tool":
+        for hour, rest in await caller.runtime.sandbox_usage.between(caller.tenant_id, wanted.since, wanted.until):
+            rests[_day(hour) if wanted.group_by == "day" else ""].join(rest)
+    names = sorted(totals.keys() | embedded.keys() | rests.keys())
+    groups = [_as_object(totals[name], embedded[name], rests[name], name, wanted.group_by) for name in names]
     if wanted.split_by:
         groups = [{**each, "parts": _parts(parts[each["id"]], wanted.split_by)} for each in groups]
     budgets = await standings(caller.runtime, caller.tenant_id, caller.draws_on)
@@ -78,8 +84,8 @@ def _groups(day: int, sums: Sums, group_by: str) -> Iterator[tuple[str, Sum]]:
 
 
 def _parts(sums: Mapping[str, Sum], split_by: str) -> list[UsageGroup]:
-    """What responses have used; what was embedded is in the day alone."""
-    return [_as_object(each, EmbeddingCounts(), name, split_by) for name, each in sorted(sums.items())]
+    """What responses have used; what was embedded, and sandboxes that none has paid for, is in the day alone."""
+    return [_as_object(each, EmbeddingCounts(), SandboxRest(), name, split_by) for name, each in sorted(sums.items())]
 
 
 def _group_of(used: EmbeddingUsageEntry, group_by: str) -> str:
@@ -96,12 +102,14 @@ def _day(moment: int) -> str:
     return datetime.datetime.fromtimestamp(moment, datetime.UTC).date().isoformat()
 
 
-def _as_object(total: Sum, embedding: EmbeddingCounts, name: str, group_by: str) -> UsageGroup:
+def _as_object(total: Sum, embedding: EmbeddingCounts, rest: SandboxRest, name: str, group_by: str) -> UsageGroup:
     """Tokens and dollars belong to a response, or to what was embedded, and not to one of its tools: by tool there are none."""
-    cost = {"cost_usd": usd(total.nanodollars + embedding.nanodollars), "unpriced_responses": total.unpriced}
+    dollars = usd(total.nanodollars + embedding.nanodollars + rest.nanodollars)
+    cost = {"cost_usd": dollars, "unpriced_responses": total.unpriced}
+    sandboxes = {"seconds": rest.seconds, "cost_usd": usd(rest.nanodollars)}
     embeddings = {"requests": embedding.requests, "tokens": embedding.tokens, "unpriced_requests": embedding.unpriced}
     counted = {name: total.tokens[name] for name in TOKENS}
-    tokens = {} if group_by == "tool" else {**counted, **cost, "embeddings": embeddings}
+    tokens = {} if group_by == "tool" else {**counted, **cost, "embeddings": embeddings, "sandboxes": sandboxes}
     group = {
         "id": name,
         "object": "usage.group",

@@ -8,10 +8,11 @@ get out. It changes nothing and keeps nothing.
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from typing import Any
 
 import boto3
 
-from moorage.cli.checks import new_account
+from moorage.cli.checks import new_account, shares
 from moorage.cli.checks.account import AwsClients, deployed_models, deployed_settings, of_account
 from moorage.cli.checks.deployment import of_deployment, table_finding
 from moorage.cli.checks.engines import of_engines
@@ -60,12 +61,13 @@ def _show(finding: Finding) -> None:
 
 def before_deploy(environ: Mapping[str, str]) -> Iterator[Said]:
     yield from of_account(lambda: AwsClients.of(environ), deployed_models(ROOT))
-    session = boto3.Session(region_name=aws_region(environ))
-    yield from new_account.findings(
-        lambda name: session.client(name, config=AWS_CONFIG),  # type: ignore[call-overload]
-        session.region_name,
-        has_vector_bucket=bool(deployed_settings(ROOT).get("vector_bucket")),
-    )
+    session, settings = boto3.Session(region_name=aws_region(environ)), deployed_settings(ROOT)
+
+    def client(name: str) -> Any:
+        return session.client(name, config=AWS_CONFIG)  # type: ignore[call-overload]
+
+    yield from new_account.findings(client, session.region_name, has_vector_bucket=bool(settings.get("vector_bucket")))
+    yield from shares.findings(client, settings)
 
 
 def of_this(environ: Mapping[str, str]) -> Iterator[Said]:

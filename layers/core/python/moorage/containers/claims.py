@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from moorage import limits
-from moorage.errors import SandboxError, SandboxStarting
+from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
 from moorage.store.containers import ContainerRecord, ContainerStore, SandboxRecord
 from moorage.store.files import Clock
 
@@ -38,18 +38,22 @@ class Claims:
         """Give up the claim, so that the next caller need not wait for its end, and note what stood in the way."""
         assert record.sandbox is not None
         is_refusal = not isinstance(error, SandboxStarting)
-        free = self._refused(record, error) if isinstance(error, SandboxError) and is_refusal else record.sandbox
-        await self.write(record, replace(free, claimed_until=0))
+        if isinstance(error, SandboxError) and is_refusal:
+            await self.note_refusal(record, error)
+        else:
+            await self.write(record, replace(record.sandbox, claimed_until=0))
 
     async def note_refusal(self, record: ContainerRecord, error: SandboxError) -> None:
-        """Note what stands in the way, for :meth:`say_refusal` in another place."""
-        await self.write(record, self._refused(record, error))
+        """Note what stands in the way, for :meth:`say_refusal` in another place, and give up the claim."""
+        assert record.sandbox is not None
+        refused = replace(record.sandbox, refusal=error.message, refused_at=int(self._clock()), claimed_until=0)
+        await self.write(record, refused, lacks_room=isinstance(error, SandboxCapacity))
 
     def say_refusal(self, record: ContainerRecord) -> None:
         """Raise what stood in the way of another place, if that was just now."""
         sandbox = record.sandbox
         if sandbox is not None and sandbox.refused_at + limits.SANDBOX_REFUSAL_SECONDS > self._clock():
-            raise SandboxError(sandbox.refusal)
+            raise (SandboxCapacity if record.lacks_room else SandboxError)(sandbox.refusal)
 
     async def write(self, record: ContainerRecord, sandbox: SandboxRecord, **others: Any) -> ContainerRecord:
         """Write as the claimant; ``ConditionFailed`` if the claim was taken over. ``others`` are more attributes of the record."""
@@ -61,10 +65,6 @@ class Claims:
         assert record.sandbox is not None
         left = record.sandbox.claimed_until - self._clock()
         return left if left <= limits.CONTAINER_START_LEASE_SECONDS + limits.CLOCK_SKEW_SECONDS_MAX else 0.0
-
-    def _refused(self, record: ContainerRecord, error: SandboxError) -> SandboxRecord:
-        assert record.sandbox is not None
-        return replace(record.sandbox, refusal=error.message, refused_at=int(self._clock()))
 
     def now_ms(self) -> int:
         return int(self._clock() * 1000)

@@ -57,6 +57,7 @@ from moorage.store.containers import (
 from moorage.store.files import Clock, FileStore, StoredFile, file_name, free_name
 from moorage.store.live_sandboxes import NO_BOUNDS, SandboxBounds
 from moorage.store.sandbox_history import ContainerLives
+from moorage.store.sandbox_usage import SandboxUsage
 from moorage.store.skills import SkillStore
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import Table
@@ -94,13 +95,17 @@ class Containers:
         programs: str = "",
         at_work: AtWork = nobody,
         bounds: SandboxBounds = NO_BOUNDS,
+        usage: SandboxUsage | None = None,
         can_start: bool = True,
     ) -> None:
-        """``bounds`` are those of a tenant's sandboxes, and hold where they are started (``can_start``).
+        """``bounds`` are those of a tenant's sandboxes, and hold where they are started (``can_start``). ``usage`` counts their time,
+        where that has a price.
 
         ``sandbox_key`` is asked for when a token is derived. ``connect`` None: sandboxes cannot be reached from here, only started
         and stopped. ``at_work``: those of a tenant that do not give way to others."""
-        store = ContainerStore(table, clock=clock, retention_seconds=retention_seconds, strict_expiry=strict_expiry, bounds=bounds)
+        store = ContainerStore(
+            table, clock=clock, retention_seconds=retention_seconds, strict_expiry=strict_expiry, bounds=bounds, usage=usage
+        )
         claims = Claims(store, clock)
         self._store = store
         self._blobs = blobs
@@ -114,7 +119,15 @@ class Containers:
         staging = Staging(store, ContainerSkills(table), blobs, claims, provisioner)
         self.lives = ContainerLives(table)
         self.sandboxes = ContainerSandboxes(
-            store, provisioner, claims, staging, self.incarnations, self.lives, connect, can_start=can_start
+            store,
+            provisioner,
+            claims,
+            staging,
+            self.incarnations,
+            self.lives,
+            connect,
+            gives_way=lambda tenant_id: self.waiting.stops_noted(tenant_id),
+            can_start=can_start,
         )
         self.past = ContainerPast(table, store)
         self.artifacts = Artifacts(store, self.past, blobs, files.stored, clock)
@@ -123,6 +136,10 @@ class Containers:
         )
         self.waiting = SandboxWait(self.sandboxes, self.sweep, at_work)
         self.sessions = TerminalSessions(ContainerSessions(table, clock), store, self.sandboxes, self.waiting, self.artifacts)
+
+    async def pay(self, tenant_id: str, container_id: str, seconds: int) -> None:
+        """A response has paid for so many seconds of the container's sandbox."""
+        await self._store.live.pay(tenant_id, container_id, seconds)
 
     # --- Records -------------------------------------------------------------------------------------------------------------
 

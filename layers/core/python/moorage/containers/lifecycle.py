@@ -27,7 +27,7 @@ Every sandbox also has a ``LIFE#`` record, from before it is started until it is
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -46,6 +46,7 @@ from moorage.errors import (
     SandboxHostAway,
     SandboxOrdered,
     SandboxStarting,
+    TenantCapacity,
 )
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec
@@ -88,10 +89,12 @@ class ContainerSandboxes:
         lives: ContainerLives,
         connect: Callable[[Handle], ExecClient] | None,
         *,
+        gives_way: Callable[[str], Awaitable[bool]],
         can_start: bool = True,
     ) -> None:
         """``connect`` None: sandboxes cannot be reached from here, only started and stopped. ``can_start`` False: they are started
-        elsewhere, and counted there."""
+        elsewhere, and counted there. ``gives_way`` is asked for room for another one of a tenant's where sandboxes cannot be reached
+        (``Waiting.stops_noted``)."""
         self._store = store
         self._provisioner = provisioner
         self._claims = claims
@@ -99,7 +102,8 @@ class ContainerSandboxes:
         self._incarnations = incarnations
         self._lives = lives
         self._connect = connect
-        self._can_start = can_start
+        self._gives_way = gives_way
+        self.can_start = can_start
 
     async def ensure(self, tenant_id: str, container_id: str, *, seen: Record | None = None) -> LiveContainer:
         """The container with a running sandbox that has all its files. ``seen`` is its record, if the caller has just read it.
@@ -290,15 +294,15 @@ class ContainerSandboxes:
             spec = await self._incarnations.spec(record)
             while True:
                 try:
-                    if self._can_start:
-                        await self._store.begin_life(record)
-                    handle = await self._provisioner.start(spec)
+                    handle = await self._started(record, spec)
                     break
                 except SandboxOrdered as ordered:
                     await self._store.put_life(record, ordered.sandbox_id)
                     raise
                 except (SandboxStarting, SandboxCapacity) as error:
                     pause = _pause(error)
+                    if isinstance(error, SandboxCapacity) and not self.can_connect and await self._has_room_now(record, error):
+                        pause = 0
                     if _now() + pause >= deadline:
                         raise
                 await asyncio.sleep(pause)
@@ -310,6 +314,27 @@ class ContainerSandboxes:
             raise
         await self._store.put_life(record, handle.sandbox_id)
         return handle
+
+    async def _started(self, record: ContainerRecord, spec: SandboxSpec) -> Handle:
+        if self.can_start:
+            await self._store.begin_life(record)
+        try:
+            return await self._provisioner.start(spec)
+        except SandboxCapacity:
+            # None was started: it must not count among its tenant's until somebody looks why it idles.
+            if self.can_start:
+                with suppress(ConditionFailed):
+                    await self._store.end_life(record, is_refused=True)
+            raise
+
+    async def _has_room_now(self, record: ContainerRecord, error: SandboxCapacity) -> bool:
+        """Whether another sandbox of the tenant has just been stopped, whose place is free at once. Raises the error where one is idle
+        that has to be noted inside first: the tool step does it."""
+        try:
+            has_given = await self._gives_way(record.tenant_id)
+        except SandboxElsewhere:
+            raise error from None
+        return has_given and isinstance(error, TenantCapacity)  # What AWS lacks it has once the task is cleared away.
 
     async def _start(self, record: ContainerRecord) -> LiveContainer:
         """Start the claimed incarnation, or find where it was placed, and give it its files."""

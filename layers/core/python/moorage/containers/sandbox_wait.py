@@ -32,7 +32,8 @@ class SandboxWait:
         """The container with its sandbox. ``seen`` is its record, if the caller has just read it.
 
         Where the tenant has as many as it may, the one that has been idle longest gives way. Raises :class:`SandboxElsewhere` if
-        another place has to go first, and what stands in the way once that has lasted too long.
+        another place has to go first, and what stands in the way once that has lasted too long: where sandboxes are started
+        elsewhere, it has been waited for there.
         """
         began = asyncio.get_running_loop().time()
         pause = limits.SANDBOX_POLL_SECONDS_MIN
@@ -52,6 +53,8 @@ class SandboxWait:
                 if asyncio.get_running_loop().time() - began > limits.SANDBOX_WAIT_SECONDS:
                     raise
                 if not await self._makes_room(tenant_id):
+                    if not self.sandboxes.can_start:
+                        raise
                     await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
             seen = None
 
@@ -64,6 +67,15 @@ class SandboxWait:
                 # Somebody else may have the room that was made; each time there is one fewer that is idle.
                 if not await self._makes_room(tenant_id):
                     raise
+
+    async def stops_noted(self, tenant_id: str) -> bool:
+        """For where sandboxes can be stopped and not reached: whether one of the tenant's, that was noted to be stopped, has been.
+        Raises :class:`SandboxElsewhere` where none is noted, but one is idle that may be."""
+        if await self.sweep.stop_noted(tenant_id):
+            return True
+        if await self.sweep.has_idle(tenant_id, spared=await self.at_work(tenant_id)):
+            raise SandboxElsewhere
+        return False
 
     async def _makes_room(self, tenant_id: str) -> bool:
         return await self.sweep.make_room(tenant_id, spared=await self.at_work(tenant_id))

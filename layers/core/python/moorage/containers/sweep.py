@@ -87,26 +87,45 @@ class ContainerSweep:
         """Stop the tenant's sandbox that has been idle longest, so that another can be had; False if each is in use.
 
         Its container has its files, and is given another sandbox when it is used again. The ``spared`` containers are left alone, and
-        one that was in use a moment ago: its next command may be on the way.
+        one that was in use a moment ago: its next command may be on the way. Raises :class:`SandboxElsewhere` where it is only noted
+        to be stopped, which is done elsewhere (:meth:`stop_noted`).
         """
-        # A use is not always noted: the last one may have been so much later.
-        horizon = self._clock() - limits.SANDBOX_IDLE_SECONDS_MIN - limits.CONTAINER_TOUCH_SECONDS
-        for record in await self._idle_since(tenant_id, horizon):
-            if record.id in spared:
-                continue
+        for record in await self._idle(tenant_id, spared):
             try:
                 if await self._expire(record):
                     return True
+            except SandboxElsewhere:
+                raise
             except (ConditionFailed, SandboxError):
                 continue  # somebody uses it in this moment, or it cannot be stopped
         return False
 
-    async def _idle_since(self, tenant_id: str, horizon: float) -> list[ContainerRecord]:
-        """The tenant's containers that have a sandbox and have not been used since, the longest idle first."""
+    async def has_idle(self, tenant_id: str, *, spared: Collection[str | None]) -> bool:
+        """Whether :meth:`make_room` has one to look at."""
+        return bool(await self._idle(tenant_id, spared))
+
+    async def stop_noted(self, tenant_id: str) -> bool:
+        """Stop those of the tenant that were noted to be stopped; False if there is none, or ECS is asked too much."""
+        noted = [each for each in await self._with_sandbox(tenant_id) if each.sandbox is not None and each.sandbox.state == "stopping"]
+        has_stopped = False
+        for record in noted:
+            with suppress(ConditionFailed, SandboxError):
+                await self._sandboxes.end(record, record.sandbox_id, "idle")
+                await self._collect(record)
+                has_stopped = True
+        return has_stopped
+
+    async def _idle(self, tenant_id: str, spared: Collection[str | None]) -> list[ContainerRecord]:
+        """The tenant's containers that have a sandbox and are not used, the longest idle first."""
+        # A use is not always noted: the last one may have been so much later.
+        horizon = self._clock() - limits.SANDBOX_IDLE_SECONDS_MIN - limits.CONTAINER_TOUCH_SECONDS
+        idle = [each for each in await self._with_sandbox(tenant_id) if _is_idle(each, horizon) and each.id not in spared]
+        return sorted(idle, key=lambda record: record.last_active_at)
+
+    async def _with_sandbox(self, tenant_id: str) -> list[ContainerRecord]:
         container_ids = await self._store.live.containers(tenant_id)
         records = [await self._store.peek(tenant_id, container_id) for container_id in container_ids]
-        idle = [record for record in records if record is not None and _is_idle(record, horizon)]
-        return sorted(idle, key=lambda record: record.last_active_at)
+        return [record for record in records if record is not None]
 
     async def erase(self, tenant_id: str, container_id: str) -> None:
         """Stop what runs and erase what is stored of a container that is marked as deleted; but for objects that others name."""

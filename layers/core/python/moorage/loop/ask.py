@@ -24,6 +24,7 @@ from moorage.state import Next, StepOutcome
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import about, tell
 from moorage.tools.registry import ROOMS
+from moorage.tools.room import CallRunner
 from moorage.wire.types import Item
 
 
@@ -79,6 +80,7 @@ class ModelAsk:
             decision = await self._counted(self._decision())
         except UpstreamError as error:
             return await self._give_up(error)
+        await self._rented(decision)
         outcome = self._follow(decision)
         if outcome.next is Next.DONE:
             await finish.conclude(self.runtime, self.stored, self.sink, outcome, self.done | self.items)
@@ -252,10 +254,16 @@ class ModelAsk:
             position.calls_made,
             list((self.done | self.items).values()),
             len(decision.hosted),
+            rent=position.rent,
             is_bounded=not self.announced,
         )
         self.has_no_calls_left = not may_run
         return decision if may_run else decide.without_calls(decision)
+
+    async def _rented(self, decision: LoopDecision) -> None:
+        """The response pays for its container's sandbox from its first call there on, where that has a price."""
+        if self.position.rent is None and any(decide.where(self.items[index]) is CallRunner.SANDBOX for index in decision.hosted):
+            self.position = replace(self.position, rent=await budget.rent_of(self.runtime, self.stored))
 
     def _follow(self, decision: LoopDecision) -> StepOutcome:
         """Emit what belongs to a decision."""
@@ -272,6 +280,7 @@ class ModelAsk:
             incomplete_reason=decision.incomplete_reason,
             service_tier=self.position.service_tier,
             had_no_calls_left=self.has_no_calls_left,
+            rent=self.position.rent,
         )
 
     def _outputs(self) -> Outputs:
@@ -286,7 +295,9 @@ class ModelAsk:
         if pause is not None:
             self.waits_for = f"The model's provider, which is asked again: {error.message}"
             return StepOutcome(Next.WAIT, position.next_index, usage=position.usage, wait_seconds=pause)
-        outcome = StepOutcome(Next.DONE, position.next_index, usage=position.usage, calls_made=position.calls_made, status="failed")
+        outcome = StepOutcome(
+            Next.DONE, position.next_index, usage=position.usage, calls_made=position.calls_made, status="failed", rent=position.rent
+        )
         tell("response_failed", {"model": self.stored.parameters.model, "code": error.code, "param": error.param})
         failure = {"code": error.code, "message": error.message, "param": error.param}
         await finish.conclude(self.runtime, self.stored, self.sink, outcome, self.done | self.items, error=failure)

@@ -8,18 +8,20 @@ limited, one before those of a step run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from moorage import limits
-from moorage.errors import model_not_budgetable
+from moorage.errors import ApiError, model_not_budgetable
 from moorage.model.prices import usd
 from moorage.model.tokens import estimate_frame, estimate_items
 from moorage.runtime import Runtime
-from moorage.state import StepOutcome
+from moorage.state import Rent, StepOutcome
 from moorage.store.budget_draws import BudgetDraw, LimitReached
 from moorage.store.budgets import MEASURES, Scope
 from moorage.store.response_list import calls_by_type
 from moorage.store.responses import StoredResponse
+from moorage.wire.answers import Cost, SandboxCost
 from moorage.wire.operator_answers import BudgetShown
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
@@ -56,7 +58,7 @@ async def reached(
 ) -> LimitReached | None:
     """The first limit of its budgets that a response has reached after a step with this outcome; None if it may take ``step``, for
     which the shared ones hold something then."""
-    used = _used(runtime, stored, outcome.usage, outcome.calls_made, list(items.values()))
+    used = _used(runtime, stored, outcome.usage, outcome.calls_made, list(items.values()), outcome.rent)
     draw = draw_of(runtime, stored)
     own = _own(stored, used)
     if own is not None:
@@ -85,19 +87,29 @@ async def draw_first(runtime: Runtime, stored: StoredResponse, said: Sequence[It
 
 
 async def counts_calls(
-    runtime: Runtime, stored: StoredResponse, usage: TokenUsage, calls_made: int, items: Sequence[Item], calls: int, *, is_bounded: bool
+    runtime: Runtime,
+    stored: StoredResponse,
+    usage: TokenUsage,
+    calls_made: int,
+    items: Sequence[Item],
+    calls: int,
+    *,
+    rent: Rent | None,
+    is_bounded: bool,
 ) -> bool:
     """Calls that a step has asked for are about to run: count them. False if others have used up a shared budget of calls meanwhile,
     and ``is_bounded``; then none of them may run."""
     if not calls or not stored.draws_on:
         return True
-    return await draw_of(runtime, stored).calls(_used(runtime, stored, usage, calls_made, items), calls, is_bounded=is_bounded)
+    return await draw_of(runtime, stored).calls(_used(runtime, stored, usage, calls_made, items, rent), calls, is_bounded=is_bounded)
 
 
-async def draw_last(runtime: Runtime, stored: StoredResponse, usage: TokenUsage, calls_made: int, items: Sequence[Item]) -> None:
+async def draw_last(
+    runtime: Runtime, stored: StoredResponse, usage: TokenUsage, calls_made: int, items: Sequence[Item], rent: Rent | None = None
+) -> None:
     """The response ends: what it has used counts, and nothing is held."""
     if stored.draws_on:
-        await draw_of(runtime, stored).end(_used(runtime, stored, usage, calls_made, items))
+        await draw_of(runtime, stored).end(_used(runtime, stored, usage, calls_made, items, rent))
 
 
 def draw_of(runtime: Runtime, stored: StoredResponse) -> BudgetDraw:
@@ -115,11 +127,51 @@ def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: 
     return holding
 
 
-def _used(runtime: Runtime, stored: StoredResponse, usage: TokenUsage, calls_made: int, items: Sequence[Item]) -> dict[str, int]:
-    return used_of(runtime, stored.parameters.model, usage, calls_by_type(items)) | {
-        "tool_calls": calls_made,
-        "wall_seconds": max(0, int(runtime.clock()) - stored.created_at - stored.paused_seconds),
-    }
+async def rent_of(runtime: Runtime, stored: StoredResponse) -> Rent | None:
+    """What a response pays for its container's sandbox from now on; None where that costs nothing."""
+    price = runtime.sandbox_usage.price
+    if price is None or stored.container_id is None:
+        return None
+    with suppress(ApiError):  # Deleted meanwhile: there will be no sandbox.
+        container = await runtime.containers.get(stored.tenant_id, stored.container_id)
+        return Rent(seconds_run(runtime, stored), price.nanodollars(container.memory_limit))
+    return None
+
+
+def cost_of(
+    runtime: Runtime, stored: StoredResponse, usage: TokenUsage, items: Sequence[Item], rent: Rent | None, ran: int
+) -> Cost | None:
+    """What a response that has run so many seconds has cost, at the prices of now; None where its model's are not known."""
+    price, sandboxes = runtime.catalog.price_of(stored.parameters.model), runtime.sandbox_usage.price
+    if price is None:
+        return None
+    nanodollars = price.nanodollars(usage, calls_by_type(items))
+    if rent is None or sandboxes is None:
+        return {"usd": usd(nanodollars), "source": price.source}
+    seconds = rent.seconds(ran)
+    rented = seconds * rent.nanodollars
+    sandbox: SandboxCost = {"seconds": seconds, "usd": usd(rented), "source": sandboxes.source}
+    return {"usd": usd(nanodollars + rented), "source": price.source, "sandbox": sandbox}
+
+
+async def pay_rent(runtime: Runtime, stored: StoredResponse, cost: Cost | None) -> None:
+    """Once a response has ended: what it has paid of its sandbox's time is not its tenant's to pay."""
+    if stored.container_id is not None and cost is not None and "sandbox" in cost:
+        await runtime.containers.pay(stored.tenant_id, stored.container_id, cost["sandbox"]["seconds"])
+
+
+def seconds_run(runtime: Runtime, stored: StoredResponse) -> int:
+    """So far, pauses left out."""
+    return max(0, int(runtime.clock()) - stored.created_at - stored.paused_seconds)
+
+
+def _used(
+    runtime: Runtime, stored: StoredResponse, usage: TokenUsage, calls_made: int, items: Sequence[Item], rent: Rent | None
+) -> dict[str, int]:
+    used, ran = used_of(runtime, stored.parameters.model, usage, calls_by_type(items)), seconds_run(runtime, stored)
+    if rent is not None and runtime.catalog.price_of(stored.parameters.model) is not None:
+        used["usd"] += rent.seconds(ran) * rent.nanodollars
+    return used | {"tool_calls": calls_made, "wall_seconds": ran}
 
 
 def used_of(runtime: Runtime, model: str, usage: TokenUsage, calls: Mapping[str, int] | None = None) -> dict[str, int]:

@@ -9,14 +9,12 @@ from typing import Any
 from moorage import limits
 from moorage.errors import ApiError, ConditionFailed
 from moorage.loop import context, traces, webhooks
-from moorage.loop.budget import draw_last
+from moorage.loop.budget import cost_of, draw_last, pay_rent, seconds_run
 from moorage.loop.fold import FoldedState, fold
 from moorage.loop.sinks import Sink
-from moorage.model.prices import usd
 from moorage.runtime import Runtime
 from moorage.state import Next, StepOutcome
 from moorage.store.event_log import STEP_OF_THE_END, EventBatch, LogWriterId
-from moorage.store.response_list import calls_by_type
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import tell
 from moorage.tools.registry import ROOMS
@@ -101,7 +99,8 @@ async def conclude(
         incomplete_reason=outcome.incomplete_reason,
         service_tier=outcome.service_tier,
     )
-    response["usage"] |= _cost(runtime, stored, outcome.usage, response["output"])
+    cost = cost_of(runtime, stored, outcome.usage, response["output"], outcome.rent, seconds_run(runtime, stored))
+    response["usage"] |= {} if cost is None else {"cost": cost}
     if stored.conversation_id is not None and outcome.status != "failed":
         await runtime.conversations.append(
             stored.tenant_id,
@@ -114,21 +113,14 @@ async def conclude(
             instead_of=stored.rewinds_to,
         )
     # Before the end is seen: whatever dies in between runs the step again, and counts it again.
-    await draw_last(runtime, stored, outcome.usage, outcome.calls_made, response["output"])
+    await draw_last(runtime, stored, outcome.usage, outcome.calls_made, response["output"], outcome.rent)
     events = final_events(response)
     for event in events[:-1]:
         sink.emit(event)
     ended_at_ms = await sink.end(events[-1])
+    await pay_rent(runtime, stored, cost)
     await webhooks.settle(runtime, stored, webhooks.ResponseEnd(outcome.status, ended_at_ms))
     traces.export_later(runtime, stored)
-
-
-def _cost(runtime: Runtime, stored: StoredResponse, usage: TokenUsage, output: list[Item]) -> dict[str, Any]:
-    """What the response cost, at the prices of now; nothing where they are not known. The log keeps it; clients see it if they ask."""
-    price = runtime.catalog.price_of(stored.parameters.model)
-    if price is None:
-        return {}
-    return {"cost": {"usd": usd(price.nanodollars(usage, calls_by_type(output))), "source": price.source}}
 
 
 async def end_from_outside(
@@ -149,12 +141,11 @@ async def end_from_outside(
     folded = fold(await log.read_all())
     outcome = None if folded.is_final else await _last_outcome(runtime, stored)
     used = StepOutcome(Next.DONE, 0) if outcome is None else outcome
-    await draw_last(runtime, stored, used.usage, used.calls_made, folded.output)
+    await draw_last(runtime, stored, used.usage, used.calls_made, folded.output, used.rent)
     for _ in range(limits.END_TRIES_MAX):
         if folded.is_final:
             break
-        usage = None if outcome is None else outcome.usage
-        end = _end(runtime, stored, folded, status, error, incomplete_reason, usage)
+        end = _end(runtime, stored, folded, status, error, incomplete_reason, outcome)
         try:
             ended_at_ms = await log.append(end)
         except ConditionFailed:  # A step wrote first: look again at what there is to close.
@@ -164,6 +155,7 @@ async def end_from_outside(
         traces.export_later(runtime, stored)
         await webhooks.settle(runtime, stored, webhooks.ResponseEnd(status, ended_at_ms))
         ended: dict[str, Any] = end.events[-1]["response"]
+        await pay_rent(runtime, stored, (ended["usage"] or {}).get("cost"))
         return ended
     assert folded.is_final, f"{stored.response_id} was written to {limits.END_TRIES_MAX} times while it was being ended"
     await webhooks.settle(runtime, stored)
@@ -189,7 +181,7 @@ def _end(
     status: Status,
     error: dict[str, Any] | None,
     incomplete_reason: str | None,
-    usage: TokenUsage | None,
+    outcome: StepOutcome | None,
 ) -> EventBatch:
     first = folded.next_number
     events = opening_events(stored) if first == 0 else []
@@ -199,12 +191,13 @@ def _end(
         status=status,
         now=int(runtime.clock()),
         output=context.final_output(folded.output, is_cut=status == "incomplete"),
-        usage=usage,
+        usage=None if outcome is None else outcome.usage,
         error=error,
         incomplete_reason=incomplete_reason,
     )
-    if usage is not None:
-        response["usage"] |= _cost(runtime, stored, usage, response["output"])
+    if outcome is not None:
+        cost = cost_of(runtime, stored, outcome.usage, response["output"], outcome.rent, seconds_run(runtime, stored))
+        response["usage"] |= {} if cost is None else {"cost": cost}
     events += final_events(response)
     numbered = tuple(event | {"sequence_number": first + i} for i, event in enumerate(events))
     return EventBatch(first, numbered, LogWriterId(STEP_OF_THE_END, 1))

@@ -12,10 +12,10 @@ from typing import Any
 
 from moorage.errors import bad_request
 from moorage.loop import context, finish
+from moorage.loop.budget import cost_of
 from moorage.loop.fold import FoldedState, fold
-from moorage.model.prices import usd
 from moorage.runtime import Runtime
-from moorage.store.response_list import calls_by_type
+from moorage.state import Rent
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import StepAccount
 from moorage.wire.events import OUTPUT_ITEM_DONE
@@ -68,21 +68,19 @@ async def as_of(runtime: Runtime, snapshot: Snapshot, number: int | None) -> Pas
         latest = batches[-1]
     response = history.response
     usage = TokenUsage.from_json(response["usage"]) if response["usage"] is not None else history.usage
+    at_ms = latest.said_at(wanted - latest.first)
+    ran = max(0, at_ms // 1000 - stored.created_at - stored.paused_seconds)
+    cost = cost_of(runtime, stored, usage, response["output"], history.rent, ran)
     return PastResponse(
         number=wanted,
-        at_ms=latest.said_at(wanted - latest.first),
+        at_ms=at_ms,
         response=response,
         usage=usage,
-        cost_usd=_cost(runtime, stored, usage, response["output"]),
+        cost_usd=None if cost is None else cost["usd"],
         steps=len(history.ended) + history.folded.is_final,
         boundary=history.boundary(),
         files_at_ms=history.files_at_ms(history.accounts),
     )
-
-
-def _cost(runtime: Runtime, stored: StoredResponse, usage: TokenUsage, output: Sequence[Item]) -> float | None:
-    price = runtime.catalog.price_of(stored.parameters.model)
-    return None if price is None else usd(price.nanodollars(usage, calls_by_type(output)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +109,11 @@ class _History:
     def usage(self) -> TokenUsage:
         outcomes = [each.outcome for each in self.ended if each.outcome is not None]
         return outcomes[-1].usage if outcomes else TokenUsage()
+
+    @property
+    def rent(self) -> Rent | None:
+        outcomes = [each.outcome for each in self.ended if each.outcome is not None]
+        return outcomes[-1].rent if outcomes else None
 
     @property
     def response(self) -> dict[str, Any]:

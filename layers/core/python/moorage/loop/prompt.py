@@ -24,7 +24,7 @@ from moorage.model.base import HOSTED_SHELL, ModelRequest
 from moorage.model.catalog import ModelEntry
 from moorage.model.tokens import estimate_frame, estimate_item
 from moorage.runtime import Runtime
-from moorage.state import StepOutcome
+from moorage.state import Rent, StepOutcome
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools.lowering import LoweredInput, lower
 from moorage.tools.registry import ROOMS
@@ -52,10 +52,11 @@ class StepPosition:
     usage: TokenUsage = TokenUsage()
     calls_made: int = 0
     service_tier: str | None = None
+    rent: Rent | None = None
 
     @classmethod
     def after(cls, outcome: StepOutcome, step: int) -> "StepPosition":
-        return cls(step, outcome.next_index, outcome.usage, outcome.calls_made, outcome.service_tier)
+        return cls(step, outcome.next_index, outcome.usage, outcome.calls_made, outcome.service_tier, outcome.rent)
 
 
 def for_a_last_answer(stored: StoredResponse, before: StepOutcome) -> StoredResponse:

@@ -14,6 +14,7 @@ something for a while: what is held longer than ``until`` is given back by the n
 """
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -224,6 +225,12 @@ class Budgets:
             if await self._counted(tenant_id, scope, response_id, used):
                 return
         raise BudgetContended(f"{scope} of {tenant_id}")
+
+    async def charge_tenant(self, tenant_id: str, used: Amounts) -> None:
+        """What no response has used counts in the tenant's budget, if it has one. Twice counts twice."""
+        with suppress(ConditionFailed):
+            added = {_counter(name): amount for name, amount in used.items()}
+            await self._table.update(keys.budgets(tenant_id), str(Scope("tenant", tenant_id)), add=added)
 
     async def _counted(self, tenant_id: str, scope: Scope, response_id: str, used: Amounts) -> bool:
         """Count what a response has used that may not go on for now, and hold nothing. False if its entry changed meanwhile."""

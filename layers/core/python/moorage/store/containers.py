@@ -19,6 +19,7 @@ from moorage.store import keys, schema
 from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.live_sandboxes import NO_BOUNDS, LiveSandboxes, SandboxBounds
+from moorage.store.sandbox_usage import SandboxUsage
 from moorage.store.table import Record, Table
 from moorage.wire.answers import Container, ContainerFile, PolicyShown
 from moorage.wire.queries import PageQuery
@@ -102,7 +103,9 @@ class ContainerRecord:
     running_at_ms: int = 0
     """... when it was there ..."""
     ending: End | Literal[""] = ""
-    """... and why it is being stopped."""
+    """... and why it is being stopped ..."""
+    lacks_room: bool = False
+    """... and whether its refusal was for want of room, which another sandbox of its tenant may give."""
     lenders: tuple[str, ...] = ()
     """Containers whose stored objects its rows may name: it began with their files."""
     is_internal: bool = False
@@ -178,10 +181,11 @@ class ContainerStore:
         retention_seconds: int,
         strict_expiry: bool = False,
         bounds: SandboxBounds = NO_BOUNDS,
+        usage: SandboxUsage | None = None,
     ) -> None:
-        """``bounds`` are those of a tenant's sandboxes."""
+        """``bounds`` are those of a tenant's sandboxes, whose time ``usage`` counts."""
         self._table = table
-        self.live = LiveSandboxes(table, bounds, clock=clock)
+        self.live = LiveSandboxes(table, bounds, usage, clock=clock)
         self._clock = clock
         self._retention_seconds = retention_seconds
         self._strict_expiry = strict_expiry
@@ -304,9 +308,9 @@ class ContainerStore:
         """Make sure that the container's present sandbox is looked after, even if everybody who knows of it dies."""
         await self._table.put(_life_record(container, sandbox_id))
 
-    async def end_life(self, container: ContainerRecord) -> None:
-        """The container's last sandbox is known to be stopped."""
-        await self.live.end(_life_record(container, None))
+    async def end_life(self, container: ContainerRecord, *, is_refused: bool = False) -> None:
+        """The container's last sandbox is known to be stopped, or was never started."""
+        await self.live.end(_life_record(container, None), is_refused=is_refused)
 
     async def due(self, now: float) -> list[Record]:
         """``LIFE#`` and ``PURGE`` records whose time has come."""
@@ -492,7 +496,9 @@ def _check_turn(container: ContainerRecord, sandbox: SandboxRecord | None) -> No
 
 
 _SANDBOX: Final = Codec(SandboxRecord, sparse=("refusal", "refused_at"))
-_CONTAINER: Final = Codec(ContainerRecord, nested={"sandbox": _SANDBOX}, sparse=("ordered_at_ms", "running_at_ms", "ending"))
+_CONTAINER: Final = Codec(
+    ContainerRecord, nested={"sandbox": _SANDBOX}, sparse=("ordered_at_ms", "running_at_ms", "ending", "lacks_room")
+)
 _FILE: Final = Codec(ContainerFileRecord, sparse=("upload_id",))
 
 

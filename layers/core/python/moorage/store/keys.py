@@ -277,7 +277,12 @@ def sandboxes(tenant_id: str) -> str:
 
 def live_sandbox(container_id: str, incarnation: int) -> str:
     """Sort key of one of them."""
-    return f"{container_id}#{incarnation:08d}"
+    return f"{live_sandboxes(container_id)}{incarnation:08d}"
+
+
+def live_sandboxes(container_id: str) -> str:
+    """How those of a container begin."""
+    return f"{container_id}#"
 
 
 def life(incarnation: int) -> str:

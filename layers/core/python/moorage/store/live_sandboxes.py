@@ -3,6 +3,9 @@
 An entry is written with the ``LIFE#`` record of its sandbox and goes with it, in one transaction with the sum. So what a start reads
 and writes does not grow with what other tenants have, and starts that meet do not pass the bounds. An entry whose ``LIFE#``
 record is gone was left by a process of an earlier version; whoever finds no room drops it.
+
+Where sandboxes have a price an entry also says since when its sandbox is there, and what of that time responses have paid: the rest is
+counted for the tenant when it ends (``store/sandbox_usage.py``).
 """
 
 from collections.abc import Callable
@@ -13,6 +16,7 @@ from typing import Final
 from moorage import limits
 from moorage.errors import ConditionFailed, SandboxStarting, TenantCapacity
 from moorage.store import keys
+from moorage.store.sandbox_usage import SandboxUsage
 from moorage.store.table import Record, Table, Write
 
 
@@ -28,11 +32,13 @@ class SandboxBounds:
 
 
 NO_BOUNDS: Final = SandboxBounds()
+_TIERS: Final = {cpu: tier for tier, cpu in limits.SANDBOX_CPU_UNITS.items()}
 
 
 class LiveSandboxes:
-    def __init__(self, table: Table, bounds: SandboxBounds, *, clock: Callable[[], float]) -> None:
+    def __init__(self, table: Table, bounds: SandboxBounds, usage: SandboxUsage | None, *, clock: Callable[[], float]) -> None:
         self._table = table
+        self._usage = usage if usage is not None and usage.price is not None else None
         self._bounds = bounds
         self._clock = clock
 
@@ -53,15 +59,28 @@ class LiveSandboxes:
                 raise self._refusal()
         raise SandboxStarting(limits.CONTAINER_POLL_SECONDS)
 
-    async def end(self, life: Record, *, seen: Record | None = None) -> None:
-        """The sandbox of a ``LIFE#`` record is stopped: the record goes, and its entry. Raises ``ConditionFailed`` where the record
-        does not stand as ``seen``."""
+    async def end(self, life: Record, *, seen: Record | None = None, is_refused: bool = False) -> None:
+        """The sandbox of a ``LIFE#`` record is stopped, or (``is_refused``) never was: the record goes, and its entry. Raises
+        ``ConditionFailed`` where the record does not stand as ``seen``."""
+        place = keys.sandboxes(life["tenant_id"]), keys.live_sandbox(life["container_id"], life["incarnation"])
+        entry = None if self._usage is None or is_refused else await self._table.get(*place)
         gone = Write(life["PK"], life["SK"], condition=seen or {}, is_end=True)
         failed = await self._table.write_all([gone, *self._uncounted(life)]) if "cpu" in life else (1,)
         if 0 in failed:
             raise ConditionFailed
         if failed:
             await self._table.write(gone)  # Nobody has counted it, or an earlier try has taken it out.
+        elif self._usage is not None and entry is not None and "begun" in entry:
+            rest = int(self._clock()) - entry["begun"] - entry.get("paid", 0)
+            await self._usage.count(life["tenant_id"], _TIERS[entry["cpu"]], rest)
+
+    async def pay(self, tenant_id: str, container_id: str, seconds: int) -> None:
+        """A response has paid so much of the time of the container's latest sandbox. Twice counts twice."""
+        pk = keys.sandboxes(tenant_id)
+        entries = await self._table.query(pk, prefix=keys.live_sandboxes(container_id))
+        with suppress(ConditionFailed):  # It has just ended.
+            for entry in entries[-1:]:
+                await self._table.update(pk, entry["SK"], add={"paid": seconds})
 
     async def containers(self, tenant_id: str) -> list[str]:
         """Those that have a sandbox, or are about to."""
@@ -71,6 +90,7 @@ class LiveSandboxes:
     async def _counted(self, life: Record) -> list[Write]:
         pk, bounds = keys.sandboxes(life["tenant_id"]), self._bounds
         names = {name: life[name] for name in ("container_id", "incarnation", "cpu")}
+        names |= {} if self._usage is None else {"begun": int(self._clock())}
         entry = Write.put({"PK": pk, "SK": keys.live_sandbox(life["container_id"], life["incarnation"]), **names}, if_absent=True)
         below = {"sandboxes": bounds.sandboxes} if bounds.sandboxes else {}
         below |= {"cpu": bounds.vcpus * limits.VCPU - life["cpu"] + 1} if bounds.vcpus else {}

@@ -50,11 +50,21 @@ class OutputTokensDetails(TypedDict):
     reasoning_tokens: int
 
 
+class SandboxCost(TypedDict):
+    """Of the time from a response's first call in its sandbox to its end, where that has a price."""
+
+    seconds: int
+    usd: float
+    source: str
+
+
 class Cost(TypedDict):
     """An addition to the API, sent where ``include`` asks for it."""
 
     usd: float
+    """With what its sandbox has cost."""
     source: str
+    sandbox: NotRequired[SandboxCost]
 
 
 class Usage(TypedDict):

@@ -155,6 +155,13 @@ class EmbeddingsShown(TypedDict):
     unpriced_requests: Count
 
 
+class SandboxesShown(TypedDict):
+    """What no response has paid for."""
+
+    seconds: Count
+    cost_usd: float
+
+
 class UsageGroup(TypedDict):
     """Tokens and dollars are not of tools. ``parts`` are of each model, key or tool, where ``split_by`` asks."""
 
@@ -171,6 +178,7 @@ class UsageGroup(TypedDict):
     cost_usd: NotRequired[float]
     unpriced_responses: NotRequired[Count]
     embeddings: NotRequired[EmbeddingsShown]
+    sandboxes: NotRequired[SandboxesShown]
     parts: NotRequired[list["UsageGroup"]]
 
 

@@ -1,0 +1,92 @@
+"""What sandboxes cost. From the first call that needs it to its end a response pays for its sandbox's time (``state.py: Rent``).
+All other time of a sandbox is its tenant's: before that, between responses, under a person's hands, and idle until it is stopped.
+
+That rest is known when a sandbox has ended (``store/live_sandboxes.py``). It is counted by the hour in the partition of the tenant's
+sums of usage, and in the tenant's budget in dollars. A count that cannot be written is told in the log and lost: the sandbox has ended.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from moorage import limits
+from moorage.settings import Settings
+from moorage.store import keys, schema
+from moorage.store.budgets import Budgets
+from moorage.store.table import TABLE_ERRORS, Table
+from moorage.store.usage_sums import HOUR_SECONDS
+from moorage.telemetry import tell_error
+
+_PREFIX: Final = "SANDBOXES#"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxPrice:
+    """US dollars an hour, as AWS Fargate has it: by the processors and the memory that a sandbox is given."""
+
+    vcpu_hour: float
+    gib_hour: float
+    source: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> "SandboxPrice | None":
+        """None where sandboxes cost nothing: on a machine that is there anyway."""
+        price = cls(*settings.sandbox_price, source=settings.sandbox_price_source)
+        return price if price.vcpu_hour or price.gib_hour else None
+
+    def nanodollars(self, memory_limit: str) -> int:
+        """Of a second."""
+        vcpus, gib = limits.SANDBOX_CPU_UNITS[memory_limit] / limits.VCPU, limits.MEMORY_LIMITS[memory_limit]
+        return round((vcpus * self.vcpu_hour + gib * self.gib_hour) * 1_000_000_000 / 3600)
+
+
+@dataclass(slots=True)
+class SandboxRest:
+    """What no response has paid for, of some hour or of many."""
+
+    seconds: int = 0
+    nanodollars: int = 0
+
+    def join(self, other: "SandboxRest") -> None:
+        self.seconds += other.seconds
+        self.nanodollars += other.nanodollars
+
+
+class SandboxUsage:
+    def __init__(
+        self, table: Table, budgets: Budgets, price: SandboxPrice | None, *, clock: Callable[[], float], retention_seconds: int
+    ) -> None:
+        self._table = table
+        self._budgets = budgets
+        self._clock = clock
+        self._retention_seconds = retention_seconds
+        self.price = price
+
+    async def count(self, tenant_id: str, memory_limit: str, seconds: int) -> None:
+        """The rest of a sandbox that has ended."""
+        if self.price is None or seconds <= 0:
+            return
+        now = int(self._clock())
+        hour, nanodollars = now - now % HOUR_SECONDS, seconds * self.price.nanodollars(memory_limit)
+        ttl = hour + HOUR_SECONDS + self._retention_seconds
+        try:
+            await self._table.update(
+                keys.usage(tenant_id),
+                _at(hour),
+                set={"hour": hour, schema.TTL_ATTRIBUTE: ttl},
+                add={"seconds": seconds, "nanodollars": nanodollars},
+                must_exist=False,
+            )
+            await self._budgets.charge_tenant(tenant_id, {"usd": nanodollars})
+        except TABLE_ERRORS as error:
+            tell_error(error, "the time of a sandbox could not be counted", tenant_id=tenant_id, seconds=seconds)
+
+    async def between(self, tenant_id: str, since: int, until: int) -> list[tuple[int, SandboxRest]]:
+        """By hour, of all hours that have a part in this time, both ends included."""
+        records = await self._table.query(keys.usage(tenant_id), prefix=_PREFIX)
+        found = [(record["hour"], SandboxRest(record["seconds"], record["nanodollars"])) for record in records]
+        return [(hour, rest) for hour, rest in found if since - since % HOUR_SECONDS <= hour <= until]
+
+
+def _at(hour: int) -> str:
+    return f"{_PREFIX}{hour:012d}"
