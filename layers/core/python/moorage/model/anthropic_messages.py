@@ -15,7 +15,7 @@ import orjson
 from moorage.model import base, content, reasoning
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Upstream, broken, error_in_stream, json_event
-from moorage.model.output_checks import obeying
+from moorage.model.output_checks import unfenced
 from moorage.model.stream_endings import counted, finish_reason
 from moorage.model.text_tool_calls import chosen_tools
 from moorage.model.turns import (
@@ -53,7 +53,7 @@ class AnthropicMessages:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         body = request_body(request, output_tokens_max=self.output_tokens_max)
-        return self.upstream.stream(body, lambda: obeying(MessagesDecoder(self.upstream.secrets), request))
+        return self.upstream.stream(body, lambda: unfenced(MessagesDecoder(self.upstream.secrets), request))
 
 
 # --- the request ----------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from moorage.model import base, content, reasoning
 from moorage.model.anthropic_messages import thinking_fields, tool_id
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Upstream, broken, error_in_stream
-from moorage.model.output_checks import obeying
+from moorage.model.output_checks import unfenced
 from moorage.model.stream_endings import counted, finish_reason
 from moorage.model.text_tool_calls import chosen_tools
 from moorage.model.turns import (
@@ -56,7 +56,7 @@ class BedrockConverse:
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         url = f"{self.upstream.url.rstrip('/')}/model/{quote(request.model, safe='')}/converse-stream"
         body = request_body(request, output_tokens_max=self.output_tokens_max)
-        return replace(self.upstream, url=url).stream(body, lambda: obeying(ConverseDecoder(), request))
+        return replace(self.upstream, url=url).stream(body, lambda: unfenced(ConverseDecoder(), request))
 
 
 # --- the request ----------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, Final
 from moorage.model import base, reasoning
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
-from moorage.model.output_checks import obeying
+from moorage.model.output_checks import unfenced
 from moorage.model.sequence import Sequence
 from moorage.model.stream_endings import counted, details, error_beside
 from moorage.model.text_tool_calls import listening
@@ -90,7 +90,7 @@ class OpenAIResponses:
         """OpenAI's own models call; the small ones behind other servers may only write that they do."""
         runs_shell = any(_runs_there(tool) for tool in request.tools)
         decoder = ResponsesDecoder(self.upstream.secrets, runs_shell)
-        return obeying(listening(decoder, request), request) if self.native_tools == NATIVE_TO_ALL else decoder
+        return unfenced(listening(decoder, request), request) if self.native_tools == NATIVE_TO_ALL else decoder
 
 
 def _runs_there(tool: Tool) -> bool:

@@ -21,10 +21,21 @@ _END: Final = re.compile(r"\s*`{0,3}\s*\Z")
 def obeying(decoder: Decoder, request: ModelRequest) -> Decoder:
     """The decoder, held to what the request says; the decoder itself where the request forbids nothing."""
     forbids = request.tool_choice == "none"
-    wants_json = (request.text or {}).get("format", {}).get("type", "text") != "text"
+    wants_json = _wants_json(request)
     if not forbids and request.parallel_tool_calls and not wants_json:
         return decoder
     return CheckedOutput(decoder, calls_left=0 if forbids else 10**9 if request.parallel_tool_calls else 1, unwraps=wants_json)
+
+
+def unfenced(decoder: Decoder, request: ModelRequest) -> Decoder:
+    """The decoder without fences around JSON, for servers that see to the rest. A call that must not be is refused by the loop, which
+    then asks for an answer."""
+    return CheckedOutput(decoder, calls_left=10**9, unwraps=True) if _wants_json(request) else decoder
+
+
+def _wants_json(request: ModelRequest) -> bool:
+    form: str = (request.text or {}).get("format", {}).get("type", "text")
+    return form != "text"
 
 
 @dataclass(slots=True)
