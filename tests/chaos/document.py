@@ -11,17 +11,17 @@ HISTORIES: Final = HERE / "histories.jsonl"
 SOAK: Final = HERE / "soak.json"
 DOCUMENT: Final = HERE.parents[1] / "docs" / "durability.md"
 
-_SOAKED_BEFORE: Final = " An emulator of AWS kept the stack's records then: the soak is still to be repeated."
+_SOAKED_BEFORE: Final = " An emulator of AWS kept the stack's records then. The soak is still to be repeated."
 MARK: Final = "<!-- What follows is made by tests/chaos/document.py -->\n"
 
 
 def histories() -> str:
     reports = _reports()
     if not reports:
-        return "\n## Histories\n\nNone has been played since a stack has a store of its own.\n"
+        return "\n## Histories\n\nNo history was played since a stack has a store of its own.\n"
     lines = [
         "\n## Histories\n",
-        "| seed | seconds | blows that struck | responses | commands, seen to begin | readers | files | deletes | violations |",
+        "| seed | seconds | faults that took effect | responses | commands, seen to begin | readers | files | deletes | violations |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for one in reports:
@@ -34,14 +34,14 @@ def histories() -> str:
     for one in reports:
         total.update(one["struck"])
     lines.append(
-        f"\nTogether: {sum(total.values())} blows, {sum(one['responses'] for one in reports)} responses, "
+        f"\nTotal: {sum(total.values())} faults, {sum(one['responses'] for one in reports)} responses, "
         f"{sum(one['commands'] for one in reports)} commands, {sum(len(one['violations']) for one in reports)} violations."
     )
     return "\n".join(lines) + "\n"
 
 
 def back() -> str:
-    """How long it takes until what was killed is there again, as it was measured under load."""
+    """The time to recovery of each kind of process, measured under load."""
     seconds: dict[str, list[float]] = {}
     for one in _reports():
         for victim, measured in one.get("back", {}).items():
@@ -49,10 +49,10 @@ def back() -> str:
     if not seconds:
         return ""
     lines = [
-        "\n## There again after a SIGKILL\n",
-        "Measured by the same histories, under their load and the machine's. A stack is there when it has said so, a child when its "
-        "new\nprocess is.\n",
-        "| what | times | median | longest |",
+        "\n## Recovery after a SIGKILL\n",
+        "The same histories measured these times, under their own load and the machine's. A stack is back when it reports so, a child\n"
+        "when its new process is there.\n",
+        "| process | times | median | longest |",
         "|---|---|---|---|",
     ]
     lines += [
@@ -71,8 +71,8 @@ def faults() -> str:
         for operation, met in one.get("faults", {}).items():
             counts[operation] += sum(met.values())
     return (
-        f"\n## Faults on the way\n\nLate commits to the store: {counts['journal write']}. Answers of the model's provider that were "
-        f"refusals, garbage or broken off: {counts['upstream']}.\n"
+        f"\n## Faults of calls\n\nThe store had {counts['journal write']} late commits. The model's provider gave {counts['upstream']} "
+        "answers that were refusals, garbage or cut off.\n"
     )
 
 
@@ -82,8 +82,8 @@ def before() -> str:
     blows, responses = sum(sum(one["struck"].values()) for one in old), sum(one["responses"] for one in old)
     wrong = sum(len(one["violations"]) for one in old)
     return (
-        f"\nWhile an emulator of AWS kept a stack's records, {len(old)} histories were played: {blows} blows, {responses} responses, "
-        f"{wrong} violations,\neach with a test now (above).\n"
+        f"\nBefore, an emulator of AWS kept a stack's records. {len(old)} histories ran then: {blows} faults, {responses} responses, "
+        f"{wrong} violations.\nEach violation has a test now (above).\n"
     )
 
 
@@ -108,7 +108,7 @@ def soak() -> str:
     lines = [
         f"\n## A soak of {report['minutes']:g} minutes\n",
         f"{report['responses']} responses.{_SOAKED_BEFORE if is_old else ''}\n",
-        "| what | when warm | at the end |",
+        "| measure | when warm | at the end |",
         "|---|---|---|",
     ]
     lines += [f"| {row['what']} | {_shown(row, 'when warm')} | {_shown(row, 'at the end')} |" for row in report["rows"]]
