@@ -5,7 +5,7 @@ import pytest
 from docs.site import prose
 from docs.site.prose import Prose
 
-WAITING_MAX = 22
+WAITING_MAX = 21
 """Pages that do not pass yet. Lower it with each page that passes."""
 
 
