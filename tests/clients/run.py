@@ -214,7 +214,7 @@ def _report(result: Result) -> Result:
 
 def write_table(results: Sequence[Result]) -> None:
     """Put what passed, with its versions, between the marks in docs/clients.md."""
-    rows = ["| client | version | what it does in the test | result |", "|---|---|---|---|"]
+    rows = ["| client | version | task in the test | result |", "|---|---|---|---|"]
     for result in results:
         kind = "npm" if result.client.is_node else "PyPI"
         version = result.version or "not installed"
