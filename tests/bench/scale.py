@@ -57,27 +57,30 @@ class Quota:
 
 
 ADDRESSES_OF_ZONES = 3 * 4_091
-ADVICE_ON_ADDRESSES = f"three zones have {ADDRESSES_OF_ZONES:,}; beyond that share containers, or a second cell"
+ADVICE_ON_ADDRESSES = f"three zones have {ADDRESSES_OF_ZONES:,}; then share containers, or add a second cell"
 HALF_UNITS = 156 / 4096
 """Of read capacity for a response that runs: its entry in the index has 156 bytes, and half a unit reads 4 KB (DynamoDB developer
 guide, "Read consistency")."""
 
 QUOTAS = (
-    Quota("Lambda: environments at once", 1_000, "", "raise (Service Quotas); new accounts begin with 10"),
-    Quota("Step Functions: starts", 300, "/s", "raise; then a second cell"),
+    Quota("Lambda: environments at once", 1_000, "", "raise (Service Quotas); a new account has 10"),
+    Quota("Step Functions: starts", 300, "/s", "raise; then add a second cell"),
     Quota("Step Functions: transitions", 5_000, "/s", "raise; 800 in small regions"),
     Quota("DynamoDB: one partition of the index (INFLIGHT)", 1_000, " writes/s", "shard the key by a digit of the response's id"),
     Quota(
-        "DynamoDB: the same partition, read", 3_000, " reads/s", "shard it: each create reads its tenant's part, the reaper all of it"
+        "DynamoDB: the same partition, read",
+        3_000,
+        " reads/s",
+        "shard the key; each create reads its tenant's part, and the reaper reads all",
     ),
-    Quota("DynamoDB: the table, on demand", 40_000, " writes/s", "raise; grows by itself to twice the last peak"),
-    Quota("ECS: RunTask on Fargate", FARGATE_STARTS, "/s", "raise; share containers over conversations; a warm pool"),
-    Quota("Fargate: vCPUs at once", 6, "", "raise: the first that a new account meets"),
+    Quota("DynamoDB: the table, on demand", 40_000, " writes/s", "raise; the table itself grows to twice its last peak"),
+    Quota("ECS: RunTask on Fargate", FARGATE_STARTS, "/s", "raise; share containers between conversations; keep a warm pool"),
+    Quota("Fargate: vCPUs at once", 6, "", "raise; a new account reaches this quota first"),
     Quota("Addresses of a sandbox subnet (/20)", 4_091, " sandboxes", ADVICE_ON_ADDRESSES),
-    Quota("Network interfaces of the region", 5_000, "", "raise; each sandbox has one"),
-    Quota("Addresses in use in one VPC (NAU)", 64_000, "", "raise to 256,000; then a second cell"),
+    Quota("Network interfaces of the region", 5_000, "", "raise; each sandbox has one interface"),
+    Quota("Addresses in use in one VPC (NAU)", 64_000, "", "raise to 256,000; then add a second cell"),
     Quota("Parameter Store: reads of one model key", 40, "/s", "raise to 10,000 (higher throughput, billed)"),
-    Quota("API Gateway: requests", 10_000, "/s", "raise; `requests_per_second` bounds it before"),
+    Quota("API Gateway: requests", 10_000, "/s", "raise; the setting `requests_per_second` limits requests earlier"),
     Quota("EventBridge: invocations", 18_750, "/s", "raise"),
 )
 
@@ -91,9 +94,14 @@ DOLLARS_A_MESSAGE, DOLLARS_A_CONNECTED_MINUTE = 1.00e-6, 0.25e-6
 """us-east-1, as the gateway's price page has them."""
 
 SOCKET_QUOTAS = (
-    Quota("New connections", 500, "/s", "raise; a client keeps one connection for a conversation, and comes back when it was closed"),
-    Quota("Connections at once", 3_600_000, "", "no quota of its own: so many come of 500 new ones a second, each for two hours"),
-    Quota("Requests, messages and events of all APIs", 10_000, "/s", "raise; or stream over HTTP, where an answer is one request"),
+    Quota("New connections", 500, "/s", "raise; a client keeps one connection for a conversation, and reconnects after a close"),
+    Quota(
+        "Connections at once",
+        3_600_000,
+        "",
+        "not a quota of its own: 500 new connections a second, each for two hours, reach this number",
+    ),
+    Quota("Requests, messages and events of all APIs", 10_000, "/s", "raise, or stream over HTTP: there an answer is one request"),
 )
 """Of API Gateway, for WebSocket APIs (its developer guide, "Quotas for configuring and running a WebSocket API"). What is sent on
 connections counts with everybody's requests (account-level throttling)."""
@@ -328,12 +336,7 @@ def document() -> str:
         lines.append(f"| {quota.name} | {quota.amount:,.0f}{quota.unit} | {' | '.join(cells)} | {quota.remedy} |")
     lines.append("| dollars a day, without tokens | | " + " | ".join(f"{dollars(day):,.0f}" for day in DAYS) + " | |")
     for day in DAYS:
-        first = max(QUOTAS, key=lambda quota: asked[day][quota.name] / quota.amount)
-        breaks = asked[day][first.name] > first.amount
-        verdict = (
-            f"the first to break is **{first.name}**: {first.remedy}" if breaks else f"nothing breaks; **{first.name}** is nearest"
-        )
-        lines.append(f"\nAt {day:,} turns a day {verdict}.")
+        lines.append("\n" + _verdict(day, asked[day]))
     lines += [SOCKETS.format(call=EVENTS_OF_A_CALL, command=EVENTS_OF_A_COMMAND, minutes=connected_seconds() / 60)]
     lines += [f"| quota | default | {days} | what to do |", "|---|---|" + "---|" * (len(DAYS) + 1)]
     talk = {day: socket_demand(day) for day in DAYS}
@@ -368,57 +371,74 @@ MIXES = {"mixed": MIX, "agents": {"10 model calls and 9 shell calls, foreground"
 
 HEAD = """# Scale
 
-Made by `python -m tests.bench.scale` from the counts of `make cost` and AWS's published default quotas; nothing here ran on AWS.
+`python -m tests.bench.scale` makes this page from the counts of `make cost` and AWS's published default quotas. The figures are
+computed, and were not measured on AWS.
 
-The mix is {mix}. The busiest hour has {peak} times the mean of the day; {reuse} turns share a container.
+The mix is {mix}. The busiest hour has {peak} times the mean load of the day. {reuse} turns share a container.
 
-## What each quota is asked for in the busiest hour
+## Use of each quota in the busiest hour
 
-Bold is beyond the default.
+A bold figure exceeds the default quota.
 """
 
 SOCKETS = """
 ## If every turn came over WebSocket
 
-With `websocket: true` ([aws.md](aws.md#websocket)). A connection serves a conversation, and is open for {minutes:.0f} minutes: the
-gateway closes it after 10 minutes of silence and in any case after two hours, the API after one. A model call is {call} events, a
-command {command}, each a message. While a turn runs, `SocketWork` holds an environment, as the streaming function does above; at rest a
-connection holds none.
+These figures assume `websocket: true` ([WebSocket](aws.md#websocket)). A connection serves one conversation, and is open for
+{minutes:.0f} minutes. The gateway closes a connection after 10 minutes of silence, and always after two hours. The API closes it after
+one hour. A model call has {call} events, and a command has {command}. Each event is a message. While a turn runs, `SocketWork` holds an
+environment, as the streaming function does above. A connection at rest holds no environment.
 """
 
 SIMULATION = """
 ## The busiest time, simulated
 
-Turns arrive at random for twenty minutes; a cold start takes {cold} s, idle environments stay for {kept} minutes; a step that finds
-no environment of its function waits as the state machine does, with full jitter. Seed {seed}.
-`tests/twin/test_forecast.py` holds this simulation to the loop itself: bursts of the same turns, played by the state machine's own
-definition and the steps' own code on a clock that is only counted, are refused, wait and start cold as it forecasts, turn by turn.
+Turns arrive at random for twenty minutes. A cold start takes {cold} s. Idle environments stay for {kept} minutes. A step without a
+free environment waits as the state machine does, with full jitter. The seed is {seed}.
+
+`tests/twin/test_forecast.py` compares this simulation with the loop itself. It plays bursts of the same turns with the state machine's
+own definition and the steps' own code, on a simulated clock. Refusals, waits and cold starts match the forecast, turn by turn.
 """
 
 TAIL = """
 
-Agents are foreground turns with ten model calls. Without a share for their steps, streams take the environments that the steps wait
-for; with one (`streams_percent`), as much work is done, what has begun goes on without a pause, and what has no room is told so at
-once. Where most turns are one model call, environments come back often enough for both, and close to the quota a share makes steps wait
-that would have found room: `streams_percent: 0` is then the better choice, and a higher quota the best.
+Agents are foreground turns with ten model calls. Without a share for steps, streams take the environments that the steps need. With a
+share (`streams_percent`), the same amount of work is done. A turn that has begun goes on without a pause. A turn without room is
+refused at once. If most turns are one model call, environments become free often enough for both. Close to the quota, a share then
+makes steps wait that would find room otherwise. In this case `streams_percent: 0` is better, and a higher quota is best.
 
 ## Beyond one deployment
 
-A cell is one deployment: its two stacks, its table, its quotas, in an account or a region of its own. Nothing is shared between cells,
-so N cells carry N times the table above. A tenant belongs to one cell; which one, a router in front decides by the key. Keys name no
-cell, so the router keeps a map from a key's SHA-256 to a cell (a CloudFront key-value store, or DynamoDB behind a small function), and
-`moorage keys create` is run against the cell that the tenant is given to. Moving a tenant is an export of its partitions and of the
-objects under its prefixes, which this project does not do; so tenants are placed, not moved. No record refers to another tenant's, so
-nothing has to be split before a tenant alone is larger than a cell.
+A cell is one deployment: two stacks, a table and quotas, in an account or a region of its own. Cells share no resources, so N cells
+carry N times the table above. A tenant belongs to one cell. A router in front chooses the cell by the API key. Keys do not name a
+cell, so the router keeps a map from a key's SHA-256 to a cell: a CloudFront key-value store, or DynamoDB behind a small function. Run
+`moorage keys create` against the tenant's cell.
 
-Before a second cell, in this order: ask for Lambda concurrency, Fargate vCPUs and network interfaces; two or three availability zones,
-which have addresses for 12,273 sandboxes; shard the two index partitions that every hand-over writes (`INFLIGHT`, `ALIVE`) by a digit
-of the id, which the reaper then reads in parallel. What a tenant asks does not grow with others: a create reads its tenant's part of
-`INFLIGHT` alone, and a start its tenant's sandboxes (`T#<tenant>#SANDBOXES`).
+To move a tenant, its partitions and the objects under its prefixes would have to be exported. moorage has no such export, so place
+each tenant with care. No record refers to another tenant's record. So data must be split only when one tenant is larger than a cell.
 
-With the mix above a cell serves about 1.7 million turns a day after these raises: its sandboxes then fill the addresses of three zones.
-Ten million are six cells, or fewer where more turns share a container.
+Before a second cell, take these steps in order:
+
+1. Ask for more Lambda concurrency, Fargate vCPUs and network interfaces.
+2. Use two or three availability zones. Three zones have addresses for 12,273 sandboxes.
+3. Shard the two index partitions that every hand-over writes (`INFLIGHT`, `ALIVE`) by a digit of the id. The reaper then reads the
+   shards in parallel.
+
+One tenant's reads do not grow with other tenants. A create reads only its tenant's part of `INFLIGHT`. A start reads only its
+tenant's sandboxes (`T#<tenant>#SANDBOXES`).
+
+With the mix above, a cell serves about 1.7 million turns a day after these steps. Its sandboxes then fill the addresses of three zones.
+Ten million turns need six cells, or fewer if more turns share a container.
 """
+
+
+def _verdict(turns_a_day: int, asked: dict[str, float]) -> str:
+    """One sentence about the quota with the largest share of use."""
+    first = max(QUOTAS, key=lambda quota: asked[quota.name] / quota.amount)
+    share = asked[first.name] / first.amount
+    if share <= 1:
+        return f"At {turns_a_day:,} turns a day no quota is exceeded. The highest use is {share:.0%} of **{first.name}**."
+    return f"At {turns_a_day:,} turns a day **{first.name}** is exceeded most, by a factor of {share:,.0f}."
 
 
 def _cell(asked: float, quota: float) -> str:
