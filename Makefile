@@ -18,7 +18,7 @@
 # make lint-template    checkov and cfn-lint over the synthesised templates
 # make test-docker      sandboxes as containers of a real engine, and the images (as root; apt-get install docker.io mmdebstrap)
 # make test-deploy      deploy the synthesised templates onto an emulator, call them, destroy and deploy again
-# make afternoon        deploy into an account of AWS's, prove what no emulator can, and take it down again (docs/aws.md)
+# make afternoon        deploy into an account of AWS's, prove what no emulator can, and take it down again (docs/aws_tests.md)
 # make test-templates   fetch the chat templates of open models and render conversations with them
 # make test-egress      attack the egress proxy
 # make test-localstack  run the state machine in LocalStack's interpreter, and turns on LocalStack itself (needs Python 3.13, no Docker)
@@ -207,7 +207,7 @@ STACKS ?= '!(*-state)'
 destroy: setup-deploy
 	$(CDK) destroy $(STACKS) $(OPTIONS)
 
-# In an account of yours, with the credentials of the shell: docs/aws.md.
+# In an account of yours, with the credentials of the shell: docs/aws_tests.md.
 afternoon: $(VENV)/.dev
 	$(BIN)/python -m tests.afternoon $(OPTIONS)
 

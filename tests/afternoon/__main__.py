@@ -1,4 +1,4 @@
-"""``make afternoon``: all of docs/aws.md's "One afternoon in an account", in order, with the credentials of the shell.
+"""``make afternoon``: all of docs/aws_tests.md's "One afternoon in an account", in order, with the credentials of the shell.
 
 It deploys under a name of its own, notes what each step has seen, and takes everything down at the end, also after a step that failed.
 After an interrupt the same command goes on; ``--clean`` only takes down what was left. It writes ``.build/afternoon/report.md``.

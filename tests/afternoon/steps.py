@@ -1,4 +1,4 @@
-"""The steps of docs/aws.md, "One afternoon in an account", in its order. Each says what it has seen, or raises :class:`NotProved`."""
+"""The steps of docs/aws_tests.md, "One afternoon in an account", in order. Each says what it has seen, or raises :class:`NotProved`."""
 
 import asyncio
 import json
