@@ -2,6 +2,7 @@
 
 import os
 import pty
+import queue
 import re
 import select
 import shutil
@@ -11,6 +12,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -136,22 +138,31 @@ def test_on_a_terminal_the_start_says_what_it_waits_for(state_dir: Path) -> None
 
 
 class Systemd:
-    """What a service manager hears on its socket (sd_notify(3))."""
+    """What a service manager hears on its socket (sd_notify(3)). It always listens, for the kernel keeps ten messages alone."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind("")  # the kernel chooses an abstract name
-        self._socket.settimeout(_SECONDS_MAX)
-        name = self._socket.getsockname().decode()
-        self.environment = {"NOTIFY_SOCKET": f"@{name[1:]}", "WATCHDOG_USEC": "200000"}
+        self._name = self._socket.getsockname()
+        self.environment = {"NOTIFY_SOCKET": f"@{self._name.decode()[1:]}", "WATCHDOG_USEC": "200000"}
+        self._heard: queue.Queue[str] = queue.Queue()
+        self._listener = threading.Thread(target=self._listen)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        while heard := self._socket.recv(4096).decode():
+            self._heard.put(heard)
 
     def hears(self, state: str) -> bool:
         """Waits for it among signs of life; False where something else was said."""
-        while (heard := self._socket.recv(4096).decode()) == "WATCHDOG=1" != state:
+        while (heard := self._heard.get(timeout=_SECONDS_MAX)) == "WATCHDOG=1" != state:
             pass
         return heard == state
 
     def close(self) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", self._name)
+        self._listener.join()
         self._socket.close()
 
 
