@@ -24,7 +24,7 @@ class DiskQuota:
 
     Where the container has a file system of its own, that knows exactly what is taken, however it is held, and lets nobody pass a
     bound a little above the quota. Elsewhere the tree is walked (more seldom when it is large), and nothing may hide: directories that
-    their owner has closed are opened again, files without a name count as far as processes hold them (``holdings.py``), and a tree
+    their owner has closed are opened again, files without a name count as far as processes hold them (``open_files.py``), and a tree
     too deep to be measured counts as full, as does a process that lets nobody look.
     """
 

@@ -4,7 +4,7 @@ On the way out a placeholder is replaced by its value only if everything fits: t
 domain, the method and the path are within the secret's scope, and the placeholder stands where the secret may stand. Otherwise it
 stays what it is: a random string that is worth nothing.
 
-What comes back is searched for the value: ``echoes.py``.
+What comes back is searched for the value: ``redaction.py``.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Upstreams that speak Chat Completions: Ollama, LM Studio, vLLM, LiteLLM, llama.cpp, and OpenAI's own.
 
 Servers differ, so the request says no more than it must, and the reading forgives what is missing: ids, indexes, usage, streaming
-itself, and tool calls and reasoning that come as text (``spoken_calls.py``, ``thinking_tags.py``).
+itself, and tool calls and reasoning that come as text (``text_tool_calls.py``, ``thinking_tags.py``).
 
 What has been said becomes messages in ``chat_messages.py``.
 """

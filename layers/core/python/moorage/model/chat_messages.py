@@ -340,7 +340,7 @@ def _split(turn: AssistantTurn, template: Template) -> Iterator[AssistantTurn]:
 
 
 def _turn_in_words(turn: AssistantTurn, style: MessageStyle) -> Iterator[Message]:
-    """Calls between the tags that most open models have seen in their training, and that ``spoken_calls.py`` understands."""
+    """Calls between the tags that most open models have seen in their training, and that ``text_tool_calls.py`` understands."""
     calls = [f"<tool_call>\n{_spoken(call)}\n</tool_call>" for call in turn.calls]
     yield from _turn(AssistantTurn("\n".join([*([turn.text] if turn.text else []), *calls]), turn.reasoning), style)
     outputs = [_text_part(f"<tool_response>\n{output.text}\n</tool_response>") for output in turn.outputs]
