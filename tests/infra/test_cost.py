@@ -17,6 +17,7 @@ US_EAST = PRICES["us-east-1"]
 def test_the_documents_have_the_costs_of_turns_that_were_counted(name: str) -> None:
     lines = (ROOT / name).read_text().splitlines()
     assert [row for row in tables(recorded(), US_EAST, Config())[ROOT / name] if row not in lines] == []
+    assert "dollars per 1,000 turns" in " ".join(lines)
 
 
 def test_the_documents_have_what_a_deployment_costs_at_rest() -> None:
