@@ -1,4 +1,4 @@
-"""Compare models at one task: ``python evaluate_models.py MODEL [MODEL ...]``.
+"""Compare models at one task: ``python evaluate_models.py [MODEL ...]``, by default all that answer.
 
 Each model counts the prime numbers below 1,000 with a shell. The check looks for 168 in its answer.
 """
@@ -38,4 +38,4 @@ def main(models: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or [model.id for model in OpenAI().models.list()])
+    main(sys.argv[1:] or [model.id for model in OpenAI().models.list() if model.owned_by != "moorage-embeddings"])

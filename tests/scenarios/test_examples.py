@@ -78,6 +78,11 @@ def test_the_evaluation_tells_right_from_wrong_and_from_failed(shop: Stack, tmp_
     assert rows[1][4].strip() == "1 calls"
 
 
+def test_the_evaluation_leaves_out_models_that_only_embed(shop: Stack, tmp_path: Path) -> None:
+    rows = run(shop, tmp_path, *program("evaluate_models.py")).splitlines()
+    assert [row.partition(" ")[0] for row in rows] == ["model", "demo"]
+
+
 def test_the_coding_agent_gives_codex_the_stack(shop: Stack, tmp_path: Path) -> None:
     """The program that stands for Codex shows its home's settings and its arguments; 'make clients' runs the real one."""
     codex = tmp_path / "codex"
