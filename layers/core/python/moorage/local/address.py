@@ -110,15 +110,7 @@ class Address:
 def _published(text: str, environ: Mapping[str, str], interfaces: Path) -> tuple[str, int]:
     """The host and the port that the engine publishes."""
     parts = _split(f"//{text}")
-    if (
-        parts is None
-        or f"//{text}" != parts.geturl()
-        or parts.path
-        or parts.query
-        or parts.username
-        or not parts.hostname
-        or not parts.port
-    ):
+    if parts is None or parts.netloc != text or "@" in text or not parts.hostname or not parts.port:
         raise SettingsConflict(f"MOORAGE_PUBLISHED takes a host and a port such as 127.0.0.1:8080, not '{text}'.")
     if environ.get("MOORAGE_HOST"):
         raise SettingsConflict("MOORAGE_PUBLISHED serves at all addresses of a container: take MOORAGE_HOST out, or MOORAGE_PUBLISHED.")
