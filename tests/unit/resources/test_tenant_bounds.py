@@ -65,6 +65,18 @@ def deployed(store: Store, clock: Clock) -> Deployed:
     return make
 
 
+async def test_a_look_for_an_idle_sandbox_is_two_reads_however_many_there_are(clock: Clock) -> None:
+    """Whoever waits for room looks every few seconds."""
+    table = MemoryTable()
+    world = Deployment(Store(table, MemoryBlobs()), clock, SandboxBounds())
+    for _ in range(5):
+        await world.start(await world.made())
+    clock.advance(IDLE)
+    before = table.reads
+    assert await world.containers.sweep.has_idle("ten", spared=())
+    assert table.reads - before == 2
+
+
 async def test_a_tenant_has_no_more_sandboxes_than_it_may_and_others_have_theirs(deployed: Deployed) -> None:
     world = deployed(sandboxes=2)
     first, second, third = [await world.made() for _ in range(3)]

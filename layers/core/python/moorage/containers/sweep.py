@@ -123,9 +123,7 @@ class ContainerSweep:
         return sorted(idle, key=lambda record: record.last_active_at)
 
     async def _with_sandbox(self, tenant_id: str) -> list[ContainerRecord]:
-        container_ids = await self._store.live.containers(tenant_id)
-        records = [await self._store.peek(tenant_id, container_id) for container_id in container_ids]
-        return [record for record in records if record is not None]
+        return await self._store.peek_many(tenant_id, await self._store.live.containers(tenant_id))
 
     async def erase(self, tenant_id: str, container_id: str) -> None:
         """Stop what runs and erase what is stored of a container that is marked as deleted; but for objects that others name."""

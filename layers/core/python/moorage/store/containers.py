@@ -235,6 +235,11 @@ class ContainerStore:
         record = await self._table.get(keys.container(tenant_id, container_id), keys.META)
         return None if record is None else container_of(record)
 
+    async def peek_many(self, tenant_id: str, container_ids: Iterable[str]) -> list[ContainerRecord]:
+        """The same of many, in no particular order."""
+        places = [(keys.container(tenant_id, container_id), keys.META) for container_id in container_ids]
+        return [container_of(record) for record in await self._table.get_many(places, consistent=True)]
+
     async def page(self, tenant_id: str, page: PageQuery, *, name: str | None = None) -> ContainerPage:
         found = await read_page(
             self._table,
