@@ -1,18 +1,24 @@
 """What of a sandbox's time no response has paid for: counted for its tenant when it has ended, by the hour and in its budget."""
 
+import io
+import json
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from moorage import limits
-from moorage.errors import SandboxCapacity
+from moorage.errors import SandboxCapacity, StorageFull
 from moorage.store import keys
 from moorage.store.budgets import Budgets, Scope
 from moorage.store.containers import ContainerRecord
 from moorage.store.live_sandboxes import SandboxBounds
 from moorage.store.sandbox_usage import SandboxPrice, SandboxRest, SandboxUsage
+from moorage.store.table import Record
+from moorage.telemetry import close_log, open_log
 
 from tests.unit.resources.support import Clock, Store
 from tests.unit.resources.test_tenant_bounds import IDLE, Deployment
+from tests.unit.store.memory import MemoryBlobs, MemoryTable
 
 HOUR = 3600
 PRICE = SandboxPrice(3.6, 1.8, "a list")
@@ -82,6 +88,8 @@ async def test_each_sandbox_counts_once_and_each_hour_for_itself(world: World) -
         (hour - HOUR, SandboxRest(10, 10_000_000)),
         (hour, SandboxRest(HOUR, HOUR * 1_000_000)),
     ]
+    assert await world.usage.between("ten", hour, hour) == [(hour, SandboxRest(HOUR, HOUR * 1_000_000))]
+    assert await world.usage.between("ten", hour - HOUR, hour - 1) == [(hour - HOUR, SandboxRest(10, 10_000_000))]
 
 
 async def test_responses_side_by_side_may_pay_more_than_there_is_and_nobody_gets_it_back(world: World) -> None:
@@ -89,6 +97,32 @@ async def test_responses_side_by_side_may_pay_more_than_there_is_and_nobody_gets
     for _ in range(2):
         await world.containers.pay("ten", record.id, 90)
     await world.containers.delete("ten", record.id)
+    assert await world.counted() == []
+
+
+@pytest.mark.parametrize("refusal", [ClientError({"Error": {"Code": "ThrottlingException"}}, "UpdateItem"), StorageFull()])
+async def test_what_cannot_be_counted_is_told_and_hinders_nobody(clock: Clock, refusal: Exception) -> None:
+    """The response has ended by then, and the sandbox: nothing of these ends may fail for it."""
+    table = MemoryTable()
+    world = World(Store(table, MemoryBlobs()), clock)
+    record = await world.ran(100)
+
+    async def busy(changed: Record) -> None:
+        if changed["PK"] in (keys.sandboxes("ten"), keys.usage("ten")):
+            raise refusal
+
+    table.before_write = busy
+    handler = open_log(out := io.StringIO())
+    try:
+        await world.containers.pay("ten", record.id, 90)
+        await world.containers.delete("ten", record.id)
+    finally:
+        close_log(handler)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(line["message"], line["seconds"]) for line in lines if line["level"] == "ERROR"] == [
+        ("what a response has paid of its sandbox could not be counted", 90),
+        ("the time of a sandbox could not be counted", 100),
+    ]
     assert await world.counted() == []
 
 

@@ -118,8 +118,8 @@ async def conclude(
     for event in events[:-1]:
         sink.emit(event)
     ended_at_ms = await sink.end(events[-1])
-    await pay_rent(runtime, stored, cost)
     await webhooks.settle(runtime, stored, webhooks.ResponseEnd(outcome.status, ended_at_ms))
+    await pay_rent(runtime, stored, cost)
     traces.export_later(runtime, stored)
 
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
-from moorage.errors import ConditionFailed, SandboxStarting, TenantCapacity
+from moorage.errors import ConditionFailed, SandboxStarting, StorageFull, TenantCapacity
 from moorage.store import keys
 from moorage.store.sandbox_usage import SandboxUsage
-from moorage.store.table import Record, Table, Write
+from moorage.store.table import TABLE_ERRORS, Record, Table, Write
+from moorage.telemetry import tell_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,17 @@ class LiveSandboxes:
             await self._usage.count(life["tenant_id"], _TIERS[entry["cpu"]], rest)
 
     async def pay(self, tenant_id: str, container_id: str, seconds: int) -> None:
-        """A response has paid so much of the time of the container's latest sandbox. Twice counts twice."""
+        """A response that has ended has paid so much of the time of the container's latest sandbox. Twice counts twice. What cannot be
+        written is told in the log and lost."""
         pk = keys.sandboxes(tenant_id)
-        entries = await self._table.query(pk, prefix=keys.live_sandboxes(container_id))
-        with suppress(ConditionFailed):  # It has just ended.
-            for entry in entries[-1:]:
+        try:
+            for entry in (await self._table.query(pk, prefix=keys.live_sandboxes(container_id)))[-1:]:
                 await self._table.update(pk, entry["SK"], add={"paid": seconds})
+        except ConditionFailed:
+            pass  # It has just ended.
+        except (StorageFull, *TABLE_ERRORS) as error:
+            told = {"tenant_id": tenant_id, "container_id": container_id, "seconds": seconds}
+            tell_error(error, "what a response has paid of its sandbox could not be counted", **told)
 
     async def containers(self, tenant_id: str) -> list[str]:
         """Those that have a sandbox, or are about to."""

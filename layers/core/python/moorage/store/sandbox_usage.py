@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
+from moorage.errors import StorageFull
 from moorage.settings import Settings
 from moorage.store import keys, schema
 from moorage.store.budgets import Budgets
@@ -78,14 +79,15 @@ class SandboxUsage:
                 must_exist=False,
             )
             await self._budgets.charge_tenant(tenant_id, {"usd": nanodollars})
-        except TABLE_ERRORS as error:
+        except (StorageFull, *TABLE_ERRORS) as error:
             tell_error(error, "the time of a sandbox could not be counted", tenant_id=tenant_id, seconds=seconds)
 
     async def between(self, tenant_id: str, since: int, until: int) -> list[tuple[int, SandboxRest]]:
         """By hour, of all hours that have a part in this time, both ends included."""
-        records = await self._table.query(keys.usage(tenant_id), prefix=_PREFIX)
+        before_first = _at(since - since % HOUR_SECONDS - 1)
+        records = await self._table.query(keys.usage(tenant_id), prefix=_PREFIX, after=before_first)
         found = [(record["hour"], SandboxRest(record["seconds"], record["nanodollars"])) for record in records]
-        return [(hour, rest) for hour, rest in found if since - since % HOUR_SECONDS <= hour <= until]
+        return [(hour, rest) for hour, rest in found if hour <= until]
 
 
 def _at(hour: int) -> str:
