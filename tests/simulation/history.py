@@ -30,7 +30,7 @@ from moorage.model.base import CallDelta, CallStarted, StreamFinished, UsageRepo
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
-from moorage.wire.webhooks import EVENT_TYPES
+from moorage.wire.webhook_events import EVENT_TYPES
 
 from tests.simulation.clock import run
 from tests.stack import assert_well_formed

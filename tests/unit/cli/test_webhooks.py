@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from moorage.cli.main import main
 from moorage.cli.output import moment
+from moorage.wire.webhook_events import EVENT_TYPES
 
 from tests.unit.cli.deployment import refusal, serving
 
@@ -35,12 +36,12 @@ def test_an_endpoint_is_made_for_all_events_or_those_named_and_shows_its_secret(
     made = ENDPOINT | {"signing_secret": "whsec_x"}
     with serving({"POST /v1/webhook_endpoints": (200, made)}) as deployment:
         assert main(["webhooks", "create", "https://hooks.example/"], deployment.environ) == 0
-        named = ["--name", "n", "--event", "response.failed", "--event", "response.cancelled"]
+        named = ["--name", "n", "--event", "response.failed", "--event", "moorage.approval.requested"]
         assert main(["webhooks", "create", "https://hooks.example/", *named], deployment.environ) == 0
         first, second = (body for _, body in deployment.requests)
     assert capsys.readouterr().out == "wh_1\nwhsec_x\n" * 2
-    assert (first["name"], len(first["event_types"])) == ("https://hooks.example/", 4)
-    assert second == {"name": "n", "url": "https://hooks.example/", "event_types": ["response.failed", "response.cancelled"]}
+    assert (first["name"], first["event_types"]) == ("https://hooks.example/", list(EVENT_TYPES))
+    assert second == {"name": "n", "url": "https://hooks.example/", "event_types": ["response.failed", "moorage.approval.requested"]}
 
 
 @pytest.mark.parametrize(("status", "code"), [(204, 0), (500, 1), (307, 1)])

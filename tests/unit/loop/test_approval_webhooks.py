@@ -4,7 +4,7 @@ import orjson
 import pytest
 from moorage.loop import webhooks
 from moorage.store.webhooks import Delivery
-from moorage.wire.webhooks import APPROVAL_REQUESTED
+from moorage.wire.webhook_events import APPROVAL_REQUESTED
 
 from tests.unit.api.served import Served
 from tests.unit.loop.approvals import ASKS, approvals_of, both, decided, played

@@ -17,7 +17,7 @@ from moorage.store import keys
 from moorage.store.responses import StoredResponse
 from moorage.store.webhooks import Delivery, Endpoint
 from moorage.wire.queries import PageQuery
-from moorage.wire.webhooks import EVENT_TYPES
+from moorage.wire.webhook_events import EVENT_TYPES
 from openai import InvalidWebhookSignatureError
 
 from tests.receivers import HANG_UP, Answer, Receiver, receiving

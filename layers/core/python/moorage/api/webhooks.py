@@ -15,10 +15,9 @@ from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.queries import PageQuery
 from moorage.wire.query_parameters import AFTER, PAGE, limit
 from moorage.wire.responses import deleted, list_object
+from moorage.wire.webhook_events import EVENT_TYPES, EventType
 from moorage.wire.webhooks import (
-    EVENT_TYPES,
     CreateWebhookEndpoint,
-    EventType,
     RotateWebhookSecret,
     SendTestEvent,
     UpdateWebhookEndpoint,

@@ -1,4 +1,4 @@
-"""``moorage webhooks``: addresses that hear of the ends of background responses."""
+"""``moorage webhooks``: addresses that hear of the ends of background responses and of approvals that wait."""
 
 import argparse
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ from moorage.cli.output import add_json, listing, moment, say_json, told
 from moorage.cli.pages import entries
 from moorage.cli.target import answer_of, find
 from moorage.terminal import say
+from moorage.wire.webhook_events import EVENT_TYPES
 
-_EVENTS: Final = ("response.completed", "response.failed", "response.cancelled", "response.incomplete")
 _HEAD: Final = ("EVENT", "TYPE", "RESPONSE", "ENDED", "STATUS", "ATTEMPTS", "LAST ANSWER")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Addresses that hear of the ends of background responses, and what was sent to them."
+    parser.description = "Addresses that hear of ends of background responses and of waiting approvals, and what was sent to them."
     add_json(parser)
     parser.set_defaults(run=_list)
     actions = parser.add_subparsers(metavar="ACTION")
@@ -24,14 +24,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     create = actions.add_parser("create", help="make an endpoint; its secret is shown once")
     create.add_argument("url", metavar="URL", help="https://...")
     create.add_argument("--name", help="by default the URL")
-    create.add_argument("--event", action="append", choices=_EVENTS, dest="events", help="may be given several times; by default all")
+    create.add_argument("--event", action="append", choices=EVENT_TYPES, dest="events", help="may be repeated; by default all")
     add_json(create, is_inherited=True)
     create.set_defaults(run=_create)
     delete = actions.add_parser("delete", help="send it nothing more")
     add_json(delete, is_inherited=True)
     delete.set_defaults(run=_delete)
     test = actions.add_parser("test", help="send a sample event now, and show the answer")
-    test.add_argument("--event", choices=_EVENTS, default=_EVENTS[0], help=f"by default {_EVENTS[0]}")
+    test.add_argument("--event", choices=EVENT_TYPES, default=EVENT_TYPES[0], help=f"by default {EVENT_TYPES[0]}")
     add_json(test, is_inherited=True)
     test.set_defaults(run=_test)
     deliveries = actions.add_parser("deliveries", help="deliveries to an endpoint, newest first")
@@ -54,7 +54,7 @@ def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """The secret is a line of its own: it is shown once."""
-    wanted = {"name": options.name or options.url, "url": options.url, "event_types": options.events or list(_EVENTS)}
+    wanted = {"name": options.name or options.url, "url": options.url, "event_types": options.events or list(EVENT_TYPES)}
     with find(environ).http() as http:
         made = answer_of(http.post("/webhook_endpoints", json=wanted))
     if options.json:

@@ -20,7 +20,7 @@ from moorage.store.responses import StoredResponse
 from moorage.telemetry import tell
 from moorage.tools.mcp import network
 from moorage.wire.types import Item
-from moorage.wire.webhooks import APPROVAL_REQUESTED
+from moorage.wire.webhook_events import APPROVAL_REQUESTED
 
 BY_TIMEOUT: Final = "timeout"
 """Who has decided where nobody did."""

@@ -82,7 +82,6 @@ class _StepEvents:
 
     first_at_ms: int
     first_output_at_ms: int | None
-    last_at_ms: int
     attempts: int
     request_id: str | None
 
@@ -141,11 +140,9 @@ def _heard(batches: Sequence[EventBatch]) -> _StepEvents:
         for position, event in enumerate(batch.events)
         if event["type"] == OUTPUT_ITEM_ADDED
     ]
-    last = batches[-1]
     return _StepEvents(
         batches[0].said_at(0),
         outputs[0] if outputs else None,
-        last.said_at(len(last.events) - 1),
         max(batch.writer.attempt for batch in batches),
         next((batch.request_id for batch in reversed(batches) if batch.request_id is not None), None),
     )

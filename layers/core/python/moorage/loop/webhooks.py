@@ -32,7 +32,7 @@ from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.webhooks import Delivery, DeliveryAttempt, Endpoint, claimed
 from moorage.telemetry import tell, tell_error
-from moorage.wire.webhooks import APPROVAL_REQUESTED
+from moorage.wire.webhook_events import APPROVAL_REQUESTED
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105
 _USER_AGENT: Final = f"moorage/{__version__}"

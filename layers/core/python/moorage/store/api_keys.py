@@ -36,7 +36,7 @@ class ApiKey:
     tier: str = ""
     """The usage plan of its tenant at the gateway, where there are any."""
     scope: str = ""
-    """Empty for everything; or one of ``SCOPES``."""
+    """Empty for everything; or ``READ`` or ``CODE``."""
     expires_at: int = 0
     """Unix seconds; 0 for never."""
     parent: str = ""
@@ -51,7 +51,6 @@ READ: Final = "read"
 """May look, and change nothing."""
 CODE: Final = "code"
 """Opens nothing: it is exchanged once for another key."""
-SCOPES: Final = (READ, CODE)
 
 _KEY: Final = Codec(
     ApiKey,

@@ -25,17 +25,6 @@ ErrorCode = Literal["server_error", "unsupported_file", "invalid_file"]
 Phase = Literal["active", "expired", "deleted"]
 DAY_SECONDS: Final = 24 * 3600
 
-FILE_TRANSITIONS: Final[Mapping[Status, Mapping[Status, str]]] = {
-    "in_progress": {
-        "completed": "its text is in the index",
-        "failed": "it cannot be read, or not by now",
-        "cancelled": "its batch is cancelled",
-    },
-    "completed": {"in_progress": "it is added again"},
-    "failed": {"in_progress": "it is added again"},
-    "cancelled": {"in_progress": "it is added again"},
-}
-"""How a file's status may change, and when."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -378,8 +378,6 @@ COUNT: Final = JsonValidator[Fields](CountInputTokens)
 """``POST /v1/responses/input_tokens``."""
 COMPACT: Final = JsonValidator[Fields](CompactResponse)
 """``POST /v1/responses/compact``."""
-VERDICT: Final = JsonValidator[Fields](Verdict)
-APPROVAL_LINK: Final = JsonValidator[Fields](ApprovalLink)
 EVENT: Final = JsonValidator[Fields](ResponseCreateEvent)
 LANE: Final = JsonValidator[Fields](Lane)
 CONVERSATION_CREATE: Final = JsonValidator[Fields](CreateConversation)

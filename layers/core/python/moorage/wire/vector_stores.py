@@ -159,9 +159,6 @@ class StoreRankingOptions(Body):
     score_threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
 
 
-_Query = Annotated[str, Field(min_length=1, max_length=limits.SEARCH_QUERY_CHARS_MAX)]
-
-
 def _queries(value: Any) -> list[str]:
     """One, or several, whose results are one list."""
     queries = value if isinstance(value, list) else [value]

@@ -1,6 +1,6 @@
 """Webhook endpoints: their bodies and answers, and what is sent to them."""
 
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -9,11 +9,7 @@ from moorage import limits
 from moorage.wire.answers import Count, Milliseconds, Seconds
 from moorage.wire.schema import JSON, SECONDS, STRING, JsonSchema, record
 from moorage.wire.validation import Body, Length
-
-EventType = Literal["response.completed", "response.failed", "response.cancelled", "response.incomplete", "moorage.approval.requested"]
-EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
-"""Those of OpenAI's that anything here can come to, and one of ours: an endpoint gets it that names it."""
-APPROVAL_REQUESTED: Final[EventType] = "moorage.approval.requested"
+from moorage.wire.webhook_events import APPROVAL_REQUESTED, EVENT_TYPES, EventType
 
 _Name = Annotated[str, Field(min_length=1, max_length=limits.WEBHOOK_NAME_CHARS_MAX)]
 _Url = Annotated[str, Field(min_length=1, max_length=limits.WEBHOOK_URL_CHARS_MAX)]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.tools.function_items import compact_json
-from moorage.wire.types import Item, Tool
+from moorage.wire.types import Tool
 
 _DEPTH_MAX: Final = 24
 _HINTS: Final = {"idempotent_hint": "idempotent", "destructive_hint": "destructive", "open_world_hint": "open_world"}
@@ -92,15 +92,6 @@ def names_wanted(tool: Tool) -> frozenset[str]:
     allowed = tool.get("allowed_tools")
     names = allowed.get("tool_names") if isinstance(allowed, dict) else allowed
     return frozenset(names or ())
-
-
-def list_in(items: Iterable[Item], label: str) -> Item | None:
-    """The latest list of a server that is no failure."""
-    found = None
-    for item in items:
-        if item["type"] == "mcp_list_tools" and item["server_label"] == label and not item.get("error"):
-            found = item
-    return found
 
 
 def function_of(tool: Tool, listed: Mapping[str, Any]) -> Tool:
