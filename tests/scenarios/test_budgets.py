@@ -1,6 +1,7 @@
 """Budgets of tenants from outside: the operator's commands, and what clients meet."""
 
 import json
+import re
 
 import pytest
 from moorage.cli.main import main
@@ -28,6 +29,9 @@ def test_an_operator_gives_a_tenant_a_budget_and_its_clients_meet_it(stack: Stac
     assert "total_tokens   0     0     1\n" in capsys.readouterr().out
     with stack.http(late) as http:
         assert http.post("/responses", json=body).status_code == 200
+    assert main(["keys", "budget", "--tenant", "thrifty", "--total-tokens", "12345678", "--usd", "0.000004"], environ) == 0
+    table = dict(re.findall(r"^(\w+) .* ([\d.]+)$", capsys.readouterr().out, re.MULTILINE))
+    assert (table["total_tokens"], table["usd"]) == ("12345678", "0.000004")
     assert main(["keys", "budget", "--tenant", "thrifty", "--remove"], environ) == 0
     with stack.http(late) as http:
         assert [http.post("/responses", json=body).status_code for _ in range(2)] == [200, 200]

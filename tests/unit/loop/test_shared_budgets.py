@@ -15,7 +15,7 @@ from moorage.loop.budget import draw_first, draws_of
 from moorage.model.prices import Price
 from moorage.state import LoopState, Next
 from moorage.store import keys
-from moorage.store.budgets import MEASURES, Budgets, Scope
+from moorage.store.budgets import MEASURES, BudgetReached, Budgets, Scope
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
 
@@ -72,6 +72,18 @@ async def asked(served: Served, **body: Any) -> Any:
 
 
 # --- what it costs, and what it counts ---
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "used", "held", "said"),
+    [
+        ("total_tokens", 12_345_678, 12_345_679, 1_500_000, "12345679 of 12345678 (1500000 more is held by steps that run)"),
+        ("usd", 0.00002, 0.000021, 0.0, "0.000021 of 0.00002"),
+    ],
+)
+def test_a_refusal_tells_all_digits(name: str, limit: float, used: float, held: float, said: str) -> None:
+    refusal = BudgetReached(Scope("key", "key_1"), name, limit, used, held, "stop").message
+    assert refusal == f"The budget of the API key 'key_1' is used up: {name} {said}."
 
 
 async def test_without_a_budget_nothing_is_read_or_written_for_one() -> None:

@@ -10,7 +10,7 @@ from moorage.cli.output import add_json, say_json, table
 from moorage.cli.target import TargetError, find
 from moorage.errors import ConditionFailed
 from moorage.store.api_keys import ApiKey, ApiKeys
-from moorage.store.budgets import MEASURES, Budgets, BudgetStatus, Scope
+from moorage.store.budgets import MEASURES, Budgets, BudgetStatus, Scope, amount
 from moorage.terminal import say
 
 _HEAD: Final = ("BUDGET", "USED", "HELD", "LIMIT")
@@ -81,7 +81,7 @@ class _Change:
         elif standing is None:
             say(f"The {scope.kind} '{scope.name}' has no budget.")
         else:
-            rows = [(name, f"{standing.used[name]:g}", f"{standing.held[name]:g}", _limit(standing, name)) for name in MEASURES]
+            rows = [(name, amount(standing.used[name]), amount(standing.held[name]), _limit(standing, name)) for name in MEASURES]
             say(f"The budget of the {scope.kind} '{scope.name}'; when it is used up: {standing.on_limit}.")
             say(table(_HEAD, rows))
             if self._has_changed:
@@ -90,4 +90,4 @@ class _Change:
 
 
 def _limit(standing: BudgetStatus, name: str) -> str:
-    return f"{standing.limits[name]:g}" if name in standing.limits else ""
+    return amount(standing.limits[name]) if name in standing.limits else ""

@@ -18,7 +18,7 @@ from moorage.model.tokens import estimate_frame, estimate_items
 from moorage.runtime import Runtime
 from moorage.state import Rent, StepOutcome
 from moorage.store.budget_draws import BudgetDraw, LimitReached
-from moorage.store.budgets import MEASURES, Scope
+from moorage.store.budgets import MEASURES, Scope, amount
 from moorage.store.response_list import calls_by_type
 from moorage.store.responses import StoredResponse
 from moorage.wire.answers import Cost, SandboxCost
@@ -72,7 +72,7 @@ def _own(stored: StoredResponse, used: Mapping[str, int]) -> LimitReached | None
     for name in MEASURES:
         counted = usd(used[name]) if name == "usd" else used[name]
         if name in budget and counted >= budget[name]:
-            what = f"Its budget is used up: {name} {counted:g} of {budget[name]:g}."
+            what = f"Its budget is used up: {name} {amount(counted)} of {amount(budget[name])}."
             return LimitReached(what, "POST /v1/responses/{id}/budget raises it, and it goes on.", budget.get("on_limit", "stop"))
     return None
 

@@ -37,6 +37,11 @@ Amounts = Mapping[str, int]
 """By measure; what is missing is nothing."""
 
 
+def amount(value: float) -> str:
+    """All digits of a measure, as people read it: no exponent, and no zeros behind the last digit of dollars."""
+    return f"{value:.9f}".rstrip("0").rstrip(".")
+
+
 class BudgetContended(MoorageError):
     """An entry was changed again and again while it was being changed. Whoever tries later gets by."""
 
@@ -94,8 +99,8 @@ class BudgetReached:
     @property
     def message(self) -> str:
         what = {"key": "the API key", "tenant": "the tenant", "tree": "the forks of"}[self.scope.kind]
-        held = f" ({self.held:g} more is held by steps that run)" if self.held else ""
-        return f"The budget of {what} '{self.scope.name}' is used up: {self.name} {self.used:g} of {self.limit:g}{held}."
+        held = f" ({amount(self.held)} more is held by steps that run)" if self.held else ""
+        return f"The budget of {what} '{self.scope.name}' is used up: {self.name} {amount(self.used)} of {amount(self.limit)}{held}."
 
 
 @dataclass(frozen=True, slots=True)
