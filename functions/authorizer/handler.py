@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-import boto3
+import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
+from moorage.net.aws import aws_client
 from moorage.settings import Settings, usage_key
 from moorage.store.api_keys import ApiKey, ApiKeys
 from moorage.store.dynamodb import DynamoTable
@@ -24,7 +25,8 @@ def _settings() -> Settings:
 
 @cache
 def _keys() -> ApiKeys:
-    return ApiKeys(DynamoTable(boto3.client("dynamodb"), _settings().table_name, ThreadPoolExecutor(1)), clock=time.time)
+    client = aws_client("dynamodb", checks_parameters=False)
+    return ApiKeys(DynamoTable(client, _settings().table_name, ThreadPoolExecutor(1)), clock=time.time)
 
 
 @cache

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, Final
 
-import boto3
+import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from botocore.exceptions import ClientError
 from moorage.api.gateway_events import GatewayEvents, WorkersBusy
+from moorage.net.aws import aws_client
 from moorage.net.connections import Connections
 from moorage.settings import Settings
 from moorage.store.api_keys import ApiKeys
@@ -29,9 +30,9 @@ def _loop() -> asyncio.AbstractEventLoop:
 def _door() -> GatewayEvents:
     settings, executor = Settings.from_environment(), ThreadPoolExecutor(4)
     open_log(level=settings.log_level, service=settings.name)
-    table = DynamoTable(boto3.client("dynamodb"), settings.table_name, executor)
-    management = boto3.client("apigatewaymanagementapi", endpoint_url=settings.websocket_endpoint)
-    workers = boto3.client("lambda")
+    table = DynamoTable(aws_client("dynamodb", checks_parameters=False), settings.table_name, executor)
+    management = aws_client("apigatewaymanagementapi", endpoint_url=settings.websocket_endpoint)
+    workers = aws_client("lambda")
 
     def invoke(connection_id: str, holder: str) -> None:
         payload = json.dumps({"connection_id": connection_id, "holder": holder}).encode()

@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-import boto3
+import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage.api.gateway_socket import work
 from moorage.api.rate_limits import RateLimits
+from moorage.net.aws import aws_client
 from moorage.net.connections import Connections
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
@@ -30,7 +31,7 @@ def _runtime() -> Runtime:
 
 @cache
 def _connections() -> Connections:
-    client = boto3.client("apigatewaymanagementapi", endpoint_url=_runtime().settings.websocket_endpoint)
+    client = aws_client("apigatewaymanagementapi", endpoint_url=_runtime().settings.websocket_endpoint)
     return Connections(client, ThreadPoolExecutor(16))
 
 

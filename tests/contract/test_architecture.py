@@ -327,6 +327,23 @@ def test_the_environment_has_one_reader() -> None:
     assert {reader for reader in readers if not reader.startswith("moorage.settings:")} == set()
 
 
+OWN_CLIENTS = {
+    "functions/custom_resource/handler.py": "runs at a deployment, without the library",
+    "functions/egress_proxy/main.py": "says no after a few seconds",
+}
+"""Which functions make their clients of AWS with time limits of their own."""
+
+
+def test_functions_make_their_clients_of_aws_in_one_way() -> None:
+    makers = {
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "functions").rglob("*.py"))
+        for node in nodes(path)
+        if isinstance(node, ast.Attribute) and node.attr == "client" and isinstance(node.value, ast.Name) and node.value.id == "boto3"
+    }
+    assert makers == OWN_CLIENTS.keys()
+
+
 def names_in(node: ast.AST) -> set[str]:
     return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} | {
         inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)

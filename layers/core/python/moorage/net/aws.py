@@ -12,9 +12,10 @@ from moorage import __version__
 READ_SECONDS: Final = 30
 
 
-def aws_client(service: str, *, checks_parameters: bool = True, **options: Any) -> Any:
+def aws_client(service: str, *, endpoint_url: str | None = None, checks_parameters: bool = True, **options: Any) -> Any:
     """boto3's client of a service. ``options`` are of ``botocore.config.Config``.
 
+    ``endpoint_url``: of a service without an address for all of a region.
     ``checks_parameters``: whether botocore compares what is sent with the service's model, which takes a fifth of a call.
     """
     import boto3
@@ -32,4 +33,4 @@ def aws_client(service: str, *, checks_parameters: bool = True, **options: Any) 
         **options,
     )
     make: Callable[..., Any] = boto3.client
-    return make(service, config=config)
+    return make(service, endpoint_url=endpoint_url, config=config)
