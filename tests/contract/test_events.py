@@ -79,8 +79,7 @@ ELSEWHERE = {
     "cli/checks/deployment.py": "a client",
     "cli/tail.py": "a client",
     "local/demo.py": "a client",
-    "cli/webhooks.py": "a client that names events of webhooks, some of which are called the same",
-    "wire/webhooks.py": "the list of these events",
+    "wire/webhook_events.py": "the list of the events of webhooks, some of which are called the same",
 }
 """Modules that write the names of events out, and why. A tool's folder names its own."""
 

@@ -287,14 +287,14 @@ class Room:
         return self.again
 
     def run(self, run: Run) -> AsyncGenerator[Piece, None]:
-        """Run the call, or go on with it: events as they come, and last :class:`Finished`. It may be cancelled at any ``await``."""
+        """Run the call, or go on with it: events as they come, and last :class:`CallFinished`. Any ``await`` may be cancelled."""
         raise NotImplementedError
 
     async def stop(self, client: ExecClient, known: KnownCall) -> None:
         """Kill what the call runs in a sandbox: its response is being cancelled."""
 
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
-        """An end that is not a result, after what was said so far; last :class:`Finished`. ``detail`` is a sentence on the cause."""
+        """An end that is not a result, after what was said so far, and :class:`CallFinished`. ``detail`` says why."""
         raise NotImplementedError
 
     def grow(self, item: Item, name: str, event: Event) -> None:

@@ -60,7 +60,7 @@ class AttachmentReader:
         return self._containers.sandboxes.can_connect
 
     async def read(self, kind: Kind, content: Callable[[], AsyncIterator[bytes]]) -> bytes:
-        """In UTF-8; of a long text the beginning. Raises :class:`Unreadable`, and :class:`ApiError` where no sandbox can be had."""
+        """In UTF-8; of a long text the beginning. Raises :class:`UnreadableDocument`, or :class:`ApiError` without a sandbox."""
         try:
             return await self._read(kind, content())
         except SandboxError as error:

@@ -70,7 +70,7 @@ async def js_repl_reset(run: Run, given: dict[str, Any]) -> WorkspaceResult:
 
 
 async def _ran(run: Run, code: str, timeout_ms: int, *, is_reset: bool = False) -> tuple[FollowedExec, PythonEnded]:
-    """Raises :class:`~moorage.tools.execs.Lost` and :class:`~moorage.errors.SandboxError`."""
+    """Raises :class:`~moorage.tools.execs.SandboxLost` and :class:`~moorage.errors.SandboxError`."""
 
     def begin(after: int) -> AsyncIterator[PythonEvent]:
         return run.workplace.client.javascript(

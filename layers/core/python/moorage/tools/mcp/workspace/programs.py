@@ -16,7 +16,7 @@ TOO_SLOW: Final = f"It took longer than {_TIMEOUT_MS // 1000} seconds and was en
 
 
 async def ran(run: Run, command: str, index: int = 0) -> tuple[int, str, str]:
-    """Its exit code, and what it said on both streams. Raises :class:`~moorage.tools.execs.Lost`, and
+    """Its exit code, and what it said on both streams. Raises :class:`~moorage.tools.execs.SandboxLost`, and
     :class:`~moorage.errors.SandboxError` for what the container refuses. ``index`` tells those of one call apart."""
 
     def begin(after: int) -> Any:
