@@ -117,10 +117,15 @@ def test_a_revoked_key_stays_revoked(tmp_path: Path) -> None:
 
 
 def frozen(stack: Stack) -> list[int]:
-    """Stop the workers and the launcher (SIGSTOP)."""
+    """Stop the workers and the launcher (SIGSTOP), once they are alone: a process that the launcher has just forked looks like it."""
     assert stack.process is not None
-    pids = [pid for pid, line in descendants(stack.process.pid).items() if is_worker(line) or is_launcher(line)]
-    assert len(pids) == 3
+    main, pids = stack.process.pid, list[int]()
+
+    def are_alone() -> bool:
+        pids[:] = [pid for pid, line in descendants(main).items() if is_worker(line) or is_launcher(line)]
+        return len(pids) == 3
+
+    until(are_alone)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     return pids

@@ -3,7 +3,7 @@
 Servers with a parser for their model send it apart; the others leave it in the text, where nobody wants to read it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 _OPEN: Final = "<think>"
@@ -17,6 +17,8 @@ class ThinkingTags:
     """Sorts an answer's text, which comes in pieces, into reasoning and text."""
 
     _buffer: str = ""
+    _space: list[str] = field(default_factory=list)
+    """What came before the first other character, in pieces: joined at each of them, it would be copied as often."""
     _state: Literal["start", "within", "inside", "after", "text"] = "start"
     """``within``: as ``inside``, but an opening tag may still come."""
 
@@ -31,10 +33,11 @@ class ThinkingTags:
             self._state = "start"
 
     def feed(self, piece: str) -> list[tuple[Kind, str]]:
-        self._buffer += piece
         out: list[tuple[Kind, str]] = []
         if self._state in ("start", "within"):
-            self._begin()
+            self._begin(piece)
+        else:
+            self._buffer += piece
         if self._state == "inside":
             out += self._think()
         if self._state == "after":
@@ -48,17 +51,22 @@ class ThinkingTags:
 
     def end(self) -> list[tuple[Kind, str]]:
         """The answer is over: what was held back was no tag."""
-        rest, self._buffer = self._buffer, ""
+        rest, self._buffer = "".join(self._space) + self._buffer, ""
         if not rest or self._state == "after":
             return []
         return [("reasoning" if self._state in ("inside", "within") else "text", rest)]
 
-    def _begin(self) -> None:
-        text = self._buffer.lstrip()
+    def _begin(self, piece: str) -> None:
+        text = self._buffer + piece if self._buffer else piece.lstrip()
+        if not self._buffer:
+            self._space.append(piece[: len(piece) - len(text)])
+        self._buffer = text
         if text.startswith(_OPEN):
             self._buffer, self._state = text[len(_OPEN) :].lstrip("\n"), "inside"
+            self._space = []
         elif not _OPEN.startswith(text):
-            self._state = "inside" if self._state == "within" else "text"
+            self._buffer, self._state = "".join(self._space) + text, "inside" if self._state == "within" else "text"
+            self._space = []
 
     def _think(self) -> list[tuple[Kind, str]]:
         thought, closed, rest = self._buffer.partition(_CLOSE)
