@@ -230,6 +230,46 @@ def test_the_doctor_says_of_each_finding_what_to_do(console: Console, trouble: s
     console.said = [each for each in console.said if "status of 500" not in each]
 
 
+_OF_MODELS = {
+    "sound": (200, {"status": "completed"}),
+    "moody": (200, {"status": "completed"}),
+    "away": (200, {"status": "failed", "error": {"message": "No connection to the model's server."}}),
+    "cut": (429, {"error": {"message": "This key has no credit.", "code": "insufficient_quota"}}),
+}
+"""What each model is said to answer."""
+
+
+def test_the_doctor_asks_every_model_and_trusts_none_whose_runs_all_failed(console: Console) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def answer(route: Route) -> None:
+        asked.append(json.loads(route.request.post_data or ""))
+        status, body = _OF_MODELS[asked[-1]["model"]]
+        route.fulfill(status=status, json=body)
+
+    failed = {**_STUCK, "id": "resp_1", "status": "failed", "error": {"message": "The upstream refused it."}}
+    models = [{"id": name, "object": "model", "owned_by": "me"} for name in _OF_MODELS]
+    page = console.go("#/files").page
+    page.route("**/v1/models", lambda route: route.fulfill(json={"object": "list", "data": models}))
+    page.route("**/v1/responses", answer)
+    page.route("**/v1/responses?model=moody**", lambda route: route.fulfill(json={"data": [failed, failed]}))
+    console.go("#/doctor")
+    found = page.get_by_role("list", name="Models").get_by_role("listitem")
+    expect(found).to_contain_text(
+        [
+            re.compile(r"^oksound answered in"),
+            re.compile(r"^warnmoody answered in .*, but its last 2 runs failed.*The upstream refused it\.$"),
+            re.compile(r"^failaway did not answer.*No connection to the model's server\.$"),
+            re.compile(r"^failcut did not answer.*This key has no credit\.$"),
+        ]
+    )
+    assert sorted(asked, key=lambda body: str(body["model"])) == [
+        {"model": name, "input": "Answer with one word: ready.", "store": False} for name in sorted(_OF_MODELS)
+    ]
+    assert console.barriers() == []
+    console.takes_back(429)
+
+
 def test_the_doctor_tries_a_sandbox_and_leaves_nothing(console: Console, client: OpenAI) -> None:
     before = [each.id for each in client.containers.list().data]
     page = console.go("#/doctor").page

@@ -4,16 +4,13 @@ import { get, post, remove } from "../api.js";
 import { me } from "../state.js";
 import { address } from "../router.js";
 import { Acting, Button, Code, Head, Id } from "../ui/parts.js";
-import { Icon } from "../ui/icons.js";
 import { answering } from "../model/models.js";
 import { isTight } from "../ui/storage.js";
 import { bytes, duration, plural } from "../model/text.js";
+import { Check, fail, ok, warn } from "./doctor_check.js";
+import { Models } from "./doctor_models.js";
 
 const PROBE = "echo moorage-$((6*7))";
-
-const ok = (what, detail) => ({ level: "ok", what, detail });
-const warn = (what, advice, detail) => ({ level: "warn", what, advice, detail });
-const fail = (what, advice, detail) => ({ level: "fail", what, advice, detail });
 
 const CHECKS = [
   ["The API answers", async () => {
@@ -27,7 +24,7 @@ const CHECKS = [
     const answer = await get("models");
     if (!answer.ok) return fail("The models cannot be listed", "Look at models.toml: moorage models says what is wrong with it.", answer.message);
     const names = answering(answer.data.data).map((model) => model.id);
-    return names.every((name) => name === "demo") ? warn("Only the scripted demo model answers", "Set OPENAI_API_KEY or MOORAGE_UPSTREAM_URL, or write a models.toml, and start again.") : ok(plural(names.length, "model"), names.slice(0, 8).join(", "));
+    return names.every((name) => name === "demo") ? warn("Only the scripted demo model answers", "Set OPENAI_API_KEY or MOORAGE_UPSTREAM_URL, or write a models.toml, and start again.") : ok(`${plural(names.length, "model")} configured`, names.slice(0, 8).join(", "));
   }],
   ["What they cost", async () => {
     const prices = me.value?.prices ?? [];
@@ -78,15 +75,9 @@ export function Doctor() {
   }, [round]);
   return html`<${Head} title="Doctor" note="What can be told from a browser. 'moorage doctor' looks at the machine, the account and the table too."><${Button} onClick=${() => again(round + 1)}>Look again</${Button}></${Head}>
     <ul class="checks">${found.map((each, at) => html`<${Check} key=${at} said=${each} />`)}</ul>
+    <${Models} round=${round} />
     <${Acting}><${Sandbox} /></${Acting}>
     <h2 class="pad-top">On the machine</h2><${Code} text="moorage doctor" />`;
-}
-
-const ICONS = { ok: ["ok", "good"], warn: ["warn", "warn"], fail: ["fail", "bad"], busy: ["clock", "busy"] };
-
-function Check({ said }) {
-  const [icon, tone] = ICONS[said.level];
-  return html`<li><span class=${`status ${tone}`}><${Icon} name=${icon} size=${14} /><span class="unseen">${said.level}</span></span><div><p>${said.what}</p>${said.advice && html`<p class="muted">${said.advice}</p>`}${said.detail && html`<p class="muted">${said.detail}</p>`}</div></li>`;
 }
 
 // A command in a sandbox, without a model of anybody's: the demo model plays a script. What it leaves is deleted.
