@@ -2,8 +2,10 @@
 
 import ast
 import re
+from dataclasses import fields
 
 import pytest
+from moorage.sandbox.machine_bounds import MachineBounds
 from moorage.settings import GROUPS, OTHER_VARIABLES, VARIABLES
 
 from docs import reference_pages as reference
@@ -33,7 +35,7 @@ def test_every_setting_of_a_place_of_sandboxes_has_a_row(module: str, prefix: st
     tree = ast.parse((reference.CORE / "sandbox" / f"{module}.py").read_text())
     (reader,) = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "from_settings")
     read = set(re.findall(r"""values(?:\.get\(|\[)f?['"](\w+)['"]""", ast.unparse(reader)))
-    read |= {"socket"} if module == "docker" else set()
+    read |= {"socket", *(field.name for field in fields(MachineBounds))} if module == "docker" else set()
     documented = {name.removeprefix(prefix).lower() for name in documented_settings() if name.startswith(prefix)}
     assert {name for name in documented if not name.endswith("_1g")} == read
 

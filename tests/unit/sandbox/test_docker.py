@@ -18,6 +18,7 @@ from moorage.runtime import build_runtime
 from moorage.sandbox.docker import DockerProvisioner, DockerSettings, server_config
 from moorage.sandbox.docker_engine import Engine, engine_socket
 from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.machine_bounds import MachineBounds
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import Settings, SettingsError
 
@@ -126,6 +127,18 @@ class FakeEngine(httpx.AsyncBaseTransport):
 
     def _find(self, name: str) -> str | None:
         return next((key for key, container in self.containers.items() if name in (key, container.name)), None)
+
+
+@dataclass
+class SlowEngine(httpx.AsyncBaseTransport):
+    """Lets others in before each answer, as a socket does."""
+
+    engine: FakeEngine
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return await self.engine.handle_async_request(request)
 
 
 async def started(provisioner: DockerProvisioner, spec: SandboxSpec) -> Handle:
@@ -268,18 +281,55 @@ async def test_no_two_containers_take_one_user_even_of_two_deployments(engine: F
     assert other._place("x", SPEC, await other._listed()) == int(engine.containers[handle.sandbox_id].body["Labels"]["moorage.uid"]) + 1
 
 
-async def test_sandboxes_are_bounded_by_number_for_a_tenant_and_for_the_machine(
-    engine: FakeEngine, settings: DockerSettings
+ALL_OF = "All sandboxes of this {} together have 8 GiB of memory at most."
+TOO_LARGE = "This sandbox would have 16 GiB of memory. On this machine the sandboxes of an account together have 8 GiB at most."
+
+
+@pytest.mark.parametrize(
+    ("bounds", "running", "new", "refusal"),
+    [
+        # docker.md, B3: the launcher holds 256 sandboxes, 64 of a tenant.
+        (MachineBounds(2), "acme 1, umbrella 1", "hooli 1", "2 sandboxes are running on this machine; it takes no more."),
+        (MachineBounds(9, 2), "acme 1, acme 1", "acme 1", "2 sandboxes of this account are running; no account has more at once."),
+        (MachineBounds(9, 2), "acme 1, acme 1", "umbrella 1", None),
+        # Issue 33: bounds of number, disk and memory; B3: one key can start containers until the machine has no memory.
+        (MachineBounds(memory_gib_max=8), "acme 4, umbrella 4", "hooli 1", ALL_OF.format("machine")),
+        (MachineBounds(tenant_memory_gib_max=8), "acme 4, acme 4", "acme 1", ALL_OF.format("account")),
+        (MachineBounds(tenant_memory_gib_max=8), "acme 4, acme 4", "umbrella 4", None),
+        (MachineBounds(tenant_memory_gib_max=8), "acme 4", "acme 4", None),
+        (MachineBounds(tenant_memory_gib_max=8), "acme 1", "acme 16", TOO_LARGE),
+        (MachineBounds(memory_gib_max=8), "acme 1", "acme 16", TOO_LARGE),
+    ],
+)
+async def test_sandboxes_are_bounded_by_number_and_by_memory_for_a_tenant_and_for_the_machine(
+    bounds: MachineBounds, running: str, new: str, refusal: str | None, engine: FakeEngine, settings: DockerSettings
 ) -> None:
-    bounded = DockerProvisioner(replace(settings, sandboxes_max=3, tenant_sandboxes_max=2), Engine("/none", engine))
-    for number in range(2):
-        await started(bounded, SandboxSpec("acme", f"cntr_{number}", TOKEN))
-    with pytest.raises(SandboxCapacity, match="2 sandboxes of this account are running"):
-        await bounded.start(SandboxSpec("acme", "cntr_2", TOKEN))
-    await started(bounded, SandboxSpec("umbrella", "cntr_1", TOKEN))
-    with pytest.raises(SandboxCapacity, match="3 sandboxes are running on this machine"):
-        await bounded.start(SandboxSpec("hooli", "cntr_1", TOKEN))
-    assert len(await bounded.running()) == 3
+    bounded = DockerProvisioner(replace(settings, bounds=bounds), Engine("/none", engine))
+    for number, words in enumerate(running.split(", ")):
+        body = bounded.container(spec_of(words, number), settings.runtime_dir, 20_000 + number)
+        engine.containers[str(number)] = FakeContainer(f"moorage-{number}", body)
+    try:
+        await started(bounded, spec_of(new, 9))
+        told = None
+    except SandboxError as error:
+        told = error.message
+    assert told == refusal
+    kept = [f"{each.share.tenant_id} {each.share.memory_gib}" for each in await bounded.running()]
+    assert kept == running.split(", ") + ([] if refusal else [new])
+
+
+def spec_of(words: str, number: int) -> SandboxSpec:
+    tenant_id, memory_gib = words.split()
+    return SandboxSpec(tenant_id, f"cntr_{number}", TOKEN, memory_gib=int(memory_gib))
+
+
+async def test_two_processes_of_a_stack_do_not_take_one_place(engine: FakeEngine, settings: DockerSettings) -> None:
+    """Each process of a stack has a provisioner of its own."""
+    bounded = replace(settings, bounds=MachineBounds(sandboxes_max=1))
+    processes = [DockerProvisioner(bounded, Engine("/none", SlowEngine(engine))) for _ in range(2)]
+    starts = [started(each, SandboxSpec("acme", f"cntr_{number}", TOKEN)) for number, each in enumerate(processes)]
+    assert {type(each) for each in await asyncio.gather(*starts, return_exceptions=True)} == {Handle, SandboxCapacity}
+    assert len(engine.containers) == 1
 
 
 async def test_leftovers_of_a_deployment_are_found_and_ended_and_no_others(engine: FakeEngine, settings: DockerSettings) -> None:
@@ -329,11 +379,14 @@ def test_another_runtime_is_handed_to_the_engine(engine: FakeEngine, settings: D
 
 def test_settings_are_read_and_none_is_ignored() -> None:
     values = {"runtime_dir": "/run/m", "image": "mine", "runtime": "runsc", "sandboxes_max": "8", "socket": "/s"}
-    assert DockerSettings.from_settings(values, "home") == DockerSettings(Path("/run/m"), "home", "mine", "runsc", 8)
+    values |= {"tenant_memory_gib_max": "16"}
+    assert DockerSettings.from_settings(values, "home") == DockerSettings(
+        Path("/run/m"), "home", "mine", "runsc", MachineBounds(sandboxes_max=8, tenant_memory_gib_max=16)
+    )
     assert DockerSettings.from_settings({}, "home") == DockerSettings(Path("/run/moorage"), "home")
     with pytest.raises(SettingsError, match=r"MOORAGE_DOCKER_IMGE is no setting; image is\."):
         DockerSettings.from_settings({"imge": "mine"}, "home")
-    with pytest.raises(SettingsError, match="MOORAGE_DOCKER_SANDBOXES_MAX is 'many', and takes a number"):
+    with pytest.raises(SettingsError, match="MOORAGE_DOCKER_SANDBOXES_MAX is 'many', and takes a whole number above 0"):
         DockerSettings.from_settings({"sandboxes_max": "many"}, "home")
 
 

@@ -245,6 +245,16 @@ async def test_the_sandboxes_of_one_tenant_are_limited_in_number(tmp_path: Path)
                 assert (await run(good, "echo fine")).stdout == "fine\n"
 
 
+async def test_the_sandboxes_of_one_tenant_are_limited_in_memory(tmp_path: Path) -> None:
+    with launcher(tmp_path, "--tenant-memory-gib-max", "2") as path:
+        async with sandbox_of("many", path), sandbox_of("many", path):
+            with pytest.raises(SandboxCapacity, match="All sandboxes of this account together have 2 GiB of memory at most"):
+                async with sandbox_of("many", path):
+                    pass
+            async with sandbox_of("good", path) as good:
+                assert (await run(good, "echo fine")).stdout == "fine\n"
+
+
 TERMINALS = python(
     """
     import os, time

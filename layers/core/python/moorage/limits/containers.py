@@ -89,6 +89,11 @@ LOCAL_SANDBOXES_MAX: Final = 256
 TENANT_SANDBOXES_MAX: Final = 64
 """Of these, how many one tenant may have: a quarter, so that it takes four to leave none for a fifth."""
 
+LOCAL_MEMORY_GIB_MAX: Final = LOCAL_SANDBOXES_MAX
+TENANT_MEMORY_GIB_MAX: Final = TENANT_SANDBOXES_MAX
+"""On one machine, the memory limits of all sandboxes together and of one tenant's: 1 GiB for each that there may be. So one of 64 GiB
+takes the place of 64."""
+
 TENANT_VCPUS_MAX: Final = 64
 """On AWS, of one tenant's sandboxes together: with 0.5 vCPU each, half of them may be larger; four of 64 GiB are the most."""
 

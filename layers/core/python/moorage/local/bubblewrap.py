@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from moorage import limits
-from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
+from moorage.errors import SandboxError, SandboxGone
 from moorage.local import skills
 from moorage.local.bubblewrap_arguments import BindMount, binds, server_config, socket_of
 from moorage.local.control import Control
@@ -39,6 +39,7 @@ from moorage.local.sandbox_paths import Site
 from moorage.local.spawning import SpawnPlan, ended, last_words, make_workspace, spawn
 from moorage.local.users import HOST_UIDS, HOST_UIDS_FROM
 from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.machine_bounds import SandboxShare
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 
 _GROUP_REMOVALS_MAX: Final = 100
@@ -71,6 +72,9 @@ class BubblewrapSandbox:
     def owns_disk(self) -> bool:
         return self.closing_key is None
 
+    def share(self) -> SandboxShare:
+        return SandboxShare(self.tenant_id, self.memory_gib)
+
     def use(self) -> DiskUse:
         return DiskUse(self.sandbox_id, self.tenant_id, self._used())
 
@@ -101,12 +105,12 @@ class Bubblewrap:
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._watches: set[asyncio.Task[None]] = set()
         self._uids = itertools.cycle(range(HOST_UIDS_FROM, HOST_UIDS_FROM + HOST_UIDS))
-        self._starting: list[str] = []
-        """The tenants of those that are on their way."""
+        self._starting: list[SandboxShare] = []
+        """Of those that are on their way."""
         self._spare: BubblewrapSandbox | None = None
         """Nobody's yet, and in no list."""
         self._sparing: asyncio.Task[None] | None = None
-        self._guard = DiskGuard(site.bounds)
+        self._guard = DiskGuard(site.disk_limits)
 
     async def start(self, spec: SandboxSpec) -> BubblewrapSandbox:
         """Idempotent per container; two callers at once get the same sandbox."""
@@ -115,12 +119,13 @@ class Bubblewrap:
             known = self._by_container.get(key)
             if known is not None:
                 return known
-            self._make_room(spec.tenant_id)
-            self._starting.append(spec.tenant_id)
+            share = SandboxShare(spec.tenant_id, spec.memory_gib)
+            self._site.bounds.check([each.share() for each in self._by_container.values()] + self._starting, share)
+            self._starting.append(share)
             try:
                 return await self._start(key, spec)
             finally:
-                self._starting.remove(spec.tenant_id)
+                self._starting.remove(share)
 
     async def stop(self, sandbox_id: str) -> None:
         """Kill it and wait until it is cleared away."""
@@ -167,14 +172,6 @@ class Bubblewrap:
         for sandbox in sandboxes:
             sandbox.control.tell(verdicts[sandbox.sandbox_id])
         return self._guard.to_stop(free)
-
-    def _make_room(self, tenant_id: str) -> None:
-        """Raises :class:`SandboxCapacity` where one more would be too many."""
-        site, tenants = self._site, [each.tenant_id for each in self.running()] + self._starting
-        if len(tenants) >= site.sandboxes_max:
-            raise SandboxCapacity(f"{site.sandboxes_max} sandboxes are running on this machine; it takes no more.")
-        if tenants.count(tenant_id) >= site.tenant_sandboxes_max:
-            raise SandboxCapacity(f"{site.tenant_sandboxes_max} sandboxes of this account are running; no account has more at once.")
 
     async def _start(self, key: tuple[str, str], spec: SandboxSpec) -> BubblewrapSandbox:
         spare = self._spare

@@ -46,6 +46,7 @@ from moorage.local.sandbox_paths import TERMINALS_NAME, Site, Toolbox
 from moorage.local.serving import SignalledServer
 from moorage.local.terminals import may_mount_terminals
 from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
+from moorage.sandbox.machine_bounds import MachineBounds
 from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
 
 log = logging.getLogger("moorage.launcher")
@@ -194,9 +195,10 @@ def prepared_site(options: argparse.Namespace, runtime_dir: Path) -> Site:
         has_terminals=may_mount_terminals(terminals, is_root),
         disks=prepared_disks(state_dir, options.disk_bytes) if is_root else None,
         disk_bytes_max=options.disk_bytes,
-        sandboxes_max=options.sandboxes_max,
-        tenant_sandboxes_max=options.tenant_sandboxes_max,
-        bounds=DiskLimits(options.disk_reserve_bytes, tenant_max=options.tenant_disk_bytes),
+        bounds=MachineBounds(
+            options.sandboxes_max, options.tenant_sandboxes_max, options.memory_gib_max, options.tenant_memory_gib_max
+        ),
+        disk_limits=DiskLimits(options.disk_reserve_bytes, tenant_max=options.tenant_disk_bytes),
     )
     check_namespaces(site.runs_as_other_users)
     if not site.has_terminals:
@@ -242,6 +244,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tenant-disk-bytes", type=int, default=limits.TENANT_DISK_BYTES_MAX, help="of all sandboxes of a tenant")
     parser.add_argument("--sandboxes-max", type=int, default=limits.LOCAL_SANDBOXES_MAX)
     parser.add_argument("--tenant-sandboxes-max", type=int, default=limits.TENANT_SANDBOXES_MAX)
+    parser.add_argument("--memory-gib-max", type=int, default=limits.LOCAL_MEMORY_GIB_MAX, help="of all sandboxes together")
+    parser.add_argument("--tenant-memory-gib-max", type=int, default=limits.TENANT_MEMORY_GIB_MAX)
     parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started the launcher ends")
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
     try:

@@ -10,6 +10,7 @@ from moorage.local.control_groups import ControlGroups
 from moorage.local.disk_guard import DiskLimits
 from moorage.local.disks import Disks
 from moorage.local.removal import start_removing
+from moorage.sandbox.machine_bounds import MachineBounds
 
 _SYSTEM_PYTHON: Final = "/usr/bin/python3"
 _SERVER_FOLDER: Final = "server"
@@ -82,9 +83,8 @@ class Site:
     disks: Disks | None
     """None where sandboxes cannot have file systems of their own."""
     disk_bytes_max: int = limits.WORKSPACE_BYTES_MAX
-    sandboxes_max: int = limits.LOCAL_SANDBOXES_MAX
-    tenant_sandboxes_max: int = limits.TENANT_SANDBOXES_MAX
-    bounds: DiskLimits = field(default_factory=DiskLimits)
+    bounds: MachineBounds = field(default_factory=MachineBounds)
+    disk_limits: DiskLimits = field(default_factory=DiskLimits)
 
     def prepare(self) -> None:
         """Write the files that all sandboxes share."""

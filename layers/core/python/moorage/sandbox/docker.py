@@ -10,11 +10,15 @@ user namespace. Labels say which deployment, tenant and container one belongs to
 """
 
 import asyncio
+import contextlib
+import fcntl
 import hashlib
 import json
+import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -23,10 +27,11 @@ import httpx
 
 from moorage import limits
 from moorage.egress import trust
-from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, SettingsConflict
+from moorage.errors import SandboxError, SandboxGone, SandboxStarting, SettingsConflict
 from moorage.sandbox import seccomp
 from moorage.sandbox.docker_engine import Engine, refusal
 from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.machine_bounds import MachineBounds, SandboxShare
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError, nearest
 from moorage.skills.bundle import SKILLS
@@ -40,6 +45,7 @@ TENANT_LABEL: Final = "moorage.tenant"
 CONTAINER_LABEL: Final = "moorage.container"
 TOKEN_LABEL: Final = "moorage.token-sha256"  # noqa: S105
 UID_LABEL: Final = "moorage.uid"
+MEMORY_LABEL: Final = "moorage.memory-gib"
 SOCKET_DIRECTORY: Final = "/run/moorage"
 EGRESS_DIRECTORY: Final = "/run/egress"
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
@@ -48,6 +54,8 @@ CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SET
 CPUS: Final = {1: 1, 4: 2, 16: 4, 64: 16}
 _START_POLLS: Final = 40
 _START_POLL_SECONDS: Final = 0.05
+_LOCK_TRY_SECONDS: Final = 0.02
+_LOCK_TRIES_MAX: Final = int(limits.SANDBOX_START_SECONDS / _LOCK_TRY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +69,26 @@ class DockerSettings:
     image: str = "moorage-sandbox"
     runtime: str = ""
     """An OCI runtime that the engine knows, such as ``runsc`` (gVisor) or ``kata``; empty for the engine's default."""
-    sandboxes_max: int = limits.LOCAL_SANDBOXES_MAX
-    tenant_sandboxes_max: int = limits.TENANT_SANDBOXES_MAX
-    """``MOORAGE_DOCKER_SANDBOXES_MAX`` and ``MOORAGE_DOCKER_TENANT_SANDBOXES_MAX``: how many there may be at once."""
+    bounds: MachineBounds = field(default_factory=MachineBounds)
+    """``MOORAGE_DOCKER_SANDBOXES_MAX``, ``_TENANT_SANDBOXES_MAX``, ``_MEMORY_GIB_MAX`` and ``_TENANT_MEMORY_GIB_MAX``."""
 
     @classmethod
     def from_settings(cls, values: Mapping[str, str], deployment: str) -> Self:
         """Read ``Settings.docker``; ``deployment`` is the name where none is given. Raises :class:`SettingsError`."""
-        known = {each.name for each in fields(cls)} | {"socket"}
+        bounds = {each.name for each in fields(MachineBounds)}
+        known = ({each.name for each in fields(cls)} - {"bounds"}) | bounds | {"socket"}
         for name, value in values.items():
             variable = f"MOORAGE_DOCKER_{name.upper()}"
             if name not in known:
                 raise SettingsError(f"{variable} is no setting{nearest(name, known)}.")
-            if name.endswith("_max") and value and not (value.isascii() and value.isdecimal() and int(value) > 0):
-                raise SettingsError(f"{variable} is '{value}', and takes a number of sandboxes.")
+            if name in bounds and value and not (value.isascii() and value.isdecimal() and int(value) > 0):
+                raise SettingsError(f"{variable} is '{value}', and takes a whole number above 0.")
         return cls(
             Path(values.get("runtime_dir") or "/run/moorage"),
             values.get("deployment") or deployment,
             values.get("image") or "moorage-sandbox",
             values.get("runtime", ""),
-            int(values.get("sandboxes_max") or limits.LOCAL_SANDBOXES_MAX),
-            int(values.get("tenant_sandboxes_max") or limits.TENANT_SANDBOXES_MAX),
+            MachineBounds(**{name: int(values[name]) for name in bounds if values.get(name)}),
         )
 
 
@@ -102,7 +109,14 @@ class DockerSandbox:
 
     @property
     def uid(self) -> int:
-        said = self.labels.get(UID_LABEL, "")
+        return self._number(UID_LABEL)
+
+    @property
+    def share(self) -> SandboxShare:
+        return SandboxShare(self.tenant_id, self._number(MEMORY_LABEL))
+
+    def _number(self, label: str) -> int:
+        said = self.labels.get(label, "")
         return int(said) if said.isdecimal() else 0
 
     def belongs_to(self, token: str) -> bool:
@@ -113,9 +127,6 @@ class DockerProvisioner:
     def __init__(self, settings: DockerSettings, engine: Engine) -> None:
         self._settings = settings
         self._engine = engine
-        self._creating = asyncio.Lock()
-        """Held from the look at what runs until the new one is among it, so that two do not take one place, or one user."""
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -203,7 +214,7 @@ class DockerProvisioner:
     async def _create(self, name: str, spec: SandboxSpec) -> str:
         directory = self._settings.runtime_dir / name
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        async with self._creating:
+        async with _held(self._settings.runtime_dir):
             uid = self._place(name, spec, await self._listed())
             _write_users(directory, uid)
             body = self.container(spec, directory, uid)
@@ -223,12 +234,8 @@ class DockerProvisioner:
 
     def _place(self, name: str, spec: SandboxSpec, listed: Sequence[DockerSandbox]) -> int:
         """The user of a new container, that no other has. Raises :class:`SandboxCapacity` where one more would be too many."""
-        settings, own = self._settings, [each for each in listed if each.labels.get(DEPLOYMENT_LABEL) == self._settings.deployment]
-        if len(own) >= settings.sandboxes_max:
-            raise SandboxCapacity(f"{settings.sandboxes_max} sandboxes are running on this machine; it takes no more.")
-        if sum(each.tenant_id == spec.tenant_id for each in own) >= settings.tenant_sandboxes_max:
-            most = settings.tenant_sandboxes_max
-            raise SandboxCapacity(f"{most} sandboxes of this account are running; no account has more at once.")
+        own = [each for each in listed if each.labels.get(DEPLOYMENT_LABEL) == self._settings.deployment]
+        self._settings.bounds.check([each.share for each in own], SandboxShare(spec.tenant_id, spec.memory_gib))
         taken = {each.uid for each in listed}
         first = int(_hash(name), 16)
         return next(uid for offset in range(UIDS) if (uid := UIDS_FROM + (first + offset) % UIDS) not in taken)
@@ -251,6 +258,7 @@ class DockerProvisioner:
                 CONTAINER_LABEL: spec.container_id,
                 TOKEN_LABEL: _hash(spec.token),
                 UID_LABEL: str(uid),
+                MEMORY_LABEL: str(spec.memory_gib),
             },
             # Anonymous volumes, removed with the container: on disk, unlike the tmpfs mounts.
             "Volumes": {"/mnt/data": {}, "/home/user": {}, "/tmp/.exec": {}, SKILLS: {}},  # noqa: S108
@@ -301,6 +309,24 @@ class DockerProvisioner:
     def _name(self, spec: SandboxSpec) -> str:
         """The same for the same container of the same tenant; short, for it is part of a socket's path."""
         return "moorage-" + _hash(f"{self._settings.deployment}/{spec.tenant_id}/{spec.container_id}")[:24]
+
+
+@asynccontextmanager
+async def _held(directory: Path) -> AsyncIterator[None]:
+    """Over all processes of a stack: held from the look at what runs until the new one is among it, so that two do not take one place,
+    or one user. Raises :class:`SandboxStarting` where others hold it for long."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for _ in range(_LOCK_TRIES_MAX):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            await asyncio.sleep(_LOCK_TRY_SECONDS)
+        else:
+            raise SandboxStarting(_START_POLL_SECONDS * 10)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _write_users(directory: Path, uid: int) -> None:
