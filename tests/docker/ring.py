@@ -21,6 +21,7 @@ from tests.processes import until
 from tests.stack import SHELL, Stack, clean_environment, outputs, say, script, shell
 from tests.unit.sandbox.support import TOKEN, run
 from tests.unit.sandbox.test_escapes import ESCAPES
+from tests.unit.sandbox.test_survival import BOMBS, TOO_MANY
 
 
 def ask(stack: Stack, *commands: str, **options: Any) -> Response:
@@ -113,6 +114,14 @@ def test_a_container_full_of_processes_leaves_its_neighbours_theirs(stack: Stack
 def test_memory_that_runs_out_is_told(stack: Stack) -> None:
     (((_, said, code),),) = outputs(ask(stack, "python3 -c 'bytearray(3 << 30)'").output)
     assert (code, "Out of memory: the container has 1024 MiB" in said) == (137, True)
+
+
+@pytest.mark.parametrize("bomb", ["one that stays", "one of threads"])
+def test_a_fork_bomb_is_ended_and_told(bomb: str, stack: Stack) -> None:
+    """The kernel refuses by the user's bound, and the control group counts none of it."""
+    first = ask(stack, BOMBS[bomb])
+    assert TOO_MANY in str(outputs(first.output))
+    assert outputs(ask(stack, "date | wc -l", previous_response_id=first.id).output) == [[("1\n", "", 0)]]
 
 
 def test_twenty_containers_at_once_all_answer(stack: Stack) -> None:

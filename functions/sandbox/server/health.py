@@ -9,9 +9,10 @@ from typing import Dict, FrozenSet, NamedTuple, Optional
 from configuration import ServerConfig
 
 COUNTERS_BYTES_MAX = 4_096
-MEMORY_EVENTS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
-PROCESS_EVENTS = ("/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events")
-"""Where groups of version 2 and of version 1 count; both have a line with the same name (Linux, admin-guide/cgroup-v1/memory.rst)."""
+GROUPS = "/sys/fs/cgroup"
+MEMORY_EVENTS = ("memory.events", "memory/memory.oom_control")
+"""Where groups of version 2 and of version 1 count. Both have a line ``oom_kill`` (Linux, admin-guide/cgroup-v2.rst and
+cgroup-v1/memory.rst)."""
 SCRATCH_FULL_BYTES = 64 * 1024
 """A scratch directory with less room than this is full."""
 
@@ -24,13 +25,14 @@ class HealthMark(NamedTuple):
 
 
 class HealthCounters:
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, groups: str = GROUPS) -> None:
         self._scratch = config.scratch
         self._workspace = config.workspace
         self._memory_bytes_max = config.memory_bytes_max
         # In a container of an engine the group is the container's own, and stands where groups always stand.
-        self._memory_fd = config.memory_events_fd or opened(*MEMORY_EVENTS)
-        self._process_fd = config.process_events_fd or opened(*PROCESS_EVENTS)
+        self._memory_fd = config.memory_events_fd or opened(*(os.path.join(groups, name) for name in MEMORY_EVENTS))
+        # That group leaves the server a reserve above the commands' own bound, RLIMIT_NPROC. What that one refuses, no group counts.
+        self._process_fd = config.process_events_fd
 
     def mark(self) -> HealthMark:
         return HealthMark(self._memory_kills(), frozenset(path for path in self._scratch if room(path) < SCRATCH_FULL_BYTES))

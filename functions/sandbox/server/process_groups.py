@@ -6,7 +6,7 @@ import collections
 import contextlib
 import os
 import signal
-from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Counter, Iterator, List, NamedTuple, Optional, Tuple
 
 KILL_ROUNDS_MAX = 50
 
@@ -41,26 +41,30 @@ def members_as(uid: int, leader: int, pipe_inodes: Tuple[int, ...]) -> List[int]
 class ProcessGroup(NamedTuple):
     leader: int
     size: int
+    """Threads, as RLIMIT_NPROC counts."""
     all: int
-    """Processes in all groups."""
+    """Of all groups."""
 
 
 def largest_group(uid: Optional[int]) -> ProcessGroup:
-    """The process group with the most members, of the commands' user if that is another. The server's own does not count."""
-    sizes = collections.Counter(_groups(uid))
+    """The process group with the most threads, of the commands' user if that is another. The server's own does not count."""
+    sizes: Counter[int] = collections.Counter()
+    for group, threads in _groups(uid):
+        sizes[group] += threads
     leader, size = sizes.most_common(1)[0] if sizes else (0, 0)
     return ProcessGroup(leader, size, sum(sizes.values()))
 
 
-def _groups(uid: Optional[int]) -> Iterator[int]:
+def _groups(uid: Optional[int]) -> Iterator[Tuple[int, int]]:
+    """Of each process its group and the number of its threads (proc_pid_stat(5))."""
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
                 if uid is not None and os.fstat(file.fileno()).st_uid != uid:
                     continue
-                state, _, group = file.read().rsplit(b")", 1)[1].split()[:3]
-                if state not in (b"Z", b"X"):
-                    yield int(group)
+                fields = file.read().rsplit(b")", 1)[1].split()
+                if fields[0] not in (b"Z", b"X"):
+                    yield int(fields[2]), int(fields[17])
 
 
 def kill_all_of(uid: int) -> None:
