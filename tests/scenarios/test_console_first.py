@@ -167,6 +167,37 @@ def test_runs_with_a_container_are_chosen_and_the_operators_hosts_are_told(conso
     assert console.barriers() == []
 
 
+def test_turns_of_a_conversation_stand_behind_its_latest_with_what_was_answered(console: Console) -> None:
+    talk = {"conversation": {"id": "conv_1"}}
+    rows = [
+        row(7, output_preview="Both hold.", **talk),
+        row(6, previous_response_id="resp_00000005"),
+        row(5, previous_response_id="resp_00000002"),
+        row(4, status="failed", error={"message": "It broke."}, output_preview="Half an answer", **talk),
+        row(3, output_preview="A **bowline**."),
+        row(2),
+        row(1, **talk),
+    ]
+    page = console.page
+    page.route("**/v1/responses?**", listing(lambda: rows))
+    console.go("#/runs")
+    seen = page.locator("tbody a.asked")
+    expect(seen).to_have_text(["Question 7", "Question 6", "Question 3"])
+    expect(page.get_by_role("row").filter(has_text="Question 7")).to_contain_text("Both hold.")
+    expect(page.get_by_role("row").filter(has_text="Question 3")).to_contain_text("A **bowline**.")
+    page.get_by_role("row").filter(has_text="Question 7").get_by_role("button", name="3 turns").click()
+    expect(seen).to_have_text(["Question 7", "Question 4", "Question 1", "Question 6", "Question 3"])
+    expect(page.get_by_role("row").filter(has_text="Question 4")).to_contain_text("It broke.")
+    assert console.barriers() == []
+    for _ in range(3):
+        page.keyboard.press("j")
+    expect(page.locator("tr.chosen")).to_contain_text("Question 1")
+    page.get_by_role("button", name="3 turns").first.click()
+    expect(seen).to_have_text(["Question 7", "Question 6", "Question 3"])
+    page.get_by_role("button", name="completed", exact=True).click()
+    expect(seen).to_have_text([f"Question {number}" for number in (7, 6, 5, 3, 2, 1)])
+
+
 def test_the_oldest_come_first_where_that_is_asked_for(console: Console) -> None:
     page = console.page
     page.route("**/v1/responses?**", listing(lambda: [row(number) for number in range(120, 0, -1)]))

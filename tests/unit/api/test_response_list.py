@@ -71,7 +71,8 @@ async def test_what_is_made_within_a_second_is_listed_as_it_was_made() -> None:
 async def test_a_row_says_what_an_operator_looks_for_first() -> None:
     served = Served.of(Lab())
     call = {"type": "shell_call", "id": "sh_1"}
-    stored = await ended(served.lab, "  Find\nthe file ", output=[call, call, {"type": "message"}], metadata={"team": "x"})
+    answered = {"type": "message", "content": [{"type": "output_text", "text": "\n\nIt lies  in /tmp.\nLook there."}]}
+    stored = await ended(served.lab, "  Find\nthe file ", output=[call, call, answered], metadata={"team": "x"})
     answer = await served.get("/responses")
     assert answer.json() == {
         "object": "list",
@@ -91,6 +92,7 @@ async def test_a_row_says_what_an_operator_looks_for_first() -> None:
                 "container_id": None,
                 "key_id": KEY_A,
                 "input_preview": "Find the file",
+                "output_preview": "It lies in /tmp. Look there.",
                 "tool_calls": {"shell_call": 2},
                 "usage": USAGE,
                 "cost_usd": None,

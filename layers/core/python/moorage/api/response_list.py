@@ -263,6 +263,7 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
         "container_id": stored.container_id,
         "key_id": stored.key_id or None,
         "input_preview": first_words(stored.input_items),
+        "output_preview": first_words_of_answer(final["output"]) if final else None,
         "tool_calls": None if row is None else dict(row.tools),
         "usage": final.get("usage"),
         "cost_usd": None if row is None or row.nanodollars is None else usd(row.nanodollars),
@@ -277,5 +278,18 @@ def first_words(items: Sequence[dict[str, Any]]) -> str:
         if item.get("type", "message") == "message" and item.get("role") == "user":
             content = item["content"]
             texts = [content] if isinstance(content, str) else [part["text"] for part in content if part.get("type") == "input_text"]
-            return " ".join(" ".join(texts).split())[: limits.LISTED_INPUT_CHARS]
+            return _preview(texts)
     return ""
+
+
+def first_words_of_answer(output: Sequence[dict[str, Any]]) -> str:
+    """The beginning of the last message; empty where nothing was answered."""
+    for item in reversed(output):
+        if item["type"] == "message":
+            return _preview([part.get("text") or part.get("refusal") or "" for part in item.get("content", ())])
+    return ""
+
+
+def _preview(texts: Sequence[str]) -> str:
+    words = " ".join(texts).lstrip()[: limits.LISTED_PREVIEW_READ_CHARS].split()
+    return " ".join(words)[: limits.LISTED_PREVIEW_CHARS]

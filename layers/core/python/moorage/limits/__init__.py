@@ -457,8 +457,10 @@ CONSOLE_SECONDS: Final = 12 * 3600
 """Of a console's own key: a day's work."""
 CONSOLE_READ_SECONDS: Final = 15 * 60
 """Of one that only reads, which is for showing somebody something."""
-LISTED_INPUT_CHARS: Final = 160
-"""First words of the input in a list."""
+LISTED_PREVIEW_CHARS: Final = 160
+"""First words of a request, and of its answer, in a list."""
+LISTED_PREVIEW_READ_CHARS: Final = 8 * LISTED_PREVIEW_CHARS
+"""Read for them, white space included: a text may have a megabyte."""
 LISTED_MODEL_CHARS_MAX: Final = 200
 """Of a model's name in the key of a list's entry, which takes 1,024 bytes in all (DynamoDB's limit for sort keys)."""
 QUERY_DIGITS_MAX: Final = 16

@@ -39,6 +39,7 @@ class ResponseSummary(TypedDict):
     container_id: str | None
     key_id: str | None
     input_preview: str
+    output_preview: str | None
     tool_calls: dict[str, Count] | None
     usage: TokenCounts | None
     cost_usd: float | None

@@ -28,7 +28,7 @@ export function understood(text) {
 }
 
 export const matches = (row, words) => {
-  const text = `${row.id} ${row.input_preview} ${row.model} ${row.error?.message ?? ""} ${row.container_id ?? ""} ${Object.values(row.metadata).join(" ")}`.toLowerCase();
+  const text = `${row.id} ${row.input_preview} ${row.output_preview ?? ""} ${row.model} ${row.error?.message ?? ""} ${row.container_id ?? ""} ${Object.values(row.metadata).join(" ")}`.toLowerCase();
   return words.every((word) => text.includes(word));
 };
 
@@ -47,6 +47,18 @@ export function withOlder(known, running) {
   const listed = new Set(known.map((row) => row.id));
   const older = running.filter((row) => !listed.has(row.id) && row.created_at <= (known.at(-1)?.created_at ?? Infinity));
   return [...older, ...known];
+}
+
+// The turns of a conversation, or of a chain of responses, stand behind the latest of them. Whose thread is opened shows them below it.
+export function threads(rows, opened) {
+  const threadOf = new Map();
+  const turns = new Map();
+  for (const row of rows.toReversed()) threadOf.set(row.id, row.conversation?.id ?? threadOf.get(row.previous_response_id) ?? row.id);
+  for (const row of rows) turns.set(threadOf.get(row.id), [...(turns.get(threadOf.get(row.id)) ?? []), row]);
+  return [...turns].flatMap(([id, [latest, ...earlier]]) => {
+    const isOpen = opened.has(id);
+    return [{ row: latest, thread: id, earlier: earlier.length, isOpen }, ...(isOpen ? earlier.map((row) => ({ row, isTurn: true })) : [])];
+  });
 }
 
 export const isRunning = (row) => row.status === "queued" || row.status === "in_progress";

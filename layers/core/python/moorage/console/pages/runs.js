@@ -11,11 +11,12 @@ import { Icon } from "../ui/icons.js";
 import { isTight, useMe } from "../ui/storage.js";
 import { bytes, count, dollars, duration, plural, tokens } from "../model/text.js";
 import { headline } from "../model/outcome.js";
-import { STATUSES, calls, isRunning, matches, merged, trouble, understood, withOlder } from "../model/runs.js";
+import { STATUSES, calls, isRunning, matches, merged, threads, trouble, understood, withOlder } from "../model/runs.js";
 
 const PAGE = 50;
 const LOOK_MS = 2000;
 const SLOWLY_MS = 15_000;
+const ROW_HEIGHT = 44; // as app.css has it
 const ROWS_DRAWN = 64;
 const ROWS_ABOVE = 20;
 
@@ -26,11 +27,14 @@ export function Runs() {
   const live = useData((signal) => get("responses", { status: "queued,in_progress", limit: 100 }, signal), [], { every: 2 * LOOK_MS });
   const isFiltered = Boolean(query.q || query.status || query.model || query.has || query.order);
   const rows = useMemo(() => (isFiltered ? list.rows.filter((row) => matches(row, words)) : withOlder(list.rows, live.data?.data ?? [])), [list.rows, live.data, query.q, isFiltered]);
+  const [opened, open] = useState(new Set());
+  const entries = useMemo(() => (isFiltered ? rows.map((row) => ({ row })) : threads(rows, opened)), [rows, opened, isFiltered]);
+  const toggle = (thread) => open(new Set(opened.has(thread) ? [...opened].filter((each) => each !== thread) : [...opened, thread]));
   const [chosen, choose] = useState(-1);
   useKeys(
     (event) => {
-      if (event.key === "j" || event.key === "k") choose((at) => Math.min(rows.length - 1, Math.max(0, at + (event.key === "j" ? 1 : -1))));
-      else if (event.key === "Enter" && rows[chosen] && event.target === document.body) go("runs", rows[chosen].id);
+      if (event.key === "j" || event.key === "k") choose((at) => Math.min(entries.length - 1, Math.max(0, at + (event.key === "j" ? 1 : -1))));
+      else if (event.key === "Enter" && entries[chosen] && event.target === document.body) go("runs", entries[chosen].row.id);
     },
   );
   if (list.isLoading) return html`<${Head} title="Runs" /><${Skeleton} rows=${10} />`;
@@ -39,7 +43,7 @@ export function Runs() {
   return html`<${Head} title="Runs"><a class="button primary" href="#/playground">New run</a></${Head}>
     <${Demo} /><${Health} running=${live.data?.data ?? []} /><${Filters} />
     ${list.waiting > 0 && html`<button type="button" class="pill" onClick=${list.show}>${plural(list.waiting, "new run")}</button>`}
-    ${rows.length ? html`<${Table} rows=${rows} chosen=${chosen} />` : html`<p class="empty">No run fits these filters.</p>`}
+    ${rows.length ? html`<${Table} entries=${entries} chosen=${chosen} onToggle=${toggle} />` : html`<p class="empty">No run fits these filters.</p>`}
     ${list.hasMore && html`<p class="more"><${Button} onClick=${list.more}>${query.order === "asc" ? "Newer" : "Older"} runs</${Button}></p>`}`;
 }
 
@@ -151,25 +155,26 @@ function Filters() {
 }
 
 // Only rows near sight are drawn: the others are two empty rows of their height.
-function Table({ rows, chosen }) {
+function Table({ entries, chosen, onToggle }) {
   const [from, start] = useState(0);
   const body = useRef(null);
   useEffect(() => {
     const main = document.getElementById("main");
-    const look = () => start(Math.max(0, Math.floor((main.scrollTop - (body.current?.offsetTop ?? 0)) / 44) - ROWS_ABOVE));
+    const look = () => start(Math.max(0, Math.floor((main.scrollTop - (body.current?.offsetTop ?? 0)) / ROW_HEIGHT) - ROWS_ABOVE));
     main.addEventListener("scroll", look, { passive: true });
     return () => main.removeEventListener("scroll", look);
   }, []);
-  const first = Math.min(from, Math.max(0, rows.length - ROWS_DRAWN));
-  const shown = rows.slice(first, first + ROWS_DRAWN);
-  const space = (number) => number > 0 && html`<tr aria-hidden="true" style=${{ height: `${number * 44}px` }}><td colspan="8"></td></tr>`;
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Runs"><table class="rows" aria-rowcount=${rows.length}>
+  const first = Math.min(from, Math.max(0, entries.length - ROWS_DRAWN));
+  const shown = entries.slice(first, first + ROWS_DRAWN);
+  const space = (number) => number > 0 && html`<tr aria-hidden="true" style=${{ height: `${number * ROW_HEIGHT}px` }}><td colspan="9"></td></tr>`;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Runs"><table class="rows" aria-rowcount=${entries.length}>
     <thead><tr><th scope="col">Status</th><th scope="col">Request</th><th scope="col">Model</th><th scope="col" class="r">Tool calls</th><th scope="col" class="r">Took</th>
       <th scope="col" class="r">Tokens</th><th scope="col" class="r">Cost</th><th scope="col">Created</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
-    <tbody ref=${body}>${space(first)}${shown.map((row, at) => html`<${Row} key=${row.id} row=${row} isChosen=${first + at === chosen} />`)}${space(rows.length - first - shown.length)}</tbody></table></div>`;
+    <tbody ref=${body}>${space(first)}${shown.map((entry, at) => html`<${Row} key=${entry.row.id} entry=${entry} isChosen=${first + at === chosen} onToggle=${onToggle} />`)}${space(entries.length - first - shown.length)}</tbody></table></div>`;
 }
 
-function Row({ row, isChosen }) {
+function Row({ entry, isChosen, onToggle }) {
+  const { row, thread, earlier, isOpen, isTurn } = entry;
   const line = useRef(null);
   useEffect(() => {
     if (isChosen) line.current.scrollIntoView({ block: "nearest" });
@@ -179,9 +184,10 @@ function Row({ row, isChosen }) {
   const took = row.ended_at === null ? now.value - row.created_at * 1000 : (row.ended_at - row.created_at) * 1000;
   const usage = row.usage;
   const cached = usage?.input_tokens_details?.cached_tokens;
-  return html`<tr ref=${line} class=${`${isChosen ? "chosen" : ""} ${isLive ? "live" : ""}`} onClick=${(event) => event.target.closest("a,button") || go("runs", row.id)}>
+  return html`<tr ref=${line} class=${`${isChosen ? "chosen" : ""} ${isLive ? "live" : ""} ${isTurn ? "turn" : ""}`} onClick=${(event) => event.target.closest("a,button") || go("runs", row.id)}>
     <td><${Status} status=${shown} /></td>
-    <td class="wide"><a href=${address("runs", row.id)} class="asked">${row.input_preview ? html`<${Name}>${headline(row.input_preview) || row.input_preview}</${Name}>` : html`<span class="muted">No text</span>`}</a><${Waits} row=${row} /></td>
+    <td class="wide"><div class="thread"><div><a href=${address("runs", row.id)} class="asked">${row.input_preview ? html`<${Name}>${headline(row.input_preview) || row.input_preview}</${Name}>` : html`<span class="muted">No text</span>`}</a><${Outcome} row=${row} /></div>
+      ${earlier > 0 && html`<button type="button" class="chip" aria-expanded=${isOpen} onClick=${() => onToggle(thread)}>${plural(earlier + 1, "turn")}</button>`}</div></td>
     <td><a class="quietly" href=${address("runs", "", { ...route.value.query, model: row.model })} title="Only runs of this model">${row.model}</a></td>
     <td class="r number" title=${Object.entries(row.tool_calls ?? {}).map(([name, times]) => `${times} × ${name}`).join(", ")}>${calls(row) || ""}</td>
     <td class="r number">${isLive || took >= 1000 ? duration(took) : "< 1 s"}</td>
@@ -192,11 +198,13 @@ function Row({ row, isChosen }) {
   </tr>`;
 }
 
-function Waits({ row }) {
+// What it waits for, why it failed, or what it answered.
+function Outcome({ row }) {
   const wait = row.waiting_for;
   if (wait) return html`<small class="waits"><${Waiting} wait=${wait} /></small>`;
   const said = trouble(row);
-  return said ? html`<small class="bad">${said}</small>` : null;
+  if (said) return html`<small class="bad">${said}</small>`;
+  return row.output_preview ? html`<small class="muted"><${Name}>${row.output_preview}</${Name}></small>` : null;
 }
 
 async function stop(id) {
