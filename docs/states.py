@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from moorage.store.containers import SANDBOX_TRANSITIONS
+from moorage.containers.store import SANDBOX_TRANSITIONS
 
 PAGE: Final = Path(__file__).with_name("containers.md")
 BEGIN: Final = "<!-- drawn by docs/states.py from SANDBOX_TRANSITIONS -->\n"

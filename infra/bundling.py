@@ -42,8 +42,8 @@ BOTOCORE_SERVICES: Final = (
 """botocore carries 27 MB of service descriptions; a package keeps those of the services that moorage calls."""
 
 _IGNORED: Final = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", ".mypy_cache", ".ruff_cache")
-_NOT_IN_FUNCTIONS: Final = ("cli", "local")
-"""Folders of the package: the command, and the stack on one machine."""
+_NOT_IN_FUNCTIONS: Final = ("cli", "*/cli.py", "local")
+"""Of the package: the command, and the stack on one machine."""
 
 Target = Literal["lambda", "host"]
 
@@ -75,16 +75,17 @@ def core_layer() -> lambda_.Code:
     """Our own package, as it lies in the repository, without what only a person's machine runs, and with what the console imports."""
     source = ROOT / "layers" / "core"
     package = source / "python" / "moorage"
-    skipped = [package / name for name in _NOT_IN_FUNCTIONS]
+    skipped = [path for name in _NOT_IN_FUNCTIONS for path in sorted(package.glob(name))]
 
     def build(output: Path) -> None:
         _copy(source, output)
         for path in skipped:
-            shutil.rmtree(output / path.relative_to(source))
+            copy = output / path.relative_to(source)
+            shutil.rmtree(copy) if copy.is_dir() else copy.unlink()
         if CONSOLE_LIBRARIES.is_dir():  # Without, the console says what is missing.
             _copy(CONSOLE_LIBRARIES, output / "python" / "moorage" / "console" / "vendor")
 
-    shipped = [path for path in _files(source) if not any(path.is_relative_to(folder) for folder in skipped)]
+    shipped = [path for path in _files(source) if not any(path.is_relative_to(each) for each in skipped)]
     libraries = _files(CONSOLE_LIBRARIES) if CONSOLE_LIBRARIES.is_dir() else []
     return _asset(source, _hash([*shipped, *libraries]), build)
 

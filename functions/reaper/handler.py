@@ -12,11 +12,11 @@ import boto3  # noqa: F401  # A function has more of a processor while it starts
 from moorage import limits
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
-from moorage.loop.webhooks import deliver_due
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.telemetry import open_log, tell
+from moorage.webhooks.delivery import deliver_due
 
 
 @cache

@@ -37,21 +37,33 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
         ),
     ),
     ("transports", ("net",)),
-    ("stores, model clients", ("store", "model")),
+    ("stores, model clients", ("store", "model", "files", "conversations")),
     ("the way out", ("egress",)),
     ("what files are searched by", ("knowledge",)),
     ("places of sandboxes", ("sandbox",)),
-    ("containers", ("containers",)),
+    ("containers", ("containers", "skills", "terminals")),
     ("vector stores", ("vector_stores",)),
     ("what requests bring along", ("inputs", "recount", "retention")),
     ("hosted tools", ("tools",)),
     ("the runtime", ("runtime",)),
-    ("the loop", ("loop",)),
+    ("the loop", ("loop", "approvals", "webhooks")),
     ("the API", ("api",)),
     ("the stack on one machine", ("local",)),
     ("the command line", ("cli", "__main__")),
 ]
 """From the bottom up. A module belongs to the entry that names it most exactly, and imports nothing from above its own rank."""
+
+RESOURCES = ("approvals", "containers", "conversations", "files", "skills", "terminals", "vector_stores", "webhooks")
+"""Folders with everything about one resource."""
+
+ROLES = {
+    "shapes": "the wire",
+    "event_types": "the wire",
+    "store": "stores, model clients",
+    "routes": "the API",
+    "cli": "the command line",
+}
+"""The rank of a module in such a folder, where its name or the end of its name says it (``link_store``, ``upload_routes``)."""
 
 INFRA_MAY_IMPORT = (
     "moorage.settings",
@@ -113,6 +125,10 @@ def imports(path: Path) -> list[str]:
 def rank(module: str) -> int:
     """The rank of the entry with the longest name that covers the module."""
     local = module.removeprefix("moorage.")
+    folder, _, name = local.partition(".")
+    for role, title in ROLES.items():
+        if folder in RESOURCES and (name == role or name.endswith(f"_{role}")):
+            return [title for title, _ in RANKS].index(title)
     matches = [
         (len(entry), number)
         for number, (_, entries) in enumerate(RANKS)

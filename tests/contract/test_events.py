@@ -79,7 +79,7 @@ ELSEWHERE = {
     "cli/checks/deployment.py": "a client",
     "cli/tail.py": "a client",
     "local/demo.py": "a client",
-    "wire/webhook_events.py": "the list of the events of webhooks, some of which are called the same",
+    "webhooks/event_types.py": "the list of the events of webhooks, some of which are called the same",
 }
 """Modules that write the names of events out, and why. A tool's folder names its own."""
 

@@ -22,7 +22,6 @@ from moorage import limits
 from moorage.api.foreground import stop
 from moorage.egress.fetch import FetchError
 from moorage.errors import ApiError, SandboxHostAway, Superseded, UpstreamError
-from moorage.loop import webhooks
 from moorage.loop.fold import fold
 from moorage.loop.recover import recover, restart
 from moorage.loop.tool_step import tool_step
@@ -30,7 +29,8 @@ from moorage.model.base import CallDelta, CallStarted, StreamFinished, UsageRepo
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
-from moorage.wire.webhook_events import EVENT_TYPES
+from moorage.webhooks import delivery as webhooks
+from moorage.webhooks.event_types import EVENT_TYPES
 
 from tests.simulation.clock import run
 from tests.stack import assert_well_formed

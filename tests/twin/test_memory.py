@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import pytest
 from moorage import limits
+from moorage.files.store import FileStore
 from moorage.store.api_keys import ApiKeys
 from moorage.store.dynamodb import DynamoTable
-from moorage.store.files import FileStore
 from moorage.store.s3 import S3Blobs
 
 from infra.bundling import ROOT

@@ -5,7 +5,7 @@ from typing import Any, cast
 import httpx
 import pytest
 from moorage.api.foreground import stop
-from moorage.store.approval_links import ApprovalLinkRecord, ApprovalLinks
+from moorage.approvals.link_store import ApprovalLinkRecord, ApprovalLinks
 
 from tests.unit.api.served import KEY_A, Served
 from tests.unit.loop.approvals import approvals_of, begun, decided, played, ran

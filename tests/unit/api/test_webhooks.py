@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from moorage import limits
-from moorage.wire.webhook_events import EVENT_TYPES
+from moorage.webhooks.event_types import EVENT_TYPES
 from openai import AsyncOpenAI, NotFoundError
 
 from tests.receivers import HANG_UP, Receiver, receiving

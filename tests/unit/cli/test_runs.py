@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from moorage.cli import ls, show
-from moorage.cli.main import ACTIONS, COMMANDS, main
+from moorage.cli.main import ACTIONS, COMMANDS, main, module_of
 from moorage.cli.output import duration, moment
 
 from tests.unit.cli.deployment import Answer, refusal, serving
@@ -240,7 +240,7 @@ def leaves(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, ar
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     for name in COMMANDS:
         parser = argparse.ArgumentParser()
-        importlib.import_module(f"moorage.cli.{name.replace('-', '_')}").add_to(parser)
+        importlib.import_module(module_of(name)).add_to(parser)
         yield name, parser
 
 

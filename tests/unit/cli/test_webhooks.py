@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from moorage.cli.main import main
 from moorage.cli.output import moment
-from moorage.wire.webhook_events import EVENT_TYPES
+from moorage.webhooks.event_types import EVENT_TYPES
 
 from tests.unit.cli.deployment import refusal, serving
 

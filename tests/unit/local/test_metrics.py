@@ -14,7 +14,7 @@ from moorage.errors import SettingsConflict
 from moorage.local.logs import API, STEPS, cut
 from moorage.local.metrics import MEDIA_TYPE, Counters, Metrics, listening, text_of
 from moorage.settings import SettingsError
-from moorage.store.webhooks import Delivery
+from moorage.webhooks.store import Delivery
 
 from tests.unit.loop.lab import TENANT, Lab, say
 

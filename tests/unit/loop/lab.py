@@ -14,6 +14,7 @@ from typing import Any, cast
 from moorage import ids
 from moorage.containers.sandbox_wait import SandboxWait, nobody
 from moorage.errors import SandboxElsewhere, UpstreamError, container_not_found
+from moorage.files.store import FileStore
 from moorage.loop.create import start_background
 from moorage.loop.model_step import model_step
 from moorage.loop.tool_step import tool_step
@@ -36,7 +37,6 @@ from moorage.sandbox.exec_client import ExecEnded, ExecOutput, ExecStarted, Pyth
 from moorage.settings import Settings
 from moorage.state import LoopState, Next
 from moorage.store.deployment_keys import DeploymentKeys
-from moorage.store.files import FileStore
 from moorage.store.responses import Responses, StoredResponse
 from moorage.store.steps import Steps
 from moorage.store.table import Record

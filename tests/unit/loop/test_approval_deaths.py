@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from moorage import limits
+from moorage.approvals.store import ApprovalDecision
 from moorage.loop.recover import recover
 from moorage.state import LoopState, Next
 from moorage.store import keys
-from moorage.store.approvals import ApprovalDecision
 
 from tests.unit.api.served import Served
 from tests.unit.loop.approvals import ASKS, PUSHES, approvals_of, begun, decided, ended, played, ran, waiting

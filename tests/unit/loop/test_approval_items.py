@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 from moorage import ids
-from moorage.store.conversations import Conversations
+from moorage.conversations.store import Conversations
 from moorage.store.responses import StoredResponse
 
 from tests.unit.api.served import KEY_A, Served

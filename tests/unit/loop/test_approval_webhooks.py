@@ -2,9 +2,9 @@
 
 import orjson
 import pytest
-from moorage.loop import webhooks
-from moorage.store.webhooks import Delivery
-from moorage.wire.webhook_events import APPROVAL_REQUESTED
+from moorage.webhooks import delivery as webhooks
+from moorage.webhooks.event_types import APPROVAL_REQUESTED
+from moorage.webhooks.store import Delivery
 
 from tests.unit.api.served import Served
 from tests.unit.loop.approvals import ASKS, approvals_of, both, decided, played

@@ -13,14 +13,14 @@ from typing import Any, cast
 import pytest
 from moorage.api.view import ResponseView
 from moorage.cli.tail import TranscriptView as Tail
+from moorage.conversations.store import Conversations
+from moorage.files.store import FileStore
 from moorage.loop.chain import chain_items
 from moorage.loop.finish import end_from_outside
 from moorage.loop.fold import fold
 from moorage.model.image_engine import ImageEngine
 from moorage.model.prices import Price
 from moorage.net.sigv4 import AwsAuth
-from moorage.store.conversations import Conversations
-from moorage.store.files import FileStore
 from moorage.store.responses import StoredResponse
 from moorage.wire.types import Event
 

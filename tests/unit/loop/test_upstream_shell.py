@@ -6,16 +6,17 @@ from typing import Any, cast
 
 import httpx
 import pytest
-from moorage.api import containers, responses
+from moorage.api import responses
 from moorage.api.app import create_app
+from moorage.containers import routes as containers
 from moorage.containers.containers import Containers
+from moorage.containers.upstream_store import UpstreamContainers
 from moorage.errors import file_not_found
+from moorage.files.store import FileStore, StoredFile
 from moorage.loop.model_step import model_step
 from moorage.model.catalog import ModelCatalog
 from moorage.state import LoopState
 from moorage.store.api_keys import ApiKey
-from moorage.store.files import FileStore, StoredFile
-from moorage.store.upstream_containers import UpstreamContainers
 
 from tests.openai_shell import KEY, OpenAIShell
 from tests.stack import assert_well_formed, raw_events

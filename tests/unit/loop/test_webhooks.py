@@ -11,13 +11,14 @@ import pytest
 from moorage import limits
 from moorage.egress.fetch import Fetcher
 from moorage.errors import StorageFull
-from moorage.loop import finish, webhooks
+from moorage.loop import finish
 from moorage.loop.recover import recover
 from moorage.store import keys
 from moorage.store.responses import StoredResponse
-from moorage.store.webhooks import Delivery, Endpoint
+from moorage.webhooks import delivery as webhooks
+from moorage.webhooks.event_types import EVENT_TYPES
+from moorage.webhooks.store import Delivery, Endpoint
 from moorage.wire.queries import PageQuery
-from moorage.wire.webhook_events import EVENT_TYPES
 from openai import InvalidWebhookSignatureError
 
 from tests.receivers import HANG_UP, Answer, Receiver, receiving

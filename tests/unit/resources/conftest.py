@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from moorage.containers.containers import Containers
+from moorage.files.store import FileStore
 from moorage.store.dynamodb import DynamoTable
 from moorage.store.file_blobs import FileBlobs
-from moorage.store.files import FileStore
 from moorage.store.journal import Journal
 from moorage.store.s3 import S3Blobs
 from moorage.store.sqlite_table import SqliteTable

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
 from moorage.containers.sandbox_wait import AtWork, nobody
+from moorage.containers.store import ContainerRecord
 from moorage.errors import SandboxElsewhere
+from moorage.files.store import FileStore
 from moorage.sandbox.provisioner import Provisioner
 from moorage.sandbox.reach_only import ReachOnlyProvisioner
-from moorage.store.containers import ContainerRecord
-from moorage.store.files import FileStore
 from moorage.store.live_sandboxes import NO_BOUNDS, SandboxBounds
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store

@@ -8,23 +8,31 @@ from typing import Any, cast
 import httpx
 import httpx2
 from fastapi import FastAPI
-from moorage.api import archives, container_past, containers, conversations, files, sessions, skills, uploads, vector_stores
 from moorage.api.app import create_app
+from moorage.containers import archive_routes as archives
+from moorage.containers import history_routes as container_past
+from moorage.containers import routes as containers
 from moorage.containers.containers import Containers
+from moorage.containers.upstream_store import UpstreamContainers
+from moorage.conversations import routes as conversations
+from moorage.conversations.store import Conversations
 from moorage.egress.service import EgressService
+from moorage.files import routes as files
+from moorage.files import upload_routes as uploads
+from moorage.files.store import FileStore
+from moorage.files.upload_store import Uploads
 from moorage.knowledge.knowledge import Knowledge
 from moorage.runtime import Runtime
 from moorage.settings import Settings
+from moorage.skills import routes as skills
+from moorage.skills.store import SkillStore
 from moorage.store.api_keys import ApiKey
 from moorage.store.budgets import Budgets
-from moorage.store.conversations import Conversations
 from moorage.store.embedding_usage import EmbeddingUsageStore
-from moorage.store.files import FileStore
 from moorage.store.item_contents import Contents
-from moorage.store.skills import SkillStore
-from moorage.store.uploads import Uploads
-from moorage.store.upstream_containers import UpstreamContainers
 from moorage.store.vector_bucket import VectorBucket
+from moorage.terminals import routes as sessions
+from moorage.vector_stores import routes as vector_stores
 from moorage.vector_stores.vector_stores import VectorStores
 from openai import AsyncOpenAI
 

@@ -2,7 +2,7 @@
 
 from moorage import limits
 from moorage.containers.agents_md import of_folder, text_of, with_instructions
-from moorage.store.containers import ContainerFileRecord
+from moorage.containers.store import ContainerFileRecord
 
 from tests.unit.resources.test_file_map import QUESTION
 

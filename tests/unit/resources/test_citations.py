@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from moorage.containers.citations import citations
-from moorage.store.containers import ContainerFileRecord
+from moorage.containers.store import ContainerFileRecord
 
 
 def stored(path: str, created_at: int = 0) -> ContainerFileRecord:

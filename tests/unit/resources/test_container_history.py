@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.containers.archive import archive, named
+from moorage.containers.store import ContainerFileRecord
 from moorage.containers.versions import versions
-from moorage.store.containers import ContainerFileRecord
 from moorage.wire.operator_answers import SandboxRun
 
 from tests.unit.resources.service import Service

@@ -8,8 +8,8 @@ import pytest
 from moorage import limits
 from moorage.containers.claims import Claims
 from moorage.containers.lifecycle import LiveContainer
+from moorage.containers.store import ContainerStore
 from moorage.errors import ApiError, SandboxCapacity, SandboxGone, SandboxStarting
-from moorage.store.containers import ContainerStore
 
 from tests.unit.resources.support import chunked
 from tests.unit.resources.world import IDLE, World

@@ -2,8 +2,8 @@ import pytest
 from moorage.containers.containers import Containers
 from moorage.egress.service import EgressService
 from moorage.errors import ApiError, SandboxStarting
+from moorage.files.store import FileStore
 from moorage.settings import Settings
-from moorage.store.files import FileStore
 from moorage.wire.network_policy import NetworkPolicy
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store

@@ -2,11 +2,11 @@
 
 import pytest
 from moorage import limits
-from moorage.containers.skills import GivenSkill
+from moorage.containers.store import ContainerRecord, container_file_id
 from moorage.containers.tree import entries_below
 from moorage.errors import ApiError
+from moorage.skills.attach import GivenSkill
 from moorage.store import keys
-from moorage.store.containers import ContainerRecord, container_file_id
 from moorage.wire.queries import PageQuery
 
 from tests.unit.resources.support import chunked

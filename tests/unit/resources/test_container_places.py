@@ -5,8 +5,8 @@ import asyncio
 
 import pytest
 from moorage import limits
+from moorage.containers.store import ContainerRecord
 from moorage.errors import SandboxElsewhere, SandboxError, SandboxStarting
-from moorage.store.containers import ContainerRecord
 
 from tests.unit.resources.places import Places
 from tests.unit.resources.support import chunked

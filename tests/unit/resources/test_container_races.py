@@ -7,10 +7,10 @@ import random
 import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
+from moorage.containers.store import ContainerRecord
 from moorage.errors import ApiError, SandboxError, SandboxStarting
+from moorage.files.store import FileStore
 from moorage.sandbox.provisioner import Handle, SandboxSpec
-from moorage.store.containers import ContainerRecord
-from moorage.store.files import FileStore
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store, chunked
 

@@ -9,10 +9,10 @@ import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
+from moorage.containers.store import ContainerRecord
 from moorage.errors import SandboxGone
+from moorage.files.store import FileStore
 from moorage.sandbox.launcher_client import LauncherProvisioner
-from moorage.store.containers import ContainerRecord
-from moorage.store.files import FileStore
 from moorage.wire.queries import PageQuery
 
 from tests.unit.resources.support import Clock, Store, chunked

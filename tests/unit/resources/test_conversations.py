@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from moorage import limits
+from moorage.conversations.store import ConversationRecord, Conversations
 from moorage.errors import ApiError
-from moorage.store.conversations import ConversationRecord, Conversations
 from moorage.wire.queries import PageQuery
 
 from tests.unit.resources.support import Clock, Store

@@ -8,8 +8,8 @@ from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.egress.fetch import Fetcher
 from moorage.errors import ApiError, SandboxError
+from moorage.files.store import FileStore
 from moorage.inputs import Inputs
-from moorage.store.files import FileStore
 from moorage.vector_stores.attachments import AttachmentReader, FairTurns
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store, chunked

@@ -8,9 +8,9 @@ from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.sandbox_wait import of_responses
 from moorage.errors import response_not_found
+from moorage.files.store import FileStore
 from moorage.loop.call_containers import container_of
 from moorage.sandbox.launcher_client import LauncherProvisioner
-from moorage.store.files import FileStore
 
 from tests.unit.resources.support import Clock, Store
 from tests.unit.sandbox.support import launcher, run

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from moorage import limits
+from moorage.containers.store import ContainerRecord
 from moorage.errors import SandboxCapacity, StorageFull
 from moorage.store import keys
 from moorage.store.budgets import Budgets, Scope
-from moorage.store.containers import ContainerRecord
 from moorage.store.live_sandboxes import SandboxBounds
 from moorage.store.sandbox_usage import SandboxPrice, SandboxRest, SandboxUsage
 from moorage.store.table import Record

@@ -8,10 +8,10 @@ import openai
 import pytest
 from moorage import limits
 from moorage.containers.lifecycle import LiveContainer
+from moorage.containers.store import ContainerRecord
 from moorage.errors import ApiError, SandboxGone
 from moorage.recount import recount_due
 from moorage.store import keys
-from moorage.store.containers import ContainerRecord
 from moorage.store.stored_bytes import KINDS, Holder
 
 from tests.unit.resources.service import Service

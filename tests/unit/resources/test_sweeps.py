@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
+from moorage.files.store import FileStore
 from moorage.sandbox.exec_client import ExecClient, SandboxHealth
 from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.sandbox.reach_only import ReachOnlyProvisioner
-from moorage.store.files import FileStore
 
 from tests.unit.resources.support import Clock, FakeClient, FakeProvisioner, Store
 from tests.unit.resources.test_container_races import Dying, use

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
+from moorage.containers.store import ContainerRecord
 from moorage.errors import ApiError, SandboxCapacity, SandboxStarting, TenantCapacity
+from moorage.files.store import FileStore
 from moorage.store import keys
-from moorage.store.containers import ContainerRecord
-from moorage.store.files import FileStore
 from moorage.store.live_sandboxes import SandboxBounds
 
 from tests.simulation import clock as counted

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moorage import limits
+from moorage.containers.store import ContainerFileRecord
 from moorage.containers.workspace import Diff, absolute, diff, stamp_of, without
 from moorage.sandbox.exec_client import FileListing, SandboxFile
-from moorage.store.containers import ContainerFileRecord
 
 Kind = Literal["file", "symlink", "other", "not_utf8"]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
+from moorage.containers.store import ContainerRecord
+from moorage.files.store import FileStore
 from moorage.store import keys
-from moorage.store.containers import ContainerRecord
-from moorage.store.files import FileStore
 from moorage.wire.queries import PageQuery
 
 from tests.unit.resources.support import Clock, FakeProvisioner, FakeSandbox, Store

@@ -6,10 +6,11 @@ from typing import Any
 import orjson
 import pytest
 from moorage.codec import Codec
+from moorage.conversations import store as conversations
 from moorage.egress import store as egress
 from moorage.egress.secrets import SealedSecret
 from moorage.state import OUTCOME, Next, PendingCall, StepOutcome
-from moorage.store import api_keys, conversations, idempotency_keys, keys
+from moorage.store import api_keys, idempotency_keys, keys
 from moorage.store.responses import Responses, StoredResponse
 from moorage.store.s3 import S3Blobs
 from moorage.wire.parameters import Parameters

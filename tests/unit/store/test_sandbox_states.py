@@ -5,8 +5,8 @@ from itertools import product
 from typing import get_args
 
 import pytest
+from moorage.containers.store import SANDBOX_TRANSITIONS, ContainerRecord, ContainerStore, SandboxRecord, SandboxState
 from moorage.errors import ConditionFailed
-from moorage.store.containers import SANDBOX_TRANSITIONS, ContainerRecord, ContainerStore, SandboxRecord, SandboxState
 
 from docs import states
 from tests.unit.store.memory import MemoryTable

@@ -18,12 +18,12 @@ from urllib.parse import unquote, urlsplit
 
 from moorage import limits
 from moorage.containers.containers import Incoming
+from moorage.containers.store import WORKSPACE
 from moorage.egress.fetch import Fetcher, FetchError, Reachable
 from moorage.errors import ApiError, bad_request
+from moorage.files.store import Clock, FileStore, file_name, free_name
 from moorage.store import keys, schema
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
-from moorage.store.containers import WORKSPACE
-from moorage.store.files import Clock, FileStore, file_name, free_name
 from moorage.store.table import Table
 from moorage.vector_stores.attachments import AttachmentReader
 from moorage.vector_stores.documents import HEAD_BYTES, Kind, UnreadableDocument, look

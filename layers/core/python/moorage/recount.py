@@ -8,16 +8,18 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from moorage import limits
+from moorage.containers import store as containers
 from moorage.containers.containers import Containers
 from moorage.containers.transfers import bytes_of
+from moorage.files import store as files
+from moorage.files.store import FileStore
+from moorage.files.upload_store import is_upload, parts_bytes
 from moorage.parallel import side_by_side
-from moorage.store import containers, files, keys
+from moorage.store import keys
 from moorage.store.blobs import Blobs
-from moorage.store.files import FileStore
 from moorage.store.listing import entries_beyond
 from moorage.store.stored_bytes import Holder, Kind, RecountTask, StoredBytes
 from moorage.store.table import Table
-from moorage.store.uploads import is_upload, parts_bytes
 
 _LISTS: Final[Sequence[tuple[Kind, str]]] = (
     ("file", files.KIND),

@@ -5,10 +5,10 @@
 
 from typing import Protocol
 
+from moorage.files.store import FileStore
+from moorage.files.upload_store import Uploads
 from moorage.inputs import Resources, purge_inputs
-from moorage.store.files import FileStore
-from moorage.store.skills import SkillStore
-from moorage.store.uploads import Uploads
+from moorage.skills.store import SkillStore
 from moorage.vector_stores.vector_stores import VectorStores
 
 

@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from moorage import limits
+from moorage.approvals.link_store import ApprovalLinks
+from moorage.approvals.store import ApprovalStore
 from moorage.containers.containers import Containers
 from moorage.containers.sandbox_wait import of_responses
+from moorage.containers.upstream_store import UpstreamContainers
+from moorage.conversations.store import Conversations
 from moorage.egress.fetch import Fetcher
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.keys import key_service
 from moorage.egress.service import EgressService
+from moorage.files.store import FileStore
+from moorage.files.upload_store import Uploads
 from moorage.knowledge.knowledge import Knowledge
 from moorage.model.catalog import ModelCatalog, ModelEntry
 from moorage.net.aws import READ_SECONDS, aws_client
@@ -34,20 +40,17 @@ from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.sandbox.reach_only import ReachOnlyProvisioner
 from moorage.sandbox.warm_pool import PooledProvisioner, WarmPool
 from moorage.settings import Settings, SettingsError
+from moorage.skills.store import SkillStore
 from moorage.store.api_keys import ApiKeys
-from moorage.store.approval_links import ApprovalLinks
-from moorage.store.approvals import ApprovalStore
 from moorage.store.bell import BELL, Bell
 from moorage.store.blobs import Blobs
 from moorage.store.budgets import Budgets
-from moorage.store.conversations import Conversations
 from moorage.store.deployment_keys import DeploymentKeys
 from moorage.store.dynamodb import DynamoTable
 from moorage.store.embedding_usage import EmbeddingUsageStore
 from moorage.store.execution_rows import ExecutionRows
 from moorage.store.executions import Executions
 from moorage.store.file_blobs import FileBlobs
-from moorage.store.files import FileStore
 from moorage.store.item_contents import Contents
 from moorage.store.journal import Journal
 from moorage.store.live_sandboxes import SandboxBounds
@@ -56,18 +59,15 @@ from moorage.store.responses import Responses
 from moorage.store.s3 import S3Blobs
 from moorage.store.sandbox_usage import SandboxPrice, SandboxUsage
 from moorage.store.sealed import Sealer
-from moorage.store.skills import SkillStore
 from moorage.store.sqlite_table import SqliteTable
 from moorage.store.step_functions import StepFunctions
 from moorage.store.steps import Steps
 from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Table
-from moorage.store.uploads import Uploads
-from moorage.store.upstream_containers import UpstreamContainers
 from moorage.store.vector_bucket import VectorBucket
-from moorage.store.webhooks import Webhooks
 from moorage.vector_stores.attachments import AttachmentReader, FairTurns
 from moorage.vector_stores.vector_stores import VectorStores
+from moorage.webhooks.store import Webhooks
 from moorage.wire.requests import WebSearchMode
 
 if TYPE_CHECKING:

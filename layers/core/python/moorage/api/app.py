@@ -15,8 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import __version__, limits, tracing
 from moorage.api.answers import JsonResponse
-from moorage.api.approval_page import PAGE as APPROVAL_PAGE
-from moorage.api.approval_page import add_approval_page
 from moorage.api.console import Console
 from moorage.api.credentials import ConnectionCounts, check_scope, secret_of
 from moorage.api.foreground import failure
@@ -24,6 +22,8 @@ from moorage.api.idempotency import IdempotentRequests
 from moorage.api.openapi import document
 from moorage.api.rate_limits import RateLimiter, RateLimits
 from moorage.api.routing import Routed
+from moorage.approvals.page_routes import PAGE as APPROVAL_PAGE
+from moorage.approvals.page_routes import add_approval_page
 from moorage.errors import (
     ApiError,
     UpstreamError,

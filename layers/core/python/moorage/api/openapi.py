@@ -11,7 +11,8 @@ from fastapi.routing import APIRoute
 
 from moorage.api.routers import ROUTERS
 from moorage.api.routing import EVENTS, Operation, body_model, method_of, operations_of, path_of
-from moorage.wire import chat_schemas, tool_shapes, webhooks
+from moorage.webhooks import shapes as webhooks
+from moorage.wire import chat_schemas, tool_shapes
 from moorage.wire.answers import Deleted, Error, Event, Item, ListOf
 from moorage.wire.schema import BOOLEAN, JSON, STRING, JsonSchema, components, record, ref
 from moorage.wire.validation import JsonValidator

@@ -4,10 +4,10 @@ from contextlib import suppress
 from typing import Any
 
 from moorage.api.view import ResponseView
+from moorage.containers.store import ContainerFileRecord
 from moorage.errors import ApiError
 from moorage.loop.past_responses import PastResponse, as_of
 from moorage.runtime import Runtime
-from moorage.store.containers import ContainerFileRecord
 from moorage.store.responses import Snapshot
 
 

@@ -14,7 +14,6 @@ from starlette.types import Receive
 from moorage import limits
 from moorage.api import sse
 from moorage.api.answers import BodyPiece, JsonResponse, StreamedResponse
-from moorage.api.approval_decisions import ContinuedStream, decided, notice
 from moorage.api.attached_stream import AttachedStream
 from moorage.api.bodies import RawBody, body_of
 from moorage.api.caller import Caller
@@ -23,8 +22,9 @@ from moorage.api.idempotency import IdempotentCreate
 from moorage.api.past_responses import as_it_was
 from moorage.api.routing import EVENTS, Router
 from moorage.api.view import ResponseView, listed_item
+from moorage.approvals.decision_routes import ContinuedStream, decided, notice
 from moorage.errors import bad_request, server_error
-from moorage.loop import finish, paused, recover, webhooks
+from moorage.loop import finish, paused, recover
 from moorage.loop.budget import check_budget, draw_last
 from moorage.loop.create import PreparedResponse, prepare, start_background
 from moorage.loop.waiting import reason_of
@@ -33,6 +33,7 @@ from moorage.store.budgets import Scope
 from moorage.store.item_contents import Contents
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import tell_error
+from moorage.webhooks import delivery as webhooks
 from moorage.wire.answers import Deleted, Item, ListOf
 from moorage.wire.answers import Response as ResponseObject
 from moorage.wire.create import CREATE, Budget

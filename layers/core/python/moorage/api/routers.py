@@ -2,32 +2,32 @@
 
 from moorage.api import (
     account,
-    approvals,
-    archives,
     chat_completions,
     compact,
     console_session,
-    container_past,
-    containers,
-    conversations,
     egress,
     embeddings,
-    files,
     forks,
     input_tokens,
     models,
-    processes,
     response_list,
     response_log,
     responses,
-    sessions,
-    skills,
-    uploads,
     usage,
-    vector_stores,
-    webhooks,
     websocket,
 )
+from moorage.approvals import routes as approvals
+from moorage.containers import archive_routes as archives
+from moorage.containers import history_routes as container_past
+from moorage.containers import process_routes as processes
+from moorage.containers import routes as containers
+from moorage.conversations import routes as conversations
+from moorage.files import routes as files
+from moorage.files import upload_routes as uploads
+from moorage.skills import routes as skills
+from moorage.terminals import routes as sessions
+from moorage.vector_stores import routes as vector_stores
+from moorage.webhooks import routes as webhooks
 
 ROUTERS = (
     responses.router,

@@ -71,6 +71,7 @@ ACTIONS: Final = {
     "service": ("install", "status", "uninstall"),
 }
 """What comes behind some of them; for completion, which is asked for whenever a shell starts."""
+_OF_RESOURCES: Final = ("approvals", "containers", "files", "skills", "webhooks")
 _INTERRUPTED: Final = 130
 
 
@@ -118,8 +119,13 @@ def command_line(chosen: str) -> argparse.ArgumentParser:
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if name == chosen:
-            importlib.import_module(f"moorage.cli.{name.replace('-', '_')}").add_to(command)
+            importlib.import_module(module_of(name)).add_to(command)
     return parser
+
+
+def module_of(command: str) -> str:
+    """The module of a command. A resource's commands are in its folder."""
+    return f"moorage.{command}.cli" if command in _OF_RESOURCES else f"moorage.cli.{command.replace('-', '_')}"
 
 
 def _take_any_text() -> None:

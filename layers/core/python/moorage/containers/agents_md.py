@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.containers.file_map import before_the_first_message
-from moorage.store.containers import ContainerFileRecord
+from moorage.containers.store import ContainerFileRecord
 
 NAME: Final = "AGENTS.md"
 

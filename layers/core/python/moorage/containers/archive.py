@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from typing import Final
 
 from moorage import limits
+from moorage.containers.store import WORKSPACE, ContainerFileRecord
 from moorage.errors import archive_too_large
-from moorage.store.containers import WORKSPACE, ContainerFileRecord
-from moorage.store.files import numbered_name
+from moorage.files.store import numbered_name
 
 _UNSAFE: Final = re.compile(r'[\\:*?"<>|]')
 """Windows takes the first two for parts of a path; no file there may have the others in its name."""

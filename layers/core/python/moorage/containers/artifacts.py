@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from moorage import limits
+from moorage.containers.history_store import ContainerPast, time_after
 from moorage.containers.lifecycle import LiveContainer
+from moorage.containers.store import ContainerFileRecord, ContainerRecord, ContainerStore
 from moorage.containers.transfers import bounded, bytes_of, new_bytes, store_content, stored_content
 from moorage.containers.workspace import absolute, diff, note_of_no_room, stamp_of, without
 from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone, StorageFull
+from moorage.files.store import Clock
 from moorage.sandbox.exec_client import SandboxFile
 from moorage.store.blobs import Blobs
-from moorage.store.container_history import ContainerPast, time_after
-from moorage.store.containers import ContainerFileRecord, ContainerRecord, ContainerStore
-from moorage.store.files import Clock
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import TABLE_ERRORS
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
-from moorage.store.containers import WORKSPACE, ContainerFileRecord
+from moorage.containers.store import WORKSPACE, ContainerFileRecord
 
 _SCHEME: Final = "sandbox:"
 _JOINERS: Final = "_-"

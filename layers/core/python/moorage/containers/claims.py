@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from moorage import limits
+from moorage.containers.store import ContainerRecord, ContainerStore, SandboxRecord
 from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
-from moorage.store.containers import ContainerRecord, ContainerStore, SandboxRecord
-from moorage.store.files import Clock
+from moorage.files.store import Clock
 
 
 class Claims:

@@ -14,12 +14,19 @@ from typing import Any
 from moorage import limits
 from moorage.containers.artifacts import Artifacts
 from moorage.containers.claims import Claims
+from moorage.containers.history_store import ContainerPast, time_after
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.lifecycle import ContainerSandboxes
 from moorage.containers.sandbox_wait import AtWork, SandboxWait, nobody
-from moorage.containers.sessions import TerminalSessions
-from moorage.containers.skills import GivenSkill, GivenSkills, given
 from moorage.containers.staging import Staging
+from moorage.containers.store import (
+    WORKSPACE,
+    ContainerFilePage,
+    ContainerFileRecord,
+    ContainerPage,
+    ContainerRecord,
+    ContainerStore,
+)
 from moorage.containers.sweep import ContainerSweep
 from moorage.containers.transfers import bounded, new_bytes, store_content, stored_content
 from moorage.egress.policy import EgressPolicy
@@ -39,28 +46,21 @@ from moorage.errors import (
     past_unknown,
     too_many_container_files,
 )
+from moorage.files.store import Clock, FileStore, StoredFile, file_name, free_name
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner
+from moorage.skills.attach import GivenSkill, GivenSkills, given
+from moorage.skills.attached_store import ContainerSkills
+from moorage.skills.store import SkillStore
 from moorage.store import keys
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
-from moorage.store.container_history import ContainerPast, time_after
-from moorage.store.container_sessions import ContainerSessions
-from moorage.store.container_skills import ContainerSkills
-from moorage.store.containers import (
-    WORKSPACE,
-    ContainerFilePage,
-    ContainerFileRecord,
-    ContainerPage,
-    ContainerRecord,
-    ContainerStore,
-)
-from moorage.store.files import Clock, FileStore, StoredFile, file_name, free_name
 from moorage.store.live_sandboxes import NO_BOUNDS, SandboxBounds
 from moorage.store.sandbox_history import ContainerLives
 from moorage.store.sandbox_usage import SandboxUsage
-from moorage.store.skills import SkillStore
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import Table
+from moorage.terminals.sessions import TerminalSessions
+from moorage.terminals.store import ContainerSessions
 from moorage.wire.network_policy import NetworkPolicy
 from moorage.wire.queries import PageQuery
 

@@ -5,9 +5,9 @@ import hmac
 from collections.abc import Callable, Mapping
 
 from moorage import limits
+from moorage.containers.store import ContainerRecord
 from moorage.egress.service import EgressService
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec
-from moorage.store.containers import ContainerRecord
 
 
 class Incarnations:

@@ -6,7 +6,7 @@ record; it runs through
 
     (none) -> starting -> running -> stopping -> (none)
 
-or leaves that way early (``store/containers.py: SANDBOX_TRANSITIONS`` has every arrow), and every arrow is a conditional write, so
+or leaves that way early (``containers/store.py: SANDBOX_TRANSITIONS`` has every arrow), and every arrow is a conditional write, so
 that of many processes that want the same thing one does it:
 
 * ``starting`` carries a claim with an end (``containers/claims.py``). The claimant starts the sandbox and writes the files into it
@@ -37,6 +37,7 @@ from moorage import limits
 from moorage.containers.claims import Claims
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.staging import Staging
+from moorage.containers.store import ContainerRecord, ContainerStore, End, SandboxRecord, container_of
 from moorage.errors import (
     ConditionFailed,
     SandboxCapacity,
@@ -50,7 +51,6 @@ from moorage.errors import (
 )
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec
-from moorage.store.containers import ContainerRecord, ContainerStore, End, SandboxRecord, container_of
 from moorage.store.sandbox_history import ContainerLives
 from moorage.store.table import TABLE_ERRORS, Record
 from moorage.telemetry import Metric, tell

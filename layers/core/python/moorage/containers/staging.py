@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from moorage.containers.claims import Claims, Lease
+from moorage.containers.store import ContainerFileRecord, ContainerRecord, ContainerStore
 from moorage.containers.transfers import bounded
 from moorage.containers.workspace import absolute, stamp_of
 from moorage.errors import ConditionFailed, SandboxError, SandboxGone
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Provisioner
+from moorage.skills.attached_store import ContainerSkills
 from moorage.store.blobs import BlobNotFound, Blobs
-from moorage.store.container_skills import ContainerSkills
-from moorage.store.containers import ContainerFileRecord, ContainerRecord, ContainerStore
 
 
 class Staging:

@@ -10,17 +10,17 @@ from dataclasses import replace
 
 from moorage import limits
 from moorage.containers.artifacts import Artifacts
+from moorage.containers.history_store import ContainerPast
 from moorage.containers.lifecycle import ContainerSandboxes
+from moorage.containers.store import ContainerRecord, ContainerStore, End
 from moorage.containers.transfers import bytes_of
 from moorage.egress.service import EgressService
 from moorage.errors import ConditionFailed, SandboxElsewhere, SandboxError
+from moorage.files.store import Clock
 from moorage.parallel import side_by_side
 from moorage.sandbox.provisioner import Provisioner, SandboxStatus
 from moorage.store import keys
 from moorage.store.blobs import Blobs
-from moorage.store.container_history import ContainerPast
-from moorage.store.containers import ContainerRecord, ContainerStore, End
-from moorage.store.files import Clock
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import Record
 from moorage.telemetry import tell_error

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import TypeVar
 
 from moorage import limits
+from moorage.containers.store import ContainerFileRecord, ContainerRecord
 from moorage.errors import file_too_large
 from moorage.store import keys
 from moorage.store.blobs import Blob, Blobs, BlobTooLarge
-from moorage.store.containers import ContainerFileRecord, ContainerRecord
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")

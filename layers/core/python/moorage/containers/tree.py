@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from moorage.store.containers import ContainerFileRecord
+from moorage.containers.store import ContainerFileRecord
 from moorage.wire.operator_answers import TreeEntry
 
 

@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import Literal
 
 from moorage import limits
-from moorage.store.container_history import ContainerPast
-from moorage.store.containers import ContainerFileRecord, ContainerRecord
+from moorage.containers.history_store import ContainerPast
+from moorage.containers.store import ContainerFileRecord, ContainerRecord
 from moorage.wire.operator_answers import ContainerVersion
 
 _What = Literal["added", "changed", "removed"]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
+from moorage.containers.store import WORKSPACE, ContainerFileRecord
 from moorage.sandbox.exec_client import FileListing, SandboxFile
-from moorage.store.containers import WORKSPACE, ContainerFileRecord
 
 _NAMED_MAX: Final = 3
 """Paths that a note names before it says "and n more"."""

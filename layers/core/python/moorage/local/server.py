@@ -32,12 +32,12 @@ from moorage.local.state_folder import StackSecrets
 from moorage.local.supervision import Supervisor
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
-from moorage.loop.webhooks import deliver_due
 from moorage.net.http_server import BoundedHttp
 from moorage.runtime import Runtime, relieve_collector
 from moorage.store.sqlite_table import SqliteTable
 from moorage.telemetry import tell_error
 from moorage.terminal import clear_status, say
+from moorage.webhooks.delivery import deliver_due
 
 TENANT = "default"
 _REAPER_SECONDS = 5

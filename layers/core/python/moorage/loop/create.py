@@ -16,6 +16,7 @@ from moorage import ids, limits, tracing
 from moorage.containers import agents_md
 from moorage.containers.containers import places
 from moorage.containers.file_map import line_of, with_map
+from moorage.containers.store import ContainerRecord
 from moorage.errors import (
     ApiError,
     MoorageError,
@@ -27,6 +28,7 @@ from moorage.errors import (
     rate_limited,
     time_over,
 )
+from moorage.files.store import StoredFile
 from moorage.inputs import files_to_stage
 from moorage.loop import context, finish, upstream_shell
 from moorage.loop.ask import ModelAsk
@@ -41,9 +43,7 @@ from moorage.loop.sinks import InlineSink
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next, StepOutcome
 from moorage.store.budgets import Scope
-from moorage.store.containers import ContainerRecord
 from moorage.store.event_log import EventBatch, LogWriterId
-from moorage.store.files import StoredFile
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tools.lowering import is_hosted

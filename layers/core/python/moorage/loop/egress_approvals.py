@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from moorage import ids, limits
+from moorage.approvals.store import Approval
+from moorage.approvals.waiting import announce, approval_of, denial_of, stand_still
 from moorage.egress.policy import EgressOpening
 from moorage.errors import Superseded
-from moorage.loop.approvals import announce, approval_of, denial_of, stand_still
 from moorage.runtime import Runtime
-from moorage.store.approvals import Approval
 from moorage.store.responses import StoredResponse
 from moorage.tools.mcp import network
 from moorage.wire.types import Item

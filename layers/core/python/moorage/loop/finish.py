@@ -8,7 +8,7 @@ from typing import Any
 
 from moorage import limits
 from moorage.errors import ApiError, ConditionFailed
-from moorage.loop import context, traces, webhooks
+from moorage.loop import context, traces
 from moorage.loop.budget import cost_of, draw_last, pay_rent, seconds_run
 from moorage.loop.fold import FoldedState, fold
 from moorage.loop.sinks import Sink
@@ -18,6 +18,7 @@ from moorage.store.event_log import STEP_OF_THE_END, EventBatch, LogWriterId
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import tell
 from moorage.tools.registry import ROOMS
+from moorage.webhooks import delivery as webhooks
 from moorage.wire.events import CREATED, ERROR, FAILED, OF_STATUS, OUTPUT_ITEM_DONE
 from moorage.wire.responses import ResponseState, Status, TokenUsage, response_object
 from moorage.wire.types import Event, Item

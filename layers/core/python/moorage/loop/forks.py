@@ -7,6 +7,7 @@ which name the objects of the old one's. So the old response goes on, ends or is
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from moorage.containers.store import ContainerRecord
 from moorage.errors import ApiError, bad_request, container_not_found, invalid_value, past_unknown
 from moorage.loop import context, upstream_shell
 from moorage.loop.chain import load_chain
@@ -14,7 +15,6 @@ from moorage.loop.create import PreparedResponse, prepare
 from moorage.loop.past_responses import ForkPoint, as_of
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
-from moorage.store.containers import ContainerRecord
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools.registry import ROOMS
 from moorage.wire.environments import Environment

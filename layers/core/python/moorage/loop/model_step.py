@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moorage import limits, tracing
+from moorage.approvals import waiting as approvals
 from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
-from moorage.loop import approvals, egress_approvals, finish, webhooks
+from moorage.loop import egress_approvals, finish
 from moorage.loop.ask import ModelAsk
 from moorage.loop.budget import reached
 from moorage.loop.cancellation import CancelWatch
@@ -30,6 +31,7 @@ from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Progress, StepAttempt
 from moorage.telemetry import Metric, tell
 from moorage.tools.registry import ROOMS
+from moorage.webhooks import delivery as webhooks
 from moorage.wire.events import IN_PROGRESS
 from moorage.wire.types import Item
 

@@ -7,8 +7,9 @@ Every part is harmless to run twice, or by two reapers at once.
 from dataclasses import replace
 
 from moorage import limits, tracing
+from moorage.approvals import waiting as approvals
 from moorage.errors import ApiError, passing_over_what_is_gone
-from moorage.loop import approvals, finish, webhooks
+from moorage.loop import finish
 from moorage.loop.paused import state_of
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
@@ -16,6 +17,7 @@ from moorage.state import LoopState, Next
 from moorage.store.executions import ENDED
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell, tell_error
+from moorage.webhooks import delivery as webhooks
 
 
 async def recover(runtime: Runtime) -> int:

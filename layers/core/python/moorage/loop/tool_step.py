@@ -18,9 +18,9 @@ from functools import partial
 import orjson
 
 from moorage import limits, tracing
+from moorage.approvals.waiting import denial_of
 from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, LostSight, SandboxError, SandboxHostAway, SandboxStarting, Superseded
-from moorage.loop.approvals import denial_of
 from moorage.loop.call_containers import CallCleanup, container_of
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain

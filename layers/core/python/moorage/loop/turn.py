@@ -14,6 +14,7 @@ import orjson
 
 from moorage import ids, limits
 from moorage.containers.citations import citations
+from moorage.containers.store import ContainerFileRecord
 from moorage.errors import UnfitAnswer, UpstreamError
 from moorage.loop import context, decide, upstream_shell
 from moorage.loop.assemble import Assembler, HeldCall, is_json
@@ -23,7 +24,6 @@ from moorage.loop.prompt_stage import rooms_of
 from moorage.loop.sinks import Sink
 from moorage.model.base import HOSTED_SHELL, ItemOpened, ItemRelayed, StreamStarted, TextDelta
 from moorage.runtime import Runtime
-from moorage.store.containers import ContainerFileRecord
 from moorage.store.responses import StoredResponse
 from moorage.tools.lowering import NOT_OFFERED, LoweredInput, is_hosted
 from moorage.tools.registry import ROOMS

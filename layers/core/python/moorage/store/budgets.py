@@ -20,8 +20,8 @@ from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.errors import ConditionFailed, MoorageError
+from moorage.files.store import Clock
 from moorage.store import keys
-from moorage.store.files import Clock
 from moorage.store.table import Record, Table
 from moorage.wire.operator_answers import BudgetShown
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage.errors import ApiError
+from moorage.files.store import FileStore
 from moorage.store import keys
 from moorage.store.blobs import BlobNotFound, Blobs
-from moorage.store.files import FileStore
 from moorage.wire.types import Event, Item
 
 KEPT: Final = "kept"

@@ -92,7 +92,7 @@ class StoredResponse:
     paused_seconds: int = 0
     """How long it has stood still, all pauses together that are over."""
     has_approvals: bool = False
-    """A person was asked for a call of it (``store/approvals.py``)."""
+    """A person was asked for a call of it (``approvals/store.py``)."""
     decisions: int = 0
     """How many of its approvals have been decided."""
     awaits: tuple[str, ...] = ()

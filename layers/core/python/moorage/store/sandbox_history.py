@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 from moorage import limits
 from moorage.codec import Codec
+from moorage.containers.store import ContainerRecord, End
 from moorage.store import keys
-from moorage.store.containers import ContainerRecord, End
 from moorage.store.table import Table
 from moorage.wire.operator_answers import SandboxRun, SandboxState
 

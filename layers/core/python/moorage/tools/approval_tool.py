@@ -1,6 +1,6 @@
 """Tools that ask a person for each of their calls, where the request wants that (``require_approval``: ``always``).
 
-They ask as remote servers do (``tools/mcp/approval_items.py``). The call that was allowed bears the request's id as its
+They ask as remote servers do (``tools/approval_items.py``). The call that was allowed bears the request's id as its
 ``approval_request_id``, as a remote call does, and so it is known to have run.
 """
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from moorage import errors
+from moorage.tools import approval_items
 from moorage.tools.calls import CallEnd, KnownCall, finished_of
 from moorage.tools.function_items import parsed
-from moorage.tools.mcp import approval_items
 from moorage.tools.room import InputWriter, Room, Stage
 from moorage.wire.types import Item, Tool
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from moorage.containers.lifecycle import LiveContainer
+from moorage.containers.store import ContainerFileRecord
 from moorage.egress.fetch import Fetcher
 from moorage.knowledge.index import Hit, SearchOptions
 from moorage.sandbox.exec_client import ExecClient
 from moorage.settings import Settings
-from moorage.store.containers import ContainerFileRecord
 from moorage.store.item_contents import Contents
 from moorage.tools.calls import KnownCall
 from moorage.wire.types import Item, Tool

@@ -21,9 +21,9 @@ from moorage.errors import (
     vector_store_full,
     vector_store_not_found,
 )
+from moorage.files.store import Clock, StoredFile
 from moorage.ids import new_id
 from moorage.store import keys
-from moorage.store.files import Clock, StoredFile
 from moorage.store.listing import entries_beyond, gone_record, unknown_after, until
 from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Record, Table, Write

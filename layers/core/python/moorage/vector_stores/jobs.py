@@ -13,10 +13,10 @@ from typing import Any, Final
 from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ConditionFailed
+from moorage.files.store import Clock
 from moorage.parallel import side_by_side
 from moorage.store import keys, schema
 from moorage.store.executions import ENDED, Executions
-from moorage.store.files import Clock
 from moorage.store.table import Table
 from moorage.vector_stores.records import VectorStoreRecord
 

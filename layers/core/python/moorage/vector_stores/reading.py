@@ -12,9 +12,9 @@ from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, StorageFull
+from moorage.files.store import FileStore, StoredFile
 from moorage.store import keys
 from moorage.store.blobs import Blobs, BlobTooLarge
-from moorage.store.files import FileStore, StoredFile
 from moorage.vector_stores.documents import (
     HEAD_BYTES,
     DocumentProbe,

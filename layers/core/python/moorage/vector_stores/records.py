@@ -16,7 +16,7 @@ from moorage.store import keys
 from moorage.store.listing import listing_attributes
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import Record
-from moorage.wire.vector_stores import ChunkSizes, FileCounts, VectorStore, VectorStoreFile, VectorStoreFileBatch
+from moorage.vector_stores.shapes import ChunkSizes, FileCounts, VectorStore, VectorStoreFile, VectorStoreFileBatch
 
 Attributes = Mapping[str, str | float | bool]
 Status = Literal["in_progress", "completed", "failed", "cancelled"]

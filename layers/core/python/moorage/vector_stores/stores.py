@@ -6,10 +6,10 @@ from typing import Any, Final, Protocol
 
 from moorage import limits
 from moorage.errors import ConditionFailed, too_many_vector_stores, vector_store_expired, vector_store_not_found
+from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.knowledge.index import IndexRef, VectorIndex
 from moorage.store import keys, schema
-from moorage.store.files import Clock
 from moorage.store.listing import gone_record, read_page
 from moorage.store.table import Record, Table
 from moorage.vector_stores.records import STORE, VectorStoreRecord, store_record

@@ -8,10 +8,10 @@ from typing import Final
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.errors import ConditionFailed
+from moorage.files.store import Clock
 from moorage.parallel import side_by_side
 from moorage.store import keys, schema
 from moorage.store.blobs import Blobs
-from moorage.store.files import Clock
 from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Record, Table
 from moorage.vector_stores.jobs import JOB

@@ -11,10 +11,10 @@ from dataclasses import replace
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.errors import passing_over_what_is_gone, vector_store_busy
+from moorage.files.store import Clock, FileStore
 from moorage.knowledge.index import Hit, SearchOptions
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.store.executions import Executions
-from moorage.store.files import Clock, FileStore
 from moorage.store.table import Table
 from moorage.vector_stores.files import NewFile, StoreFiles
 from moorage.vector_stores.indexing import Indexing

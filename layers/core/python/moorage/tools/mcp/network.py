@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from moorage.egress.policy import EgressOpening
+from moorage.tools import approval_items
 from moorage.tools.function_items import message, parsed
-from moorage.tools.mcp import approval_items
 from moorage.tools.room import InputWriter
 from moorage.wire.types import Item
 

@@ -20,6 +20,7 @@ from moorage import errors, limits
 from moorage.model.remote_servers import RemoteServers
 from moorage.parallel import imported
 from moorage.sandbox.exec_client import ExecClient
+from moorage.tools import approval_items
 from moorage.tools.calls import (
     NOT_ALLOWED,
     CallApproval,
@@ -35,7 +36,7 @@ from moorage.tools.calls import (
     ToolKey,
 )
 from moorage.tools.function_items import compact_json, message, parsed
-from moorage.tools.mcp import approval_items, deferring, listing, network, shapes
+from moorage.tools.mcp import deferring, listing, network, shapes
 from moorage.tools.mcp.servers import McpServer, concealed
 from moorage.tools.mcp.workspace import gate, places, plan, questions, search, toolset
 from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy, Room, Stage

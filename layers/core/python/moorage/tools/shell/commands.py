@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 from moorage import limits
+from moorage.containers.store import ContainerFileRecord
 from moorage.sandbox.exec_client import ExecEvent, ExecOutput
-from moorage.store.containers import ContainerFileRecord
 from moorage.tools import execs
 from moorage.tools.calls import CallEnd, CallEvent, CallFinished, KnownCall, Piece
 from moorage.tools.execs import KILLED, REVIVED, FollowedExec, SandboxLost, exec_id, follow, merged

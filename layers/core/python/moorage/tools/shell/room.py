@@ -9,10 +9,10 @@ from moorage import errors, limits
 from moorage.errors import SandboxError
 from moorage.model.base import HOSTED_SHELL
 from moorage.sandbox.exec_client import ExecClient
+from moorage.tools import approval_items
 from moorage.tools.calls import CallEnd, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.execs import exec_id
 from moorage.tools.function_items import function_call, function_output, parsed, without
-from moorage.tools.mcp import approval_items
 from moorage.tools.room import CallRunner, InputWriter, RerunPolicy, Room, Stage
 from moorage.tools.run import Run
 from moorage.tools.shell import approval, commands, offer, shapes

@@ -12,11 +12,11 @@ import orjson
 
 from moorage import ids, limits
 from moorage.api.caller import Caller
+from moorage.approvals.store import ApprovalDecision
+from moorage.approvals.waiting import decide, find
 from moorage.errors import ApiError, approval_decided, bad_request, invalid_length
-from moorage.loop.approvals import decide, find
 from moorage.loop.paused import stands_still
 from moorage.runtime import Runtime
-from moorage.store.approvals import ApprovalDecision
 from moorage.store.event_log import FINAL_TYPES
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools.calls import CallApproval

@@ -12,9 +12,9 @@ from moorage.api.downloads import download
 from moorage.api.listings import AnyPage, page_with
 from moorage.api.multipart import FILE_TOO_LARGE, is_multipart, parts
 from moorage.api.routing import BINARY, Router
-from moorage.api.upstream_containers import ContainerRoute
+from moorage.containers.store import ContainerFileRecord, ContainerRecord, as_object, file_as_object
 from moorage.containers.tree import entries_below
-from moorage.store.containers import ContainerFileRecord, ContainerRecord, as_object, file_as_object
+from moorage.containers.upstream_routes import ContainerRoute
 from moorage.wire.answers import Container, ContainerFile, Deleted, ListOf
 from moorage.wire.forms import form_of
 from moorage.wire.operator_answers import TreeEntry

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, cast
 from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ConditionFailed, container_expired, container_file_not_found, container_not_found
+from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.store import keys, schema
-from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.live_sandboxes import NO_BOUNDS, LiveSandboxes, SandboxBounds
 from moorage.store.sandbox_usage import SandboxUsage

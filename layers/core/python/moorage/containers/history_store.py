@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import orjson
 
 from moorage import limits
+from moorage.containers.store import ContainerFileRecord, ContainerRecord, ContainerStore, file_of, packed_file
 from moorage.store import keys
-from moorage.store.containers import ContainerFileRecord, ContainerRecord, ContainerStore, file_of, packed_file
 from moorage.store.table import Record, Table
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from moorage.containers.store import ContainerRecord
 from moorage.errors import ConditionFailed
 from moorage.skills.bundle import SKILLS
 from moorage.store import keys
-from moorage.store.containers import ContainerRecord
 from moorage.store.table import Record, Table
 from moorage.wire.operator_answers import ContainerSkillEntry
 

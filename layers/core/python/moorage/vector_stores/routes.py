@@ -11,12 +11,7 @@ from moorage.knowledge.index import Hit, Rank, SearchOptions
 from moorage.parallel import side_by_side
 from moorage.vector_stores.files import NewFile
 from moorage.vector_stores.records import AUTO, Chunking, Status, VectorStoreRecord, batch_object, file_object, store_object
-from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.queries import PageQuery
-from moorage.wire.query_parameters import BEFORE, PAGE
-from moorage.wire.responses import deleted, list_object
-from moorage.wire.schema import JsonSchema
-from moorage.wire.vector_stores import (
+from moorage.vector_stores.shapes import (
     FILE_STATUSES,
     AddVectorStoreFile,
     AutoChunking,
@@ -35,6 +30,11 @@ from moorage.wire.vector_stores import (
     VectorStoreSearchResult,
     VectorStoreSearchResults,
 )
+from moorage.wire.answers import Deleted, ListOf
+from moorage.wire.queries import PageQuery
+from moorage.wire.query_parameters import BEFORE, PAGE
+from moorage.wire.responses import deleted, list_object
+from moorage.wire.schema import JsonSchema
 
 router = Router(prefix="/vector_stores")
 

@@ -18,11 +18,11 @@ from typing import Final
 from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ApiError, ConditionFailed, bad_request, skill_not_found, skill_version_not_found
+from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.skills.bundle import SkillBundle
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs
-from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.table import Record, Table, Write
 from moorage.wire.answers import Skill, SkillVersion

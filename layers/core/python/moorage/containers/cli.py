@@ -9,12 +9,12 @@ from typing import Any
 
 import httpx
 
-from moorage.cli import container_shell
 from moorage.cli.output import add_json, listing, moment, say_json
 from moorage.cli.pages import entries
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.cli.transfer import download
 from moorage.terminal import say
+from moorage.terminals import cli as container_shell
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

@@ -6,10 +6,10 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from moorage import limits
+from moorage.webhooks.event_types import APPROVAL_REQUESTED, EVENT_TYPES, EventType
 from moorage.wire.answers import Count, Milliseconds, Seconds
 from moorage.wire.schema import JSON, SECONDS, STRING, JsonSchema, record
 from moorage.wire.validation import Body, Length
-from moorage.wire.webhook_events import APPROVAL_REQUESTED, EVENT_TYPES, EventType
 
 _Name = Annotated[str, Field(min_length=1, max_length=limits.WEBHOOK_NAME_CHARS_MAX)]
 _Url = Annotated[str, Field(min_length=1, max_length=limits.WEBHOOK_URL_CHARS_MAX)]

@@ -14,13 +14,13 @@ from starlette.responses import Response
 from moorage import limits
 from moorage.api.bodies import read_body
 from moorage.api.view import ResponseView
+from moorage.approvals.link_store import ApprovalLinkRecord
+from moorage.approvals.store import Approval, ApprovalDecision
+from moorage.approvals.waiting import decide, find, question_of
 from moorage.egress.policy import EgressOpening
 from moorage.errors import ApiError, approval_link_not_valid, approval_not_needed, bad_request
 from moorage.ids import response_of
-from moorage.loop.approvals import decide, find, question_of
 from moorage.runtime import Runtime
-from moorage.store.approval_links import ApprovalLinkRecord
-from moorage.store.approvals import Approval, ApprovalDecision
 from moorage.terminal import printable
 from moorage.tools.approval_text import asked
 from moorage.tools.mcp import network

@@ -1,6 +1,6 @@
 """Containers that live at a model's upstream, under ``/v1/containers``: requests about them are passed on, and the answers back.
 
-Only those that a response of the same tenant has made are known here (``store/upstream_containers.py``); all others are 404.
+Only those that a response of the same tenant has made are known here (``containers/upstream_store.py``); all others are 404.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine

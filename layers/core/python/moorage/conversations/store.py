@@ -23,10 +23,10 @@ from moorage.errors import (
     conversation_rewound,
     duplicate_item,
 )
+from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.store import keys
 from moorage.store.blobs import Blobs
-from moorage.store.files import Clock
 from moorage.store.listing import unknown_after
 from moorage.store.packing import packed, unpacked
 from moorage.store.table import Record, Table

@@ -17,7 +17,7 @@ from moorage.api.routing import BINARY, Router
 from moorage.skills import bundle as bundles
 from moorage.skills.bundle import SkillBundle
 from moorage.skills.front_matter import SkillProblem
-from moorage.store.skills import SkillVersionRecord, as_object, version_as_object
+from moorage.skills.store import SkillVersionRecord, as_object, version_as_object
 from moorage.wire.answers import Deleted, ListOf, Skill, SkillVersion, SkillVersionDeleted
 from moorage.wire.forms import SKILL_FORM, SKILL_VERSION_FORM
 from moorage.wire.query_parameters import PAGE

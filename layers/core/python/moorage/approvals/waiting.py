@@ -9,18 +9,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from moorage import limits
+from moorage.approvals.store import Approval, ApprovalDecision
 from moorage.egress.policy import EgressOpening
 from moorage.errors import Superseded, approval_decided, approval_not_found, approval_not_needed
 from moorage.ids import approval_event_id
-from moorage.loop import finish, paused, webhooks
+from moorage.loop import finish, paused
 from moorage.runtime import Runtime
 from moorage.state import PendingCall
-from moorage.store.approvals import Approval, ApprovalDecision
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import tell
 from moorage.tools.mcp import network
+from moorage.webhooks import delivery as webhooks
+from moorage.webhooks.event_types import APPROVAL_REQUESTED
 from moorage.wire.types import Item
-from moorage.wire.webhook_events import APPROVAL_REQUESTED
 
 BY_TIMEOUT: Final = "timeout"
 """Who has decided where nobody did."""

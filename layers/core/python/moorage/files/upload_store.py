@@ -13,11 +13,11 @@ from typing import Any, Final, Literal
 from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ApiError, ConditionFailed, bad_request, file_too_large, invalid_value, storage_busy, upload_not_found
+from moorage.files import store as file_store
+from moorage.files.store import Clock, FileStore, StoredFile
 from moorage.ids import new_file_id, new_id
-from moorage.store import files as file_store
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
-from moorage.store.files import Clock, FileStore, StoredFile
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import TABLE_ERRORS, Record, Table, Write
 from moorage.wire.answers import Upload, UploadPart

@@ -6,13 +6,13 @@ from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.codec import Codec
+from moorage.containers.store import ContainerRecord, container_of
 from moorage.errors import ConditionFailed, container_not_found, session_not_found
+from moorage.files.store import Clock
 from moorage.ids import container_of_session, new_session_id
 from moorage.store import keys
-from moorage.store.containers import ContainerRecord, container_of
-from moorage.store.files import Clock
 from moorage.store.table import Record, Table
-from moorage.wire.container_sessions import ContainerTerminal
+from moorage.terminals.shapes import ContainerTerminal
 
 Outcome = Literal["", "exit", "timeout", "killed", "lost"]
 

@@ -9,7 +9,7 @@ from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.multipart import parts
 from moorage.api.routing import Router
-from moorage.store.uploads import UploadPartRecord, Uploads, as_object, part_as_object
+from moorage.files.upload_store import UploadPartRecord, Uploads, as_object, part_as_object
 from moorage.wire.answers import Upload, UploadPart
 from moorage.wire.forms import form_of
 from moorage.wire.resources import CompleteUpload, CreateUpload

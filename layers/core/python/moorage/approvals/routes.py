@@ -11,18 +11,18 @@ from starlette.responses import Response
 
 from moorage import limits
 from moorage.api.answers import JsonResponse
-from moorage.api.approval_page import PAGE as APPROVAL_PAGE
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
 from moorage.api.routing import Router
 from moorage.api.view import ResponseView
+from moorage.approvals.link_store import ApprovalLinkRecord
+from moorage.approvals.page_routes import PAGE as APPROVAL_PAGE
+from moorage.approvals.store import Approval, ApprovalDecision
+from moorage.approvals.waiting import decide, find, question_of
 from moorage.errors import approval_decided, unknown_parameter
-from moorage.loop.approvals import decide, find, question_of
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
-from moorage.store.approval_links import ApprovalLinkRecord
-from moorage.store.approvals import Approval, ApprovalDecision
 from moorage.store.listing import unknown_after
 from moorage.wire.answers import ListOf
 from moorage.wire.create import ApprovalLink, Verdict

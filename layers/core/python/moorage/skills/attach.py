@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
+from moorage.containers.store import ContainerRecord, ContainerStore
 from moorage.containers.transfers import bounded
 from moorage.errors import ApiError, bad_request, invalid_value, too_many_skills
 from moorage.skills import bundle as bundles
 from moorage.skills import curated
+from moorage.skills.attached_store import ContainerSkill, ContainerSkills, directory_of
 from moorage.skills.bundle import SKILLS, SkillBundle
 from moorage.skills.front_matter import SkillProblem
+from moorage.skills.store import SkillStore
 from moorage.store import keys
 from moorage.store.blobs import Blobs
-from moorage.store.container_skills import ContainerSkill, ContainerSkills, directory_of
-from moorage.store.containers import ContainerRecord, ContainerStore
-from moorage.store.skills import SkillStore
 from moorage.telemetry import tell
 
 MARKDOWN: Final = "text/markdown"

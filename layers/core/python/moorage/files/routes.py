@@ -11,7 +11,7 @@ from moorage.api.downloads import download
 from moorage.api.listings import page_with
 from moorage.api.multipart import FILE_TOO_LARGE, parts
 from moorage.api.routing import BINARY, Router
-from moorage.store.files import StoredContent, StoredFile, as_object
+from moorage.files.store import StoredContent, StoredFile, as_object
 from moorage.wire.answers import Deleted, File, ListOf
 from moorage.wire.forms import FILE_FORM
 from moorage.wire.queries import PageQuery

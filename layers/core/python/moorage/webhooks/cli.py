@@ -8,7 +8,7 @@ from moorage.cli.output import add_json, listing, moment, say_json, told
 from moorage.cli.pages import entries
 from moorage.cli.target import answer_of, find
 from moorage.terminal import say
-from moorage.wire.webhook_events import EVENT_TYPES
+from moorage.webhooks.event_types import EVENT_TYPES
 
 _HEAD: Final = ("EVENT", "TYPE", "RESPONSE", "ENDED", "STATUS", "ATTEMPTS", "LAST ANSWER")
 

@@ -30,9 +30,9 @@ from moorage.ids import event_id, new_id
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot, StoredResponse
-from moorage.store.webhooks import Delivery, DeliveryAttempt, Endpoint, claimed
 from moorage.telemetry import tell, tell_error
-from moorage.wire.webhook_events import APPROVAL_REQUESTED
+from moorage.webhooks.event_types import APPROVAL_REQUESTED
+from moorage.webhooks.store import Delivery, DeliveryAttempt, Endpoint, claimed
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105
 _USER_AGENT: Final = f"moorage/{__version__}"

@@ -8,15 +8,10 @@ from moorage.api.listings import AnyPage
 from moorage.api.routing import Router
 from moorage.egress.fetch import FetchError
 from moorage.errors import webhook_not_answered, webhook_url_refused
-from moorage.loop.webhooks import new_secret, send_sample
 from moorage.runtime import Runtime
-from moorage.store.webhooks import Delivery, Endpoint
-from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.queries import PageQuery
-from moorage.wire.query_parameters import AFTER, PAGE, limit
-from moorage.wire.responses import deleted, list_object
-from moorage.wire.webhook_events import EVENT_TYPES, EventType
-from moorage.wire.webhooks import (
+from moorage.webhooks.delivery import new_secret, send_sample
+from moorage.webhooks.event_types import EVENT_TYPES, EventType
+from moorage.webhooks.shapes import (
     CreateWebhookEndpoint,
     RotateWebhookSecret,
     SendTestEvent,
@@ -27,6 +22,11 @@ from moorage.wire.webhooks import (
     WebhookEventTypes,
     WebhookTest,
 )
+from moorage.webhooks.store import Delivery, Endpoint
+from moorage.wire.answers import Deleted, ListOf
+from moorage.wire.queries import PageQuery
+from moorage.wire.query_parameters import AFTER, PAGE, limit
+from moorage.wire.responses import deleted, list_object
 
 router = Router()
 

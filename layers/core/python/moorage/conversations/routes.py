@@ -9,7 +9,7 @@ from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.routing import Router
 from moorage.api.view import listed_item
-from moorage.store.conversations import ConversationRecord, as_object
+from moorage.conversations.store import ConversationRecord, as_object
 from moorage.wire.answers import Conversation, Deleted, Item, ListOf
 from moorage.wire.create import CONVERSATION_CREATE, CONVERSATION_ITEMS, CONVERSATION_UPDATE
 from moorage.wire.queries import PageQuery, parse_page

@@ -17,6 +17,7 @@ from moorage import limits
 from moorage.containers.artifacts import Artifacts
 from moorage.containers.lifecycle import ContainerSandboxes, LiveContainer
 from moorage.containers.sandbox_wait import SandboxWait
+from moorage.containers.store import ContainerRecord, ContainerStore
 from moorage.errors import (
     SandboxError,
     SandboxGone,
@@ -27,8 +28,7 @@ from moorage.errors import (
     too_many_sessions,
 )
 from moorage.sandbox.terminals import SandboxTerminal, TerminalOutput
-from moorage.store.container_sessions import ContainerSession, ContainerSessions, Outcome
-from moorage.store.containers import ContainerRecord, ContainerStore
+from moorage.terminals.store import ContainerSession, ContainerSessions, Outcome
 
 _T = TypeVar("_T")
 _BEHIND_ALL: Final = 1 << 52

@@ -14,9 +14,7 @@ from moorage.api.caller import Caller
 from moorage.api.routing import Router
 from moorage.errors import session_not_found
 from moorage.ids import container_of_session
-from moorage.store.container_sessions import as_object
-from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.container_sessions import (
+from moorage.terminals.shapes import (
     ContainerTerminal,
     ContainerTerminalInput,
     ContainerTerminalOutput,
@@ -24,6 +22,8 @@ from moorage.wire.container_sessions import (
     ResizeSession,
     SessionInput,
 )
+from moorage.terminals.store import as_object
+from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.queries import parse_session_read
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.schema import COUNT

@@ -5,8 +5,8 @@ They live at the upstream, under the operator's account, which knows no tenants.
 
 from collections.abc import Iterable
 
+from moorage.files.store import Clock
 from moorage.store import keys
-from moorage.store.files import Clock
 from moorage.store.table import Table
 
 
