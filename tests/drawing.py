@@ -50,6 +50,15 @@ def png(text: str, width: int = 16, height: int = 16) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
+VAST: dict[str, bytes] = {
+    # Width and height as large as the format lets a head say (a PNG's have 31 bits), with next to no pixels behind it.
+    "png": png("a").replace(struct.pack(">II", 16, 16), struct.pack(">II", 2**31 - 1, 2**31 - 1), 1),
+    "jpeg": b"\xff\xd8\xff\xc0" + struct.pack(">HBHHB", 17, 8, 65_535, 65_535, 3) + bytes(9) + b"\xff\xd9",
+    "webp": b"RIFF\0\0\0\0WEBPVP8X" + bytes(8) + b"\xff" * 6,
+}
+"""Pictures that nobody could hold in memory once they are decoded."""
+
+
 def encoded(content: bytes) -> str:
     return base64.b64encode(content).decode()
 

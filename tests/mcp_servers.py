@@ -181,6 +181,8 @@ class Odd:
     raw: dict[str, bytes] = field(default_factory=dict)
     """A body in place of an answer, by method."""
     errors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ids: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What an answer has in place of its request's ``id``, by method."""
     next_cursor: str | None = None
     encoding: str | None = None
     session: str | None = None
@@ -258,7 +260,7 @@ class Odd:
         if answer is None and error is None:
             error = {"code": -32601, "message": "no such method"}
         said: dict[str, Any] = {"result": answer} if error is None else {"error": error}
-        return json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}).encode()
+        return json.dumps({"jsonrpc": "2.0", **self.ids.get(message["method"], {"id": message["id"]}), **said}).encode()
 
 
 async def _respond(send: Any, status: int, body: bytes, **headers: str) -> None:

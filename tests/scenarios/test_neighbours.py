@@ -1,17 +1,22 @@
 """Every bounded input at its bound, and a neighbour who asks meanwhile: one tenant's request never takes the API from the others.
 
-The inputs stand in ``bounded_requests.py`` and ``bounded_stories.py``. A neighbour's wait is counted in the processor
-time of the thread that runs the API's event loop, because a busy machine lets everybody wait.
+The inputs stand in ``bounded_requests.py`` and ``bounded_stories.py``. Turns of the API's event loop, and a neighbour's wait, are
+counted in processor time of the loop's thread, because a busy machine lets everybody wait. ``pytest -rP`` shows the longest turn of
+each case.
 """
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from moorage.local.logs import API
+from moorage.local.turn_meter import VARIABLE
 
 from tests.mcp_servers import LOOPBACK, Odd, beside, serving
 from tests.scenarios.bounded_requests import NETWORK_DOMAIN, REQUESTS, Bounds, Share
@@ -20,6 +25,10 @@ from tests.stack import Stack
 from tests.upstream import MockUpstream
 
 _NEIGHBOUR_SECONDS_MAX = 1.0
+_TURN_MS_MAX = 200.0
+"""Pieces of work are to stay below 50 ms of a processor that nobody else uses. A processor that is shared, or old, takes up to four
+times as long. One call into C cannot be parted: the collector's, zlib's, orjson's of half a million values."""
+_TURN_MS_TOLD = 20
 _NEIGHBOUR_REST_SECONDS = 0.02
 _GROWTH_MAX = 3.0
 """Of processor time, where the input is twice as large: linear work takes twice the time, quadratic work four times."""
@@ -39,6 +48,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         )
         settings = {
             "MOORAGE_MODELS_FILE": str(models),
+            VARIABLE: str(_TURN_MS_TOLD),
             "MOORAGE_FETCH_ALLOWED_NETWORKS": ",".join(LOOPBACK),
             "MOORAGE_ALLOWED_EGRESS_DOMAINS": f"*.{NETWORK_DOMAIN}",
         }
@@ -47,6 +57,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             yield Site(stack, upstream, odd, f"{running.url}/mcp")
         finally:
             stack.stop()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of processor time: of the API for the whole, and of its loop for the neighbour's slowest answer."""
+
+    whole_seconds: float
+    slowest_seconds: float
+    longest_turn: dict[str, Any]
+    """Of the loop, as the log tells it."""
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.slowest_seconds < _NEIGHBOUR_SECONDS_MAX and self.longest_turn["ms"] < _TURN_MS_MAX
 
 
 @contextmanager
@@ -85,16 +109,29 @@ def processor_seconds(stack: Stack) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@contextmanager
+def long_turns(stack: Stack) -> Iterator[list[dict[str, Any]]]:
+    """The loop's turns of that time that took long, the longest first; there when the block ends."""
+    path, found = stack.state_dir / API, list[dict[str, Any]]()
+    begins = path.stat().st_size if path.exists() else 0
+    yield found
+    with path.open("rb") as log:
+        log.seek(begins)
+        lines = [json.loads(line) for line in log]
+    found += sorted((line for line in lines if line.get("message") == "loop_turn"), key=lambda line: -line["ms"])
+
+
 def watched(site: Site, play: Callable[[Bounds], Any]) -> None:
     """Play it with a neighbour beside it. What takes long is played by half, which must take about half the work.
 
     A second measurement is taken where the first one is too large, for processors are shared: what is slow by itself is so each time.
     """
-    whole, slowest = _beside_a_neighbour(site, play)
+    measured = _beside_a_neighbour(site, play)
+    whole = measured.whole_seconds
     for _ in range(_AGAIN_MAX):
-        if slowest >= _NEIGHBOUR_SECONDS_MAX:
-            slowest = min(slowest, _beside_a_neighbour(site, play)[1])
-    assert slowest < _NEIGHBOUR_SECONDS_MAX
+        if not measured.is_bounded:
+            measured = _beside_a_neighbour(site, play)
+    assert measured.is_bounded, measured
     if whole < _GROWTH_MAX * _SECONDS_LEAST:
         return
     half = _worked(site, play, 0.5)
@@ -104,12 +141,13 @@ def watched(site: Site, play: Callable[[Bounds], Any]) -> None:
     assert whole < _GROWTH_MAX * half, f"{half:.2f} s for half of it, {whole:.2f} s for all"
 
 
-def _beside_a_neighbour(site: Site, play: Callable[[Bounds], Any]) -> tuple[float, float]:
-    """Seconds of processor time: of the API for the whole, and of its loop for the neighbour's slowest answer."""
+def _beside_a_neighbour(site: Site, play: Callable[[Bounds], Any]) -> Measured:
     before = processor_seconds(site.stack)
-    with neighbour(site.stack) as took:
+    with long_turns(site.stack) as turns, neighbour(site.stack) as took:
         play(Share())
-    return processor_seconds(site.stack) - before, max(took)
+    longest = turns[0] if turns else {"ms": 0.0}
+    print("the longest turn:", longest["ms"], "ms, the collector's part", longest.get("collecting_ms"), "at", longest.get("where"))
+    return Measured(processor_seconds(site.stack) - before, max(took), longest)
 
 
 def _worked(site: Site, play: Callable[[Bounds], Any], part: float) -> float:

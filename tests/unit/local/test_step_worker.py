@@ -16,6 +16,7 @@ from moorage.settings import SettingsError
 from moorage.state import LoopState
 from moorage.store.execution_rows import ExecutionRows, TakenExecution
 from moorage.store.executions import ENDED
+from moorage.vector_stores.jobs import IndexState
 
 FIRST: State = LoopState("resp_1", "t").to_json()
 ASKS, DONE = FIRST | {"next": "tool", "calls": ["a"]}, FIRST | {"next": "done"}
@@ -83,7 +84,7 @@ async def test_the_step_that_died_with_its_worker_runs_again_and_none_before_it(
     await rows.start("resp_1", FIRST, None)
     async with at_work(rows, before):
         await before.begun.wait()
-    assert await rows.take(1, 10) == []  # It is the dead one's, until its successor has its lock.
+    assert await rows.take(1, 10, share=10) == []  # It is the dead one's, until its successor has its lock.
     after.gate.set()
     async with at_work(rows, after):
         assert await ended(rows, "resp_1") == "SUCCEEDED"
@@ -96,9 +97,9 @@ async def test_a_worker_that_leaves_frees_what_it_has_for_the_others(rows: Execu
     async with at_work(rows, steps) as worker:
         await steps.begun.wait()
         await worker.leave()
-        assert await rows.take(1, 10) == [TakenExecution("resp_1", "RunTool", ASKS, (), 0)]
+        assert await rows.take(1, 10, share=10) == [TakenExecution("resp_1", "RunTool", ASKS, (), 0)]
         steps.gate.set()
-        assert await rows.take(1, 10) == []
+        assert await rows.take(1, 10, share=10) == []
     assert steps.ran == ["ModelStep", "ToolStep"]
     assert await rows.status("resp_1") == "RUNNING"
 
@@ -125,7 +126,7 @@ async def test_an_execution_that_kills_its_workers_is_ended_in_its_own_way(rows:
 
     await rows.start("resp_1", FIRST, None)
     for _ in range(limits.EXECUTION_DEATHS_MAX + 1):
-        assert len(await rows.take(0, 1)) == 1
+        assert len(await rows.take(0, 1, share=10)) == 1
         await rows.free(0, 2, has_died=True)
     async with at_work(rows, steps):
         assert await ended(rows, "resp_1") == "FAILED"
@@ -134,9 +135,9 @@ async def test_an_execution_that_kills_its_workers_is_ended_in_its_own_way(rows:
 
 async def test_what_numbers_have_that_are_not_given_any_more_is_freed(rows: ExecutionRows) -> None:
     await rows.start("resp_1", FIRST, None)
-    assert len(await rows.take(7, 10)) == 1
+    assert len(await rows.take(7, 10, share=10)) == 1
     await rows.free(0, 2, has_died=True)
-    assert len(await rows.take(1, 10)) == 1
+    assert len(await rows.take(1, 10, share=10)) == 1
 
 
 async def test_a_bounded_number_of_ended_executions_is_kept(tmp_path: Path) -> None:
@@ -165,7 +166,8 @@ def test_numbers_of_workers_and_steps_are_checked() -> None:
         steps_max({"MOORAGE_STEPS_MAX": "many"})
 
 
-async def test_no_more_steps_run_at_once_than_may(rows: ExecutionRows) -> None:
+@pytest.mark.parametrize(("tenants", "most_of_all"), [(1, STEPS - 1), (2, STEPS)])
+async def test_no_more_steps_run_at_once_than_may(rows: ExecutionRows, tenants: int, most_of_all: int) -> None:
     running, most = 0, 0
 
     async def steps(name: str, given: State) -> Any:
@@ -178,8 +180,63 @@ async def test_no_more_steps_run_at_once_than_may(rows: ExecutionRows) -> None:
         return DONE
 
     names = [f"resp_{number}" for number in range(3 * STEPS)]
-    for name in names:
-        await rows.start(name, FIRST, None)
+    for number, name in enumerate(names):
+        await rows.start(name, LoopState(name, f"t{number % tenants}").to_json(), None)
     async with at_work(rows, steps):
         assert [await ended(rows, name) for name in names] == ["SUCCEEDED"] * len(names)
-    assert most == STEPS
+    assert most == most_of_all
+
+
+# --- between tenants ------------------------------------------------------------------------------------------------------------
+
+
+def of_tenant(name: str, tenant_id: str) -> State:
+    return LoopState(name, tenant_id).to_json()
+
+
+async def taken(rows: ExecutionRows, most: int, *, share: int = 1_000) -> list[str]:
+    return sorted(one.name for one in await rows.take(0, most, share=share))
+
+
+async def test_executions_are_taken_in_turns_of_their_tenants(tmp_path: Path) -> None:
+    ticks = iter(range(10_000))
+    rows = ExecutionRows(tmp_path / "executions.sqlite", clock=lambda: float(next(ticks)))
+    for number in range(100):
+        await rows.start(f"many-{number:02}", of_tenant("resp_1", "many"), None)
+    for number in range(2):
+        await rows.start(f"few-{number}", of_tenant("resp_2", "few"), None)
+    assert await taken(rows, 3) == ["few-0", "many-00", "many-01"]
+    assert await taken(rows, 2) == ["few-1", "many-02"]
+    assert await taken(rows, 2) == ["many-03", "many-04"]
+
+
+async def test_one_tenant_does_not_fill_a_worker(rows: ExecutionRows) -> None:
+    for number in range(10):
+        await rows.start(f"many-{number}", of_tenant("resp_1", "many"), None)
+    assert len(await taken(rows, 10, share=7)) == 7
+    assert await taken(rows, 3, share=7) == []
+    await rows.start("one", of_tenant("resp_2", "one"), None)
+    assert await taken(rows, 3, share=7) == ["one"]
+
+
+async def test_a_document_does_not_wait_for_ten_thousand_of_another_tenant(rows: ExecutionRows) -> None:
+    """A thousand stores, of which each is read for minutes."""
+    read: list[str] = []
+    gate = asyncio.Event()
+
+    async def steps(name: str, given: State) -> Any:
+        read.append(given["tenant_id"])
+        if given["tenant_id"] == "many":
+            await gate.wait()
+        return {**given, "next": "done"}
+
+    for number in range(1_000):
+        state = IndexState("many", f"vs_{number}", f"vs_{number}").to_json()
+        await rows.start(f"vs_{number}", state, None)
+    async with at_work(rows, steps):
+        async with asyncio.timeout(20):
+            while read.count("many") < STEPS - 1:
+                await asyncio.sleep(0.01)
+        await rows.start("vs_one", IndexState("one", "vs_one", "vs_one").to_json(), None)
+        assert await ended(rows, "vs_one") == "SUCCEEDED"
+        assert read == ["many"] * (STEPS - 1) + ["one"]

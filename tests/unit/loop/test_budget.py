@@ -2,11 +2,15 @@
 
 from typing import Any
 
+import orjson
 import pytest
+from moorage import limits
+from moorage.errors import ApiError
 from moorage.loop.prompt import sent
 from moorage.model.prices import Price
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
+from moorage.wire.requests import parse_create
 
 from tests.stack import assert_well_formed
 from tests.unit.api.served import Served
@@ -61,6 +65,29 @@ async def test_each_limit_stops_the_loop_after_the_step_that_reached_it(budget: 
     assert (ended(response), len(served.lab.sandboxes.executed)) == (STOPPED, commands)
     assert response["usage"]["total_tokens"] == 12 * commands
     assert_well_formed(await served.lab.events(stored))
+
+
+@pytest.mark.parametrize(
+    ("dollars_per_million", "commands"),
+    [(0.1, 1), (0.05, 2)],
+    ids=["a step costs as much", "two steps cost as much"],
+)
+async def test_the_smallest_budget_is_counted_to_its_last_fraction(dollars_per_million: float, commands: int) -> None:
+    served = Served.of(Lab(*rounds(5)))
+    served.lab.price = Price(dollars_per_million, None, 0.0)  # A step has ten tokens of input.
+    stored = await begun(served, usd=limits.BUDGET_USD_MIN)
+    await run(served.lab, stored)
+    response = await served.lab.object_of(stored)
+    assert (ended(response), len(served.lab.sandboxes.executed)) == (STOPPED, commands)
+
+
+@pytest.mark.parametrize("usd", [limits.BUDGET_USD_MIN * 0.999, 0, -limits.BUDGET_USD_MIN])
+async def test_a_budget_below_the_smallest_is_refused(usd: float) -> None:
+    body = {"model": "m", "input": "hi", "budget": {"usd": usd}}
+    with pytest.raises(ApiError) as refused:
+        parse_create(orjson.dumps(body))
+    assert (refused.value.status, refused.value.param) == (400, "budget.usd")
+    assert parse_create(orjson.dumps(body | {"budget": {"usd": limits.BUDGET_USD_MIN}})).budget == {"usd": 0.000_001}
 
 
 async def test_a_response_that_stays_within_its_budget_ends_as_any_other() -> None:

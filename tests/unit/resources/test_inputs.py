@@ -12,6 +12,7 @@ from moorage.files.store import FileStore
 from moorage.inputs import Inputs
 from moorage.vector_stores.attachments import AttachmentReader, FairTurns
 
+from tests.drawing import VAST
 from tests.unit.resources.support import Clock, FakeProvisioner, Store, chunked
 from tests.unit.resources.vector_stores import reads
 from tests.unit.resources.web import Web, serving
@@ -57,6 +58,20 @@ async def refusal(inputs: Inputs, *parts: dict[str, Any]) -> ApiError:
     with pytest.raises(ApiError) as caught:
         await inputs.admit("ten", [said(*parts)])
     return caught.value
+
+
+@pytest.mark.parametrize("kind", VAST)
+async def test_a_vast_picture_is_passed_on_as_it_is(inputs: Inputs, files: FileStore, kind: str) -> None:
+    """Of an image, of a screenshot, and of a file without and with a container: pixels are the model server's to count."""
+    vast = await files.create("ten", filename=f"vast.{kind}", purpose="vision", chunks=chunked(VAST[kind]))
+    url = data_url(VAST[kind], f"image/{kind}")
+    message = said({"type": "input_image", "file_id": vast.id}, {"type": "input_file", "filename": f"v.{kind}", "file_data": url})
+    screen = {"type": "computer_screenshot", "file_id": vast.id}
+    output = {"type": "computer_call_output", "id": "cuo_1", "call_id": "c", "output": screen}
+    shown = [{"type": "input_image", "image_url": url}, {"type": "input_file", "filename": f"v.{kind}", "file_data": url}]
+    assert await resolved(inputs, message, output) == [shown, {"type": "computer_screenshot", "image_url": url}]
+    note = {"type": "input_text", "text": f"[The file v.{kind} ({len(VAST[kind])} bytes) is at /mnt/data/v.{kind}]"}
+    assert (await resolved(inputs, message, has_container=True)) == [[shown[0], note]]
 
 
 async def test_items_without_files_pass_as_they_are(inputs: Inputs) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from moorage.local.environments import environment
 
+from tests.drawing import VAST
 from tests.unit.sandbox import documents
 from tests.unit.sandbox.support import EXEC_SERVER
 
@@ -69,6 +70,14 @@ GOOD: dict[str, tuple[str, bytes, str]] = {
         "[The file does not say its encoding. It was read as cp932, which is a guess.]\n\n東京は日本の首都です。",
     ),
     "a PDF without a table, and with a vast picture": ("pdf", documents.vast_picture_pdf(), "Tides"),
+    "a Word document with a vast picture": (
+        "docx",
+        documents.zip_of(
+            word__document_xml='<w:document xmlns:w="urn:w"><w:body><w:p><w:r><w:t>Tides</w:t></w:r></w:p></w:body></w:document>',
+            word__media__image1_png=VAST["png"],
+        ),
+        "Tides",
+    ),
     "a Word document with a header and a chart alone": (
         "docx",
         documents.zip_of(

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.drawing import VAST
 from tests.unit.sandbox.support import EXEC_SERVER
 
 PROGRAM = EXEC_SERVER.parent / "bin" / "moorage-workspace"
@@ -275,9 +276,11 @@ KINDS = {
     "image/gif": b"GIF89a....",
     "image/webp": b"RIFF\x00\x00\x00\x00WEBP....",
 }
+VASTLY = {f"a vast {kind}": (f"image/{kind}", content) for kind, content in VAST.items()}
+"""Nothing is decoded, so that what a head says of its pixels costs nothing."""
 
 
-@pytest.mark.parametrize(("kind", "content"), KINDS.items(), ids=KINDS)
+@pytest.mark.parametrize(("kind", "content"), [*KINDS.items(), *VASTLY.values()], ids=[*KINDS, *VASTLY])
 def test_a_picture_is_known_by_its_beginning(program: ModuleType, tmp_path: Path, kind: str, content: bytes) -> None:
     path = tmp_path / "picture"
     path.write_bytes(content)

@@ -47,6 +47,31 @@ async def failed_call(odd: Odd, **options: Any) -> dict[str, Any]:
         return failed.value.error
 
 
+OTHER_IDS: dict[str, dict[str, Any]] = {
+    "another id": {"id": 999},
+    "the id of the first request": {"id": 1},
+    "null": {"id": None},
+    "none": {},
+}
+
+
+@pytest.mark.parametrize("says_changed", [False, True], ids=["a body", "an event"])
+@pytest.mark.parametrize("said", OTHER_IDS.values(), ids=OTHER_IDS)
+async def test_an_answer_without_the_id_of_the_call_is_no_result(said: dict[str, Any], says_changed: bool) -> None:
+    assert await failed_call(Odd(ids={"tools/call": said}, says_changed=says_changed)) == {
+        "type": "mcp_protocol_error",
+        "code": types.CONNECTION_CLOSED,
+        "message": "tools/call: the server's answer does not have the id of the request",
+    }
+
+
+@pytest.mark.parametrize("method", ["initialize", "tools/list"])
+async def test_a_list_without_the_id_of_its_request_is_none(method: str) -> None:
+    failure = await failure_of(Odd(ids={method: {"id": 999}}))
+    phase = "connect" if method == "initialize" else method
+    assert failure["message"] == f"{phase}: the server's answer does not have the id of the request"
+
+
 # --- servers as they should be ---
 
 

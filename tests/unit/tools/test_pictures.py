@@ -3,9 +3,9 @@
 import struct
 
 import pytest
-from moorage.tools.image_generation.pictures import picture_of
+from moorage.tools.image_generation.pictures import Picture, picture_of
 
-from tests.drawing import png
+from tests.drawing import VAST, png
 
 JPEG = (
     b"\xff\xd8\xff\xe0" + struct.pack(">H", 16) + b"JFIF\0\1\1\0\0\1\0\1\0\0"
@@ -35,6 +35,13 @@ def test_a_pictures_format_and_size_are_read_off_its_head(content: bytes, format
 def test_a_head_that_is_cut_off_is_no_picture_and_no_crash(content: bytes) -> None:
     sizes = {None if (found := picture_of(content[:length])) is None else found.size for length in range(len(content))}
     assert sizes <= {None, "60x40"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "side"), [("png", 2**31 - 1), ("jpeg", 2**16 - 1), ("webp", 2**24)], ids=["png", "jpeg", "webp"]
+)
+def test_a_vast_picture_is_measured_and_not_decoded(kind: str, side: int) -> None:
+    assert picture_of(VAST[kind]) == Picture(VAST[kind], kind, f"{side}x{side}")
 
 
 NO_PICTURES = {

@@ -5,6 +5,7 @@ kept under the id of its item for as long as responses are: every later step and
 would lose its cache), and the server is asked once. An image's URL is left to the model's provider.
 """
 
+import asyncio
 import base64
 import binascii
 import codecs
@@ -13,7 +14,8 @@ import mimetypes
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from moorage import limits
@@ -22,12 +24,16 @@ from moorage.containers.store import WORKSPACE
 from moorage.egress.fetch import Fetcher, FetchError, Reachable
 from moorage.errors import ApiError, bad_request
 from moorage.files.store import Clock, FileStore, file_name, free_name
+from moorage.model.tokens import outweighs
+from moorage.parallel import beside
 from moorage.store import keys, schema
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.table import Table
 from moorage.vector_stores.attachments import AttachmentReader
 from moorage.vector_stores.documents import HEAD_BYTES, Kind, UnreadableDocument, look
 from moorage.wire.types import Item
+
+T = TypeVar("T")
 
 Part = dict[str, Any]
 
@@ -132,12 +138,14 @@ class Inputs:
         """Of more than fits into one request, what was said last is shown."""
         room = _Room(limits.INPUT_FILE_BYTES_MAX)
         read = None if has_container else attachments
-        latest = [await self._resolved(tenant_id, i, has_container, room, read) if _media(i) else i for i in reversed(items)]
+        has_media = await _looked_over(items, lambda item: bool(_media(item)))
+        pairs = zip(reversed(items), reversed(has_media), strict=True)
+        latest = [await self._resolved(tenant_id, i, has_container, room, read) if has else i for i, has in pairs]
         return latest[::-1]
 
-    async def admit(self, tenant_id: str, items: Iterable[Item]) -> None:
-        for item in items:
-            for part in _media(item):
+    async def admit(self, tenant_id: str, items: Sequence[Item]) -> None:
+        for item, parts in zip(items, await _looked_over(items, _media), strict=True):
+            for part in parts:
                 await self._source(tenant_id, item, part)
 
     async def to_stage(self, tenant_id: str, items: Iterable[Item]) -> list[Incoming]:
@@ -243,8 +251,7 @@ class Inputs:
             blob = await self._fetched(tenant_id, item["id"], url)
             name = filename or unquote(urlsplit(url).path.rsplit("/", 1)[-1])
             return _Source(name or "file", blob.bytes, blob.sha256, lambda: self._blobs.get_stream(blob.key))
-        content, media_type = _decoded(part["file_data"])
-        sha256 = hashlib.sha256(content).hexdigest()
+        content, media_type, sha256 = await beside(len(part["file_data"]), partial(_decoded, part["file_data"]))
         return _Source(filename or "file", len(content), sha256, lambda: _once(content), media_type)
 
     async def _fetched(self, tenant_id: str, item_id: str, url: str) -> Blob:
@@ -320,7 +327,8 @@ class _Source:
             content = rest + chunk
             beginning = beginning or content
             whole = len(content) - len(content) % 3
-            pieces.append(base64.b64encode(memoryview(content)[:whole]).decode())
+            encoded = partial(base64.b64encode, memoryview(content)[:whole])
+            pieces.append((await beside(whole, encoded)).decode())
             rest = content[whole:]
         pieces.append(base64.b64encode(rest).decode())
         pieces[0] = f"data:{_media_type(self, beginning)};base64,"
@@ -384,6 +392,12 @@ def _media(item: Item) -> list[Part]:
     return [part for part in parts if _is_media(part)] if isinstance(parts, list) else []
 
 
+async def _looked_over(items: Sequence[Item], look: Callable[[Item], T]) -> list[T]:
+    """What a look at each item gives: on a thread where they hold much."""
+    is_long = outweighs(items, limits.LOWERED_HERE_MAX)
+    return await asyncio.to_thread(lambda: [look(item) for item in items]) if is_long else [look(item) for item in items]
+
+
 def _is_media(part: Any) -> bool:
     match part:
         case {"type": "input_file"}:
@@ -394,11 +408,12 @@ def _is_media(part: Any) -> bool:
             return False
 
 
-def _decoded(data: str) -> tuple[bytes, str]:
-    """The bytes of ``file_data`` (a data URL, or bare base64) and their type, empty if it names none."""
+def _decoded(data: str) -> tuple[bytes, str, str]:
+    """The bytes of ``file_data`` (a data URL, or bare base64), their type, empty if it names none, and their SHA-256."""
     match = _DATA_URL.match(data)
     try:
-        return base64.b64decode(data[match.end() :] if match else data, validate=True), match[1] if match else ""
+        content = base64.b64decode(data[match.end() :] if match else data, validate=True)
+        return content, match[1] if match else "", hashlib.sha256(content).hexdigest()
     except (binascii.Error, ValueError) as error:
         raise bad_request(
             "'file_data' must be base64, or a data URL with base64 ('data:application/pdf;base64,...').",

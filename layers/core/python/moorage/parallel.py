@@ -4,7 +4,10 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from importlib import import_module
+from time import perf_counter
 from typing import TypeVar
+
+from moorage import limits
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -14,6 +17,25 @@ async def imported(name: str) -> None:
     """Return when a module is there that takes long to import: on a thread, since neighbours wait for the loop."""
     if name not in sys.modules:
         await asyncio.to_thread(import_module, name)
+
+
+async def beside(size_bytes: int, work: Callable[[], R]) -> R:
+    """What ``work`` answers, of an input of this size: here if it is small, on a thread otherwise. The interpreter lets the loop in
+    between two steps of a thread's Python; a single call into C holds it up to its end."""
+    return work() if size_bytes <= limits.WORKED_HERE_BYTES_MAX else await asyncio.to_thread(work)
+
+
+class Breath:
+    """Lets others of the event loop in, in work that goes on for long without waiting for anything."""
+
+    def __init__(self) -> None:
+        self._since = perf_counter()
+
+    async def taken(self) -> None:
+        """Call it often; it gives way after ``LOOP_PIECE_SECONDS`` of work."""
+        if perf_counter() - self._since >= limits.LOOP_PIECE_SECONDS:
+            await asyncio.sleep(0)
+            self._since = perf_counter()
 
 
 async def side_by_side(work: Callable[[T], Awaitable[R]], things: Iterable[T], *, at_once: int) -> list[R]:

@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 
 from moorage import limits
 from moorage.errors import body_too_large, encoded_body, unreadable_body
+from moorage.parallel import beside
 from moorage.wire.validation import JsonValidator
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -62,7 +63,7 @@ def body_of(model: Any) -> Any:
     parse: JsonValidator[Any] = JsonValidator(model)
 
     async def read(body: RawBody) -> Any:
-        return parse.body(body)
+        return await beside(len(body), lambda: parse.body(body))
 
     read.model = model  # type: ignore[attr-defined]  # what the OpenAPI document tells of it
     return Depends(read)

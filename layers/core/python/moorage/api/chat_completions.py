@@ -23,6 +23,7 @@ from moorage.api.routing import EVENTS, Router
 from moorage.errors import ApiError
 from moorage.loop.budget import draw_last
 from moorage.loop.create import prepare
+from moorage.parallel import beside
 from moorage.wire.chat import ChatRequest, in_our_names, parse_chat
 from moorage.wire.chat_answers import Chunks, completion
 from moorage.wire.events import CREATED, IN_PROGRESS, QUEUED, one_line
@@ -48,10 +49,10 @@ _OPENINGS: Final = frozenset({CREATED, QUEUED, IN_PROGRESS})
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     runtime = caller.runtime
     until = until_of(runtime)
-    wanted = parse_chat(body, web_search=runtime.web_search)
+    wanted = await beside(len(body), lambda: parse_chat(body, web_search=runtime.web_search))
     notices = wanted.create.notices
     headers = {"x-moorage-notice": " ".join(notices)} if notices else {}
-    attempt = IdempotentCreate.of(request, caller, body)
+    attempt = await IdempotentCreate.of(request, caller, body)
     earlier = await attempt.earlier()
     if earlier is None:
         try:

@@ -11,6 +11,7 @@ from moorage.loop.budget import first_holding, used_of
 from moorage.loop.compact import compact
 from moorage.loop.prepare import gather
 from moorage.model.tokens import estimate_items
+from moorage.parallel import beside
 from moorage.store.budget_draws import BudgetDraw
 from moorage.store.budgets import Scope
 from moorage.wire.answers import CompactedResponse
@@ -31,7 +32,7 @@ router = Router()
 )
 async def create(caller: Caller, body: RawBody) -> Response:
     runtime, tenant_id = caller.runtime, caller.tenant_id
-    wanted = parse_compact(body)
+    wanted = await beside(len(body), lambda: parse_compact(body))
     said = await gather(
         runtime,
         tenant_id,

@@ -12,6 +12,7 @@ from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.routing import Router
 from moorage.model.tokens import estimate_text
+from moorage.parallel import beside
 from moorage.wire.answers import EmbeddingList
 from moorage.wire.embeddings import EMBEDDING
 
@@ -27,7 +28,7 @@ router = Router()
     statuses=(404, 502, 503),
 )
 async def create(caller: Caller, body: RawBody) -> Response:
-    wanted = EMBEDDING.body(body)
+    wanted = await beside(len(body), lambda: EMBEDDING.body(body))
     texts: list[str] = wanted["input"]
     embeddings = caller.runtime.knowledge.embeddings
     embedder = embeddings.find(wanted["model"])

@@ -14,6 +14,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from fastapi import Request
@@ -31,6 +32,7 @@ from moorage.errors import (
     idempotency_key_pending,
     idempotency_key_reused,
 )
+from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.store.idempotency_keys import IdempotencyClaim, IdempotencyKeys
 from moorage.store.responses import Snapshot, StoredResponse
@@ -70,9 +72,10 @@ class IdempotentCreate:
     """None for a client that does not count."""
 
     @classmethod
-    def of(cls, request: Request, caller: Caller, body: bytes) -> "IdempotentCreate":
+    async def of(cls, request: Request, caller: Caller, body: bytes) -> "IdempotentCreate":
         runtime = caller.runtime
-        told = f"{request.url.path}\n".encode()
+        told = hashlib.sha256(f"{request.url.path}\n".encode())
+        await beside(len(body), partial(told.update, body))
         count = request.headers.get(_RETRY_HEADER, "")
         return cls(
             runtime,
@@ -80,7 +83,7 @@ class IdempotentCreate:
             caller.tenant_id,
             request.state.request_id,
             request.state.key_digest,
-            hashlib.sha256(told + body).hexdigest(),
+            told.hexdigest(),
             key_of(request.headers),
             int(count) if count.isdigit() and len(count) < 4 else None,
         )

@@ -1,6 +1,8 @@
 """``POST /v1/responses/input_tokens``: how long a request's input would be, by the estimate of ``model/tokens.py``."""
 
+import asyncio
 
+from moorage import limits
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.routing import Router
@@ -8,7 +10,8 @@ from moorage.inputs import resolve_inputs
 from moorage.loop.notes import reader, visible
 from moorage.loop.prepare import check_tools, conceal, gather
 from moorage.model.base import ModelRequest
-from moorage.model.tokens import estimate_request, estimate_text
+from moorage.model.tokens import estimate_request, estimate_text, outweighs
+from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.tools.lowering import lower
 from moorage.wire.answers import InputTokens
@@ -28,7 +31,7 @@ router = Router()
     statuses=(404,),
 )
 async def count(caller: Caller, body: RawBody) -> InputTokens:
-    wanted = parse_input_tokens(body, web_search=caller.runtime.web_search)
+    wanted = await beside(len(body), lambda: parse_input_tokens(body, web_search=caller.runtime.web_search))
     return input_tokens_object(await input_tokens(caller.runtime, caller.tenant_id, wanted))
 
 
@@ -49,13 +52,19 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
     await check_tools(runtime, tenant_id, said, wanted.tools)
     async with runtime.attachments(tenant_id, said.entry) as attachments:
         resolved = await resolve_inputs(runtime, tenant_id, visible(said.items, reader(runtime, tenant_id)), attachments=attachments)
-    lowered = lower(
-        tuple(resolved),
-        wanted.tools,
-        wanted.tool_choice,
-        said.native_tools,
-        programs=runtime.settings.sandbox_programs,
-    )
-    prompt = ModelRequest(model=said.entry.upstream_model, items=lowered.items, instructions=wanted.instructions, tools=lowered.tools)
-    schema = ((wanted.text or {}).get("format") or {}).get("schema")
-    return estimate_request(prompt) + (0 if schema is None else estimate_text(str(schema)))
+
+    def counted() -> int:
+        lowered = lower(
+            tuple(resolved),
+            wanted.tools,
+            wanted.tool_choice,
+            said.native_tools,
+            programs=runtime.settings.sandbox_programs,
+        )
+        model = said.entry.upstream_model
+        prompt = ModelRequest(model=model, items=lowered.items, instructions=wanted.instructions, tools=lowered.tools)
+        schema = ((wanted.text or {}).get("format") or {}).get("schema")
+        return estimate_request(prompt) + (0 if schema is None else estimate_text(str(schema)))
+
+    is_long = outweighs([*resolved, *wanted.tools, wanted.text], limits.LOWERED_HERE_MAX)
+    return await asyncio.to_thread(counted) if is_long else counted()

@@ -28,6 +28,7 @@ from moorage.loop import finish, paused, recover
 from moorage.loop.budget import check_budget, draw_last
 from moorage.loop.create import PreparedResponse, prepare, start_background
 from moorage.loop.waiting import reason_of
+from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.item_contents import Contents
@@ -60,7 +61,7 @@ _CLIENT_GONE: Final = 499
     statuses=(404, 502, 503),
 )
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
-    wanted = parse_create(body, web_search=caller.runtime.web_search)
+    wanted = await beside(len(body), lambda: parse_create(body, web_search=caller.runtime.web_search))
 
     going_on = await decided(caller, wanted)
     if going_on is not None:
@@ -97,7 +98,7 @@ async def begin(
     until = until_of(runtime)
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
     view = ResponseView.of(wanted.include, include_obfuscation=wanted.include_obfuscation)
-    attempt = IdempotentCreate.of(request, caller, body)
+    attempt = await IdempotentCreate.of(request, caller, body)
     earlier = await attempt.earlier()
     if earlier is None:
         prepared = await prepared_by()

@@ -36,6 +36,7 @@ from moorage.errors import (
 )
 from moorage.loop import context
 from moorage.loop.create import PreparedResponse, prepare, warm_up
+from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES
 from moorage.telemetry import tell_error
@@ -168,7 +169,7 @@ class Connection:
             text = message.get("text")
             body = message["bytes"] if text is None else text.encode()
             try:
-                frame = _frame(body)
+                frame = await beside(len(body), partial(_frame, body))
             except ApiError as error:
                 await self._refuse(error, None)
                 continue
@@ -216,7 +217,7 @@ class Connection:
                 raise invalid_api_key()  # While the frame waited for its turn.
             if self._is_time_over():
                 raise rate_limited("What answers this connection is about to be changed for another one. Please retry.", 1)
-            event = parse_create_event(frame.body, web_search=self._runtime.web_search)
+            event = await beside(frame.size, lambda: parse_create_event(frame.body, web_search=self._runtime.web_search))
             recent = await self._recent.items(frame.parent)
             prepared = await prepare(
                 self._runtime,

@@ -10,6 +10,7 @@ from moorage.api.caller import Caller
 from moorage.api.routing import Router
 from moorage.api.view import listed_item
 from moorage.conversations.store import ConversationRecord, as_object
+from moorage.parallel import beside
 from moorage.wire.answers import Conversation, Deleted, Item, ListOf
 from moorage.wire.create import CONVERSATION_CREATE, CONVERSATION_ITEMS, CONVERSATION_UPDATE
 from moorage.wire.queries import PageQuery, parse_page
@@ -29,7 +30,7 @@ _Page = Annotated[PageQuery, Depends(_page)]
 
 @router.post("/conversations", "createConversation", "Begin a conversation", body=("CreateConversation", CONVERSATION_CREATE))
 async def create(caller: Caller, body: RawBody) -> Conversation:
-    wanted = parse_conversation_create(body)
+    wanted = await beside(len(body), lambda: parse_conversation_create(body))
     return as_object(await caller.runtime.conversations.create(caller.tenant_id, metadata=wanted.metadata, items=wanted.items))
 
 
@@ -65,7 +66,7 @@ async def delete(caller: Caller, conversation_id: str) -> Deleted[Literal["conve
     statuses=(409,),
 )
 async def create_items(caller: Caller, conversation_id: str, page: _Page, body: RawBody) -> ListOf[Item]:
-    items = parse_conversation_items(body)
+    items = await beside(len(body), lambda: parse_conversation_items(body))
     await caller.runtime.conversations.append(caller.tenant_id, conversation_id, items)
     return list_object([_shown(item, page.include) for item in items], has_more=False)
 

@@ -36,8 +36,14 @@ TOOLS_FOUND_MAX: Final = 20
 TOOLS_FOUND_BYTES_MAX: Final = MIB
 """Of one search: more than a few tools are no find, and each stands before the model from then on."""
 
-LOWERED_HERE_MAX: Final = 500
-"""Items and tools that are counted and rewritten for a model on the event loop, in some 10 ms; more of them on a thread."""
+LOWERED_HERE_MAX: Final = 4_000
+"""Values in the items and tools that are counted and rewritten for a model on the event loop, in some 10 ms; more on a thread."""
+
+WORKED_HERE_BYTES_MAX: Final = 64 * KIB
+"""Bytes of a body, or of a model's event, that are parsed on the event loop, in some 5 ms; more of them on a thread."""
+
+LOOP_PIECE_SECONDS: Final = 0.01
+"""After so much work in one piece a stream lets the others of its event loop in."""
 
 TOOLS_DEFERRED_CHARS_MAX: Final = 8_000
 """What a model is told of the tools that it may look for: names and descriptions, about 2,000 tokens."""
@@ -342,6 +348,8 @@ EXECUTIONS_PLAYED_MAX: Final = 2_000
 """Of one worker at once, waiting ones included; the others wait for their turn."""
 EXECUTION_STEPS_MAX: Final = 256
 """Steps that run at once, over all workers: most wait for a model or a command, and hold some hundred KiB meanwhile."""
+TENANT_PLACES_KEPT_FROM: Final = 8
+"""Of so many places, of executions or of steps, one tenant leaves one to the others."""
 EXECUTION_LOOK_SECONDS: Final = 0.5
 """A worker that was not woken looks for executions this often."""
 EXECUTION_DEATHS_MAX: Final = 10

@@ -14,18 +14,17 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
 from moorage import limits
+from moorage.local.turn_meter import frames
 from moorage.telemetry import tell
 from moorage.terminal import say
 
 _LOOK_SECONDS: Final = 1.0
-_FRAMES_MAX: Final = 12
 GIVEN_UP: Final = 75
 """The exit code: sysexits(3), EX_TEMPFAIL."""
 _log = logging.getLogger("moorage.local")
@@ -111,7 +110,7 @@ class LoopWatch:
         if self._looks_since_signal is not None:
             self._looks_since_signal += 1
         if self._silent_looks == limits.LOOP_SILENCE_TOLD_SECONDS:
-            tell("loop_silent", {"seconds": self._silent_looks, "where": self._where()})
+            tell("loop_silent", {"seconds": self._silent_looks, "where": frames(self._loop_thread)})
             _log.error("the API's event loop has not turned for %d seconds", self._silent_looks)
         if self._looks_since_signal is not None and self._looks_since_signal >= limits.STOP_LOOP_SECONDS_MAX:
             self._give_up("did not hear the signal to end")
@@ -125,15 +124,9 @@ class LoopWatch:
         self._silent_looks = 0
 
     def _give_up(self, why: str) -> None:
-        tell("loop_given_up", {"seconds": self._silent_looks, "where": self._where()})
+        tell("loop_given_up", {"seconds": self._silent_looks, "where": frames(self._loop_thread)})
         say(f"moorage: The API's event loop {why}, so the stack ends. Start it again: what was stored is taken up.", out=sys.stderr)
         self._leave(GIVEN_UP)
-
-    def _where(self) -> list[str]:
-        """The innermost frames of the loop's thread, as ``file:line:function``; never what they hold."""
-        frame = sys._current_frames().get(self._loop_thread)
-        frames = traceback.extract_stack(frame)[-_FRAMES_MAX:] if frame is not None else []
-        return [f"{os.path.basename(each.filename)}:{each.lineno}:{each.name}" for each in frames]
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:

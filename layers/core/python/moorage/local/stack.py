@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, NoReturn, TextIO, cast
 
@@ -45,6 +46,7 @@ from moorage.local.state_folder import held, kept_secrets
 from moorage.local.step_worker import workers_from
 from moorage.local.stores import store_place
 from moorage.local.supervision import Child, ChildKeepsDying, Supervisor
+from moorage.local.turn_meter import event_loop, turn_ms
 from moorage.model.catalog import ModelCatalog, ollama_url, probe_ollama
 from moorage.runtime import build_runtime
 from moorage.settings import Settings, SettingsError, unknown_variables
@@ -103,6 +105,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     # These refuse what is set wrongly before anything is started.
     metrics = stack.enter_context(listening(os.environ))
     workers = workers_from(os.environ)
+    turn_ms(os.environ)
     place = store_place(os.environ, state_dir)
     settings_environment |= place.settings
     Settings.from_environment(inherited_environment() | settings_environment)
@@ -132,7 +135,8 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         stack.callback(stop_child, children[-1], WORKER_STOP_SECONDS_MAX)
     runtime = build_runtime(Settings.from_environment(environment))
     try:
-        code = asyncio.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children), metrics, manager))
+        with asyncio.Runner(loop_factory=partial(event_loop, os.environ)) as runner:
+            code = runner.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children), metrics, manager))
     except ChildKeepsDying as error:
         say(f"moorage: {error}", out=sys.stderr)
         code = 1

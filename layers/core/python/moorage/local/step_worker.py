@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 from moorage import limits
 from moorage.local.state_machine import ExecutionPosition, Invoke, State, StateMachine
+from moorage.local.tenant_places import TenantPlaces, share_of
 from moorage.loop import tasks
 from moorage.runtime import build_runtime, relieve_collector
 from moorage.settings import Settings, SettingsError
@@ -58,7 +59,7 @@ class StepWorker:
     def __init__(self, rows: ExecutionRows, invoke: Invoke, number: int, workers: int, *, steps: int, chance: random.Random) -> None:
         """``steps`` is how many may run at once here."""
         self._rows, self._number, self._workers = rows, number, workers
-        self._run, self._turns = invoke, asyncio.Semaphore(steps)
+        self._run, self._places = invoke, TenantPlaces(steps)
         self._chance = chance
         self._woken = asyncio.Event()
         self.playing: set[asyncio.Task[None]] = set()
@@ -74,7 +75,8 @@ class StepWorker:
         while True:
             self._woken.clear()
             try:
-                for taken in await self._rows.take(self._number, limits.EXECUTIONS_PLAYED_MAX - len(self.playing)):
+                room = limits.EXECUTIONS_PLAYED_MAX - len(self.playing)
+                for taken in await self._rows.take(self._number, room, share=share_of(limits.EXECUTIONS_PLAYED_MAX)):
                     self._begin(taken)
                 if looks % _LOOKS_A_SWEEP == 0:
                     await self._rows.forget_ended()
@@ -140,7 +142,7 @@ class StepWorker:
                 await asyncio.sleep(limits.EXECUTION_PAUSE_SECONDS_MAX)
 
     async def _invoke(self, name: str, given: State) -> Any:
-        async with self._turns:
+        async with self._places.place(given["tenant_id"]):
             try:
                 return await self._run(name, given)
             except Exception as error:

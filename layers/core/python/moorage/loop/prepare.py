@@ -16,6 +16,7 @@ from moorage.loop import context
 from moorage.loop.chain import chain_items
 from moorage.loop.notes import check_readable, reader, visible
 from moorage.model.catalog import ModelEntry
+from moorage.parallel import Breath
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot
 from moorage.tools.registry import ROOMS
@@ -63,13 +64,18 @@ async def gather(
         chain = await runtime.conversations.load_items(tenant_id, conversation_id)
     else:
         chain = recent if recent is not None else chain_items(snapshots)
+    breath = Breath()
     said = ResolvedInput(entry, native_tools, snapshots, chain, await _resolved(runtime, tenant_id, input_items, chain))
+    await breath.taken()
     context.check_calls(said.input_items, chain)
     check_choice(tool_choice, tools, said.items)
+    await breath.taken()
     read = reader(runtime, tenant_id)
     check_readable(said.input_items, read, native_tools)
+    await breath.taken()
     before = "previous_response_id" if conversation_id is None else "conversation"
     check_readable(visible(chain, read), read, native_tools, param=before)
+    await breath.taken()
     await admit_inputs(runtime, tenant_id, said.input_items)
     return said
 
@@ -124,7 +130,9 @@ async def _resolved(runtime: Runtime, tenant_id: str, items: Sequence[Item], cha
     stored = await _stored_items(runtime, tenant_id, {item["id"] for item in items if _is_partial(item)} - known.keys())
     there = known | stored
     resolved: list[Item] = []
+    breath = Breath()
     for item in items:
+        await breath.taken()
         if item["type"] != "item_reference":
             resolved.append(_restored(item, there))
         elif item["id"] in stored:

@@ -22,7 +22,7 @@ from moorage.loop.step_history import StepHistory, unroll
 from moorage.model import reasoning
 from moorage.model.base import HOSTED_SHELL, ModelRequest
 from moorage.model.catalog import ModelEntry
-from moorage.model.tokens import estimate_frame, estimate_item
+from moorage.model.tokens import estimate_frame, estimate_item, outweighs
 from moorage.runtime import Runtime
 from moorage.state import Rent, StepOutcome
 from moorage.store.responses import Snapshot, StoredResponse
@@ -115,7 +115,7 @@ class Prompt:
                 given=self.stored.given,
             )
 
-        is_long = len(resolved) + len(parameters.tools) > limits.LOWERED_HERE_MAX
+        is_long = outweighs([*resolved, *parameters.tools], limits.LOWERED_HERE_MAX)
         lowered = await asyncio.to_thread(fitted) if is_long else fitted()
         if self.entry.is_shell_sequential:
             lowered = one_command(lowered)

@@ -23,6 +23,7 @@ from moorage.loop.prompt import Prompt, StepPosition
 from moorage.loop.prompt_stage import rooms_of
 from moorage.loop.sinks import Sink
 from moorage.model.base import HOSTED_SHELL, ItemOpened, ItemRelayed, StreamStarted, TextDelta
+from moorage.parallel import Breath
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 from moorage.tools.lowering import NOT_OFFERED, LoweredInput, is_hosted
@@ -66,7 +67,7 @@ class ModelTurn:
         assembler = self._assembler(lowered, {} if "custom" in provider.native_tools else self._grammars(before))
         assembler.taken_call_ids.update(item["call_id"] for item in before if "call_id" in item)
         noted: set[str] = set()
-        has_shell = HOSTED_SHELL in provider.native_tools
+        has_shell, breath = HOSTED_SHELL in provider.native_tools, Breath()
         try:
             async with Cancellable(watch), aclosing(provider.stream(request)) as deltas:
                 async for delta in deltas:
@@ -77,6 +78,7 @@ class ModelTurn:
                     if isinstance(delta, TextDelta) and assembler.annotate is None:
                         assembler.annotate = await self._annotate(before)
                     assembler.feed(delta)
+                    await breath.taken()
         except UpstreamError as error:
             assembler.abandon(is_said_anew=error.is_retryable)
             return assembler, error, went_without_tools

@@ -288,8 +288,12 @@ class ChatDecoder:
 
     def _close_complete(self) -> list[Delta]:
         """A call whose arguments are whole can go before the others end."""
-        waiting = [index for index in self._arguments if ("call", index) in self._sequence]
-        return [delta for index in waiting if self._is_complete(index) for delta in self._sequence.close(("call", index))]
+        return [
+            delta
+            for key in self._sequence
+            if isinstance(key, tuple) and key[0] == "call" and self._is_complete(key[1])
+            for delta in self._sequence.close(key)
+        ]
 
     def _finish(self) -> list[Delta]:
         finished = base.StreamFinished(finish_reason(self._reason, has_calls=bool(self._arguments)))

@@ -109,7 +109,9 @@ class Demo:
         if turn.sleep_seconds:
             await self.sleep(turn.sleep_seconds)
         pause = self.delta_seconds if turn.delta_seconds is None else turn.delta_seconds
-        for number, delta in enumerate(_deltas(turn, request)):
+        is_long = tokens.outweighs([*request.items, *request.tools], limits.LOWERED_HERE_MAX)
+        deltas = await asyncio.to_thread(_deltas, turn, request) if is_long else _deltas(turn, request)
+        for number, delta in enumerate(deltas):
             if failure is not None and number >= failure.after_deltas:
                 raise _error(failure)
             await self.sleep(pause)

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,12 +24,15 @@ import orjson
 from moorage import __version__, limits, tracing
 from moorage.errors import UpstreamError, connection_failed
 from moorage.model.base import Delta, StreamStarted
+from moorage.parallel import Breath, beside
 from moorage.telemetry import tell
 
 _T = TypeVar("_T")
 
 _DRAIN_SECONDS: Final = 0.5
 """After the end was said, the rest of the body is read for this long, so that the connection can be used again."""
+
+_PORTION_BYTES: Final = 16 * limits.KIB
 
 _STATUS_OF_KEYS: Final = 401
 _MESSAGE_CHARS_MAX: Final = 1_000
@@ -148,13 +151,17 @@ class Upstream:
     async def _answer(self, response: httpx.Response, decoder: Decoder) -> AsyncGenerator[list[Delta], None]:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in _STREAM_TYPES:
-            yield _decoded(decoder.whole, await self._json(response, kind))
+            content = await _bounded(response, limits.UPSTREAM_EVENT_BYTES_MAX)
+            yield await beside(len(content), lambda: _decoded(decoder.whole, self._json(content, kind)))
             return
-        pieces = _pieces(response)
+        pieces, breath = _pieces(response), Breath()
         beginning = bytearray()
-        has_spoken = False
-        async for piece in pieces:
-            deltas = _decoded(decoder.feed, piece)
+        has_spoken, unread = False, 0
+        async for piece in _portions(pieces):
+            unread += len(piece)
+            deltas = await beside(unread, partial(_decoded, decoder.feed, piece))
+            unread = 0 if deltas else unread
+            await breath.taken()
             has_spoken = has_spoken or bool(deltas)
             if not has_spoken and len(beginning) < _ERROR_BODY_BYTES_MAX:
                 beginning += piece
@@ -166,9 +173,8 @@ class Upstream:
             raise self.error(found)  # A server that fails after it has promised a stream may send its error as a bare body.
         yield _decoded(_end_of, decoder)
 
-    async def _json(self, response: httpx.Response, kind: str) -> dict[str, Any]:
+    def _json(self, content: bytes, kind: str) -> dict[str, Any]:
         """A whole body. Anything but a JSON object means that no model lives at this address."""
-        content = await _bounded(response, limits.UPSTREAM_EVENT_BYTES_MAX)
         value = _json_value(content)
         if not isinstance(value, dict):
             raise UpstreamError(
@@ -461,6 +467,13 @@ def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
         return response.aiter_bytes()
     assert isinstance(response.stream, httpx.AsyncByteStream)
     return aiter(response.stream)
+
+
+async def _portions(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes in pieces of which each is decoded in some milliseconds, however many events it has."""
+    async for piece in pieces:
+        for start in range(0, len(piece), _PORTION_BYTES):
+            yield piece[start : start + _PORTION_BYTES]
 
 
 async def _bounded(response: httpx.Response, bytes_max: int) -> bytes:

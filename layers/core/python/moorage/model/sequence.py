@@ -4,7 +4,7 @@ Upstreams may open a second tool call before the first has ended; a delta stream
 opened first streams, the others wait, in the order in which they were opened.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 from moorage.model.base import Delta, ItemDone, ItemRelayed
@@ -24,6 +24,9 @@ class Sequence:
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._slots
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(tuple(self._slots))
 
     def add(self, key: Hashable, *deltas: Delta) -> list[Delta]:
         """More of the item ``key``, which is opened by its first delta. Gives what may go out now."""

@@ -36,8 +36,22 @@ CREATE TABLE IF NOT EXISTS executions (
 CREATE INDEX IF NOT EXISTS executions_free ON executions (began_at) WHERE status = 'RUNNING' AND worker IS NULL;
 CREATE INDEX IF NOT EXISTS executions_ended ON executions (ended_at) WHERE ended_at IS NOT NULL;
 """
-_FREE: Final = "SELECT rowid FROM executions WHERE status = 'RUNNING' AND worker IS NULL ORDER BY began_at LIMIT ?"
-_TAKE: Final = f"UPDATE executions SET worker = ? WHERE rowid IN ({_FREE}) RETURNING name, state, data, retries, deaths"  # noqa: S608
+_IS_ANY_FREE: Final = "SELECT 1 FROM executions WHERE status = 'RUNNING' AND worker IS NULL LIMIT 1"
+_TAKE: Final = """
+WITH held AS (
+  SELECT json_extract(data, '$.tenant_id') AS tenant, count(*) AS held FROM executions
+  WHERE status = 'RUNNING' AND worker = :worker GROUP BY tenant
+), free AS (
+  SELECT rowid AS id, began_at, json_extract(data, '$.tenant_id') AS tenant,
+    row_number() OVER (PARTITION BY json_extract(data, '$.tenant_id') ORDER BY began_at, rowid) AS turn
+  FROM executions WHERE status = 'RUNNING' AND worker IS NULL
+)
+UPDATE executions SET worker = :worker WHERE rowid IN (
+  SELECT id FROM free LEFT JOIN held USING (tenant) WHERE coalesce(held, 0) + turn <= :share
+  ORDER BY coalesce(held, 0) + turn, began_at LIMIT :most
+) RETURNING name, state, data, retries, deaths
+"""
+"""Whose tenant has the fewest goes first, and then the oldest."""
 _KEEP: Final = """
 UPDATE executions SET state = ?, data = ?, retries = ?, deaths = 0 WHERE name = ? AND worker = ? AND status = 'RUNNING'
 """
@@ -96,9 +110,9 @@ class ExecutionRows:
             )
         )
 
-    async def take(self, worker: int, most: int) -> list[TakenExecution]:
-        """The oldest that nobody has."""
-        return await self._on_thread(lambda: self._take(worker, most))
+    async def take(self, worker: int, most: int, *, share: int) -> list[TakenExecution]:
+        """Some that nobody has, in turns of their tenants. ``share`` is how many of one tenant this worker may have."""
+        return await self._on_thread(lambda: self._take(worker, most, share))
 
     async def keep(self, name: str, worker: int, state: str, data: dict[str, Any], retries: tuple[int, ...]) -> bool:
         """Write where an execution stands now; False if it was stopped, or another worker has it."""
@@ -130,11 +144,11 @@ class ExecutionRows:
             "UPDATE executions SET status = ?, ended_at = ? WHERE name = ? AND status = 'RUNNING'", (status, self._clock(), name)
         )
 
-    def _take(self, worker: int, most: int) -> list[TakenExecution]:
+    def _take(self, worker: int, most: int, share: int) -> list[TakenExecution]:
         connection = self._connection()
-        if connection.execute(_FREE, (1,)).fetchone() is None:
+        if connection.execute(_IS_ANY_FREE).fetchone() is None:
             return []  # The common answer needs no lock.
-        rows = connection.execute(_TAKE, (worker, most)).fetchall()
+        rows = connection.execute(_TAKE, {"worker": worker, "most": most, "share": share}).fetchall()
         return [
             TakenExecution(name, state, orjson.loads(data), tuple(orjson.loads(retries)), deaths)
             for name, state, data, retries, deaths in rows

@@ -2,16 +2,20 @@
 
 Its name is looked up once and judged, and every connection goes to a judged address, with the name as SNI and ``Host``. Nothing leaves
 the server's origin, whatever it redirects to or names as its endpoint. What it sends is counted, and never comes compressed.
+
+An answer bears the id of its request ("The Response object MUST contain [...] the same as the value of the id member in the Request
+Object", JSON-RPC 2.0, section 5). The SDK takes an event with any id for the answer, and waits for ever behind a body with another one.
 """
 
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Container
+from typing import Any, Final
 
 import httpx2
 import orjson
 
 from moorage import limits
 from moorage.egress.fetch import ADDRESSES_TRIED_MAX, Fetcher, FetchError
+from moorage.net.sse import SseParser
 from moorage.tools.mcp.servers import McpServer
 
 _PORTS: Final = {"http": 80, "https": 443}
@@ -32,6 +36,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         """The server answered a request of a session with 404: it has forgotten the session, and the request was not run."""
         self.refusal: str | None = None
         """Why something was not sent or not taken; the SDK keeps such reasons to itself."""
+        self._asked: set[str] = set()
+        """Ids of all requests so far: an older server answers them on a stream of their own."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
@@ -45,6 +51,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise FetchError("it leads to another origin")
         if self._addresses is None:
             self._addresses = await self._fetcher.admitted(host, port, is_operators=self._server.is_operators)
+        asked = self._ids_of(request)
         response = await self._sent(request, host, self._addresses)
         self.status = response.status_code
         if self.status == 404 and request.method == "POST" and "mcp-session-id" in request.headers:
@@ -55,8 +62,21 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise FetchError("the server sent it compressed without being asked")
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         return httpx2.Response(
-            response.status_code, headers=response.headers, stream=_Counted(self, response.stream), extensions=response.extensions
+            response.status_code,
+            headers=response.headers,
+            stream=_Counted(self, response.stream, _Ids(asked, response) if asked is not None else None),
+            extensions=response.extensions,
         )
+
+    def _ids_of(self, request: httpx2.Request) -> Container[str] | None:
+        """Which ids an answer may have; None for what is no request of the protocol, and has no answer."""
+        if request.method != "POST":
+            return self._asked
+        message = _parsed(request.content)
+        if not isinstance(message, dict) or not {"id", "method"} <= message.keys():
+            return None
+        self._asked.add(str(message["id"]))
+        return {str(message["id"])}
 
     async def _sent(self, request: httpx2.Request, host: str, addresses: list[str]) -> httpx2.Response:
         """The answer of the first address that takes the connection."""
@@ -80,6 +100,11 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         if self._left < 0:
             raise self._refused(f"the server sent more than {limits.MCP_CONNECTION_BYTES_MAX} bytes")
 
+    def check(self, ids: "_Ids", text: bytes | str) -> None:
+        """Raises for an answer that is none to what was asked."""
+        if ids.is_of_another(text):
+            raise self._refused("the server's answer does not have the id of the request")
+
     def _refused(self, reason: str) -> httpx2.TransportError:
         self.refusal = reason
         return httpx2.TransportError(reason)
@@ -88,17 +113,55 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
+class _Ids:
+    """Which ids the messages of one HTTP answer may have."""
+
+    def __init__(self, allowed: Container[str], response: httpx2.Response) -> None:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._allowed = allowed
+        # With an error's status the SDK says what the server says, whose id may be null.
+        self.is_body = kind == "application/json" and response.status_code < httpx2.codes.BAD_REQUEST
+        self.is_events = kind == "text/event-stream"
+
+    def is_of_another(self, text: bytes | str) -> bool:
+        message = _parsed(text)
+        is_answer = isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
+        return is_answer and str(message.get("id")) not in self._allowed
+
+
 class _Counted(httpx2.AsyncByteStream):
-    def __init__(self, transport: GuardedTransport, stream: httpx2.AsyncByteStream) -> None:
-        self._transport, self._stream = transport, stream
+    def __init__(self, transport: GuardedTransport, stream: httpx2.AsyncByteStream, ids: _Ids | None) -> None:
+        self._transport, self._stream, self._ids = transport, stream, ids
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        ids = self._ids
+        if ids is not None and ids.is_body:
+            body = b"".join([chunk async for chunk in self._chunks()])
+            self._transport.check(ids, body)
+            yield body
+            return
+        events = SseParser(limits.MCP_CONNECTION_BYTES_MAX)
+        async for chunk in self._chunks():
+            if ids is not None and ids.is_events:
+                for event in events.feed(chunk):
+                    self._transport.check(ids, event.data)
+            yield chunk
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
         async for chunk in self._stream:
             self._transport.count(chunk)
             yield chunk
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+def _parsed(text: bytes | str) -> Any:
+    """None for what is no JSON: the SDK says that."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int]:
