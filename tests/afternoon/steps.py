@@ -25,6 +25,9 @@ WAIT_SECONDS_MAX: Final = 900
 RESTORE_SECONDS_MAX: Final = 3600
 PART_BYTES: Final = 4_000_000
 """Of an upload: API Gateway takes about 4.5 MB of a body that is not text."""
+_COMMAND_SAYS: Final = "response.shell_call_output_content.delta"
+_KILLED_SECONDS: Final = 300
+"""Of a command that is not to come to its end."""
 SECRET: Final = "the value of the secret"
 
 
@@ -264,21 +267,22 @@ def websocket(a: Afternoon) -> str:
 
 def killed_task(a: Afternoon) -> str:
     with a.api() as api:
-        response_id = a.begin(api, shell(f"sleep {a.ground.command_seconds}; echo survived"), shell("echo again"), {"say": "ok"})
-
-        def task() -> str | None:
-            output = api.get(f"responses/{response_id}").raise_for_status().json()["output"]
-            if not any(item["type"] == "shell_call" for item in output):
-                return None
-            started_by = container_of({"output": output})
-            running = [each for each in _tasks(a) if each.get("startedBy", "").split("/")[0] == started_by]
-            return running[0]["taskArn"] if running and running[0]["lastStatus"] == "RUNNING" else None
-
-        victim = a.until("a task of the response", task)
+        response_id = a.begin(api, shell(f"echo begun; sleep {_KILLED_SECONDS}; echo survived"), shell("echo again"), {"say": "ok"})
+        # A task that is stopped before its command has begun takes no command with it.
+        demand(_says(api, response_id, "begun"), f"{response_id} ended before its task was stopped")
+        started_by = container_of(api.get(f"responses/{response_id}").raise_for_status().json())
+        (victim,) = [each["taskArn"] for each in _tasks(a) if each.get("startedBy", "").split("/")[0] == started_by]
         a.ground.client("ecs").stop_task(cluster=a.ground.name, task=victim, reason="an afternoon's test")
         first, second = printed(a.ended(api, response_id))
     demand(("survived" not in first, second) == (True, "again"), f"the commands said {first!r} and {second!r}")
     return "the task was stopped in the middle of a command; the response said so, went on in another one and completed"
+
+
+def _says(api: httpx.Client, response_id: str, word: str) -> bool:
+    """Whether a command of the response says it; looks no further."""
+    with api.stream("GET", f"responses/{response_id}", params={"stream": "true"}, timeout=WAIT_SECONDS_MAX) as answer:
+        events = (json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line.startswith("data: {"))
+        return any(event["type"] == _COMMAND_SAYS and word in json.dumps(event["delta"]) for event in events)
 
 
 def _tasks(a: Afternoon) -> list[dict[str, Any]]:
@@ -292,7 +296,8 @@ def update_under_load(a: Afternoon) -> str:
     wait = shell(f"echo once >> log; sleep {a.ground.command_seconds}; wc -l < log")
     with a.api() as api:
         begun = [a.begin(api, *[wait] * 3, {"say": "ok"}) for _ in range(6)]
-        a.deploy(a.ground.another_image)
+    a.deploy(a.ground.another_image)
+    with a.api() as api:
         said = [printed(a.ended(api, each)) for each in begun]
         demand(said == [["1", "2", "3"]] * 6, f"commands ran otherwise than once each: {said}")
         after = printed(a.ended(api, a.begin(api, shell("echo new"), {"say": "ok"})))

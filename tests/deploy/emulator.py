@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -206,18 +207,46 @@ def check_as_aws_does() -> None:
 
 
 def tell_of_tasks() -> None:
-    """EventBridge hears of a task that runs, as on AWS ("ECS Task State Change"); ministack 1.5.33 says nothing."""
-    watch = ecs._watch_task_lifecycle
+    """EventBridge hears of a task that runs or has stopped, as on AWS ("ECS Task State Change"); ministack 1.5.33 says nothing."""
+    watch, stop = ecs._watch_task_lifecycle, ecs._mark_task_stopped
 
-    def told(task: dict[str, Any], *more: Any) -> None:
+    def tell(task: dict[str, Any]) -> None:
         named = ("taskArn", "clusterArn", "group", "startedBy", "lastStatus", "desiredStatus", "attachments")
         detail = {name: task.get(name) for name in named}
         detail["createdAt"] = detail["startedAt"] = datetime.now(UTC).isoformat()
         entry = {"Source": "aws.ecs", "DetailType": "ECS Task State Change", "Detail": json.dumps(detail)}
         eventbridge._put_events({"Entries": [entry]}, allow_aws_source=True)
+
+    def runs(task: dict[str, Any], *more: Any) -> None:
+        tell(task)
         watch(task, *more)
 
-    ecs._watch_task_lifecycle = told
+    def stopped(arn: str, task: dict[str, Any], *more: Any, **named: Any) -> bool:
+        has_stopped: bool = stop(arn, task, *more, **named)
+        if has_stopped:
+            tell(task)
+        return has_stopped
+
+    ecs._watch_task_lifecycle, ecs._mark_task_stopped = runs, stopped
+
+
+def know_orders() -> None:
+    """An order whose token was there before starts nothing. It is answered as the first one was, or refused if it is for something else
+    (ECS API reference, "RunTask", ``clientToken``); ministack 1.5.33 starts another task."""
+    order, known, one_by_one = ecs._ACTION_MAP["RunTask"], dict[str, Any](), threading.Lock()
+
+    def ordered(request: dict[str, Any]) -> Any:
+        token = str(request.get("clientToken", ""))
+        with one_by_one:
+            earlier, answer = known.get(token, (request, None))
+            if earlier != request:
+                return ecs.error_response_json("ConflictException", "The token is in use with another request.", 400)
+            answer = answer or order(request)
+            if token and json.loads(answer[2]).get("tasks"):
+                known[token] = request, answer
+        return answer
+
+    ecs._ACTION_MAP["RunTask"] = ordered
 
 
 def tell_of_builds() -> None:
@@ -245,6 +274,7 @@ def main() -> None:
     ecs._docker = containers
     check_as_aws_does()
     tell_of_tasks()
+    know_orders()
     tell_of_builds()
     recovery.recover_as_aws_does()
     from ministack.app import main as serve

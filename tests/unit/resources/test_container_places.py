@@ -212,6 +212,23 @@ async def test_one_that_ended_before_it_ran_makes_way_at_once(places: Places) ->
     assert (await places.live(record)).record.incarnation == 1
 
 
+async def test_one_that_ended_before_anybody_reached_it_makes_way_at_once(places: Places) -> None:
+    told, record = Told(places), await places.new()
+    await told.order(record)
+    assert await told.hear(record)
+    places.ecs.sandboxes["sb-1"].is_alive = False
+    places.deaf.add("fake:sb-1")
+    with pytest.raises(SandboxStarting) as waiting:
+        await places.inside.sandboxes.ensure("ten", record.id)
+    assert not isinstance(waiting.value, SandboxElsewhere)  # it waits for what will never listen
+    assert await told.hear(record, None)
+    with pytest.raises(SandboxElsewhere):
+        await places.inside.sandboxes.ensure("ten", record.id)
+    live = await places.live(record)
+    assert (live.handle.sandbox_id, live.record.incarnation) == ("sb-2", 1)
+    assert not await told.hear(record, None)  # late, and of one that is forgotten
+
+
 async def test_what_is_heard_twice_late_or_of_another_changes_nothing(places: Places) -> None:
     told, record = Told(places), await places.new()
     assert not await told.hear(record)  # nobody waits

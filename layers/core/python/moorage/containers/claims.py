@@ -16,6 +16,11 @@ from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
 from moorage.files.store import Clock
 
 
+def new_claim() -> str:
+    """Who writes with another one finds that it is not his turn."""
+    return secrets.token_hex(8)
+
+
 class Claims:
     def __init__(self, store: ContainerStore, clock: Clock) -> None:
         self._store = store
@@ -24,7 +29,7 @@ class Claims:
     async def take(self, record: ContainerRecord, incarnation: int) -> ContainerRecord:
         """Become the one who starts this incarnation; ``ConditionFailed`` if another was faster."""
         earlier = record.sandbox if incarnation == record.incarnation else None
-        sandbox = replace(earlier or SandboxRecord("starting", claim=""), claim=secrets.token_hex(8), claimed_until=self._end())
+        sandbox = replace(earlier or SandboxRecord("starting", claim=""), claim=new_claim(), claimed_until=self._end())
         fresh = {} if earlier is not None else {"ordered_at_ms": self.now_ms(), "running_at_ms": 0, "ending": ""}
         return await self._store.turn(
             record, sandbox, also={"incarnation": incarnation, **fresh}, condition={"incarnation": record.incarnation}

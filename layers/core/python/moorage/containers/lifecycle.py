@@ -34,7 +34,7 @@ from types import TracebackType
 from typing import Self
 
 from moorage import limits
-from moorage.containers.claims import Claims
+from moorage.containers.claims import Claims, new_claim
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.staging import Staging
 from moorage.containers.store import ContainerRecord, ContainerStore, End, SandboxRecord, container_of
@@ -155,18 +155,24 @@ class ContainerSandboxes:
     async def announce(
         self, tenant_id: str, container_id: str, sandbox_id: str, endpoint: str | None, is_of: Callable[[str], bool]
     ) -> bool:
-        """Note that a sandbox that was ordered runs at ``endpoint``, or (None) that it has ended before; False if nobody waits for it.
-        ``is_of`` tells by its token whether it is the incarnation's. Harmless to run twice."""
+        """Note that a sandbox that was ordered runs at ``endpoint``, or (None) that it has ended before anybody took it up; False if
+        nobody waits for it. ``is_of`` tells by its token whether it is the incarnation's. Harmless to run twice."""
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             record = await self._store.peek(tenant_id, container_id)
-            if record is None or record.is_deleted or record.sandbox is None or record.sandbox.endpoint is not None:
+            if record is None or record.is_deleted or record.sandbox is None or record.sandbox.state != "starting":
                 return False
-            if record.sandbox.state != "starting" or not is_of(self._incarnations.token_of(record.id, record.incarnation)):
+            has_ended = endpoint is None and record.sandbox.sandbox_id == sandbox_id
+            if record.sandbox.endpoint is not None and not has_ended:
+                return False
+            if not is_of(self._incarnations.token_of(record.id, record.incarnation)):
                 return False
             # The claim ends with it: the next one to come goes on, with the sandbox or with another order.
             noted = replace(record.sandbox, claimed_until=0)
             if endpoint is not None:
                 noted = replace(noted, sandbox_id=sandbox_id, endpoint=endpoint)
+            elif record.sandbox.endpoint is not None:
+                # Whoever waits for it to listen must not write its address back.
+                noted = replace(noted, claim=new_claim(), endpoint=None)
             with suppress(ConditionFailed):
                 await self._claims.write(record, noted)
                 await self._store.put_life(record, sandbox_id)
