@@ -109,8 +109,9 @@ class FakeSandboxes:
     is_there: bool = True
     """Otherwise a sandbox has to be placed first."""
     can_start: bool = True
-    paid: list[int] = field(default_factory=list)
-    """Seconds, by responses."""
+    paid: dict[str, int] = field(default_factory=dict)
+    """Seconds, by each response."""
+    before_pay: Callable[[], None] | None = None
     placings: int = 0
     before_place: Callable[[], None] | None = None
     prints: Callable[[str], str] = "{}\n".format
@@ -170,8 +171,11 @@ class FakeContainers:
     async def files_of(self, tenant_id: str, container_id: str) -> list[Any]:
         return []
 
-    async def pay(self, tenant_id: str, container_id: str, seconds: int) -> None:
-        self.sandboxes.paid.append(seconds)
+    async def pay(self, tenant_id: str, container_id: str, response_id: str, seconds: int) -> None:
+        hook, self.sandboxes.before_pay = self.sandboxes.before_pay, None
+        if hook is not None:
+            hook()
+        self.sandboxes.paid[response_id] = seconds
 
     async def use(self, tenant_id: str, container_id: str, *, param: str | None = None) -> Any:
         if container_id not in self.known:

@@ -1,13 +1,16 @@
 """What a response pays for its sandbox: the time from its first call there to its end, on a clock that is only counted."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
+from moorage.loop.finish import end_from_outside
 from moorage.model.prices import Price
 from moorage.state import LoopState, Next
 from moorage.store.budgets import Scope
 from moorage.store.responses import StoredResponse
+from moorage.store.table import Record
 
 from tests.unit.api.served import Served
 from tests.unit.loop.lab import Lab, first_state, say, shell
@@ -54,7 +57,7 @@ async def test_the_time_from_the_first_command_to_the_end_is_paid_for() -> None:
     sandbox = {"seconds": 220, "usd": pytest.approx(220 * SECOND), "source": "a list"}
     cost = await cost_of(served, stored)
     assert cost == {"usd": pytest.approx(3 * STEP + 220 * SECOND), "source": "a test", "sandbox": sandbox}
-    assert served.lab.sandboxes.paid == [220]
+    assert served.lab.sandboxes.paid == {stored.response_id: 220}
     (row,) = (await served.get("/responses")).json()["data"]
     (day,) = (await served.get("/usage")).json()["data"]
     assert (row["cost_usd"], day["cost_usd"]) == (cost["usd"], cost["usd"])
@@ -70,7 +73,7 @@ async def test_one_without_a_command_and_a_machine_that_costs_nothing_pay_nothin
     stored = await own.lab.background()
     await run(own.lab, stored)
     assert await cost_of(own, stored) == {"usd": 2 * STEP, "source": "a test"}
-    assert served.lab.sandboxes.paid + own.lab.sandboxes.paid == []
+    assert served.lab.sandboxes.paid | own.lab.sandboxes.paid == {}
 
 
 async def test_where_the_models_price_is_unknown_the_tenant_pays_for_all_of_it() -> None:
@@ -78,7 +81,7 @@ async def test_where_the_models_price_is_unknown_the_tenant_pays_for_all_of_it()
     served = Served.of(lab_with_prices(1, price=None))
     stored = await served.lab.background()
     await run(served.lab, stored)
-    assert (await cost_of(served, stored), served.lab.sandboxes.paid) == (None, [])
+    assert (await cost_of(served, stored), served.lab.sandboxes.paid) == (None, {})
 
 
 async def test_a_pause_is_not_paid_for() -> None:
@@ -105,6 +108,54 @@ async def test_a_cancelled_response_pays_until_then() -> None:
     assert (await served.post(f"/responses/{stored.response_id}/cancel")).status_code == 200
     await served.lab.step(state)
     assert (await cost_of(served, stored))["sandbox"] == {"seconds": 30, "usd": pytest.approx(30 * SECOND), "source": "a list"}
+
+
+class Died(Exception):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("moment", ["before it has paid", "before the end is written"])
+async def test_a_process_that_dies_while_it_ends_a_response_leaves_it_paid_once(moment: str) -> None:
+    served = Served.of(lab_with_prices(1))
+    lab = served.lab
+    stored = await lab.background()
+    state = await lab.step(first_state(stored))
+    await lab.tools(state)
+    lab.now += 100
+    lab.model.turns.append(say("done"))  # the answer is asked for once more
+    lab.sandboxes.before_pay = die if moment == "before it has paid" else partial(dies_at_the_next_write, lab)
+    with pytest.raises(Died):
+        await lab.step(state)
+    lab.table.before_write = None
+    lab.now += 60
+    assert (await lab.step(state)).next is Next.DONE
+    assert (await cost_of(served, stored))["sandbox"]["seconds"] == 160
+    assert lab.sandboxes.paid == {stored.response_id: 160}
+
+
+async def test_a_process_that_dies_while_it_cancels_a_response_leaves_it_paid_once() -> None:
+    served = Served.of(lab_with_prices(2))
+    lab = served.lab
+    stored = await lab.background()
+    await lab.step(first_state(stored))
+    lab.now += 30
+    lab.sandboxes.before_pay = die
+    with pytest.raises(Died):
+        await end_from_outside(lab.runtime, stored, status="cancelled")
+    await end_from_outside(lab.runtime, stored, status="cancelled")
+    assert (await cost_of(served, stored))["sandbox"]["seconds"] == 30
+    assert lab.sandboxes.paid == {stored.response_id: 30}
+
+
+def die() -> None:
+    raise Died
+
+
+def dies_at_the_next_write(lab: Lab) -> None:
+    async def before_write(_: Record) -> None:
+        raise Died
+
+    lab.table.before_write = before_write
 
 
 async def test_a_budget_in_dollars_stops_the_run_for_the_time_of_its_sandbox() -> None:

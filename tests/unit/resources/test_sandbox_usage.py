@@ -57,7 +57,7 @@ def test_a_second_costs_what_fargate_asks_for_its_processors_and_memory(tier: st
 async def test_what_is_idle_after_a_response_is_its_tenants(world: World) -> None:
     await world.budgets.put("ten", TENANT, {"usd": 10})
     record = await world.ran(100)
-    await world.containers.pay("ten", record.id, 70)  # a response that began 30 s after the sandbox
+    await world.containers.pay("ten", record.id, "resp_1", 70)  # a response that began 30 s after the sandbox
     await world.expire()
     seconds = 30 + IDLE + 1
     assert await world.counted() == [(int(world.clock()) // HOUR * HOUR, SandboxRest(seconds, seconds * 1_000_000))]
@@ -94,10 +94,18 @@ async def test_each_sandbox_counts_once_and_each_hour_for_itself(world: World) -
 
 async def test_responses_side_by_side_may_pay_more_than_there_is_and_nobody_gets_it_back(world: World) -> None:
     record = await world.ran(100)
-    for _ in range(2):
-        await world.containers.pay("ten", record.id, 90)
+    for response_id in ("resp_1", "resp_2"):
+        await world.containers.pay("ten", record.id, response_id, 90)
     await world.containers.delete("ten", record.id)
     assert await world.counted() == []
+
+
+async def test_a_response_that_ends_twice_pays_once(world: World) -> None:
+    record = await world.ran(100)
+    await world.containers.pay("ten", record.id, "resp_1", 60)  # its process dies before the end is written
+    await world.containers.pay("ten", record.id, "resp_1", 70)  # the step that runs again ends it
+    await world.containers.delete("ten", record.id)
+    assert [rest for _, rest in await world.counted()] == [SandboxRest(30, 30_000_000)]
 
 
 @pytest.mark.parametrize("refusal", [ClientError({"Error": {"Code": "ThrottlingException"}}, "UpdateItem"), StorageFull()])
@@ -114,7 +122,7 @@ async def test_what_cannot_be_counted_is_told_and_hinders_nobody(clock: Clock, r
     table.before_write = busy
     handler = open_log(out := io.StringIO())
     try:
-        await world.containers.pay("ten", record.id, 90)
+        await world.containers.pay("ten", record.id, "resp_1", 90)
         await world.containers.delete("ten", record.id)
     finally:
         close_log(handler)
@@ -133,7 +141,7 @@ async def test_what_never_ran_costs_nothing(world: World) -> None:
     world.clock.advance(limits.SANDBOX_WAIT_SECONDS)
     await world.expire()
     assert await world.counted() == []
-    await world.containers.pay("ten", "cntr_none", 3)  # its sandbox has ended meanwhile
+    await world.containers.pay("ten", "cntr_none", "resp_1", 3)  # its sandbox has ended meanwhile
 
 
 async def test_without_a_price_nothing_is_counted(store: Store, clock: Clock) -> None:

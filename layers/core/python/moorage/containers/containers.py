@@ -137,9 +137,9 @@ class Containers:
         self.waiting = SandboxWait(self.sandboxes, self.sweep, at_work)
         self.sessions = TerminalSessions(ContainerSessions(table, clock), store, self.sandboxes, self.waiting, self.artifacts)
 
-    async def pay(self, tenant_id: str, container_id: str, seconds: int) -> None:
-        """A response has paid for so many seconds of the container's sandbox."""
-        await self._store.live.pay(tenant_id, container_id, seconds)
+    async def pay(self, tenant_id: str, container_id: str, response_id: str, seconds: int) -> None:
+        """A response that ends pays for so many seconds of the container's sandbox. Harmless to repeat."""
+        await self._store.live.pay(tenant_id, container_id, response_id, seconds)
 
     # --- Records -------------------------------------------------------------------------------------------------------------
 

@@ -155,9 +155,10 @@ def cost_of(
 
 
 async def pay_rent(runtime: Runtime, stored: StoredResponse, cost: Cost | None) -> None:
-    """Once a response has ended: what it has paid of its sandbox's time is not its tenant's to pay."""
+    """What a response pays of its sandbox's time is not its tenant's to pay. Before the end is seen: whatever dies in between runs the
+    step again, and pays again, and the later word counts. Without a sandbox that has a price nothing is asked of the table."""
     if stored.container_id is not None and cost is not None and "sandbox" in cost:
-        await runtime.containers.pay(stored.tenant_id, stored.container_id, cost["sandbox"]["seconds"])
+        await runtime.containers.pay(stored.tenant_id, stored.container_id, stored.response_id, cost["sandbox"]["seconds"])
 
 
 def seconds_run(runtime: Runtime, stored: StoredResponse) -> int:

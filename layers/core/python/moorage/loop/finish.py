@@ -115,12 +115,12 @@ async def conclude(
         )
     # Before the end is seen: whatever dies in between runs the step again, and counts it again.
     await draw_last(runtime, stored, outcome.usage, outcome.calls_made, response["output"], outcome.rent)
+    await pay_rent(runtime, stored, cost)
     events = final_events(response)
     for event in events[:-1]:
         sink.emit(event)
     ended_at_ms = await sink.end(events[-1])
     await webhooks.settle(runtime, stored, webhooks.ResponseEnd(outcome.status, ended_at_ms))
-    await pay_rent(runtime, stored, cost)
     traces.export_later(runtime, stored)
 
 
@@ -147,6 +147,8 @@ async def end_from_outside(
         if folded.is_final:
             break
         end = _end(runtime, stored, folded, status, error, incomplete_reason, outcome)
+        ended: dict[str, Any] = end.events[-1]["response"]
+        await pay_rent(runtime, stored, (ended["usage"] or {}).get("cost"))
         try:
             ended_at_ms = await log.append(end)
         except ConditionFailed:  # A step wrote first: look again at what there is to close.
@@ -155,8 +157,6 @@ async def end_from_outside(
         tell_end(stored, status)
         traces.export_later(runtime, stored)
         await webhooks.settle(runtime, stored, webhooks.ResponseEnd(status, ended_at_ms))
-        ended: dict[str, Any] = end.events[-1]["response"]
-        await pay_rent(runtime, stored, (ended["usage"] or {}).get("cost"))
         return ended
     assert folded.is_final, f"{stored.response_id} was written to {limits.END_TRIES_MAX} times while it was being ended"
     await webhooks.settle(runtime, stored)

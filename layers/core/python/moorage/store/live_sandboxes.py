@@ -33,6 +33,10 @@ class SandboxBounds:
 
 
 NO_BOUNDS: Final = SandboxBounds()
+_PAID: Final = "paid"
+"""How the attributes begin that say what each response has paid."""
+_PAYER_CHARS: Final = 22
+"""Of a response's id: enough to tell apart those of one sandbox, and few enough that thousands of them fit into its entry."""
 _TIERS: Final = {cpu: tier for tier, cpu in limits.SANDBOX_CPU_UNITS.items()}
 
 
@@ -72,16 +76,17 @@ class LiveSandboxes:
         if failed:
             await self._table.write(gone)  # Nobody has counted it, or an earlier try has taken it out.
         elif self._usage is not None and entry is not None and "begun" in entry:
-            rest = int(self._clock()) - entry["begun"] - entry.get("paid", 0)
+            paid = sum(seconds for name, seconds in entry.items() if name.startswith(_PAID))
+            rest = int(self._clock()) - entry["begun"] - paid
             await self._usage.count(life["tenant_id"], _TIERS[entry["cpu"]], rest)
 
-    async def pay(self, tenant_id: str, container_id: str, seconds: int) -> None:
-        """A response that has ended has paid so much of the time of the container's latest sandbox. Twice counts twice. What cannot be
-        written is told in the log and lost."""
+    async def pay(self, tenant_id: str, container_id: str, response_id: str, seconds: int) -> None:
+        """A response that ends has paid so much of the time of the container's latest sandbox. Of what it says twice the later word
+        counts. What cannot be written is told in the log and lost."""
         pk = keys.sandboxes(tenant_id)
         try:
             for entry in (await self._table.query(pk, prefix=keys.live_sandboxes(container_id)))[-1:]:
-                await self._table.update(pk, entry["SK"], add={"paid": seconds})
+                await self._table.update(pk, entry["SK"], set={_paid_by(response_id): seconds})
         except ConditionFailed:
             pass  # It has just ended.
         except (StorageFull, *TABLE_ERRORS) as error:
@@ -159,3 +164,7 @@ class LiveSandboxes:
             f"This account has as many sandboxes as it may: {' or '.join(words)} at once. Delete a container that is not needed, make "
             "containers with a shorter expires_after or a smaller memory_limit, or ask the operator for more."
         )
+
+
+def _paid_by(response_id: str) -> str:
+    return f"{_PAID}_{response_id[:_PAYER_CHARS]}"
