@@ -218,6 +218,7 @@ def test_the_bounds_that_protect_the_api_are_those_of_the_code() -> None:
         f"| WebSockets of a key, in each process | {limits.WEBSOCKETS_PER_KEY_MAX} |",
         f"| responses of a tenant that run at once | {limits.RUNNING_RESPONSES_MAX} |",
         f"| bytes that a tenant stores in files, containers and vector stores | {limits.STORED_BYTES_MAX // 10**9:,} GB |",
+        f"| vector stores of a tenant whose files are read at once | {limits.INDEXING_TENANT_MAX} |",
         f"| checks of grammars at once, in each process | {limits.GRAMMAR_CHECKS_MAX} |",
     ]
     assert [line for line in told if line not in page] == []

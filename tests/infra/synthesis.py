@@ -46,7 +46,7 @@ def program(context: dict[str, Any], output: Path) -> Done:
     """In a process of its own, as ``cdk`` does it."""
     places = {"CDK_OUTDIR": str(output), "CDK_CONTEXT_JSON": json.dumps(context)}
     command = [sys.executable, "-m", "infra.app"]
-    done = subprocess.run(command, cwd=ROOT, env=environment() | places, capture_output=True, text=True, check=False, timeout=150)
+    done = subprocess.run(command, cwd=ROOT, env=environment() | places, capture_output=True, text=True, check=False, timeout=600)
     return Done(done.returncode, done.stderr)
 
 

@@ -47,6 +47,9 @@ INDEXING_ATTEMPTS_MAX: Final = 3
 INDEXING_RUNS_MAX: Final = 20
 """Executions that break off in a row without a file settled, before those that wait fail."""
 
+INDEXING_TENANT_MAX: Final = 16
+"""Stores of one tenant whose files are read at once: each may keep a function busy, of which an account has 1,000 for all."""
+
 INDEXING_SLICE_SECONDS: Final = 240
 """After which a step begins with no further file. One file may take as long again, and a function has 15 minutes."""
 

@@ -131,6 +131,7 @@ class Indexing:
         await self.jobs.end(job)
         # Whoever noted something before the end saw a record, and relies on this look.
         if not await self.files.todos(store) or await self.jobs.resume(job) is None:
+            await self.jobs.start_next(job.tenant_id)
             return replace(state, next="done")
         return replace(state, next="index")
 
