@@ -58,6 +58,8 @@ class ProcessLimit:
 
     def _strike(self) -> None:
         largest = largest_group(self._execs.processes.other_uid)
+        if largest.all < self._config.processes_max / 2:
+            return  # It has ended already; what runs now is another command.
         notice = (
             f"\nToo many processes: a container may have {self._config.processes_max}, and a command went on starting more. It was "
             "ended with all that it had started.\n"

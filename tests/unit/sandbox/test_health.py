@@ -4,11 +4,15 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from configuration import ServerConfig
+from execs import Execs
 from health import HealthCounters
 from moorage.sandbox.exec_client import ExecClient
+from process_limit import ProcessLimit
 
 from tests.unit.sandbox.conftest import until_up
 from tests.unit.sandbox.support import TOKEN, exec_server, run
@@ -62,6 +66,27 @@ def test_an_engines_group_says_nothing_of_forks_that_the_users_bound_refuses(nam
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("max 0\n")
     assert HealthCounters(CONFIG, str(tmp_path)).refused_forks() is None
+
+
+class ExecsAfterABomb:
+    """Nothing runs any more."""
+
+    def __init__(self) -> None:
+        self.refusals = [0, 500]
+        self.killed: list[str] = []
+        self.vitals = SimpleNamespace(refused_forks=lambda: self.refusals.pop(0))
+        self.processes = SimpleNamespace(other_uid=61_238)
+
+    def kill_all(self, notice: str) -> None:
+        self.killed.append(notice)
+
+
+def test_a_bomb_that_has_ended_costs_the_next_command_nothing() -> None:
+    execs = ExecsAfterABomb()
+    limit = ProcessLimit(CONFIG, cast("Execs", execs))
+    limit.look()
+    limit.look()
+    assert execs.killed == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts commands as another user")
