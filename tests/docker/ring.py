@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from moorage.local.disk_guard import DiskWarning
 from moorage.sandbox.docker import DockerProvisioner, DockerSettings
 from moorage.sandbox.docker_engine import Engine
 from moorage.sandbox.exec_client import ExecClient
@@ -137,6 +138,23 @@ def test_a_tenant_has_no_more_than_its_share(engine: str, tmp_path: Path) -> Non
         assert outputs(second.output) == [[("two\n", "", 0)]], "the idle one gives way"
         assert set(containers(engine)) - others == {container_of(engine, second)[:12]}
         assert outputs(ask(bounded, "cat file.txt", previous_response_id=first.id).output) == [[("one\n", AGAIN, 0)]]
+
+
+def test_the_containers_of_a_tenant_together_have_a_bound_on_the_disk(engine: str, tmp_path: Path) -> None:
+    with running(docker_stack(engine, tmp_path, MOORAGE_DOCKER_TENANT_DISK_BYTES_MAX=str(60 << 20))) as bounded:
+        kept = ask(bounded, "head -c 20M /dev/zero > x; sleep 1; echo kept")
+        (((said, told, _),),) = outputs(ask(bounded, "head -c 50M /dev/zero > x; sleep 60; echo STILL ALIVE").output)
+        assert (said, DiskWarning.TENANT in told) == ("", True), told
+        again = ask(bounded, "wc -c < x", previous_response_id=kept.id)
+        assert outputs(again.output) == [[(f"{20 << 20}\n", "", 0)]]
+
+
+def test_a_container_larger_than_its_tenant_may_have_is_told_so(engine: str, tmp_path: Path) -> None:
+    with running(docker_stack(engine, tmp_path, MOORAGE_DOCKER_TENANT_MEMORY_GIB_MAX="2")) as bounded:
+        tools: Any = [{"type": "shell", "environment": {"type": "container_auto", "memory_limit": "4g"}}]
+        asked = script(shell("echo never"), say("done"))
+        answer = bounded.client().responses.create(model="demo", input=asked, tools=tools)
+        assert "This sandbox would have 4 GiB of memory." in str(outputs(answer.output))
 
 
 def test_a_container_that_waits_is_taken_and_another_takes_its_place(engine: str, tmp_path: Path) -> None:

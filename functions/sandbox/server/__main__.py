@@ -24,7 +24,7 @@ import resource
 import signal
 import socket
 import sys
-from typing import Any, Coroutine, List, NoReturn
+from typing import Any, Awaitable, Callable, Coroutine, List, NoReturn
 
 from configuration import ServerConfig
 from forwarder import forward
@@ -32,6 +32,7 @@ from owner import Owner
 from server import ExecServer
 from streams import memory_file
 
+Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 HEADER_BYTES_MAX = 32 * 1024
 PR_GET_DUMPABLE = 3
 PR_SET_DUMPABLE = 4
@@ -96,15 +97,16 @@ async def serve(config: ServerConfig, loop: asyncio.AbstractEventLoop) -> None:
         path = config.egress["socket"]
         forwarder = await asyncio.start_server(lambda r, w: forward(path, r, w), "127.0.0.1", FORWARDER_PORT)
     watches: List[Coroutine[Any, Any, None]] = [server.quota.watch(), server.crowd.watch()]
+    owner, control = Owner(server.quota), None
     if config.control_fd is not None:
-        owner = Owner(config.control_fd, server.quota)
-        owner.attach(loop)
-        watches.append(owner.report())
+        watches.append(owner.met(*await asyncio.open_unix_connection(sock=socket.socket(fileno=config.control_fd))))
+    elif config.control_path:
+        control = await listen_at(config.control_path, owner.met)
     watching = asyncio.gather(*watches)
     await stopping.wait()
     server.stop()
     watching.cancel()
-    for each in (listener, forwarder):
+    for each in (listener, forwarder, control):
         if each is not None:
             each.close()
 
@@ -116,19 +118,23 @@ async def listen(address: str, server: ExecServer) -> asyncio.AbstractServer:
             server.connected, sock=socket.socket(fileno=int(rest)), limit=HEADER_BYTES_MAX, backlog=1024
         )
     if kind == "unix":
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(rest)
-        # In Docker whoever runs the engine's client is not root. Commands are kept out by the mode of the directory. By the mask and
-        # not by chmod, which gVisor refuses on a socket that is shared with its host.
-        before = os.umask(0)
-        try:
-            return await asyncio.start_unix_server(server.connected, rest, limit=HEADER_BYTES_MAX, backlog=1024)
-        finally:
-            os.umask(before)
+        return await listen_at(rest, server.connected)
     if kind == "tcp":
         host, _, port = rest.rpartition(":")
         return await asyncio.start_server(server.connected, host, int(port), limit=HEADER_BYTES_MAX, backlog=1024)
     raise ValueError(f"cannot listen on '{address}'")
+
+
+async def listen_at(path: str, connected: Connected) -> asyncio.AbstractServer:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    # In Docker whoever runs the engine's client is not root. Commands are kept out by the mode of the directory. By the mask and not
+    # by chmod, which gVisor refuses on a socket that is shared with its host.
+    before = os.umask(0)
+    try:
+        return await asyncio.start_unix_server(connected, path, limit=HEADER_BYTES_MAX, backlog=1024)
+    finally:
+        os.umask(before)
 
 
 if __name__ == "__main__":

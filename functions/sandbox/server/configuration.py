@@ -34,6 +34,8 @@ class ServerConfig:
         )
         self.control_fd: Optional[int] = values.get("control_fd")
         """A socket to the owner of the sandbox, who sees what no process in it can see (``owner.py``)."""
+        self.control_path: str = values.get("control_path", "")
+        """Where the owner meets the server for the same, if it cannot hand a socket over. No command may enter its directory."""
         self.closing_key: int = values.get("closing_key") or 0
         """What the filter of system calls asks of a process that closes itself to others; it lets no command."""
         self.owns_disk: bool = values.get("owns_disk", False)

@@ -56,6 +56,8 @@ class DiskQuota:
             await self.look()
             shortest = self.OWN_DISK_INTERVAL_SECONDS if self._config.owns_disk else self.INTERVAL_SECONDS
             await asyncio.sleep(min(self.INTERVAL_SECONDS_MAX, max(shortest, 20 * (time.monotonic() - started))))
+            if not self._execs.processes.has_children():
+                await self.look()  # what the last one has written before it ended
 
     async def look(self) -> None:
         self.used, self._entries = self._own_disk() if self._config.owns_disk else await self._walked()

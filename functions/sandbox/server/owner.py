@@ -9,40 +9,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 
 from disk_quota import DiskQuota
 
-LINE_BYTES_MAX = 4_096
 REPORT_SECONDS = 0.5
 
 
 class Owner:
-    def __init__(self, fd: int, quota: DiskQuota) -> None:
-        self._socket = socket.socket(fileno=fd)
-        self._socket.setblocking(False)
+    def __init__(self, quota: DiskQuota) -> None:
         self._quota = quota
-        self._line = b""
 
-    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        loop.add_reader(self._socket.fileno(), self._readable, loop)
+    async def met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Until the owner leaves. What it has said last holds no longer then."""
+        reporting = asyncio.ensure_future(self._report(writer))
+        try:
+            async for line in reader:
+                self._quota.hear(json.loads(line)["reason"])
+        except (OSError, ValueError):
+            pass  # torn, or too long a line
+        finally:
+            reporting.cancel()
+            writer.close()
+            self._quota.hear("")
 
-    async def report(self) -> None:
+    async def _report(self, writer: asyncio.StreamWriter) -> None:
         """Say what is used, whenever that has changed."""
         told = -1
         while True:
             if self._quota.used != told:
+                told = self._quota.used
                 with contextlib.suppress(OSError):
-                    self._socket.send(json.dumps({"used": self._quota.used}).encode() + b"\n")
-                    told = self._quota.used
+                    writer.write(json.dumps({"used": told}).encode() + b"\n")
+                    await writer.drain()
             await asyncio.sleep(REPORT_SECONDS)
-
-    def _readable(self, loop: asyncio.AbstractEventLoop) -> None:
-        data = self._socket.recv(LINE_BYTES_MAX)
-        if not data:
-            loop.remove_reader(self._socket.fileno())
-            return
-        *lines, self._line = (self._line + data).split(b"\n")
-        for line in lines:
-            message = json.loads(line)
-            self._quota.hear(message["reason"])

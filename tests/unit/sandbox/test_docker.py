@@ -2,7 +2,9 @@
 container. ``tests/docker`` has the same provisioner on a real engine."""
 
 import asyncio
+import contextlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +16,8 @@ from typing import Any
 import httpx
 import pytest
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, SettingsConflict
+from moorage.local.disk_guard import DiskLimits, DiskWarning
+from moorage.local.engine_disk import EngineDisk
 from moorage.runtime import build_runtime
 from moorage.sandbox.docker import DockerProvisioner, DockerSettings, server_config
 from moorage.sandbox.docker_engine import Engine, engine_socket
@@ -61,15 +65,18 @@ class FakeEngine(httpx.AsyncBaseTransport):
             return httpx.Response(400, json={"message": f"client version {version} is too old or too new"})
         match kind, rest:
             case "info", []:
-                return httpx.Response(200, json={"Runtimes": {"runc": {}, "runsc": {}}})
+                return httpx.Response(200, json={"Runtimes": {"runc": {}, "runsc": {}}, "DockerRootDir": "/nowhere"})
             case "images", [image, "json"]:
-                found = image in self.images
-                return httpx.Response(200 if found else 404, json={} if found else {"message": f"No such image: {image}"})
+                is_there = image in self.images
+                return httpx.Response(200 if is_there else 404, json={} if is_there else {"message": f"No such image: {image}"})
             case "containers", ["create"]:
                 return self._create(request.url.params["name"], json.loads(await request.aread()))
             case "containers", ["json"]:
                 assert dict(request.url.params) == {"all": "true", "filters": '{"label": ["moorage.container"]}'}
-                return httpx.Response(200, json=[{"Id": key, "Labels": each.body["Labels"]} for key, each in self.containers.items()])
+                found = [
+                    {"Id": key, "Names": [f"/{each.name}"], "Labels": each.body["Labels"]} for key, each in self.containers.items()
+                ]
+                return httpx.Response(200, json=found)
             case "containers", [name, *what]:
                 return self._of_one(request, name, what)
             case _:
@@ -121,7 +128,8 @@ class FakeEngine(httpx.AsyncBaseTransport):
             config = json.loads(variable.removeprefix(f"{CONFIG_VARIABLE}="))
             (shared,) = [m["Source"] for m in container.body["HostConfig"]["Mounts"] if m["Target"] == "/run/moorage"]
             directory = Path(container.processes.enter_context(tempfile.TemporaryDirectory()))
-            process = exec_server(directory, token_sha256=config["token_sha256"], listen=f"unix:{shared}/exec.sock", env=config["env"])
+            inside = {name: config[name].replace("/run/moorage", shared) for name in ("listen", "control_path")}
+            process = exec_server(directory, token_sha256=config["token_sha256"], env=config["env"], **inside)
             container.processes.enter_context(process)
         return httpx.Response(204)
 
@@ -332,6 +340,53 @@ async def test_two_processes_of_a_stack_do_not_take_one_place(engine: FakeEngine
     assert len(engine.containers) == 1
 
 
+MIB = 1024**2
+
+
+async def test_the_containers_of_one_tenant_have_a_bound_on_the_engines_disk_that_is_no_other_tenants(
+    provisioner: DockerProvisioner,
+) -> None:
+    watching = asyncio.create_task(EngineDisk(provisioner, DiskLimits(reserve=0, tenant_max=30 * MIB)).watch())
+    specs = [SandboxSpec("acme", "cntr_1", TOKEN), SandboxSpec("acme", "cntr_2", TOKEN), SandboxSpec("umbrella", "cntr_1", TOKEN)]
+    handles = [await started(provisioner, spec) for spec in specs]
+    async with ExecClient(handles[0]) as one, ExecClient(handles[1]) as two, ExecClient(handles[2]) as other:
+        assert (await run(one, "head -c 10M /dev/zero > x; echo kept")).stdout == "kept\n"
+        neighbour = asyncio.create_task(run(other, "head -c 25M /dev/zero > x; sleep 3; echo mine"))
+        second = await run(two, "head -c 25M /dev/zero > x; sleep 30; echo STILL ALIVE", timeout_ms=60_000)
+        assert (second.outcome, second.stdout) == ("killed", "")
+        assert DiskWarning.TENANT in second.stderr
+        assert (await neighbour).stdout == "mine\n"
+        assert (await run(one, "wc -c < x")).stdout == f"{10 * MIB}\n"
+        assert (await run(two, "rm x; sleep 1; echo gone", timeout_ms=60_000)).stdout == "gone\n"
+        async with asyncio.timeout(30):
+            while (await run(two, "head -c 5M /dev/zero > y; sleep 2; echo fine", timeout_ms=60_000)).stdout != "fine\n":
+                pass
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_a_container_that_takes_the_reserve_of_the_disk_is_stopped(provisioner: DockerProvisioner) -> None:
+    """Of a disk that has nothing left but the reserve, as it is told here."""
+    free = _free(provisioner.settings.runtime_dir)
+    watching = asyncio.create_task(EngineDisk(provisioner, DiskLimits(reserve=4 * free, share_min=10 * MIB)).watch())
+    small, large = await started(provisioner, SPEC), await started(provisioner, replace(SPEC, container_id="cntr_2"))
+    async with ExecClient(small) as one, ExecClient(large) as two:
+        assert (await run(one, "echo kept > x; cat x")).stdout == "kept\n"
+        with contextlib.suppress(SandboxGone):
+            await run(two, "head -c 25M /dev/zero > x; sleep 30; echo STILL ALIVE", timeout_ms=60_000)
+        async with asyncio.timeout(30):
+            while await provisioner.describe(large.sandbox_id) != SandboxStatus.STOPPED:
+                await asyncio.sleep(0.05)
+        assert (await run(one, "cat x")).stdout == "kept\n"
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+def _free(place: Path) -> int:
+    disk = os.statvfs(place)
+    return disk.f_bavail * disk.f_frsize
+
+
 async def test_leftovers_of_a_deployment_are_found_and_ended_and_no_others(engine: FakeEngine, settings: DockerSettings) -> None:
     async with DockerProvisioner(settings, Engine("/none", engine)) as ours:
         await started(ours, SPEC)
@@ -379,9 +434,9 @@ def test_another_runtime_is_handed_to_the_engine(engine: FakeEngine, settings: D
 
 def test_settings_are_read_and_none_is_ignored() -> None:
     values = {"runtime_dir": "/run/m", "image": "mine", "runtime": "runsc", "sandboxes_max": "8", "socket": "/s"}
-    values |= {"tenant_memory_gib_max": "16"}
+    values |= {"tenant_memory_gib_max": "16", "tenant_disk_bytes_max": "1000000000"}
     assert DockerSettings.from_settings(values, "home") == DockerSettings(
-        Path("/run/m"), "home", "mine", "runsc", MachineBounds(sandboxes_max=8, tenant_memory_gib_max=16)
+        Path("/run/m"), "home", "mine", "runsc", 10**9, MachineBounds(sandboxes_max=8, tenant_memory_gib_max=16)
     )
     assert DockerSettings.from_settings({}, "home") == DockerSettings(Path("/run/moorage"), "home")
     with pytest.raises(SettingsError, match=r"MOORAGE_DOCKER_IMGE is no setting; image is\."):

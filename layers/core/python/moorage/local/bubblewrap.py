@@ -226,7 +226,7 @@ class Bubblewrap:
         shelf = skills.shelf(self._site.runtime_dir, sandbox_id)
         endpoint = self._site.runtime_dir / f"{sandbox_id}.sock"
         uid = self._free_uid()
-        control, disk = Control(), None
+        (control, ours), disk = Control.pair(), None
         reading, writing = os.pipe()
         try:
             shelf.mkdir(mode=0o755, parents=True)
@@ -243,11 +243,11 @@ class Bubblewrap:
                 make_workspace(directory, uid)
             group = self._site.groups.create(sandbox_id, memory_gib)
             key = None if disk is not None else secrets.randbits(64)
-            ours = control.servers_end
             plan = SpawnPlan(self._site, directory, endpoint, visible, reading, memory_gib, group, uid, disk, key, ours)
             process, first_process = spawn(plan)
         except BaseException:
             control.close()
+            ours.close()
             os.close(writing)
             endpoint.unlink(missing_ok=True)
             self._site.groups.remove(sandbox_id)
@@ -258,7 +258,7 @@ class Bubblewrap:
             os.close(reading)
             if disk is not None:
                 disk.close()
-        control.servers_end.close()
+        ours.close()
         control.attach()
         place, configuration = f"unix:{endpoint}", os.fdopen(writing, "wb", buffering=0)
         sandbox = BubblewrapSandbox(

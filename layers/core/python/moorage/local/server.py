@@ -20,6 +20,8 @@ from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.local.address import Address, LocalOriginGuard
+from moorage.local.disk_guard import DiskLimits
+from moorage.local.engine_disk import EngineDisk
 from moorage.local.exports import write_exports
 from moorage.local.housekeeping import Housekeeping
 from moorage.local.logs import STEPS, cut
@@ -34,6 +36,7 @@ from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.net.http_server import BoundedHttp
 from moorage.runtime import Runtime, relieve_collector
+from moorage.sandbox.docker import DockerProvisioner
 from moorage.store.sqlite_table import SqliteTable
 from moorage.telemetry import tell_error
 from moorage.terminal import clear_status, say
@@ -85,6 +88,8 @@ async def serve(
     relieve_collector()
     metrics = None if metrics_listener is None else Metrics(runtime, state_dir)
     works = [_reap(runtime, state_dir, metrics), _deliver(runtime), manager.keep_told()]
+    if isinstance(runtime.fleet, DockerProvisioner):
+        works.append(EngineDisk(runtime.fleet, DiskLimits(tenant_max=runtime.fleet.settings.tenant_disk_bytes_max)).watch())
     if isinstance(runtime.table, SqliteTable):
         works.append(Housekeeping(runtime.table.journal).keep())
     beside = {asyncio.create_task(work) for work in works}

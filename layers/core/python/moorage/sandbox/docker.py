@@ -47,6 +47,7 @@ TOKEN_LABEL: Final = "moorage.token-sha256"  # noqa: S105
 UID_LABEL: Final = "moorage.uid"
 MEMORY_LABEL: Final = "moorage.memory-gib"
 SOCKET_DIRECTORY: Final = "/run/moorage"
+CONTROL_SOCKET: Final = "control.sock"
 EGRESS_DIRECTORY: Final = "/run/egress"
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 """What the exec server needs to start commands as another user, to end them, and to hand files to them."""
@@ -69,6 +70,8 @@ class DockerSettings:
     image: str = "moorage-sandbox"
     runtime: str = ""
     """An OCI runtime that the engine knows, such as ``runsc`` (gVisor) or ``kata``; empty for the engine's default."""
+    tenant_disk_bytes_max: int = limits.TENANT_DISK_BYTES_MAX
+    """``MOORAGE_DOCKER_TENANT_DISK_BYTES_MAX``: what all containers of a tenant may hold on the engine's disk."""
     bounds: MachineBounds = field(default_factory=MachineBounds)
     """``MOORAGE_DOCKER_SANDBOXES_MAX``, ``_TENANT_SANDBOXES_MAX``, ``_MEMORY_GIB_MAX`` and ``_TENANT_MEMORY_GIB_MAX``."""
 
@@ -81,13 +84,14 @@ class DockerSettings:
             variable = f"MOORAGE_DOCKER_{name.upper()}"
             if name not in known:
                 raise SettingsError(f"{variable} is no setting{nearest(name, known)}.")
-            if name in bounds and value and not (value.isascii() and value.isdecimal() and int(value) > 0):
+            if name in {*bounds, "tenant_disk_bytes_max"} and value and not (value.isascii() and value.isdecimal() and int(value) > 0):
                 raise SettingsError(f"{variable} is '{value}', and takes a whole number above 0.")
         return cls(
             Path(values.get("runtime_dir") or "/run/moorage"),
             values.get("deployment") or deployment,
             values.get("image") or "moorage-sandbox",
             values.get("runtime", ""),
+            int(values.get("tenant_disk_bytes_max") or limits.TENANT_DISK_BYTES_MAX),
             MachineBounds(**{name: int(values[name]) for name in bounds if values.get(name)}),
         )
 
@@ -97,6 +101,7 @@ class DockerSandbox:
     """A container as the engine lists it."""
 
     sandbox_id: str
+    name: str
     labels: Mapping[str, str]
 
     @property
@@ -125,7 +130,7 @@ class DockerSandbox:
 
 class DockerProvisioner:
     def __init__(self, settings: DockerSettings, engine: Engine) -> None:
-        self._settings = settings
+        self.settings = settings
         self._engine = engine
     async def __aenter__(self) -> Self:
         return self
@@ -139,11 +144,11 @@ class DockerProvisioner:
     @property
     def revision(self) -> str:
         """Containers end with the stack, so that all of one stack are started from the same image."""
-        return f"{self._settings.image} {self._settings.runtime}".strip()
+        return f"{self.settings.image} {self.settings.runtime}".strip()
 
     async def check(self) -> None:
         """Raises :class:`SettingsConflict` where no sandbox can start: no engine, an old one, no image, no such runtime."""
-        image, runtime = self._settings.image, self._settings.runtime
+        image, runtime = self.settings.image, self.settings.runtime
         try:
             found = await self._engine.read(f"/images/{image}/json")
             runtimes = (await self._engine.read("/info")).get("Runtimes") or {}
@@ -163,7 +168,7 @@ class DockerProvisioner:
             await self.stop(found["Id"])
             found = None
         sandbox_id = found["Id"] if found else await self._create(name, spec)
-        handle = Handle(f"unix:{self._settings.runtime_dir / name / 'exec.sock'}", spec.token, sandbox_id)
+        handle = Handle(f"unix:{self.settings.runtime_dir / name / 'exec.sock'}", spec.token, sandbox_id)
         await self._until_healthy(handle)
         return handle
 
@@ -178,7 +183,7 @@ class DockerProvisioner:
         response = await self._engine.ask("DELETE", f"/containers/{sandbox_id}", params={"force": "true", "v": "true"})
         if response.status_code not in (httpx.codes.NO_CONTENT, httpx.codes.NOT_FOUND, httpx.codes.CONFLICT):
             raise refusal(response)
-        shutil.rmtree(self._settings.runtime_dir / found["Name"].lstrip("/"), ignore_errors=True)
+        shutil.rmtree(self.settings.runtime_dir / found["Name"].lstrip("/"), ignore_errors=True)
 
     async def stop_all(self) -> int:
         """End every container of this deployment, whoever started it; answers how many there were."""
@@ -189,14 +194,18 @@ class DockerProvisioner:
 
     async def running(self) -> Sequence[DockerSandbox]:
         """All containers of this deployment that the engine keeps, those that have ended among them."""
-        return [each for each in await self._listed() if each.labels.get(DEPLOYMENT_LABEL) == self._settings.deployment]
+        return [each for each in await self._listed() if each.labels.get(DEPLOYMENT_LABEL) == self.settings.deployment]
+
+    async def data_root(self) -> str:
+        """Where the engine keeps its volumes, on its side."""
+        return str((await self._engine.read("/info"))["DockerRootDir"])
 
     async def _listed(self) -> list[DockerSandbox]:
         """The containers of every deployment on this engine."""
         found = await self._engine.read(
             "/containers/json", params={"all": "true", "filters": json.dumps({"label": [CONTAINER_LABEL]})}
         )
-        return [DockerSandbox(each["Id"], each["Labels"]) for each in found]
+        return [DockerSandbox(each["Id"], each["Names"][0].lstrip("/"), each["Labels"]) for each in found]
 
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
@@ -212,9 +221,9 @@ class DockerProvisioner:
                 return SandboxStatus.STOPPED
 
     async def _create(self, name: str, spec: SandboxSpec) -> str:
-        directory = self._settings.runtime_dir / name
+        directory = self.settings.runtime_dir / name
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        async with _held(self._settings.runtime_dir):
+        async with _held(self.settings.runtime_dir):
             uid = self._place(name, spec, await self._listed())
             _write_users(directory, uid)
             body = self.container(spec, directory, uid)
@@ -234,8 +243,8 @@ class DockerProvisioner:
 
     def _place(self, name: str, spec: SandboxSpec, listed: Sequence[DockerSandbox]) -> int:
         """The user of a new container, that no other has. Raises :class:`SandboxCapacity` where one more would be too many."""
-        own = [each for each in listed if each.labels.get(DEPLOYMENT_LABEL) == self._settings.deployment]
-        self._settings.bounds.check([each.share for each in own], SandboxShare(spec.tenant_id, spec.memory_gib))
+        own = [each for each in listed if each.labels.get(DEPLOYMENT_LABEL) == self.settings.deployment]
+        self.settings.bounds.check([each.share for each in own], SandboxShare(spec.tenant_id, spec.memory_gib))
         taken = {each.uid for each in listed}
         first = int(_hash(name), 16)
         return next(uid for offset in range(UIDS) if (uid := UIDS_FROM + (first + offset) % UIDS) not in taken)
@@ -248,12 +257,12 @@ class DockerProvisioner:
             mounts.append(_shared(_socket_of(spec.egress).parent, EGRESS_DIRECTORY, read_only=True))
         memory = spec.memory_gib * 1024**3
         return {
-            "Image": self._settings.image,
+            "Image": self.settings.image,
             "Hostname": "sandbox",
             "User": "0:0",
             "Env": [f"{CONFIG_VARIABLE}={json.dumps(server_config(spec, uid), separators=(',', ':'))}"],
             "Labels": {
-                DEPLOYMENT_LABEL: self._settings.deployment,
+                DEPLOYMENT_LABEL: self.settings.deployment,
                 TENANT_LABEL: spec.tenant_id,
                 CONTAINER_LABEL: spec.container_id,
                 TOKEN_LABEL: _hash(spec.token),
@@ -263,7 +272,7 @@ class DockerProvisioner:
             # Anonymous volumes, removed with the container: on disk, unlike the tmpfs mounts.
             "Volumes": {"/mnt/data": {}, "/home/user": {}, "/tmp/.exec": {}, SKILLS: {}},  # noqa: S108
             "HostConfig": {
-                **({"Runtime": self._settings.runtime} if self._settings.runtime else {}),
+                **({"Runtime": self.settings.runtime} if self.settings.runtime else {}),
                 "NetworkMode": "none",
                 "CapDrop": ["ALL"],
                 "CapAdd": list(CAPABILITIES),
@@ -308,7 +317,7 @@ class DockerProvisioner:
 
     def _name(self, spec: SandboxSpec) -> str:
         """The same for the same container of the same tenant; short, for it is part of a socket's path."""
-        return "moorage-" + _hash(f"{self._settings.deployment}/{spec.tenant_id}/{spec.container_id}")[:24]
+        return "moorage-" + _hash(f"{self.settings.deployment}/{spec.tenant_id}/{spec.container_id}")[:24]
 
 
 @asynccontextmanager
@@ -360,6 +369,7 @@ def server_config(spec: SandboxSpec, uid: int) -> dict[str, Any]:
         "token_sha256": _hash(spec.token),
         "unclaimed": spec.is_unclaimed,
         "listen": f"unix:{SOCKET_DIRECTORY}/exec.sock",
+        "control_path": f"{SOCKET_DIRECTORY}/{CONTROL_SOCKET}",
         "uid": uid,
         "env": {**_egress_variables(spec.egress), **spec.env},
         "egress": None
