@@ -70,15 +70,18 @@ $(UV): requirements/uv.txt
 		{ echo "moorage: pip could not get uv. The first setup needs a network, or an index of packages that PIP_INDEX_URL names."; exit 1; }
 	@touch $@
 
+# uv trusts the certificates that come with it, and not those that a company's proxy puts in the place of others.
+COMPANY := { echo "moorage: uv could not get the packages. Behind a proxy with certificates of its own: UV_SYSTEM_CERTS=1 make $(or $(MAKECMDGOALS),up)"; exit 1; }
+
 $(VENV)/.local: $(UV) requirements/local.txt pyproject.toml
 	@echo "moorage: Installing its packages into $(VENV) (once; $$(grep -c == requirements/local.txt) packages) ..."
-	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/local.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/local.txt || $(COMPANY)
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.local requirements/dev.txt
 	@echo "moorage: Installing what its tests need into $(VENV) (once; $$(grep -c == requirements/dev.txt) packages) ..."
-	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt || $(COMPANY)
 	@touch $@
 
 # What every sandbox offers beside the standard library, and the egress proxy: by the code that makes them for an installed moorage.

@@ -221,3 +221,20 @@ def test_a_first_setup_without_a_network_says_what_it_needs(tmp_path: Path) -> N
             "moorage: pip could not get uv. The first setup needs a network, or an index of packages that PIP_INDEX_URL names.",
         ],
     )
+
+
+def test_a_setup_behind_a_companys_proxy_says_what_uv_has_to_trust(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    for name in ("requirements/uv.txt", "requirements/local.txt", "pyproject.toml", "Makefile"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(root / name, tmp_path / name)
+    uv = tmp_path / ".venv" / "bin" / "uv"
+    uv.parent.mkdir(parents=True)
+    uv.write_text("#!/bin/sh\necho 'invalid peer certificate: UnknownIssuer' >&2\nexit 1\n")
+    uv.chmod(0o755)
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(["make", "demo"], cwd=tmp_path, env=own, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (
+        2,
+        "moorage: uv could not get the packages. Behind a proxy with certificates of its own: UV_SYSTEM_CERTS=1 make demo",
+    )

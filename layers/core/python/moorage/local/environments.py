@@ -31,6 +31,7 @@ from moorage.terminal import say
 _USES: Final = {"toolbox": "the packages that sandboxes offer", "egress": "the packages of the egress proxy"}
 ENVIRONMENTS: Final = tuple(_USES)
 _HASH_CHARS: Final = 16
+_COMPANY: Final = "Behind a proxy with certificates of its own, set UV_SYSTEM_CERTS=1."
 EGRESS_PYTHON: Final = (3, 12)
 """From here on mitmproxy takes the newest h2, h11 and brotli; for older Pythons it is an older one that holds them back."""
 
@@ -136,7 +137,7 @@ def _uv(wanted: ToolEnvironment, lock: int, *arguments: str) -> None:
     done = _run_uv(lock, *arguments, is_shown=sys.stderr.isatty())
     if done.returncode:
         said = f": {done.stderr.decode(errors='replace').strip()}" if done.stderr else ", and uv says why above"
-        raise SettingsConflict(f"{wanted.use.capitalize()} could not be installed{said}. It needs a package index, once.")
+        raise SettingsConflict(f"{wanted.use.capitalize()} could not be installed{said}. It needs a package index, once. {_COMPANY}")
 
 
 def _run_uv(lock: int, *arguments: str, is_shown: bool = False) -> "subprocess.CompletedProcess[bytes]":
