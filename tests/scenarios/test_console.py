@@ -81,6 +81,15 @@ def test_a_code_of_the_command_line_opens_it_and_leaves_no_trace(console: Consol
     assert console.evaluate("() => Object.keys(sessionStorage)") == []
 
 
+def test_a_response_that_the_command_names_is_what_opens(console: Console, stack: Stack) -> None:
+    with stack.http() as http:
+        ran = http.post("/responses", json={"model": "demo", "input": "What is a bollard?"}).json()
+    (address,) = lines(stack, ["console", "--no-browser", ran["id"]])
+    console.page.goto(address)
+    expect(console.page.get_by_role("heading", name="What is a bollard?")).to_be_visible()
+    assert console.page.url == f"{console.base}#/runs/{ran['id']}"
+
+
 def test_a_code_that_was_used_asks_for_a_key(console: Console, stack: Stack) -> None:
     (address,) = lines(stack, ["console", "--no-browser"])
     with stack.http(address.partition("#k=")[2]) as http:

@@ -31,10 +31,11 @@ _IS_SET_UP = ("make", "--question", ".venv/.local", ".venv-toolbox/.done", ".ven
 class Terminal:
     """A program in the foreground of a process group of its own."""
 
-    def __init__(self, *command: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *command: str, environment: Mapping[str, str] | None = None, cwd: Path = ROOT) -> None:
         self.process = subprocess.Popen(
             command,
-            cwd=ROOT,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
             env=clean_environment() | TOLD_PROGRAMS | dict(environment or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -285,8 +286,9 @@ def short() -> Iterator[Path]:
         yield Path(folder)
 
 
-def demo(folder: Path) -> Terminal:
-    return Terminal(sys.executable, "-m", "moorage", "demo", environment={"TMPDIR": str(folder), "MOORAGE_DEMO_DELTA_MS": "200"})
+def demo(folder: Path, *options: str, cwd: Path = ROOT, delta_ms: int = 200) -> Terminal:
+    environment = {"TMPDIR": str(folder), "MOORAGE_DEMO_DELTA_MS": str(delta_ms)}
+    return Terminal(sys.executable, "-m", "moorage", "demo", *options, environment=environment, cwd=cwd)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
@@ -307,6 +309,19 @@ def test_ctrl_c_while_a_demonstration_starts_leaves_no_trace(short: Path) -> Non
     os.killpg(terminal.process.pid, signal.SIGINT)
     _, errors = terminal.process.communicate(timeout=_SECONDS_MAX)
     assert (terminal.process.returncode, errors, list(short.glob("moorage-demo-*"))) == (130, b"", [])
+
+
+def test_a_demonstration_that_is_kept_ends_in_the_console_with_its_run(short: Path, tmp_path: Path) -> None:
+    terminal = demo(short, "--keep", cwd=tmp_path, delta_ms=0)
+    response_id = terminal.wait_for(r"(resp_\w+) runs in cntr_")[1]
+    address = terminal.wait_for(r"(http://127.0.0.1:\d+/)console/#k=(\S+)&run=(\S+)\n(?s:.*)Ctrl-C ends the demo and its stack\.")
+    assert address[3] == response_id
+    session = httpx.post(f"{address[1]}v1/console/session", headers={"authorization": f"Bearer {address[2]}"}).json()
+    bearer = {"authorization": f"Bearer {session['key']}"}
+    assert httpx.get(f"{address[1]}v1/responses/{response_id}", headers=bearer).json()["status"] == "completed"
+    assert terminal.press_ctrl_c() == (0, "", [])
+    assert list(short.glob("moorage-demo-*")) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["chart.png", "report.xlsx"]
 
 
 def test_a_demonstration_that_is_killed_takes_its_stack_along(short: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Mapping
+from urllib.parse import quote
 
 from moorage.cli.output import add_json, told
 from moorage.cli.target import Target, TargetError, find
@@ -19,6 +20,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "Print the address of the console and open it in a browser. The address holds a code that is good for two minutes and once: "
         "the page gets a key of its own for it, which ends after twelve hours, or with the key of this deployment that it was made of."
     )
+    parser.add_argument("response", nargs="?", metavar="RESPONSE", help="open it at this response")
     parser.add_argument("--read-only", action="store_true", help="for fifteen minutes, and to look only: for others than yourself")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     add_json(parser)
@@ -33,9 +35,11 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     address = f"{target.url.rstrip('/').removesuffix('/v1')}/console{'/' if target.is_local else ''}"
     if target.api_key and target.has_table:
         address += f"#k={_code(target, reads_only=options.read_only)}"
+        address += f"&run={quote(options.response, safe='')}" if options.response else ""
     elif options.read_only:
         raise TargetError("A key that only reads lies in the deployment's table: set MOORAGE_TABLE and MOORAGE_API_KEY.")
     else:
+        address += f"#/runs/{quote(options.response, safe='')}" if options.response else ""
         say("It asks for a key: with MOORAGE_TABLE and MOORAGE_API_KEY set, this command brings one along.", out=sys.stderr)
     told(options, {"url": address}, address)
     if not options.no_browser and has_a_screen(environ):

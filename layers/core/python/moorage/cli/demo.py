@@ -13,6 +13,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "workbook and the chart that it makes into this folder. OPENAI_API_KEY, ANTHROPIC_API_KEY or MOORAGE_UPSTREAM_URL choose a "
         "real model; without, the scripted one plays the agent."
     )
+    parser.add_argument(
+        "--keep",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="keep the stack until Ctrl-C, with the run in the console; so it is in a terminal",
+    )
     parser.set_defaults(run=run)
 
 
@@ -21,4 +27,5 @@ def run(options: argparse.Namespace, environ: Mapping[str, str], platform: str =
     check_system(platform)
     from moorage.local.demo import main
 
-    return main()
+    keeps = sys.stdin.isatty() and sys.stdout.isatty() if options.keep is None else options.keep
+    return main(keeps=keeps)

@@ -116,9 +116,10 @@ const Notices = () => html`<div class="notices" aria-live="polite">
 
 // A code in the address is exchanged once, and leaves the address before anything else is done.
 async function begin() {
-  const code = new URLSearchParams(location.hash.slice(1)).get("k");
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const code = asked.get("k");
   if (code) {
-    history.replaceState(null, "", "#/runs");
+    history.replaceState(null, "", address("runs", asked.get("run") ?? ""));
     window.dispatchEvent(new HashChangeEvent("hashchange"));
     const answer = await call("POST", "console/session", { secret: code });
     if (answer.ok) enter(answer.data.key, null);

@@ -46,7 +46,7 @@ _STOP_SECONDS_MAX = 30
 _OUTPUT_LINES_MAX = 12
 
 
-def main() -> int:
+def main(*, keeps: bool = False) -> int:
     """However it ends (a closed terminal, SIGTERM, Ctrl-C), its stack and its state go with it."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
@@ -65,9 +65,22 @@ def main() -> int:
         if response is None:
             return 1
         ended = download(client, response, folder)
+        if keeps:
+            show_in_console(response.id, environment)
     command = own_command(os.environ.get("PATH"), sys.executable)
     say(f"The demo's stack is gone. '{command} up' starts one that stays, and '{command} console' shows its runs in a browser.")
     return ended
+
+
+def show_in_console(response_id: str, environment: dict[str, str]) -> None:
+    """The run in a browser, until Ctrl-C. Each Enter makes another address, because an address opens once."""
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            say("\nThe run in the console:")
+            subprocess.run([sys.executable, "-m", "moorage", "console", response_id], env=os.environ | environment, check=False)
+            say("The address opens once, within two minutes. Enter makes another one; Ctrl-C ends the demo and its stack.")
+            if not sys.stdin.readline():
+                signal.pause()
 
 
 def _end(number: int, frame: object) -> NoReturn:
@@ -105,7 +118,7 @@ def embedded_stack() -> Iterator[dict[str, str]]:
                     start_new_session=True,
                     preexec_fn=dying_with(os.getpid()),
                 )
-            yield await_environment(process, Path(state_dir) / "env", words)
+            yield await_environment(process, Path(state_dir) / "env", words) | {"MOORAGE_STATE_DIR": state_dir}
         finally:
             if process is not None:
                 stop_process(process, _STOP_SECONDS_MAX)
