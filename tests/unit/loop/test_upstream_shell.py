@@ -279,7 +279,11 @@ async def test_another_tenant_does_not_find_it_by_any_way(house: House) -> None:
     assert {answer.status_code for answer in tried} == {404}
     assert house.openai.containers[container_id] == {"/mnt/data/ran.txt": b"ls"}
     named = {"type": "shell", "environment": {"type": "container_reference", "container_id": container_id}}
-    assert error_of(await house.create("RUN x", client=house.b, tools=[named])) == (404, None, "tools[0].environment.container_id")
+    assert error_of(await house.create("RUN x", client=house.b, tools=[named])) == (
+        404,
+        "container_not_found",
+        "tools[0].environment.container_id",
+    )
 
 
 async def test_a_call_that_names_anothers_container_opens_nothing(house: House) -> None:
@@ -360,7 +364,7 @@ async def test_python_beside_it_is_refused(house: House) -> None:
 async def test_a_container_of_this_deployment_is_not_there(house: House) -> None:
     made = (await house.a.post("/containers", json={"name": "mine"})).json()
     tool = {"type": "shell", "environment": {"type": "container_reference", "container_id": made["id"]}}
-    assert error_of(await house.create("RUN ls", tools=[tool])) == (404, None, "tools[0].environment.container_id")
+    assert error_of(await house.create("RUN ls", tools=[tool])) == (404, "container_not_found", "tools[0].environment.container_id")
 
 
 async def test_a_shell_of_the_clients_is_the_clients(house: House) -> None:

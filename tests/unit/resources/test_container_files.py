@@ -26,8 +26,8 @@ async def test_files_given_by_id_are_in_the_sandbox_and_in_the_list(world: World
 
 async def test_an_unknown_file_id_is_a_404_that_names_its_parameter(world: World) -> None:
     with pytest.raises(ApiError) as caught:
-        await world.containers.named("ten", ["file-none"])
-    assert (caught.value.status, caught.value.param) == (404, "file_ids")
+        await world.containers.named("ten", {"file-none": "file_ids[2]"})
+    assert (caught.value.status, caught.value.param, caught.value.code) == (404, "file_ids[2]", "file_not_found")
 
 
 async def test_a_file_added_to_a_running_container_is_there_at_the_next_command(world: World) -> None:

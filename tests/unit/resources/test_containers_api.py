@@ -90,7 +90,7 @@ async def test_the_sdk_pages_through_containers_of_a_name(service: Service, orde
         ({"name": "c", "expires_after": {"anchor": "now", "minutes": 5}}, "expires_after.anchor", "invalid_value"),
         ({"name": "c", "expires_after": {"anchor": "last_active_at", "minutes": 0}}, "expires_after.minutes", None),
         ({"name": "c", "skills": [{"type": "skill_reference", "skill_id": "s"}]}, "skills[0].skill_id", None),
-        ({"name": "c", "file_ids": ["file-none"]}, "file_ids", None),
+        ({"name": "c", "file_ids": ["file-none"]}, "file_ids[0]", "file_not_found"),
         ({"name": "c", "network_policy": {"type": "open"}}, "network_policy.type", "invalid_value"),
         (
             {"name": "c", "network_policy": {"type": "allowlist", "allowed_domains": ["a.example"]}},

@@ -78,7 +78,7 @@ async def test_a_deleted_file_is_gone_with_its_bytes(service: Service) -> None:
             "message": f"No such File object: {file.id}",
             "type": "invalid_request_error",
             "param": None,
-            "code": None,
+            "code": "file_not_found",
         }
 
 

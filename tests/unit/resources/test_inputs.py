@@ -165,7 +165,7 @@ async def test_what_cannot_be_had_is_refused_at_once_and_named_later(inputs: Inp
     await inputs.admit("ten", [said(part)])
     await files.delete("ten", file.id)
     error = await refusal(inputs, part)
-    assert (error.status, error.param) == (404, "input")
+    assert (error.status, error.param) == (404, "input[0].content[0].file_id")
     assert await resolved(inputs, said(part)) == [
         [{"type": "input_text", "text": f"[file not available: No such File object: {file.id}]"}]
     ]

@@ -78,7 +78,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "neither files nor ids": ("/file_batches", {}, "file_ids"),
     "files and ids": ("/file_batches", {"file_ids": ["f"], "files": [{"file_id": "f"}]}, "files"),
     "attributes of all beside files": ("/file_batches", {"files": [{"file_id": "f"}], "attributes": {"a": 1}}, "attributes"),
-    "an unknown file in a batch": ("/file_batches", {"file_ids": ["file-none"]}, "file_ids"),
+    "an unknown file in a batch": ("/file_batches", {"file_ids": ["file-none"]}, "file_ids[0]"),
     "no query": ("/search", {}, "query"),
     "an empty query": ("/search", {"query": ""}, "query"),
     "a query that is a number": ("/search", {"query": ["a", 1]}, "query[1]"),

@@ -116,7 +116,7 @@ async def test_a_run_that_goes_on_does_not_say_again_that_it_searches() -> None:
 
 
 FAILURES: list[tuple[Exception, str]] = [
-    (not_found("No such vector store: vs_2"), "No such vector store: vs_2"),
+    (not_found("No such vector store: vs_2", code="vector_store_not_found"), "No such vector store: vs_2"),
     (UpstreamError("The model upstream is down.", is_retryable=True), "The model upstream is down."),
 ]
 

@@ -30,7 +30,7 @@ def hosted_with_secret() -> CreateRequest:
 def test_a_hosted_shell_has_its_policy_with_secrets_in_one_place() -> None:
     assert hosted_with_secret().environment == Environment(
         type="container_auto",
-        file_ids=("file-1",),
+        file_ids={"file-1": "tools[0].environment.file_ids[0]"},
         memory_limit="4g",
         network_policy=NetworkPolicy(
             "allowlist", ("api.example.com",), (DomainSecret(domain="api.example.com", name="TOKEN", value=SECRET),)
@@ -89,7 +89,10 @@ SHARED: dict[str, tuple[list[Any], Environment]] = {
     "a shell of the client beside it": ([{"type": "shell"}, interpreter({"type": "auto"})], Environment("container_auto")),
     "files of both": (
         [shell(type="container_auto", file_ids=["file-1"]), interpreter({"type": "auto", "file_ids": ["file-2", "file-1"]})],
-        Environment("container_auto", file_ids=("file-1", "file-2")),
+        Environment(
+            "container_auto",
+            file_ids={"file-1": "tools[0].environment.file_ids[0]", "file-2": "tools[1].container.file_ids[0]"},
+        ),
     ),
     "the one's memory and the other's network": (
         [interpreter({"type": "auto", "memory_limit": "4g"}), shell(type="container_auto", network_policy=POLICY)],
@@ -97,7 +100,12 @@ SHARED: dict[str, tuple[list[Any], Environment]] = {
     ),
     "auto beside a container that is named": (
         [interpreter({"type": "auto", "file_ids": ["file-1"]}), shell(type="container_reference", container_id="cntr_1")],
-        Environment("container_reference", "cntr_1", "tools[1].environment.container_id", file_ids=("file-1",)),
+        Environment(
+            "container_reference",
+            "cntr_1",
+            "tools[1].environment.container_id",
+            file_ids={"file-1": "tools[0].container.file_ids[0]"},
+        ),
     ),
 }
 

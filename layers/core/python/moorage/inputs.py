@@ -144,9 +144,9 @@ class Inputs:
         return latest[::-1]
 
     async def admit(self, tenant_id: str, items: Sequence[Item]) -> None:
-        for item, parts in zip(items, await _looked_over(items, _media), strict=True):
-            for part in parts:
-                await self._source(tenant_id, item, part)
+        for index, parts in enumerate(await _looked_over(items, _placed_media)):
+            for place, part in parts:
+                await self._source(tenant_id, items[index], part, param=f"input[{index}].{place}.file_id")
 
     async def to_stage(self, tenant_id: str, items: Iterable[Item]) -> list[Incoming]:
         staged: list[Incoming] = []
@@ -240,11 +240,11 @@ class Inputs:
         except ApiError:
             return part
 
-    async def _source(self, tenant_id: str, item: Item, part: Part) -> "_Source":
-        """Where the content of a part is. Raises :class:`ApiError` if it cannot be had."""
+    async def _source(self, tenant_id: str, item: Item, part: Part, *, param: str = "input") -> "_Source":
+        """Where the content of a part is; ``param`` names its id. Raises :class:`ApiError` if the content cannot be had."""
         filename = part.get("filename")
         if "file_id" in part:
-            file = await self._files.get(tenant_id, part["file_id"], param="input")
+            file = await self._files.get(tenant_id, part["file_id"], param=param)
             return _Source(filename or file.filename, file.bytes, file.sha256, lambda: self._files.content(file))
         if "file_url" in part:
             url = part["file_url"]
@@ -386,10 +386,19 @@ def _field(item: Item) -> str:
 
 def _media(item: Item) -> list[Part]:
     """The file and image parts of a message or a tool's output whose content is not in them as a provider wants it."""
-    parts = item.get(_field(item))
-    if isinstance(parts, dict):
-        parts = [parts]
-    return [part for part in parts if _is_media(part)] if isinstance(parts, list) else []
+    return [part for _, part in _placed_media(item)]
+
+
+def _placed_media(item: Item) -> list[tuple[str, Part]]:
+    """The same, each with its place in the item, such as ``content[1]``."""
+    field = _field(item)
+    match item.get(field):
+        case list(parts):
+            return [(f"{field}[{at}]", part) for at, part in enumerate(parts) if _is_media(part)]
+        case dict(part) if _is_media(part):
+            return [(field, part)]
+        case _:
+            return []
 
 
 async def _looked_over(items: Sequence[Item], look: Callable[[Item], T]) -> list[T]:

@@ -88,7 +88,7 @@ class Console:
         start, _, name = path.partition("/")
         digest, _, name = name.partition("/")
         if start != "a" or name not in self._assets:
-            raise not_found(f"The console has no '{path[:200]}'.")
+            raise not_found(f"The console has no '{path[:200]}'.", code="unknown_url")
         # A page that was loaded before an upgrade asks for files of before: it gets those of now, and keeps them for no other page.
         return _answer(request, self._assets[name], _FOR_EVER if digest == self._digest else "no-store")
 

@@ -341,9 +341,9 @@ class Containers:
         await self._add_rows(record, [file], rows)
         return file
 
-    async def named(self, tenant_id: str, file_ids: Sequence[str]) -> list[StoredFile]:
-        """Files of the Files API, each once. Raises 404 with ``param`` ``file_ids`` for one that there is not."""
-        return [await self._files.get(tenant_id, file_id, param="file_ids") for file_id in dict.fromkeys(file_ids)]
+    async def named(self, tenant_id: str, file_ids: Mapping[str, str]) -> list[StoredFile]:
+        """Files of the Files API, by ids with the place of each in the request. Raises 404 that names the place of one that is not."""
+        return [await self._files.get(tenant_id, file_id, param=place) for file_id, place in file_ids.items()]
 
     async def add_files(self, record: ContainerRecord, files: Sequence[StoredFile]) -> ContainerRecord:
         """Put copies of files of the Files API at ``/mnt/data/<filename>``; those that are there already stay as they are."""

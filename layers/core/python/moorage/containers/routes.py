@@ -32,10 +32,11 @@ _parse_added: Final = JsonValidator[AddContainerFile](AddContainerFile)
 @router.post("/containers", "createContainer", "Reserve a container", statuses=(404,))
 async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(CreateContainer)]) -> Container:
     skills = await caller.runtime.containers.skills.resolve(caller.tenant_id, wanted.skills, param="skills")
+    places = {file_id: f"file_ids[{at}]" for at, file_id in enumerate(wanted.file_ids)}
     record = await caller.runtime.containers.reserve(
         caller.tenant_id,
         name=wanted.name,
-        files=await caller.runtime.containers.named(caller.tenant_id, wanted.file_ids),
+        files=await caller.runtime.containers.named(caller.tenant_id, places),
         idle_minutes=wanted.idle_minutes,
         memory_limit=wanted.memory_limit,
         network_policy=wanted.network_policy,

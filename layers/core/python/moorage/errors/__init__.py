@@ -98,11 +98,11 @@ def _unauthorized(what: str) -> ApiError:
 
 
 def response_not_found(response_id: str) -> ApiError:
-    return not_found(f"Response with id '{response_id}' not found.")
+    return not_found(f"Response with id '{response_id}' not found.", code="response_not_found")
 
 
 def approval_not_found(approval_id: str) -> ApiError:
-    return not_found(f"Approval with id '{approval_id}' not found.")
+    return not_found(f"Approval with id '{approval_id}' not found.", code="approval_not_found")
 
 
 def approval_decided(approval_id: str, how: str) -> ApiError:
@@ -131,11 +131,11 @@ def previous_response_not_found(response_id: str) -> ApiError:
 
 
 def file_not_found(file_id: str, *, param: str | None = None) -> ApiError:
-    return not_found(f"No such File object: {file_id}", param=param)
+    return not_found(f"No such File object: {file_id}", param=param, code="file_not_found")
 
 
 def container_not_found(container_id: str, *, param: str | None = None) -> ApiError:
-    return not_found(f"Container with id '{container_id}' not found.", param=param)
+    return not_found(f"Container with id '{container_id}' not found.", param=param, code="container_not_found")
 
 
 def container_expired() -> ApiError:
@@ -358,27 +358,27 @@ def file_too_large(bytes_max: int) -> ApiError:
 
 
 def container_file_not_found(file_id: str) -> ApiError:
-    return not_found(f"Container file with id '{file_id}' not found.")
+    return not_found(f"Container file with id '{file_id}' not found.", code="container_file_not_found")
 
 
 def upload_not_found(upload_id: str) -> ApiError:
-    return not_found(f"No such Upload object: {upload_id}")
+    return not_found(f"No such Upload object: {upload_id}", code="upload_not_found")
 
 
 def skill_not_found(skill_id: str, *, param: str | None = None) -> ApiError:
-    return not_found(f"Skill with id '{skill_id}' not found.", param=param)
+    return not_found(f"Skill with id '{skill_id}' not found.", param=param, code="skill_not_found")
 
 
 def skill_version_not_found(skill_id: str, version: str, *, param: str | None = None) -> ApiError:
-    return not_found(f"Skill with id '{skill_id}' has no version '{version}'.", param=param)
+    return not_found(f"Skill with id '{skill_id}' has no version '{version}'.", param=param, code="skill_version_not_found")
 
 
 def conversation_not_found(conversation_id: str, *, param: str | None = None) -> ApiError:
-    return not_found(f"Conversation with id '{conversation_id}' not found.", param=param)
+    return not_found(f"Conversation with id '{conversation_id}' not found.", param=param, code="conversation_not_found")
 
 
 def conversation_item_not_found(item_id: str) -> ApiError:
-    return not_found(f"Conversation item with id '{item_id}' not found.")
+    return not_found(f"Conversation item with id '{item_id}' not found.", code="conversation_item_not_found")
 
 
 def too_many_container_files(files_max: int) -> ApiError:
@@ -418,11 +418,11 @@ def conversation_busy(conversation_id: str) -> ApiError:
 
 
 def webhook_endpoint_not_found(endpoint_id: str) -> ApiError:
-    return not_found(f"No such webhook endpoint: {endpoint_id}")
+    return not_found(f"No such webhook endpoint: {endpoint_id}", code="webhook_endpoint_not_found")
 
 
 def webhook_delivery_not_found(event_id: str) -> ApiError:
-    return not_found(f"No delivery of the event '{event_id}' to this endpoint is known.")
+    return not_found(f"No delivery of the event '{event_id}' to this endpoint is known.", code="webhook_delivery_not_found")
 
 
 def too_many_webhook_endpoints(endpoints_max: int) -> ApiError:
@@ -570,7 +570,10 @@ def archive_too_large(bytes_max: int) -> ApiError:
 
 
 def step_not_found(step_id: str) -> ApiError:
-    return not_found(f"The response has no step '{step_id}' that asked a model. '/steps' lists them; those of type 'model' did.")
+    return not_found(
+        f"The response has no step '{step_id}' that asked a model. '/steps' lists them; those of type 'model' did.",
+        code="step_not_found",
+    )
 
 
 def response_not_ended(response_id: str) -> ApiError:
@@ -581,7 +584,7 @@ def response_not_ended(response_id: str) -> ApiError:
 
 
 def session_not_found(session_id: str) -> ApiError:
-    return not_found(f"Session with id '{session_id}' not found.")
+    return not_found(f"Session with id '{session_id}' not found.", code="session_not_found")
 
 
 def session_not_running(session_id: str, why: str) -> ApiError:
@@ -648,7 +651,7 @@ def storage_busy() -> ApiError:
 
 
 def vector_store_not_found(store_id: str, *, param: str | None = None) -> ApiError:
-    return not_found(f"Vector store with id '{store_id}' not found.", param=param)
+    return not_found(f"Vector store with id '{store_id}' not found.", param=param, code="vector_store_not_found")
 
 
 def vector_store_expired(store_id: str, *, param: str | None = None) -> ApiError:
@@ -660,11 +663,11 @@ def vector_store_expired(store_id: str, *, param: str | None = None) -> ApiError
 
 
 def vector_store_file_not_found(file_id: str, store_id: str) -> ApiError:
-    return not_found(f"No file found with id '{file_id}' in vector store '{store_id}'.")
+    return not_found(f"No file found with id '{file_id}' in vector store '{store_id}'.", code="vector_store_file_not_found")
 
 
 def vector_batch_not_found(batch_id: str, store_id: str) -> ApiError:
-    return not_found(f"No file batch found with id '{batch_id}' in vector store '{store_id}'.")
+    return not_found(f"No file batch found with id '{batch_id}' in vector store '{store_id}'.", code="vector_batch_not_found")
 
 
 def too_many_vector_stores(stores_max: int) -> ApiError:

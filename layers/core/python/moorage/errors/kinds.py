@@ -52,8 +52,10 @@ def bad_request(message: str, *, param: str | None = None, code: str | None = No
     return ApiError(400, message, param=param, code=code)
 
 
-def not_found(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
-    """404: unknown, deleted, or another tenant's; the three look alike on purpose."""
+def not_found(message: str, *, code: str, param: str | None = None) -> ApiError:
+    """404: unknown, deleted, or another tenant's; the three look alike on purpose.
+
+    ``param`` is the whole place of an id in the body, such as ``tools[0].environment.file_ids[1]``; None for one in the path."""
     return ApiError(404, message, param=param, code=code)
 
 

@@ -47,6 +47,7 @@ async def admit(runtime: Runtime, tenant_id: str, entry: ModelEntry, request: Cr
             f"Container with id '{named}' not found. {there}: only a container that an earlier response of yours made there can be "
             "used again.",
             param="tools" if environment is None else environment.param,
+            code="container_not_found",
         )
 
 

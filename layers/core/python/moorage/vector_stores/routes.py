@@ -164,8 +164,12 @@ async def create_batch(
     caller: Caller, vector_store_id: str, wanted: Annotated[CreateFileBatch, body_of(CreateFileBatch)]
 ) -> VectorStoreFileBatch:
     store = await _store(caller, vector_store_id)
-    param = "files" if wanted.files is not None else "file_ids"
-    files = await side_by_side(lambda each: _new(caller, each, param), wanted.each, at_once=limits.VECTOR_FILES_LOOKED_UP_AT_ONCE)
+    place = "file_ids[{}]" if wanted.files is None else "files[{}].file_id"
+    files = await side_by_side(
+        lambda each: _new(caller, each[1], place.format(each[0])),
+        enumerate(wanted.each),
+        at_once=limits.VECTOR_FILES_LOOKED_UP_AT_ONCE,
+    )
     return batch_object(await caller.runtime.vector_stores.add_batch(store, files))
 
 

@@ -60,7 +60,8 @@ class VectorStores:
         draws_on: tuple[str, ...] = (),
     ) -> VectorStoreRecord:
         wanted = [
-            await self.new_file(tenant_id, file_id, chunking=chunking, draws_on=draws_on, param="file_ids") for file_id in file_ids
+            await self.new_file(tenant_id, file_id, chunking=chunking, draws_on=draws_on, param=f"file_ids[{at}]")
+            for at, file_id in enumerate(file_ids)
         ]
         store = await self.stores.create(tenant_id, name=name, description=description, metadata=metadata, days=days)
         if not wanted:

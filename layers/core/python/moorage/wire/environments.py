@@ -1,8 +1,8 @@
 """Where a request's hosted calls run: shell, code interpreter and workspace tools of a response share one container."""
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from moorage.wire.network_policy import NetworkPolicy
@@ -22,7 +22,8 @@ class Environment:
     container_id: str | None = None
     param: str = "tools"
     """The field that names the container, for errors about it."""
-    file_ids: tuple[str, ...] = ()
+    file_ids: Mapping[str, str] = field(default_factory=dict)
+    """Each with the field that names it, for errors about it."""
     memory_limit: str | None = None
     network_policy: NetworkPolicy | None = None
     skills: tuple[dict[str, Any], ...] = ()
@@ -129,13 +130,16 @@ def environment(tools: Sequence[Tool]) -> Environment | None:
         return Environment("local") if any(tool["type"] == "shell" for tool in tools) else None
     fields = {name: value for one in asked for name, value in one.fields.items()}
     naming = next((one for one in asked if "container_id" in one.fields), None)
-    file_ids = dict.fromkeys(file_id for one in asked for file_id in one.fields.get("file_ids", ()))
+    file_ids: dict[str, str] = {}
+    for one in asked:
+        for at, file_id in enumerate(one.fields.get("file_ids", ())):
+            file_ids.setdefault(file_id, f"tools[{one.index}].{one.place}.file_ids[{at}]")
     skilled = next((one for one in asked if one.fields.get("skills")), None)
     return Environment(
         type="container_auto" if naming is None else "container_reference",
         container_id=fields.get("container_id"),
         param="tools" if naming is None else naming.param,
-        file_ids=tuple(file_ids),
+        file_ids=file_ids,
         memory_limit=fields.get("memory_limit"),
         network_policy=fields.get("network_policy"),
         skills=() if skilled is None else tuple(skilled.fields["skills"]),
