@@ -112,6 +112,8 @@ TWO_CALLS = state("tools", calls=["call_a", "call_b"])
 ONE_SERVICE = state("service", calls=["call_a"])
 ROUTED = {"call_a": "sandbox", "call_b": "service"}
 MIXED = state("mixed", calls=list(ROUTED), routed=[{"call_id": call_id, "place": place} for call_id, place in ROUTED.items()])
+READS = state("read", reader_id="cntr_2", readings=1, is_read=False)
+HAS_READ = {**READS, "is_read": True}
 BROKEN = "ProgramError ResponseFailed"
 CASES = [
     Case(
@@ -226,6 +228,26 @@ CASES = [
         Outcome(
             ["Route", "IndexStep", "IndexRoute", "ParseStep", *["IndexRoute", "IndexStep"] * 2, "IndexRoute", "Done"],
             {"IndexStep": [indexing("index")] * 3, "ParseStep": [indexing("parse")]},
+            "ProgramEnded",
+        ),
+    ),
+    Case(
+        "documents of an input, which the model step cannot read",
+        state("model"),
+        {"ModelStep": [READS, *GOES_ON], "ParseStep": [HAS_READ]},
+        Outcome(
+            ["Route", "ModelStep", "Route", "ReadDocuments", "ModelStep", "Route", "Done"],
+            {"ModelStep": [state("model"), HAS_READ], "ParseStep": [READS]},
+            "ProgramEnded",
+        ),
+    ),
+    Case(
+        "documents of an input, whose step fails four times: they are left to the model step",
+        READS,
+        {"ModelStep": GOES_ON, "ParseStep": [FAILS]},
+        Outcome(
+            ["Route", "ReadDocuments", "ModelStep", "Route", "Done"],
+            {"ModelStep": [READS], "ParseStep": [READS] * 4},
             "ProgramEnded",
         ),
     ),

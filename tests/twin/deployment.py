@@ -21,15 +21,11 @@ from typing import Any, cast
 from botocore.exceptions import ClientError
 from moorage.containers.containers import Containers
 from moorage.local.state_machine import State, StateMachine
-from moorage.loop.model_step import model_step
-from moorage.loop.recover import continue_loop, fail_response
-from moorage.loop.tasks import Throttled
-from moorage.loop.tool_step import tool_step
+from moorage.loop.tasks import TASKS, Throttled
 from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecEvent, ExecOutput, ExecStarted
 from moorage.sandbox.fargate import EXEC_PORT, FargateProvisioner, FargateSettings, StartedTask
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, Handle
 from moorage.sandbox.reach_only import ReachOnlyProvisioner
-from moorage.state import LoopState
 from moorage.store.blobs import Blob
 from moorage.store.responses import StoredResponse
 from moorage.store.throttling import is_throttle
@@ -38,6 +34,9 @@ from tests.infra.conftest import ROOT
 from tests.unit.loop.lab import Lab, Turn, first_state
 from tests.unit.resources.support import FakeClient, FakeSandbox
 from tests.unit.store.memory import MemoryBlobs
+
+INSIDE = ("ToolStep", "ParseStep")
+"""The steps that live in the sandboxes' network (``infra/agent_loop.py``)."""
 
 START_SECONDS = 30.0
 """From ECS's taking an order to a task that runs."""
@@ -123,6 +122,8 @@ class Ecs:
         self.tasks: dict[str, dict[str, Any]] = {}
         self.sandboxes: dict[str, FakeSandbox] = {}
         """By the address at which the task listens."""
+        self.programs: Callable[[FakeSandbox, str], tuple[int, str]] | None = None
+        """What runs in the next ones."""
         self._ordered: dict[str, str] = {}
         self._starting: set[asyncio.Task[None]] = set()
 
@@ -145,7 +146,7 @@ class Ecs:
             "attachments": [],
         }
         address = f"10.42.0.{len(self.tasks)}"
-        self.sandboxes[address] = FakeSandbox(arn, json.loads(variable["value"])["token_sha256"])
+        self.sandboxes[address] = FakeSandbox(arn, json.loads(variable["value"])["token_sha256"], programs=self.programs)
         starting = asyncio.ensure_future(self._start(arn, address))
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
@@ -184,7 +185,7 @@ class Ecs:
 
 
 class Shell(FakeClient):
-    """A sandbox whose commands take a second, and leave a file that is called as they are."""
+    """A sandbox whose commands take a second, and leave a file that is called as they are. Where it has programs, they do that."""
 
     def __init__(self, sandbox: FakeSandbox | None, handle: Handle, begun: dict[str, str]) -> None:
         super().__init__(sandbox, replace(handle, token=hashlib.sha256(handle.token.encode()).hexdigest()))
@@ -192,8 +193,13 @@ class Shell(FakeClient):
 
     async def exec(self, exec_id: str, command: str, **options: Any) -> AsyncGenerator[ExecEvent, None]:
         sandbox = self._alive()
-        if exec_id not in self._begun:
-            self._begun[exec_id] = command
+        is_new = exec_id not in self._begun
+        self._begun.setdefault(exec_id, command)
+        if sandbox.programs is not None:
+            async for event in super().exec(exec_id, command, timeout_ms=options["timeout_ms"], max_output_length=0):
+                yield event
+            return
+        if is_new:
             sandbox.write(command, f"written by {command}".encode())
         await asyncio.sleep(1)
         self._alive()
@@ -225,6 +231,8 @@ class Deployment:
         self.ecs = Ecs(lambda: self.lab.now, self._tell)
         self.begun: dict[str, str] = {}
         """Commands by what the exec server knows them: each once."""
+        self.tasks: list[str] = []
+        """Those that were run, in order."""
         self.machine = StateMachine(self._invoke, random.Random(seed))
         runtime = self.lab.runtime
         settings = FargateSettings("moorage", ("subnet",), "sg", None, {1: "definition"}, has_events=True)
@@ -268,16 +276,8 @@ class Deployment:
             raise
 
     async def _function(self, name: str, given: State) -> Any:
-        match name:
-            case "ToolStep":
-                return await tool_step(self.inside, **given)
-            case "ModelStep":
-                return (await model_step(self.outside, LoopState.from_json(given))).to_json()
-            case "ContinueStep":
-                return (await continue_loop(self.outside, LoopState.from_json(given))).to_json()
-            case "FailResponse":
-                return await fail_response(self.outside, LoopState.from_json(given))
-        raise AssertionError(f"nobody plays {name}")
+        self.tasks.append(name)
+        return await TASKS[name](self.inside if name in INSIDE else self.outside, given)
 
     async def response(self, text: str = "go") -> StoredResponse:
         """One in the background, with a container that has a file, before its execution runs."""

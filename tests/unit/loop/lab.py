@@ -314,10 +314,10 @@ class Lab:
         self.model = FakeModel(list(turns), native_tools)
         self.sandboxes, self.executions = sandboxes or FakeSandboxes(), FakeExecutions()
         self.responses = Responses(self.table, self.blobs, now_ms=lambda: int(self.now * 1000), retention_seconds=30 * 24 * 3600)
-        entry = ModelEntry("m", "demo", "m", context_window_tokens=400_000)
+        self.entry = ModelEntry("m", "demo", "m", context_window_tokens=400_000)
         self.price: Price | None = None
         catalog = SimpleNamespace(
-            resolve=lambda name: entry,
+            resolve=lambda name: self.entry,
             provider=lambda found, http: self.model,
             price_of=lambda name: self.price,
             listing=lambda: [{"id": "m"}],

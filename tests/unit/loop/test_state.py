@@ -23,7 +23,10 @@ ENDED = StepOutcome(
 ONE_CALL = replace(STATE, calls=("call_1",))
 
 
-@pytest.mark.parametrize("state", [STATE, ONE_CALL, STATE.done(), STATE.waiting(4), LoopState("resp_1", "t")])
+READING = LoopState("resp_1", "t", next=Next.READ, reader_id="cntr_2", readings=1, is_read=True)
+
+
+@pytest.mark.parametrize("state", [STATE, ONE_CALL, STATE.done(), STATE.waiting(4), LoopState("resp_1", "t"), READING])
 def test_a_state_comes_back_from_the_state_machine_as_it_went_in(state: LoopState) -> None:
     assert LoopState.from_json(json.loads(json.dumps(state.to_json()))) == state
 
@@ -51,6 +54,10 @@ def test_a_single_call_has_a_way_of_its_own_through_the_state_machine() -> None:
 
 def test_only_a_waiting_state_says_for_how_long() -> None:
     assert ("wait_seconds" in STATE.to_json(), STATE.waiting(4).to_json()["wait_seconds"]) == (False, 4)
+
+
+def test_a_state_that_does_not_read_documents_says_nothing_of_it() -> None:
+    assert READING.done().to_json() == LoopState("resp_1", "t").done().to_json()
 
 
 SERVICE = replace(STATE, calls=("call_1",), services=("call_1",))

@@ -10,12 +10,13 @@ from moorage.egress.fetch import Fetcher
 from moorage.errors import ApiError, SandboxError
 from moorage.files.store import FileStore
 from moorage.inputs import Inputs
-from moorage.vector_stores.attachments import AttachmentReader, FairTurns
+from moorage.vector_stores.attachments import AttachmentReader, DocumentsUnread, FairTurns
 
 from tests.drawing import VAST
 from tests.unit.resources.support import Clock, FakeProvisioner, Store, chunked
 from tests.unit.resources.vector_stores import reads
 from tests.unit.resources.web import Web, serving
+from tests.unit.store.memory import MemoryBlobs, MemoryTable
 
 PNG = b"\x89PNG\r\n\x1a\n picture"
 PDF = b"%PDF-1.7 paper"
@@ -250,6 +251,39 @@ async def test_a_document_is_read_once_and_its_text_goes_with_its_item(
     assert store.objects() == []
 
 
+class CountedBlobs(MemoryBlobs):
+    gets = 0
+
+    def get_stream(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        self.gets += 1
+        return super().get_stream(key, start=start, end=end)
+
+
+async def test_a_text_is_asked_for_once_though_it_is_looked_at_before_it_is_shown(clock: Clock) -> None:
+    blobs = CountedBlobs()
+    store = Store(MemoryTable(), blobs)
+    files = FileStore(store.table, store.blobs, clock=clock)
+    notes = await files.create("ten", filename="notes.txt", purpose="user_data", chunks=chunked(b"Ice."))
+    inputs = Inputs(store.table, store.blobs, files, Fetcher(), clock=clock, retention_seconds=1000)
+    reader = AttachmentReader(containers_of(FakeProvisioner(), files, store, clock, is_reachable=False), FairTurns(), "ten")
+    (shown,) = await inputs.resolve("ten", [said({"type": "input_file", "file_id": notes.id})], has_container=False, attachments=reader)
+    assert (shown["content"][0]["file_data"], blobs.gets) == (data_url(b"Ice.", "text/plain"), 1)
+
+
+async def test_documents_are_named_where_no_sandbox_can_be_reached(
+    inputs: Inputs, files: FileStore, store: Store, clock: Clock
+) -> None:
+    paper = await files.create("ten", filename="b.pdf", purpose="user_data", chunks=chunked(PDF))
+    by_data = {"type": "input_file", "filename": "a.pdf", "file_data": data_url(PDF, "application/pdf")}
+    messages = [said(by_data, by_data), said({"type": "input_file", "file_id": paper.id}, item_id="msg_2")]
+    reader = AttachmentReader(containers_of(FakeProvisioner(), files, store, clock, is_reachable=False), FairTurns(), "ten")
+    with pytest.raises(DocumentsUnread) as caught:
+        await inputs.resolve("ten", messages, has_container=False, attachments=reader)
+    named = [(each.item_id, each.filename, each.kind, each.source_key) for each in caught.value.documents]
+    assert named == [("msg_2", "b.pdf", "pdf", paper.key), ("msg_1", "a.pdf", "pdf", "")]
+    assert store.objects() == [paper.key]
+
+
 async def test_a_document_that_no_sandbox_can_be_had_for_is_no_fault_of_the_request(
     inputs: Inputs, files: FileStore, store: Store, clock: Clock
 ) -> None:
@@ -282,10 +316,11 @@ async def test_slow_documents_of_one_tenant_delay_no_other(files: FileStore, sto
     assert (len(entered), turns) == (10, FairTurns())
 
 
-def containers_of(provisioner: FakeProvisioner, files: FileStore, store: Store, clock: Clock) -> Containers:
-    return Containers(
-        store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=provisioner.connect
-    )
+def containers_of(
+    provisioner: FakeProvisioner, files: FileStore, store: Store, clock: Clock, *, is_reachable: bool = True
+) -> Containers:
+    connect = provisioner.connect if is_reachable else None
+    return Containers(store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=connect)
 
 
 async def test_files_of_the_input_are_put_into_the_container_once(

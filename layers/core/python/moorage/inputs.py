@@ -13,7 +13,7 @@ import hashlib
 import mimetypes
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -22,15 +22,15 @@ from moorage import limits
 from moorage.containers.containers import Incoming
 from moorage.containers.store import WORKSPACE
 from moorage.egress.fetch import Fetcher, FetchError, Reachable
-from moorage.errors import ApiError, bad_request
+from moorage.errors import ApiError, SandboxError, bad_request
 from moorage.files.store import Clock, FileStore, file_name, free_name
 from moorage.model.tokens import outweighs
 from moorage.parallel import beside
 from moorage.store import keys, schema
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.table import Table
-from moorage.vector_stores.attachments import AttachmentReader
-from moorage.vector_stores.documents import HEAD_BYTES, Kind, UnreadableDocument, look
+from moorage.vector_stores.attachments import AttachmentReader, DocumentsUnread, UnreadDocument
+from moorage.vector_stores.documents import HEAD_BYTES, UnreadableDocument, look
 from moorage.wire.types import Item
 
 T = TypeVar("T")
@@ -86,7 +86,8 @@ async def resolve_inputs(
 
     With a container a file is also named by its path there, and one that a model cannot read (or that is longer than
     ``limits.INPUT_INLINE_BYTES_MAX``) is only named. Without one, documents that the model's server does not take become their text.
-    It is read by ``attachments`` once, and kept like what a URL gave. Raises :class:`ApiError` for what cannot be had.
+    It is read by ``attachments`` once, and kept like what a URL gave. Raises :class:`ApiError` for what cannot be had, and
+    :class:`DocumentsUnread` where texts are not there yet and no sandbox can be reached.
     """
     return await _inputs(resources).resolve(tenant_id, items, has_container=has_container, attachments=attachments)
 
@@ -94,6 +95,12 @@ async def resolve_inputs(
 async def admit_inputs(resources: Resources, tenant_id: str, items: Sequence[Item]) -> None:
     """Look up the files and fetch the URLs of a new request's items, so that it fails at once if it must."""
     await _inputs(resources).admit(tenant_id, items)
+
+
+async def read_document(resources: Resources, tenant_id: str, document: UnreadDocument, attachments: AttachmentReader) -> None:
+    """Read it in a sandbox, and keep its text. Raises :class:`ApiError` if it cannot be read. Harmless to run twice: the second text
+    takes the place of the first, which is the same."""
+    await _inputs(resources).read(tenant_id, document, attachments)
 
 
 async def files_to_stage(resources: Resources, tenant_id: str, items: Iterable[Item]) -> list[Incoming]:
@@ -109,6 +116,12 @@ async def forget_inputs(resources: Resources, tenant_id: str, items: Iterable[It
 async def purge_inputs(resources: Resources, now: float) -> int:
     """Erase what has been kept for the whole retention; answers of how many items. Harmless to repeat."""
     return await _inputs(resources).purge_due(now)
+
+
+def unreadable_now(why: str) -> ApiError:
+    """No sandbox could be had for the documents of an input, for a reason that passes."""
+    message = f"The files of the input could not be read: {why} Please retry."
+    return ApiError(503, message, type="server_error", code="container_unavailable", headers={"retry-after": "5"})
 
 
 def _inputs(resources: Resources) -> "Inputs":
@@ -141,6 +154,8 @@ class Inputs:
         has_media = await _looked_over(items, lambda item: bool(_media(item)))
         pairs = zip(reversed(items), reversed(has_media), strict=True)
         latest = [await self._resolved(tenant_id, i, has_container, room, read) if has else i for i, has in pairs]
+        if read is not None and read.unread:
+            raise DocumentsUnread(tuple(read.unread.values()))
         return latest[::-1]
 
     async def admit(self, tenant_id: str, items: Sequence[Item]) -> None:
@@ -196,7 +211,10 @@ class Inputs:
             if part["type"] == "input_image":
                 parts.append(await _shown_image(part, source, room))
                 continue
-            text = None if attachments is None or source.size > room.left else await self._text(tenant_id, item, source, attachments)
+            text = None
+            if attachments is not None and source.size <= room.left:
+                source = replace(source, chunks=_read_once(source))
+                text = await self._text(tenant_id, item, source, attachments)
             if text is not None and room.takes(source):
                 parts.append(_note(text))
             else:
@@ -209,29 +227,37 @@ class Inputs:
             kind = look(source.filename, await source.head()).kind
         except UnreadableDocument:
             return None  # The provider says what it makes of such a file.
-        if not attachments.can_read or kind in attachments.takes or (kind in ("text", "html") and await source.is_plain()):
+        if kind in attachments.takes or (kind in ("text", "html") and await source.is_plain()):
             return None
         key = f"{keys.input_objects(tenant_id, item['id'])}{source.sha256[:32]}.txt"
         try:
             data = await self._blobs.get_bytes(key)
         except BlobNotFound:
-            data = await self._read(source, kind, attachments)
-            await self._note_due(tenant_id, item["id"])
-            await self._blobs.put_stream(key, _once(data), bytes_max=len(data))
+            document = UnreadDocument(item["id"], source.filename, kind, key, source.key, source.chunks)
+            if not attachments.can_read:
+                attachments.unread[key] = document
+                return ""  # Nobody is shown it.
+            data = await self.read(tenant_id, document, attachments)
         text = data.decode("utf-8", "ignore").strip()
         shown = text[: attachments.chars_max]
         left = "" if len(shown) == len(text) else f"\n[The text goes on. Its first {attachments.chars_max} characters are shown.]"
         return f"[File {source.filename}]\n{shown}{left}\n[End of {source.filename}]"
 
-    async def _read(self, source: "_Source", kind: Kind, attachments: AttachmentReader) -> bytes:
+    async def read(self, tenant_id: str, document: UnreadDocument, attachments: AttachmentReader) -> bytes:
+        """The text, which is kept."""
         try:
-            return await attachments.read(kind, source.chunks)
+            data = await attachments.read(document.kind, document.content())
         except UnreadableDocument as error:
             raise bad_request(
-                f"This model's server takes no such files, and '{source.filename}' cannot be read here: {error.message}",
+                f"This model's server takes no such files, and '{document.filename}' cannot be read here: {error.message}",
                 param="input",
                 code="invalid_prompt",
             ) from error
+        except SandboxError as error:
+            raise unreadable_now(error.message) from error
+        await self._note_due(tenant_id, document.item_id)
+        await self._blobs.put_stream(document.text_key, _once(data), bytes_max=len(data))
+        return data
 
     async def _screenshot(self, tenant_id: str, item: Item, part: Part, room: "_Room") -> Part:
         """A computer's output is one picture; if its file is gone, the model is told its name."""
@@ -245,12 +271,12 @@ class Inputs:
         filename = part.get("filename")
         if "file_id" in part:
             file = await self._files.get(tenant_id, part["file_id"], param=param)
-            return _Source(filename or file.filename, file.bytes, file.sha256, lambda: self._files.content(file))
+            return _Source(filename or file.filename, file.bytes, file.sha256, lambda: self._files.content(file), key=file.key)
         if "file_url" in part:
             url = part["file_url"]
             blob = await self._fetched(tenant_id, item["id"], url)
             name = filename or unquote(urlsplit(url).path.rsplit("/", 1)[-1])
-            return _Source(name or "file", blob.bytes, blob.sha256, lambda: self._blobs.get_stream(blob.key))
+            return _Source(name or "file", blob.bytes, blob.sha256, lambda: self._blobs.get_stream(blob.key), key=blob.key)
         content, media_type, sha256 = await beside(len(part["file_data"]), partial(_decoded, part["file_data"]))
         return _Source(filename or "file", len(content), sha256, lambda: _once(content), media_type)
 
@@ -293,6 +319,8 @@ class _Source:
     chunks: Callable[[], AsyncIterator[bytes]]
     media_type: str = ""
     """As the client gave it; empty if it gave none."""
+    key: str = ""
+    """Of the object that holds it; empty where the item does."""
 
     async def head(self) -> bytes:
         """What tells its kind."""
@@ -333,6 +361,20 @@ class _Source:
         pieces.append(base64.b64encode(rest).decode())
         pieces[0] = f"data:{_media_type(self, beginning)};base64,"
         return "".join(pieces)
+
+
+def _read_once(source: _Source) -> Callable[[], AsyncIterator[bytes]]:
+    """Content that is looked at before it is shown costs one request all the same, if it is small."""
+    if source.size > limits.INPUT_INLINE_BYTES_MAX:
+        return source.chunks
+    held: list[bytes] = []
+
+    async def chunks() -> AsyncIterator[bytes]:
+        if not held:
+            held.append(b"".join([chunk async for chunk in source.chunks()]))
+        yield held[0]
+
+    return chunks
 
 
 @dataclass(slots=True)

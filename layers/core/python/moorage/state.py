@@ -19,6 +19,7 @@ class Next(StrEnum):
     and for several of which some run outside of the sandboxes' network: ``mixed``, whose Map looks at each where it runs."""
 
     MODEL = "model"
+    READ = "read"
     TOOLS = "tools"
     WAIT = "wait"
     CONTINUE = "continue"
@@ -40,6 +41,12 @@ class LoopState:
     wait_seconds: int = 0
     services: tuple[str, ...] = ()
     """Those of ``calls``, and maybe some that have run already, that run outside of the sandboxes' network."""
+    reader_id: str | None = None
+    """If ``next`` is ``read``: the container in which documents of the input are read, before the model step of ``step``."""
+    readings: int = 0
+    """How often that was begun."""
+    is_read: bool = False
+    """Nothing is left to read, or cannot be read."""
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> "LoopState":
@@ -55,6 +62,9 @@ class LoopState:
             else tuple(call["call_id"] for call in state.get("routed", ()) if call["place"] == SERVICE),
             from_step=state["from_step"],
             wait_seconds=state.get("wait_seconds", 0),
+            reader_id=state.get("reader_id"),
+            readings=state.get("readings", 0),
+            is_read=state.get("is_read", False),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -69,6 +79,8 @@ class LoopState:
         }
         if self.next is Next.WAIT:
             state["wait_seconds"] = self.wait_seconds
+        if self.next is Next.READ:
+            state |= {"reader_id": self.reader_id, "readings": self.readings, "is_read": self.is_read}
         if self._word == _MIXED:
             # Not ``where``: LocalStack's interpreter takes that for an operator of JSONPath.
             state["routed"] = [

@@ -29,6 +29,7 @@ _STATUS_OF: Final = {
     "model_not_found": 404,
     "server_error": 502,
     "loop_limit_exceeded": 502,
+    "container_unavailable": 503,
 }
 
 

@@ -71,6 +71,7 @@ _TYPE_OF: Final = {
     "insufficient_quota": "insufficient_quota",
     "server_error": "server_error",
     "loop_limit_exceeded": "server_error",
+    "container_unavailable": "server_error",
 }
 
 

@@ -83,6 +83,10 @@ ATTACHMENT_CHARS_PER_WINDOW_TOKEN: Final = 2
 ATTACHMENTS_READ_AT_ONCE: Final = 4
 """Requests of one tenant whose documents a process reads at once; further ones wait for them."""
 
+ATTACHMENT_READINGS_MAX: Final = 12
+"""How often a model step has documents read elsewhere. Each time may wait for a sandbox twice (``SANDBOX_WAIT_SECONDS``), and reads for
+``INDEXING_SLICE_SECONDS``."""
+
 DOCUMENT_REFUSAL_CHARS_MAX: Final = 300
 """Of what the program that reads documents says of one."""
 

@@ -47,6 +47,7 @@ from moorage.store.event_log import EventBatch, LogWriterId
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tools.lowering import is_hosted
+from moorage.vector_stores.attachments import DocumentsUnread
 from moorage.wire.environments import Environment, takes_skills, with_skills
 from moorage.wire.events import OUTPUT_ITEM_ADDED
 from moorage.wire.parameters import Parameters
@@ -350,6 +351,9 @@ class InlineFirstStep:
                 if not self._is_time_over or _cancelling():
                     raise
                 await self._break_off()
+                return
+            except DocumentsUnread:
+                await self._hand_over()
                 return
             tell_step(stored, StepPosition(0), outcome, attempt=1, began=self._began, first_output_ms=self._first_output_ms)
             if outcome.next is not Next.DONE:

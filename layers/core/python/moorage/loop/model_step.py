@@ -13,7 +13,7 @@ from typing import Any, Final
 from moorage import limits, tracing
 from moorage.approvals import waiting as approvals
 from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
-from moorage.loop import egress_approvals, finish
+from moorage.loop import documents, egress_approvals, finish
 from moorage.loop.ask import ModelAsk
 from moorage.loop.budget import reached
 from moorage.loop.cancellation import CancelWatch
@@ -31,6 +31,7 @@ from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Progress, StepAttempt
 from moorage.telemetry import Metric, tell
 from moorage.tools.registry import ROOMS
+from moorage.vector_stores.attachments import DocumentsUnread
 from moorage.webhooks import delivery as webhooks
 from moorage.wire.events import IN_PROGRESS
 from moorage.wire.types import Item
@@ -49,8 +50,12 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
 
 async def _of(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     stored = snapshot.stored
+    refusal = await documents.come_back(runtime, snapshot, state) if state.next is Next.READ else None
     if snapshot.is_final:
         await webhooks.settle(runtime, stored, webhooks.ResponseEnd.of(snapshot))
+        return state.done()
+    if refusal is not None:
+        await finish.end_from_outside(runtime, stored, status="failed", error=refusal)
         return state.done()
     if stored.is_cancel_requested:
         await finish.end_from_outside(runtime, stored, status="cancelled")
@@ -64,7 +69,7 @@ async def _of(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: 
 
 async def _progress(runtime: Runtime, state: LoopState) -> Progress:
     """How the round stands that this run goes on from, and all that was made before; before the first step there is nothing."""
-    if state.next is Next.MODEL and state.step == 0:
+    if state.next is not Next.TOOLS and state.step == 0:
         return Progress()
     since = state.step if state.next is Next.TOOLS else state.step - 1
     return await runtime.steps.read(state.tenant_id, state.response_id, since=since)
@@ -234,7 +239,12 @@ async def _attempt(
             ask.items, ask.announced, ask.position = await _take_over(runtime, stored, sink, position)
         standby = SandboxPrewarm.begin(runtime, stored) if state.step == 0 else None
         try:
-            outcome = await ask.run()
+            try:
+                outcome = await ask.run()
+            except DocumentsUnread as unread:
+                await sink.flush()
+                await runtime.steps.postpone(stored, state.step, documents.WAITS_FOR)
+                return await documents.send(runtime, stored, state, unread.documents)
             await sink.flush()
             if outcome.next is Next.WAIT:
                 await runtime.steps.postpone(stored, state.step, ask.waits_for)

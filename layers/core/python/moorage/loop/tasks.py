@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from moorage.loop import documents, recover
 from moorage.loop import model_step as model
-from moorage.loop import recover
 from moorage.loop import tool_step as tool
 from moorage.runtime import Runtime
 from moorage.state import LoopState
@@ -71,6 +71,8 @@ async def _index_step(runtime: Runtime, given: State) -> State:
 
 
 async def _parse_step(runtime: Runtime, given: State) -> State:
+    if "response_id" in given:
+        return (await documents.read_step(runtime, LoopState.from_json(given))).to_json()
     return (await runtime.vector_stores.indexing.parse_step(IndexState.from_json(given))).to_json()
 
 
@@ -84,4 +86,5 @@ TASKS: Final[Mapping[str, Task]] = {
     "ParseStep": _parse_step,
 }
 """``ServiceStep`` is a call that runs outside of the sandboxes' network: the same step, on AWS in a function that is elsewhere and may
-do less. ``IndexStep`` and ``ParseStep`` are of an execution that reads the files of a vector store, from outside and inside of it."""
+do less. ``IndexStep`` and ``ParseStep`` are of an execution that reads the files of a vector store, from outside and inside of it.
+``ParseStep`` also reads the documents of a response's input, where the model step cannot."""
