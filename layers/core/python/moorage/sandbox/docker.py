@@ -73,7 +73,8 @@ class DockerSettings:
     tenant_disk_bytes_max: int = limits.TENANT_DISK_BYTES_MAX
     """``MOORAGE_DOCKER_TENANT_DISK_BYTES_MAX``: what all containers of a tenant may hold on the engine's disk."""
     bounds: MachineBounds = field(default_factory=MachineBounds)
-    """``MOORAGE_DOCKER_SANDBOXES_MAX``, ``_TENANT_SANDBOXES_MAX``, ``_MEMORY_GIB_MAX`` and ``_TENANT_MEMORY_GIB_MAX``."""
+    """``MOORAGE_DOCKER_SANDBOXES_MAX``, ``MOORAGE_DOCKER_TENANT_SANDBOXES_MAX``, ``MOORAGE_DOCKER_MEMORY_GIB_MAX`` and
+    ``MOORAGE_DOCKER_TENANT_MEMORY_GIB_MAX``."""
 
     @classmethod
     def from_settings(cls, values: Mapping[str, str], deployment: str) -> Self:
