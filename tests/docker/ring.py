@@ -19,6 +19,7 @@ from openai.types.responses import Response
 from tests.docker.conftest import docker_stack
 from tests.docker.engine import Dockerd, docker
 from tests.processes import until
+from tests.scenarios.test_operator_secrets import HOST, a_host
 from tests.stack import SHELL, Stack, clean_environment, outputs, say, script, shell
 from tests.unit.sandbox.support import TOKEN, run
 from tests.unit.sandbox.test_escapes import ESCAPES
@@ -92,6 +93,47 @@ def test_gvisor_runs_a_container_where_its_runtime_is_named(engine: str, tmp_pat
     with running(docker_stack(engine, tmp_path, MOORAGE_DOCKER_RUNTIME="runsc")) as stack:
         (((said, _, code),),) = outputs(ask(stack, "dmesg | head -1; whoami; echo hello > note.txt; cat note.txt").output)
         assert (code, "gVisor" in said, said.split()[-2:]) == (0, True, ["user", "hello"])
+
+
+FETCH = """\
+import os, sys, urllib.error, urllib.request
+for url in sys.argv[1:]:
+    try:
+        asked = urllib.request.Request(url, headers={"authorization": "Bearer " + os.environ["API_TOKEN"]})
+        print(urllib.request.urlopen(asked).read().decode())
+    except urllib.error.URLError as error:
+        print(error)
+"""
+
+
+def test_the_way_out_reaches_the_allowed_host_alone_and_puts_the_secret_in(engine: str, tmp_path: Path) -> None:
+    secret, folder = "value-of-the-secret-1234", tmp_path / "host"
+    folder.mkdir()
+    with a_host(folder) as host:
+        environment = {
+            "MOORAGE_ALLOWED_EGRESS_DOMAINS": HOST,
+            "MOORAGE_EGRESS_HOSTS": str(folder / "hosts"),
+            "MOORAGE_EGRESS_UPSTREAM_CA": str(folder / "upstream-ca.pem"),
+            "MOORAGE_EGRESS_ALLOWED_NETWORKS": "127.0.0.0/8",
+            "MOORAGE_EGRESS_PORTS": str(host.port),
+        }
+        with running(docker_stack(engine, tmp_path / "state", **environment)) as stack:
+            secrets = [{"domain": HOST, "name": "API_TOKEN", "value": secret}]
+            policy = {"type": "allowlist", "allowed_domains": [HOST], "domain_secrets": secrets}
+            tools: Any = [{"type": "shell", "environment": {"type": "container_auto", "network_policy": policy}}]
+            command = f"cat > fetch.py <<'END'\n{FETCH}END\npython3 fetch.py https://{HOST}:{host.port}/ https://other.test/"
+            answer = stack.client().responses.create(model="demo", input=script(shell(command), say("done")), tools=tools)
+            ((stdout, _, _),) = outputs(answer.output)[0]
+        assert host.received == [f"Bearer {secret}"]
+        heard, refused = stdout.splitlines()
+        assert heard == f"you sent Bearer {'*' * len(secret)}"
+        assert "403" in refused
+
+
+def test_the_programs_of_its_image_are_told_to_the_model(stack: Stack) -> None:
+    response = ask(stack, "true")
+    (told,) = [record["programs"] for record in stack.records() if record["PK"].endswith(named(response)) and "programs" in record]
+    assert told.startswith("python 3.")
 
 
 BREED = """\

@@ -343,6 +343,11 @@ class TestAsRoot:
         assert "Permission denied" in result.stderr
         assert (await python(client, "import os; os.getuid()"))[1].result == str(self.UID)
 
+    async def test_no_program_gives_a_command_more_than_it_has(self, other: tuple[ExecClient, ServerProcess]) -> None:
+        """Fargate has no option for it."""
+        client, _ = other
+        assert (await run(client, "grep NoNewPrivs /proc/self/status")).stdout == "NoNewPrivs:\t1\n"
+
     async def test_a_time_out_finds_the_whole_family_of_the_other_user(self, other: tuple[ExecClient, ServerProcess]) -> None:
         client, _ = other
         result = await run(client, "setsid sleep 71 & (setsid bash -c 'sleep 72' &); sleep 73", timeout_ms=400)
