@@ -4,9 +4,12 @@ import re
 import shutil
 from pathlib import Path
 
-from moorage.local.programs import PROGRAMS, named
+import pytest
+from moorage.errors import SandboxError, SandboxStarting
+from moorage.local.programs import PROGRAMS, named, programs_of
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.launcher_client import LauncherProvisioner
+from moorage.sandbox.provisioner import Handle, SandboxSpec
 
 from infra.sandbox import PROGRAMS as IN_THE_IMAGE
 from tests.unit.sandbox.support import ROOT, run
@@ -83,3 +86,27 @@ def test_what_is_told_of_the_image_is_what_is_put_into_it() -> None:
     assert ", ".join(f"{name} {release}" for name, release in in_slim.items()) + f", {others}" == IN_THE_IMAGE["slim"]
     assert all(full.values())
     assert Path(PACKAGES.parent / "Dockerfile").read_text().count("apt-get install") == 1
+
+
+class SlowEngine:
+    """A container is not up at the first looks."""
+
+    def __init__(self) -> None:
+        self.asked: list[SandboxSpec] = []
+
+    async def start(self, spec: SandboxSpec) -> Handle:
+        self.asked.append(spec)
+        if len(self.asked) < 4:
+            raise SandboxStarting(0)
+        raise SandboxError("It has come up.")
+
+    async def stop(self, sandbox_id: str) -> None:
+        """It never was."""
+
+
+async def test_a_container_that_is_slow_to_start_is_waited_for_and_not_made_anew() -> None:
+    """An engine replaces a container for whom another token is given."""
+    engine = SlowEngine()
+    with pytest.raises(SandboxError, match="It has come up"):
+        await programs_of(engine)
+    assert engine.asked == [engine.asked[0]] * 4

@@ -1,7 +1,6 @@
 """Sandboxes of a container engine in place of bubblewrap's, for a stack on one machine (``MOORAGE_PROVISIONER=docker``)."""
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 import os
@@ -10,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from moorage.errors import SandboxError, SandboxStarting, SettingsConflict
+from moorage.errors import SandboxError, SettingsConflict
 from moorage.local.programs import programs_of
 from moorage.runtime import docker_provisioner
 from moorage.settings import Settings
@@ -18,7 +17,6 @@ from moorage.settings import Settings
 log = logging.getLogger(__name__)
 
 KINDS: Final = ("launcher", "docker")
-_STARTS_MAX: Final = 10
 _SOCKET_OF_ONE: Final = "moorage-0123456789abcdef01234567/exec.sock"
 _SOCKET_PATH_BYTES_MAX: Final = 107
 """unix(7): sun_path has 108 bytes, the last of them null."""
@@ -72,9 +70,6 @@ async def _begin(settings: Settings, asks_programs: bool) -> str:
         if not asks_programs:
             return ""
         try:
-            for _ in range(_STARTS_MAX):
-                with contextlib.suppress(SandboxStarting):
-                    return await programs_of(sandboxes)
             return await programs_of(sandboxes)
         except SandboxError as error:
             log.warning("What programs sandboxes have is not known: %s", error.message)

@@ -3,11 +3,13 @@
 A sandbox sees ``/usr`` of the machine and little of ``/etc``, so that a program may be there and still not work.
 """
 
+import asyncio
 import re
 import secrets
 from typing import Final, Protocol
 
 from moorage import limits
+from moorage.errors import SandboxStarting
 from moorage.sandbox.exec_client import ExecClient, ExecOutput
 from moorage.sandbox.provisioner import Handle, SandboxSpec
 
@@ -42,6 +44,7 @@ _ASK: Final = "".join(
     f"(command -v {program} >/dev/null && said=$(timeout 5 {program} {option} </dev/null 2>&1) && echo {program} $said) &\n"
     for program, option in PROGRAMS.items()
 )
+_STARTS_MAX: Final = 10
 _VERSION: Final = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
@@ -61,13 +64,23 @@ class StartedSandbox(Protocol):
 
 async def programs_of(sandboxes: SandboxStarter) -> str:
     """Their names and versions, such as ``python 3.11.7, node 18.20.4``. Starts a sandbox for it, and ends it."""
-    token = secrets.token_hex(16)
-    sandbox = await sandboxes.start(SandboxSpec("", "programs", token))
+    spec = SandboxSpec("", "programs", secrets.token_hex(16))
+    sandbox = await _started(sandboxes, spec)
     try:
-        async with ExecClient(Handle(sandbox.endpoint, token, sandbox.sandbox_id)) as client:
+        async with ExecClient(Handle(sandbox.endpoint, spec.token, sandbox.sandbox_id)) as client:
             return named(await _said(client))
     finally:
         await sandboxes.stop(sandbox.sandbox_id)
+
+
+async def _started(sandboxes: SandboxStarter, spec: SandboxSpec) -> StartedSandbox:
+    """A container that is on its way is asked for again by the same token: another would have it made anew."""
+    for _ in range(_STARTS_MAX):
+        try:
+            return await sandboxes.start(spec)
+        except SandboxStarting as error:
+            await asyncio.sleep(error.retry_after_seconds)
+    return await sandboxes.start(spec)
 
 
 async def _said(client: ExecClient) -> str:
