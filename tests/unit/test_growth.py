@@ -3,6 +3,7 @@
 Four times the input may take at most nine times the processor time: linear work takes four times, quadratic work sixteen.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -11,13 +12,33 @@ from typing import Any
 import pytest
 from moorage.errors import UpstreamError
 from moorage.loop.assemble import Assembler
+from moorage.loop.fold import fold
 from moorage.loop.truncate import fit
 from moorage.model import base
+from moorage.model.bedrock_converse import ConverseDecoder
+from moorage.model.output_checks import Fence
+from moorage.model.sequence import Sequence
 from moorage.model.text_tool_calls import TextCallParser
 from moorage.tools.lowering import OriginalTool, lower
 from moorage.tools.mcp import listing
 from moorage.wire.choices import check_choice
 from moorage.wire.types import Item
+
+from tests.unit.model.encodings import (
+    ANTHROPIC,
+    CHAT,
+    CONVERSE,
+    RESPONSES,
+    Answer,
+    Called,
+    Kind,
+    Said,
+    Thought,
+    answer,
+    hello,
+    provider,
+    replies,
+)
 
 _RATIO_MAX = 9
 _SECONDS_LEAST = 0.02
@@ -86,6 +107,68 @@ def choosing(count: int) -> Work:
     return work
 
 
+def decoding(kind: Kind, said: Answer) -> Work:
+    """A provider reads it from its upstream's words, as they come in small pieces."""
+    body = kind.encode(said)
+    pieces = [body[at : at + 2_000] for at in range(0, len(body), 2_000)]
+
+    async def read() -> None:
+        async for _ in provider(kind, lambda _: replies(kind, *pieces)).stream(hello()):
+            pass
+
+    return lambda: asyncio.run(read())
+
+
+def decoding_one_event(text: str) -> Work:
+    body = CONVERSE.encode(answer(Said((text,))))
+
+    def work() -> None:
+        decoder = ConverseDecoder()
+        for at in range(0, len(body), 100):
+            decoder.feed(body[at : at + 100])
+
+    return work
+
+
+def unfencing(*pieces: str) -> Work:
+    def work() -> None:
+        fence = Fence()
+        for piece in pieces:
+            fence.feed(piece)
+        fence.end()
+
+    return work
+
+
+def ordering(count: int) -> Work:
+    """So many calls are open at once, and end one after the other."""
+
+    def work() -> None:
+        sequence = Sequence()
+        for key in range(count):
+            sequence.add(key, base.CallStarted("f", "c"))
+        sequence.close_all()
+
+    return work
+
+
+def citing(count: int) -> Work:
+    """Events of a text with so many citations, added up."""
+    part = {"type": "output_text", "text": "", "annotations": []}
+    place = {"output_index": 0, "content_index": 0}
+    events: list[Item] = [
+        {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "content": []}},
+        {"type": "response.content_part.added", **place, "part": part},
+        *[{"type": "response.output_text.annotation.added", **place, "annotation": {"index": n}} for n in range(count)],
+    ]
+    return lambda: fold([event | {"sequence_number": number} for number, event in enumerate(events)])
+
+
+def alternating(count: int) -> list[base.Delta]:
+    """Two texts of one item that grow by turns."""
+    return [delta for _ in range(count) for delta in (base.SummaryDelta("word " * 5, 0), base.ReasoningTextDelta("word " * 5))]
+
+
 CASES: dict[str, tuple[int, Callable[[int], Work]]] = {
     "messages that are left out": (2_500, lambda n: truncating([message("user") for _ in range(n)])),
     "messages that stay": (2_500, lambda n: truncating([message("developer")] * (n // 2) + [message("user")] * (n // 2))),
@@ -103,6 +186,26 @@ CASES: dict[str, tuple[int, Callable[[int], Work]]] = {
     "pieces of a text": (10_000, lambda n: assembling(base.MessageStarted(), *[base.TextDelta("twenty-five characters. ")] * n)),
     "pieces of a thought": (10_000, lambda n: assembling(base.ReasoningStarted(), *[base.ReasoningTextDelta("word " * 5)] * n)),
     "pieces of a call": (10_000, lambda n: assembling(base.CallStarted("f", "c"), *[base.CallDelta("word " * 5)] * n)),
+    "pieces of two texts by turns": (5_000, lambda n: assembling(base.ReasoningStarted(), *alternating(n))),
+    **{
+        f"pieces of a {name}, {kind.name}": (
+            500,
+            lambda n, kind=kind, make=make: decoding(kind, answer(make(("word " * 400,) * n))),  # type: ignore[misc]
+        )
+        for kind in (RESPONSES, CHAT, ANTHROPIC, CONVERSE)
+        for name, make in {
+            "text": Said,
+            "thought": Thought,
+            "call": lambda pieces: Called("f", ('{"a": "', *pieces, '"}')),
+        }.items()
+    },
+    "calls without arguments": (1_000, lambda n: decoding(CHAT, answer(*[Called("f", (" ",), f"call_{k}") for k in range(n)]))),
+    "a large event in small pieces": (200_000, lambda n: decoding_one_event("word " * n)),
+    "calls that are open at once": (20_000, ordering),
+    "space within a fence": (2_000, lambda n: unfencing("```json\n", "{", *["        "] * n, "}\n```")),
+    "space before a fence": (10_000, lambda n: unfencing(*["        "] * n, "```json\n{}\n```")),
+    "another fence": (10_000, lambda n: unfencing("```xml\n", *["word word "] * n)),
+    "citations of a text": (5_000, citing),
     "a schema with many patterns": (
         2_000,
         lambda n: (

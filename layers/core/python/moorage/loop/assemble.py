@@ -69,29 +69,25 @@ class _Open:
     kept_back: list[tuple[str, list[dict[str, Any]]]] = field(default_factory=list)
     """Pieces, with their log probabilities, that nobody has seen."""
     _pieces: list[str] = field(default_factory=list)
-    """What came of the text that grows: adding each to it would copy the text as often as it has pieces."""
-    _grows: tuple[dict[str, Any], str] | None = None
-    """That text, by its object and name."""
+    """What came of a call: adding each to it would copy the call as often as it has pieces."""
+    _growing: dict[int, tuple[dict[str, Any], str, list[str]]] = field(default_factory=dict)
+    """The same of texts, each with its object and its name there, by the object's identity: some upstreams let two grow by turns."""
 
     def grow(self, owner: dict[str, Any], name: str, text: str) -> None:
-        if self._grows is None or self._grows[0] is not owner:
-            self.settle()
-            self._grows = owner, name
-        self._pieces.append(text)
+        self._growing.setdefault(id(owner), (owner, name, []))[2].append(text)
 
     def grow_call(self, text: str) -> None:
         self._pieces.append(text)
 
     def settle(self) -> None:
         """Put the text together. Whoever reads the item does this first."""
-        text = "".join(self._pieces)
-        self._pieces.clear()
-        if self._grows is not None:
-            owner, name = self._grows
-            owner[name] += text
-            self._grows = None
+        for owner, name, pieces in self._growing.values():
+            owner[name] += "".join(pieces)
+        self._growing.clear()
+        if not self._pieces:
             return
-        self.arguments += text
+        self.arguments += "".join(self._pieces)
+        self._pieces.clear()
         match self.item["type"]:
             case "function_call":
                 self.item["arguments"] = self.arguments

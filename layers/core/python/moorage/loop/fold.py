@@ -99,15 +99,14 @@ def _copy(item: Item) -> Item:
 def _grow(item: Item, type_: str, event: Event) -> None:
     match type_:
         case events.CONTENT_PART_ADDED:
-            item.setdefault("content", []).append(dict(event["part"]))
+            item.setdefault("content", []).append(_copy(event["part"]))
         case events.CONTENT_PART_DONE:
             item["content"][event["content_index"]] = event["part"]
         case events.OUTPUT_TEXT_DELTA:
             part = item["content"][event["content_index"]]
             part["text"] += event["delta"]
         case events.OUTPUT_TEXT_ANNOTATION_ADDED:
-            part = item["content"][event["content_index"]]
-            part["annotations"] = [*part["annotations"], event["annotation"]]
+            item["content"][event["content_index"]]["annotations"].append(event["annotation"])
         case events.REFUSAL_DELTA:
             item["content"][event["content_index"]]["refusal"] += event["delta"]
         case events.REASONING_SUMMARY_PART_ADDED:

@@ -186,6 +186,8 @@ class MessagesDecoder:
     _sse: SseParser = field(default_factory=SseParser)
     _open: Literal["text", "thinking", "tool_use", "other"] | None = None
     _thought: dict[str, Any] = field(default_factory=dict)
+    _pieces: dict[str, list[str]] = field(default_factory=dict)
+    """What came of the open thought, by the name of the text that it belongs to."""
     _has_arguments: bool = False
     _calls: int = 0
     _reason: str | None = None
@@ -252,7 +254,7 @@ class MessagesDecoder:
             case "thinking" | "redacted_thinking":
                 closed = self._close()
                 self._open = "thinking"
-                self._thought = dict(block)
+                self._thought, self._pieces = dict(block), {}
                 text = block.get("thinking")
                 return [*closed, base.ReasoningStarted(), *([base.SummaryDelta(text)] if text else [])]
             case "tool_use":
@@ -269,10 +271,10 @@ class MessagesDecoder:
             case "text_delta":
                 return [base.TextDelta(delta["text"])]
             case "thinking_delta":
-                self._thought["thinking"] = self._thought.get("thinking", "") + delta["thinking"]
+                self._pieces.setdefault("thinking", []).append(delta["thinking"])
                 return [base.SummaryDelta(delta["thinking"])] if delta["thinking"] else []
             case "signature_delta":
-                self._thought["signature"] = self._thought.get("signature", "") + delta["signature"]
+                self._pieces.setdefault("signature", []).append(delta["signature"])
             case "input_json_delta" if self._open == "tool_use" and delta["partial_json"]:
                 self._has_arguments = True
                 return [base.CallDelta(delta["partial_json"])]
@@ -288,7 +290,8 @@ class MessagesDecoder:
             case None | "other":
                 return []
             case "thinking":
-                return [base.ItemDone(reasoning.pack(THINKING, self._thought))]
+                grown = {name: "".join([self._thought.get(name) or "", *pieces]) for name, pieces in self._pieces.items()}
+                return [base.ItemDone(reasoning.pack(THINKING, self._thought | grown))]
             case "tool_use" if not self._has_arguments and not is_cut:
                 return [base.CallDelta("{}"), base.ItemDone()]
         return [base.ItemDone(is_cut=is_cut)]

@@ -7,6 +7,7 @@ by botocore), so that time-outs, retries and closing work in one way.
 import base64
 import re
 import struct
+import zlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
@@ -15,6 +16,7 @@ from urllib.parse import quote
 import orjson
 from botocore.eventstream import EventStreamBuffer, ParserError
 
+from moorage import limits
 from moorage.errors import UpstreamError
 from moorage.model import base, content, reasoning
 from moorage.model.anthropic_messages import thinking_fields, tool_id
@@ -40,6 +42,11 @@ _DOCUMENT_FORMATS: Final = frozenset({"pdf", "csv", "doc", "docx", "xls", "xlsx"
 _CACHE_POINT: Final = {"cachePoint": {"type": "default"}}
 _WITH_CACHE: Final = re.compile(r"anthropic\.claude|amazon\.nova")
 """Other models refuse cache points."""
+
+_PRELUDE: Final = struct.Struct("!I4xI")
+"""Of a message in AWS's event stream: its length with all that it holds, and the checksum of ..."""
+_CHECKED_BYTES: Final = 8
+"""... so many bytes before it."""
 
 _JSON_PLEASE: Final = "Answer with one JSON object and nothing else."
 _OUTPUT_TOKENS_THINKING: Final = 16_384
@@ -181,16 +188,26 @@ def _document(name: str, source: str) -> dict[str, Any]:
 class ConverseDecoder:
     is_finished: bool = False
     _buffer: EventStreamBuffer = field(default_factory=EventStreamBuffer)
+    _waiting: list[bytes] = field(default_factory=list)
+    """Pieces of a message that is not whole: botocore's buffer would copy it at each of them."""
+    _waiting_bytes: int = 0
+    _wanted_bytes: int = 0
+    """How many of them to wait for."""
     _open: Literal["text", "thinking", "tool"] | None = None
-    _thought: dict[str, Any] = field(default_factory=dict)
-    _redacted: bytes = b""
+    _thought: list[str] = field(default_factory=list)
+    _signature: str = ""
+    _redacted: list[bytes] = field(default_factory=list)
     _has_arguments: bool = False
     _calls: int = 0
     _reason: str | None = None
 
     def feed(self, piece: bytes) -> list[Delta]:
+        self._waiting.append(piece)
+        self._waiting_bytes += len(piece)
+        if self._waiting_bytes < self._wanted_bytes:
+            return []
         deltas: list[Delta] = []
-        self._buffer.add_data(piece)
+        self._buffer.add_data(self._whole_messages())
         messages: Any = self._buffer
         try:
             for message in messages:
@@ -198,6 +215,22 @@ class ConverseDecoder:
         except (ParserError, struct.error) as error:
             raise broken("its event stream is damaged") from error
         return deltas
+
+    def _whole_messages(self) -> bytes:
+        """Messages that have come whole; a damaged one as it is, for the parser says so."""
+        data = b"".join(self._waiting)
+        end, self._wanted_bytes = 0, _PRELUDE.size
+        while len(data) - end >= _PRELUDE.size:
+            size, checksum = _PRELUDE.unpack_from(data, end)
+            if checksum != zlib.crc32(data[end : end + _CHECKED_BYTES]) or not _PRELUDE.size < size <= limits.UPSTREAM_EVENT_BYTES_MAX:
+                end = len(data)
+            elif end + size > len(data):
+                self._wanted_bytes = size
+                break
+            else:
+                end += size
+        self._waiting, self._waiting_bytes = [data[end:]], len(data) - end
+        return data[:end]
 
     def end(self) -> list[Delta]:
         if self.is_finished:
@@ -269,13 +302,13 @@ class ConverseDecoder:
         opened: list[Delta] = []
         if self._open != "thinking":
             opened = [*self._close(), base.ReasoningStarted()]
-            self._open, self._thought, self._redacted = "thinking", {"type": "thinking", "thinking": ""}, b""
+            self._open, self._thought, self._signature, self._redacted = "thinking", [], "", []
         if delta.get("redactedContent"):
-            self._redacted += base64.b64decode(delta["redactedContent"])
+            self._redacted.append(base64.b64decode(delta["redactedContent"]))
         if delta.get("signature"):
-            self._thought["signature"] = self._thought.get("signature", "") + delta["signature"]
+            self._signature += delta["signature"]
         text = delta.get("text") or ""
-        self._thought["thinking"] += text
+        self._thought.append(text)
         return [*opened, *([base.SummaryDelta(text)] if text else [])]
 
     @property
@@ -292,9 +325,11 @@ class ConverseDecoder:
             case None:
                 return []
             case "thinking":
-                thought = self._thought
+                thought = {"type": "thinking", "thinking": "".join(self._thought)}
+                if self._signature:
+                    thought["signature"] = self._signature
                 if self._redacted:
-                    thought = {"type": "redacted_thinking", "data": base64.b64encode(self._redacted).decode()}
+                    thought = {"type": "redacted_thinking", "data": base64.b64encode(b"".join(self._redacted)).decode()}
                 return [base.ItemDone(reasoning.pack(THINKING, thought))]
             case "tool" if not self._has_arguments and not is_cut:
                 return [base.CallDelta("{}"), base.ItemDone()]

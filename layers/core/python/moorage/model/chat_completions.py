@@ -132,6 +132,29 @@ def decoder_for(request: ModelRequest, secrets: Collection[str] = (), *, starts_
 
 
 @dataclass(slots=True)
+class _Arguments:
+    """Of one call, as far as they have come."""
+
+    pieces: list[str] = field(default_factory=list)
+    _last: str = ""
+    """The last character that is no space."""
+
+    def add(self, text: str) -> None:
+        self.pieces.append(text)
+        self._last = text.rstrip()[-1:] or self._last
+
+    @property
+    def are_whole(self) -> bool:
+        if self._last != "}":
+            return False
+        self.pieces = ["".join(self.pieces)]
+        try:
+            return isinstance(orjson.loads(self.pieces[0]), dict)
+        except orjson.JSONDecodeError:
+            return False
+
+
+@dataclass(slots=True)
 class ChatDecoder:
     secrets: Collection[str] = field(default=(), repr=False)
     prompt_tokens: Callable[[], int] = lambda: 0
@@ -142,8 +165,12 @@ class ChatDecoder:
     _characters: Characters = field(default_factory=Characters)
     _thoughts: Characters = field(default_factory=Characters)
     _sequence: Sequence = field(default_factory=Sequence)
-    _arguments: dict[int, str] = field(default_factory=dict)
+    _arguments: dict[int, "_Arguments"] = field(default_factory=dict)
     """Arguments so far, by index of the tool call."""
+    _last_index: int = 0
+    """The highest of them."""
+    _grown: set[int] = field(default_factory=set)
+    """Calls that have grown since they were last looked at."""
     _ids: dict[int, str | None] = field(default_factory=dict)
     _texts: int = 0
     """Messages and reasoning items so far; the number is part of their key."""
@@ -188,7 +215,7 @@ class ChatDecoder:
             return
         if not self._texts and not self._arguments:
             raise broken("it ended without a word")
-        if not all(map(self._is_complete, self._arguments)):
+        if not all(arguments.are_whole for arguments in self._arguments.values()):
             raise broken("it ended inside a call")
 
     def _chunk(self, chunk: dict[str, Any]) -> list[Delta]:
@@ -261,10 +288,12 @@ class ChatDecoder:
         if index not in self._arguments:
             self._ids[index] = call.get("id")
             deltas += self._sorted(self._tags.end()) + self._close_text() + self._close_complete()
-            self._arguments[index] = ""
+            self._arguments[index] = _Arguments()
+            self._last_index = max(self._last_index, index)
             deltas += self._sequence.add(("call", index), base.CallStarted(function["name"], call.get("id") or None))
         if text and ("call", index) in self._sequence:
-            self._arguments[index] += text
+            self._arguments[index].add(text)
+            self._grown.add(index)
             deltas += self._sequence.add(("call", index), base.CallDelta(text))
         return deltas
 
@@ -275,25 +304,17 @@ class ChatDecoder:
             has_name = bool((call.get("function") or {}).get("name"))
             # Some count every call as number 0; a second id with a name is a second call. Some give each piece of a call another id.
             is_other = has_name and call.get("id") and index in self._arguments and self._ids[index] != call["id"]
-            return len(self._arguments) if is_other and (not self._arguments[index] or self._is_complete(index)) else index
+            is_next = is_other and (not self._arguments[index].pieces or self._arguments[index].are_whole)
+            return len(self._arguments) if is_next else index
         if (call.get("function") or {}).get("name"):
             return len(self._arguments)
-        return max(self._arguments, default=position)
-
-    def _is_complete(self, index: int) -> bool:
-        try:
-            return isinstance(orjson.loads(self._arguments[index]), dict)
-        except orjson.JSONDecodeError:
-            return False
+        return self._last_index if self._arguments else position
 
     def _close_complete(self) -> list[Delta]:
         """A call whose arguments are whole can go before the others end."""
-        return [
-            delta
-            for key in self._sequence
-            if isinstance(key, tuple) and key[0] == "call" and self._is_complete(key[1])
-            for delta in self._sequence.close(key)
-        ]
+        whole = [index for index in self._grown if self._arguments[index].are_whole]
+        self._grown.clear()
+        return [delta for index in whole for delta in self._sequence.close(("call", index))]
 
     def _finish(self) -> list[Delta]:
         finished = base.StreamFinished(finish_reason(self._reason, has_calls=bool(self._arguments)))

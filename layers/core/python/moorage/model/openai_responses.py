@@ -204,8 +204,13 @@ class _Item:
     """An item as far as it has been passed on."""
 
     type: str
-    text: str = ""
+    pieces: list[str] = field(default_factory=list)
+    """Of its text, or of its arguments."""
     summary_chars: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
 
 
 @dataclass(slots=True)
@@ -258,12 +263,12 @@ class ResponsesDecoder:
             case "response.reasoning_summary_text.delta":
                 return self._summary(index, event.get("summary_index", 0), event["delta"])
             case "response.reasoning_text.delta":
-                self._open_as(index, "reasoning").text += event["delta"]
+                self._open_as(index, "reasoning").pieces.append(event["delta"])
                 return self._add(index, "reasoning", base.ReasoningTextDelta(event["delta"]))
             case str(name) if name.startswith("response.shell_call_") and index in self._sequence:
                 return self._sequence.add(index, base.ItemEvent(event))
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" if index in self._sequence:
-                self._items[index].text += event["delta"]
+                self._items[index].pieces.append(event["delta"])
                 return self._sequence.add(index, base.CallDelta(event["delta"]))
             case "response.completed" | "response.incomplete" | "response.failed":
                 return self._final(event["response"], event.get("error"))
@@ -308,7 +313,7 @@ class ResponsesDecoder:
         return self._sequence.add(index, base.MessageStarted() if type_ == "message" else base.ReasoningStarted())
 
     def _text(self, index: int, text: str, delta: Delta) -> list[Delta]:
-        self._open_as(index, "message").text += text
+        self._open_as(index, "message").pieces.append(text)
         return self._add(index, "message", delta)
 
     def _summary(self, index: int, part: int, text: str) -> list[Delta]:
@@ -347,7 +352,8 @@ class ResponsesDecoder:
                 missing = reasoning.text_of(item)[len(seen.text) :]
                 return rest + ([base.ReasoningTextDelta(missing)] if missing else [])
         whole = item.get("input" if item["type"] == "custom_tool_call" else "arguments") or ""
-        missing = whole[len(seen.text) :] if whole.startswith(seen.text) else ""
+        said = seen.text
+        missing = whole[len(said) :] if whole.startswith(said) else ""
         return [base.CallDelta(missing)] if missing else []
 
     def _final(self, response: dict[str, Any], beside: Any = None) -> list[Delta]:

@@ -7,15 +7,17 @@ goes.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moorage.model import base
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Decoder
 
-_FENCE: Final = re.compile(r"\s*```(?:json)?[ \t]*\n")
-_END: Final = re.compile(r"\s*`{0,3}\s*\Z")
+_FENCE: Final = re.compile(r"```(?:json)?[ \t]*\r?\n")
+_BEGINNING: Final = re.compile(r"`{0,3}|```j(?:so?)?|```(?:json)?[ \t]*\r?")
+_FENCE_CHARS_MAX: Final = 80
+"""Of a fence's first line: a longer one is none."""
 
 
 def obeying(decoder: Decoder, request: ModelRequest) -> Decoder:
@@ -92,28 +94,53 @@ class CheckedOutput:
 class Fence:
     """Takes away a fence around a whole text, which comes in pieces."""
 
-    _held: str = ""
+    _space: list[str] = field(default_factory=list)
+    """What came before the first other character."""
+    _held: list[str] = field(default_factory=list)
+    """The first line, as long as it may be a fence; then what may belong to the fence at the end: space, and up to three backticks."""
     _is_settled: bool = False
     _is_fenced: bool = False
 
     def feed(self, piece: str) -> str:
-        self._held += piece
+        """What can be shown."""
         if not self._is_settled:
-            opening = _FENCE.match(self._held)
-            if opening is not None:
-                self._held, self._is_fenced, self._is_settled = self._held[opening.end() :], True, True
-            elif not "```json".startswith(self._held.strip()[:7]) and not self._held.lstrip().startswith("```"):
-                self._is_settled = True
-            else:
-                return ""
+            return self._begin(piece)
         if not self._is_fenced:
-            shown, self._held = self._held, ""
-            return shown
-        end = _END.search(self._held)
-        assert end is not None, "it matches an empty end"
-        shown, self._held = self._held[: end.start()], self._held[end.start() :]
+            return piece
+        self._held.append(piece)
+        if piece.isspace():
+            return ""  # As long as nothing else comes, it is not looked at again.
+        text = self._whole()
+        shown = text.rstrip()
+        ticks = len(shown) - len(shown.rstrip("`"))
+        shown = shown[: len(shown) - min(ticks, 3)].rstrip()
+        self._held.append(text[len(shown) :])
         return shown
 
     def end(self) -> str:
-        rest, self._held = self._held, ""
+        rest = "".join(self._space) + self._whole()
         return "" if self._is_fenced and rest.strip("` \t\r\n") == "" else rest
+
+    def _begin(self, piece: str) -> str:
+        text = piece if self._held else piece.lstrip()
+        self._space.append(piece[: len(piece) - len(text)])
+        if not text:
+            return ""
+        line = self._whole() + text
+        fence = _FENCE.match(line)
+        if fence is not None:
+            self._is_settled = self._is_fenced = True
+            self._space.clear()
+            return self.feed(line[fence.end() :])
+        if len(line) <= _FENCE_CHARS_MAX and _BEGINNING.fullmatch(line):
+            self._held.append(line)
+            return ""
+        self._is_settled = True
+        line = "".join(self._space) + line
+        self._space.clear()
+        return line
+
+    def _whole(self) -> str:
+        whole = "".join(self._held)
+        self._held.clear()
+        return whole

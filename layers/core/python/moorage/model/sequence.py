@@ -4,7 +4,8 @@ Upstreams may open a second tool call before the first has ended; a delta stream
 opened first streams, the others wait, in the order in which they were opened.
 """
 
-from collections.abc import Hashable, Iterator
+from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from moorage.model.base import Delta, ItemDone, ItemRelayed
@@ -19,14 +20,11 @@ class _Slot:
 
 @dataclass(slots=True)
 class Sequence:
-    _slots: dict[Hashable, _Slot] = field(default_factory=dict)
-    """Items that have not been passed on whole; the first streams."""
+    _slots: OrderedDict[Hashable, _Slot] = field(default_factory=OrderedDict)
+    """Items that have not been passed on whole; the first streams. A plain dictionary seeks its first among all that have left."""
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._slots
-
-    def __iter__(self) -> Iterator[Hashable]:
-        return iter(tuple(self._slots))
 
     def add(self, key: Hashable, *deltas: Delta) -> list[Delta]:
         """More of the item ``key``, which is opened by its first delta. Gives what may go out now."""
