@@ -1,11 +1,21 @@
-"""Users and groups that a Dockerfile makes are none that the base image has: an image that cannot be built ends a whole deployment."""
+"""What a Dockerfile asks of its base and of its context is there: an image that cannot be built ends a whole deployment.
 
+``make test-docker`` builds them; these are the cheap looks, before each change of their inputs.
+"""
+
+import fnmatch
+import platform
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from infra.bundling import copy_context
+from infra.stacks import PROXY_CONTEXT
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCKERFILES = [ROOT / "docker" / "Dockerfile", *sorted((ROOT / "functions").rglob("Dockerfile*"))]
@@ -77,3 +87,41 @@ def test_dockerfiles_that_make_users_are_read() -> None:
 )
 def test_a_user_of_debians_would_have_been_found(run: str, found: list[str]) -> None:
     assert taken(f"FROM debian\nRUN {run}\n") == found
+
+
+def sources(dockerfile: Path) -> list[str]:
+    """What its COPY instructions take from the context."""
+    text = dockerfile.read_text().replace("\\\n", " ")
+    return [word for line in text.splitlines() if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]]
+
+
+def test_the_context_of_a_deployments_images_holds_whatever_they_copy(tmp_path: Path) -> None:
+    copy_context(PROXY_CONTEXT, tmp_path)
+    contexts = {"egress_proxy": tmp_path, "sandbox": ROOT / "functions" / "sandbox"}
+    copied = {name: sources(ROOT / "functions" / name / "Dockerfile") for name in contexts}
+    assert all(copied.values())
+    assert [source for name, named in copied.items() for source in named if not (contexts[name] / source).exists()] == []
+
+
+@pytest.mark.skipif(shutil.which("apt-cache") is None, reason="the index of Debian's packages is asked by apt-cache")
+def test_the_packages_of_the_sandboxes_image_are_in_the_release_of_its_base() -> None:
+    release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    if f"slim-{release}\n" not in (ROOT / "functions" / "sandbox" / "Dockerfile").read_text():
+        pytest.skip("this machine has the packages of another release")
+    lists = ROOT / "functions" / "sandbox" / "packages"
+    wanted = [line for name in ("slim", "full") for line in (lists / f"{name}.txt").read_text().split()]
+    known = packages([line.partition("=")[0] for line in wanted])
+    if not known:
+        pytest.skip("this machine has no index of packages (apt-get update)")
+    pins = [(name, version or "*") for name, _, version in (line.partition("=") for line in wanted)]
+    assert [name for name, pin in pins if not any(fnmatch.fnmatch(version, pin) for version in known.get(name, []))] == []
+
+
+def packages(names: list[str]) -> dict[str, list[str]]:
+    """The versions of each package that can be had."""
+    said = subprocess.run(["apt-cache", "madison", *names], capture_output=True, text=True, check=True).stdout
+    known: dict[str, list[str]] = {}
+    for line in said.splitlines():
+        name, version, _ = (part.strip() for part in line.split("|", 2))
+        known.setdefault(name, []).append(version)
+    return known
