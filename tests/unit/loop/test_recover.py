@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.errors import StorageFull
+from moorage.loop.create import InlineFirstStep, PreparedResponse
 from moorage.loop.finish import end_from_outside
 from moorage.loop.recover import continue_loop, declare_lost, fail_response, recover
 from moorage.state import LoopState, Next
+from moorage.store import keys
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import close_log, open_log
 
@@ -135,6 +137,29 @@ async def test_an_ended_response_that_was_not_to_be_stored_is_erased() -> None:
     await end_from_outside(lab.runtime, stored, status="cancelled")
     lab.now += limits.RECOVERY_SECONDS + 1
     await recover(lab.runtime)
+    assert (lab.table.records, lab.blobs.objects) == ({}, {})
+
+
+WITH_A_FILE: dict[str, Any] = {
+    "id": "msg_in",
+    "type": "message",
+    "role": "user",
+    "content": [{"type": "input_file", "filename": "a.pdf", "file_data": "JVBERi0="}],
+}
+
+
+@pytest.mark.parametrize("end", ["its process is gone", "its client is gone"])
+async def test_what_files_of_an_input_gave_goes_with_a_response_that_was_not_to_be_stored(end: str) -> None:
+    lab = Lab()
+    await lab.blobs.put_bytes(f"{keys.input_objects(TENANT, 'msg_in')}1.txt", b"A report about glaciers.")
+    if end == "its process is gone":
+        stored = await lab.background(is_stored=False, input_items=[WITH_A_FILE])
+        await end_from_outside(lab.runtime, stored, status="cancelled")
+        lab.now += limits.RECOVERY_SECONDS + 1
+        await recover(lab.runtime)
+    else:
+        stored = lab.stored(is_stored=False, is_background=False, is_looping=False, input_items=[WITH_A_FILE])
+        await InlineFirstStep(lab.runtime, PreparedResponse(stored, [], is_streamed=True), lambda event: None).abandon()
     assert (lab.table.records, lab.blobs.objects) == ({}, {})
 
 

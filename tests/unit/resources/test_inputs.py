@@ -239,7 +239,7 @@ async def test_a_document_is_read_once_and_its_text_goes_with_its_item(
     provisioner = FakeProvisioner()
     provisioner.programs = reads("A report about glaciers.")
     containers = containers_of(provisioner, files, store, clock)
-    message = said({"type": "input_file", "filename": "a.pdf", "file_data": data_url(PDF, "application/pdf")})
+    message = said({"type": "input_file", "filename": "b/a\n.pdf", "file_data": data_url(PDF, "application/pdf")})
     text = {"type": "input_text", "text": "[File a.pdf]\nA report about glaciers.\n[End of a.pdf]"}
     for _ in range(2):
         async with AttachmentReader(containers, FairTurns(), "ten", takes=frozenset(), chars_max=99) as attachments:

@@ -239,9 +239,9 @@ class Inputs:
                 return ""  # Nobody is shown it.
             data = await self.read(tenant_id, document, attachments)
         text = data.decode("utf-8", "ignore").strip()
-        shown = text[: attachments.chars_max]
+        name, shown = file_name(source.filename), text[: attachments.chars_max]
         left = "" if len(shown) == len(text) else f"\n[The text goes on. Its first {attachments.chars_max} characters are shown.]"
-        return f"[File {source.filename}]\n{shown}{left}\n[End of {source.filename}]"
+        return f"[File {name}]\n{shown}{left}\n[End of {name}]"
 
     async def read(self, tenant_id: str, document: UnreadDocument, attachments: AttachmentReader) -> bytes:
         """The text, which is kept."""

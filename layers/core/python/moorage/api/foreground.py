@@ -14,7 +14,6 @@ from typing import Any, Final
 from moorage import limits
 from moorage.api.idempotency import IdempotentCreate
 from moorage.errors import ApiError, MoorageError, time_over, type_of
-from moorage.inputs import forget_inputs
 from moorage.loop import finish, tool_step
 from moorage.loop.create import InlineFirstStep, PreparedResponse
 from moorage.runtime import Runtime
@@ -197,8 +196,7 @@ class Foreground:
         if self._has_ended or (stored.is_stored and attempt is not None and attempt.outlives_client and not task.done()):
             self._runtime.keep(task)
             if not stored.is_stored:
-                forgetting = forget_inputs(self._runtime, stored.tenant_id, stored.input_items)
-                self._runtime.keep(asyncio.create_task(forgetting))
+                self._runtime.keep(asyncio.create_task(finish.forget_own_inputs(self._runtime, stored)))
         elif not task.done() and not is_going_on:
             task.cancel()
             self._runtime.keep(asyncio.create_task(self._abandon(task)))
@@ -245,9 +243,4 @@ async def erase(runtime: Runtime, stored: StoredResponse) -> None:
             if await runtime.executions.status(stored.execution) in (None, *ENDED):
                 break
             await asyncio.sleep(limits.TAIL_POLL_SECONDS_MAX)
-    await runtime.responses.delete(stored.tenant_id, stored.response_id)
-    runtime.steps.forget(stored.tenant_id, stored.response_id)
-    if stored.conversation_id is None:  # A conversation still shows the items to its model.
-        # What a fork began with is its predecessor's too.
-        own = stored.input_items if stored.forked_from is None else stored.input_items[stored.recent_items :]
-        await forget_inputs(runtime, stored.tenant_id, own)
+    await finish.forget(runtime, stored)

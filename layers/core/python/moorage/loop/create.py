@@ -469,3 +469,4 @@ class InlineFirstStep:
             await finish.end_from_outside(self.runtime, self.prepared.stored, status="cancelled")
         else:
             await draw_last(self.runtime, self.prepared.stored, TokenUsage(), 0, ())
+            await finish.forget_own_inputs(self.runtime, self.prepared.stored)

@@ -8,6 +8,7 @@ from typing import Any
 
 from moorage import limits
 from moorage.errors import ApiError, ConditionFailed
+from moorage.inputs import forget_inputs
 from moorage.loop import context, traces
 from moorage.loop.budget import cost_of, draw_last, pay_rent, seconds_run
 from moorage.loop.fold import FoldedState, fold
@@ -167,6 +168,21 @@ async def end_from_outside(
 def tell_end(stored: StoredResponse, status: Status) -> None:
     """The line of an end that no model step has come to: that one's own line says so."""
     tell("response_ended", {"response_id": stored.response_id, "tenant_id": stored.tenant_id, "status": status})
+
+
+async def forget(runtime: Runtime, stored: StoredResponse) -> None:
+    """Remove everything of a response. Harmless to run twice."""
+    await runtime.responses.delete(stored.tenant_id, stored.response_id)
+    runtime.steps.forget(stored.tenant_id, stored.response_id)
+    await forget_own_inputs(runtime, stored)
+
+
+async def forget_own_inputs(runtime: Runtime, stored: StoredResponse) -> None:
+    """Remove what the URLs and documents of its input gave, unless others still go on from there."""
+    if stored.conversation_id is None:  # A conversation still shows the items to its model.
+        # What a fork began with is its predecessor's too.
+        own = stored.input_items if stored.forked_from is None else stored.input_items[stored.recent_items :]
+        await forget_inputs(runtime, stored.tenant_id, own)
 
 
 async def _last_outcome(runtime: Runtime, stored: StoredResponse) -> StepOutcome | None:

@@ -52,8 +52,7 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
         if stored.is_stored:
             await webhooks.settle(runtime, stored, webhooks.ResponseEnd.of(snapshot))
         elif is_quiet:
-            await runtime.responses.delete(stored.tenant_id, stored.response_id)
-            runtime.steps.forget(stored.tenant_id, stored.response_id)
+            await finish.forget(runtime, stored)
         return False
     if stored.parked_at:
         return await approvals.tend(runtime, stored)
