@@ -14,6 +14,7 @@ HEADINGS = {
     "item": "Input items",
     "item_field": "Fields of items that are treated specially",
     "part": "Content parts",
+    "frame": "Frames of the WebSocket",
     "route": "Routes",
 }
 

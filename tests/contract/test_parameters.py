@@ -2,19 +2,28 @@
 
 import json
 import re
+import typing
 from typing import Any
 
 import pytest
 from moorage.errors import ApiError
+from moorage.wire import events
 from moorage.wire.create import Approvals, Budget
 from moorage.wire.requests import parse_create
-from openai.types.responses import ResponseInputContentParam, ResponseOutputMessageParam, ToolParam
+from openai.types.responses import (
+    ResponseInputContentParam,
+    ResponseOutputMessageParam,
+    ResponsesClientEvent,
+    ResponsesServerEvent,
+    ToolParam,
+)
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from openai.types.responses.response_includable import ResponseIncludable
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 
 from docs import parameters
 from tests.contract import sdk_shapes
+from tests.contract.test_events import NEVER_SENT
 
 TABLE = parameters.load()
 
@@ -255,3 +264,13 @@ def test_every_literal_value_of_the_sdk_is_accepted(path: str) -> None:
 
 def test_the_page_is_made_from_the_table() -> None:
     assert parameters.PAGE.read_text() == parameters.page(TABLE), "run: python docs/parameters.py"
+
+
+def types_in(union: Any) -> set[str]:
+    return {typing.get_args(cls.model_fields["type"].annotation)[0] for cls in typing.get_args(typing.get_args(union)[0])}
+
+
+def test_the_frames_of_the_websocket_are_those_of_the_sdk() -> None:
+    beside_a_stream = types_in(ResponsesServerEvent) - events.CATALOGUE.keys() - NEVER_SENT.keys() | {events.ERROR}
+    named = {row["name"] for row in TABLE["frame"]}
+    assert named == types_in(ResponsesClientEvent) | beside_a_stream | {"response.interrupt"}  # Codex sends it.

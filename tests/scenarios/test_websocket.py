@@ -85,6 +85,22 @@ def create(text: str = "hello", **more: Any) -> str:
     return json.dumps({"type": "response.create", "model": "demo", "input": text, **more})
 
 
+def interrupt(response_id: str) -> str:
+    return json.dumps({"type": "response.interrupt", "response_id": response_id, "mode": "discard_partial_items"})
+
+
+def steer(response_id: str, text: Any) -> str:
+    return json.dumps({"type": "response.steer", "previous_response_id": response_id, "input": text})
+
+
+def read_to(socket: ClientConnection, type_: str) -> list[Event]:
+    """Events up to the first of the type."""
+    events: list[Event] = []
+    while not events or events[-1]["type"] != type_:
+        events.append(json.loads(socket.recv(30)))
+    return events
+
+
 def turn(socket: ClientConnection, frame: str) -> list[Event]:
     """Send one frame and read to the end of what it caused."""
     socket.send(frame)
@@ -254,7 +270,9 @@ def test_a_connection_has_a_bounded_number_of_stream_ids(socket: ClientConnectio
     [
         ("no JSON", "{", 400, "invalid_json"),
         ("not an object", "[]", 400, "invalid_json"),
-        ("another type", '{"type": "response.steer"}', 400, "invalid_value"),
+        ("another type", '{"type": "response.cancel"}', 400, "invalid_value"),
+        ("no mode of interruption", '{"type": "response.interrupt", "response_id": "r"}', 400, "missing_required_parameter"),
+        ("an interruption of nothing", interrupt("resp_0"), 404, "response_not_found"),
         ("a bad stream id", create(stream_id="a b"), 400, "invalid_stream_id"),
         ("the background", create(background=True), 400, "unsupported_value"),
         ("an unknown parameter", create(colour="red"), 400, "unknown_parameter"),
@@ -266,6 +284,121 @@ def test_a_bad_frame_is_refused_and_the_connection_goes_on(
 ) -> None:
     assert error_of(turn(socket, frame)) == (status, code), what
     assert turn(socket, create())[-1]["type"] == "response.completed"
+
+
+SLOWLY = {"delta_ms": 200}
+
+
+@pytest.mark.parametrize("store", [True, False], ids=["stored", "unstored"])
+def test_an_interrupted_message_is_dropped_and_can_be_gone_on_from(stack: Stack, socket: ClientConnection, store: bool) -> None:
+    socket.send(create(script(SLOWLY, say("word " * 100)), store=store))
+    response_id = read_to(socket, "response.output_text.delta")[0]["response"]["id"]
+    socket.send(interrupt(response_id))
+    ended = read_to(socket, "response.incomplete")[-1]["response"]
+    assert (ended["incomplete_details"], ended["output"]) == ({"reason": "interrupted"}, [])
+    with stack.http() as http:
+        got = http.get(f"/responses/{response_id}")
+        assert (got.json() == ended) if store else (got.status_code == 404)
+    final = turn(socket, create(script(say("next")), store=store, previous_response_id=response_id))[-1]
+    assert said(final) == "next"
+
+
+def test_an_interrupted_command_is_killed_and_its_call_stays(stack: Stack, socket: ClientConnection) -> None:
+    socket.send(create(script(shell("echo begun; sleep 300"), say("never")), tools=[SHELL]))
+    response_id = read_to(socket, "response.shell_call_output_content.delta")[0]["response"]["id"]
+    socket.send(interrupt(response_id))
+    ended = read_to(socket, "response.incomplete")[-1]["response"]
+    assert (ended["incomplete_details"], [item["type"] for item in ended["output"]]) == ({"reason": "interrupted"}, ["shell_call"])
+    with stack.http() as http:
+        assert http.get(f"/responses/{response_id}").json() == ended
+    assert said(turn(socket, create(script(say("next")), previous_response_id=response_id))[-1]) == "next"
+
+
+@by_process
+def test_an_interruption_that_comes_after_the_end_changes_nothing(socket: ClientConnection) -> None:
+    final = turn(socket, create(script(say("done"))))[-1]
+    socket.send(interrupt(final["response"]["id"]))
+    assert turn(socket, create(script(say("next"))))[0]["type"] == "response.created"
+
+
+def test_a_message_that_is_steered_is_finished_first(stack: Stack, socket: ClientConnection) -> None:
+    socket.send(create(script(SLOWLY, say("one two three"), say("steered")), stream_id="a", metadata={"kept": "yes"}))
+    response_id = read_to(socket, "response.output_text.delta")[0]["response"]["id"]
+    socket.send(steer(response_id, "another way"))
+    (accepted,) = [event for event in read_to(socket, "response.steer.accepted") if event["type"] == "response.steer.accepted"]
+    assert (accepted["steer"]["previous_response_id"], accepted["stream_id"]) == (response_id, "a")
+    between = read_to(socket, "response.created")
+    (ended,) = [event["response"] for event in between if event["type"] in ("response.completed", "response.incomplete")]
+    assert [item["status"] for item in ended["output"]] == ["completed"]
+    successor = between[-1]["response"]
+    assert (successor["previous_response_id"], successor["metadata"]) == (response_id, {"kept": "yes"})
+    final = read_to(socket, "response.completed")[-1]
+    assert (said(final), final["stream_id"]) == ("steered", "a")
+    with stack.http() as http:
+        (message,) = http.get(f"/responses/{successor['id']}/input_items", params={"limit": 1}).json()["data"]
+    assert message["content"] == [{"type": "input_text", "text": "another way"}]
+
+
+def test_a_loop_that_is_steered_ends_behind_the_calls_that_run(socket: ClientConnection) -> None:
+    rounds = [shell("echo begun; sleep 2; echo done"), {"sleep_ms": 20_000}, shell("echo never"), say("steered")]
+    socket.send(create(script(*rounds), tools=[SHELL]))
+    response_id = read_to(socket, "response.shell_call_output_content.delta")[0]["response"]["id"]
+    socket.send(steer(response_id, [{"role": "user", "content": [{"type": "input_text", "text": "stop that"}]}]))
+    ended = read_to(socket, "response.incomplete")[-1]["response"]
+    assert ended["incomplete_details"] == {"reason": "steered"}
+    assert [item["type"] for item in ended["output"]][:2] == ["shell_call", "shell_call_output"]
+    assert "done" in json.dumps(ended["output"][1])
+    assert read_to(socket, "response.created")[-1]["response"]["previous_response_id"] == response_id
+    assert read_to(socket, "response.completed")
+
+
+def test_steering_waits_for_what_the_client_owes(stack: Stack, socket: ClientConnection) -> None:
+    tool = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {}}}
+    words = script(SLOWLY, {"call": {"name": "add", "arguments": {"numbers": "2 3 " * 20}}}, say("all"))
+    socket.send(create(words, tools=[tool]))
+    response_id = read_to(socket, "response.function_call_arguments.delta")[0]["response"]["id"]
+    socket.send(steer(response_id, "and be brief"))
+    pending = read_to(socket, "response.steer.pending")[-1]
+    (stub,) = pending["required_input"]
+    assert (pending["reason"], stub["type"], stub["name"]) == ("waiting_for_required_input", "function_call_output", "add")
+    output = [{"type": "function_call_output", "call_id": stub["call_id"], "output": "5"}]
+    frame = {"type": "response.create", "model": "demo", "previous_response_id": response_id, "input": output}
+    final = turn(socket, json.dumps(frame))[-1]
+    assert said(final) == "all"
+    with stack.http() as http:
+        path = f"/responses/{final['response']['id']}/input_items"
+        items = http.get(path, params={"order": "asc"}).json()["data"]
+    assert [item["type"] for item in items][-2:] == ["message", "function_call_output"]
+
+
+@by_process
+def test_steering_that_cannot_be_is_given_back(client: OpenAI, socket: ClientConnection) -> None:
+    def failed(frame: str) -> tuple[str, Any]:
+        socket.send(frame)
+        event = read_to(socket, "response.steer.failed")[-1]
+        return event["error"]["code"], event["steer"]["input"]
+
+    assert failed(steer("resp_0", "hi")) == ("response_not_found", "hi")
+    ended = turn(socket, create(script(say("done"))))[-1]["response"]["id"]
+    assert failed(steer(ended, "hi")) == ("response_already_completed", "hi")
+    system = [{"role": "system", "content": "hi"}]
+    socket.send(create(script(SLOWLY, say("word " * 100)), conversation=client.conversations.create().id))
+    running = read_to(socket, "response.output_text.delta")[0]["response"]["id"]
+    assert failed(steer(running, system)) == ("invalid_input", system)
+    assert failed(steer(running, "hi")) == ("steering_not_supported", "hi")
+    socket.send(interrupt(running))
+    assert read_to(socket, "response.incomplete")[-1]["response"]["incomplete_details"] == {"reason": "interrupted"}
+
+
+@by_process
+def test_steering_that_was_taken_is_given_back_if_its_response_is_interrupted(socket: ClientConnection) -> None:
+    socket.send(create(script(SLOWLY, say("word " * 100))))
+    response_id = read_to(socket, "response.output_text.delta")[0]["response"]["id"]
+    socket.send(steer(response_id, "hi"))
+    accepted = read_to(socket, "response.steer.accepted")[-1]
+    socket.send(interrupt(response_id))
+    failed = read_to(socket, "response.steer.failed")[-1]
+    assert (failed["error"]["code"], failed["steer"]) == ("response_not_active", accepted["steer"] | {"input": "hi"})
 
 
 def test_a_response_that_fails_says_so_with_a_status(socket: ClientConnection) -> None:

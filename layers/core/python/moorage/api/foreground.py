@@ -66,6 +66,7 @@ class Foreground:
         """Those that have come and were not passed on yet."""
         self._waiter: asyncio.Future[None] | None = None
         self._inline = InlineFirstStep(runtime, prepared, self._hear, takes_back)
+        self._task: asyncio.Task[None] | None = None
         self._last = -1
         self._has_ended = False
         """In this process."""
@@ -94,7 +95,7 @@ class Foreground:
         Without a final event it ended because its time is over, and the response goes on without this process.
         Whoever iterates closes it (``aclosing``): that is how the response learns that its client has gone.
         """
-        task = asyncio.create_task(self._inline.run())
+        task = self._task = asyncio.create_task(self._inline.run())
         task.add_done_callback(lambda _: self._wake())
         is_broken_off = False
         if self._attempt is not None:
@@ -126,6 +127,22 @@ class Foreground:
                     response: dict[str, Any] = events[-1]["response"]
                     return response
         return None
+
+    async def interrupt(self, reason: str) -> None:
+        """End the response as ``incomplete`` for this reason, without what is half said. Its final event comes as ever. One that has
+        ended stays as it is."""
+        if self._task is None or self._inline.interrupt(reason):
+            return
+        await asyncio.wait({self._task})
+        if not self._inline.is_handed_over or self._has_told_end:
+            return
+        stored = self._prepared.stored
+        snapshot = await self._runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+        # Before it is stopped: a step that sees the flag ends the response as cancelled.
+        await finish.end_from_outside(
+            self._runtime, snapshot.stored, status="incomplete", incomplete_reason=reason, drops_partial=True
+        )
+        await stop(self._runtime, snapshot)
 
     def _is_time_over(self) -> bool:
         return self._until is not None and asyncio.get_running_loop().time() >= self._until

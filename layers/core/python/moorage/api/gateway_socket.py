@@ -151,6 +151,18 @@ class StoredUnstoredResponses(UnstoredResponses):
         await super().remember(response_id, kept)
         await self._sockets.keep(self._opened, response_id, kept.stream_id, kept.items)
 
+    async def hold(self, response_id: str, stream_id: str | None, messages: list[Item]) -> bool:
+        return await self._sockets.keep(self._opened, _steering_of(response_id), stream_id, messages)
+
+    async def held(self, response_id: str | None, stream_id: str | None) -> list[Item]:
+        if response_id is None:
+            return []
+        kept = await self._sockets.kept(self._opened.connection_id, _steering_of(response_id))
+        return kept[0] if kept is not None and kept[1] == stream_id else []
+
+    async def release(self, response_id: str, stream_id: str | None) -> None:
+        await self._sockets.forget(self._opened.connection_id, _steering_of(response_id))
+
     async def fail(self, response_id: str | None, stream_id: str | None) -> None:
         if response_id is None:
             return
@@ -158,6 +170,11 @@ class StoredUnstoredResponses(UnstoredResponses):
         if kept is not None and kept[1] == stream_id:
             await self._sockets.forget(self._opened.connection_id, response_id)
         await super().fail(response_id, stream_id)
+
+
+def _steering_of(response_id: str) -> str:
+    """Under what messages are kept that steered a response."""
+    return f"steering:{response_id}"
 
 
 async def _is_known(runtime: Runtime, opened: SocketOpening) -> bool:

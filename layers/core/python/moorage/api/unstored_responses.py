@@ -1,4 +1,7 @@
-"""Unstored responses that can be continued: on their connection only, and as long as it lasts."""
+"""What a connection knows beside the store: unstored responses that can be continued, and input that waits for a request.
+
+Both are there as long as the connection lasts.
+"""
 
 from dataclasses import dataclass, field
 
@@ -21,6 +24,22 @@ class UnstoredResponses:
 
     kept: dict[str, UnstoredResponse] = field(default_factory=dict)
     bytes_total: int = 0
+    steering: dict[tuple[str, str | None], list[Item]] = field(default_factory=dict)
+    """Messages that steered a response in a lane, which waits for outputs of its client."""
+
+    async def hold(self, response_id: str, stream_id: str | None, messages: list[Item]) -> bool:
+        """Keep messages for the request that goes on from this response in its lane. False where there is no room."""
+        if len(self.steering) >= limits.WEBSOCKET_RECENT_MAX:
+            return False
+        self.steering[response_id, stream_id] = messages
+        return True
+
+    async def held(self, response_id: str | None, stream_id: str | None) -> list[Item]:
+        return [] if response_id is None else self.steering.get((response_id, stream_id), [])
+
+    async def release(self, response_id: str, stream_id: str | None) -> None:
+        """They have become input of a response."""
+        self.steering.pop((response_id, stream_id), None)
 
     async def items(self, response_id: str | None) -> list[Item] | None:
         if response_id is None or response_id not in self.kept:

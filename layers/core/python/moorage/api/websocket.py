@@ -3,14 +3,14 @@
 One connection carries many responses. Frames of one lane (``stream_id``; without it the unnamed one) are answered one after another,
 lanes side by side, but only so many at once; the others wait. What was made with ``store: false`` can be continued on its connection
 only, from memory; a continuation that fails in the parent's lane makes the parent forgotten, as clients expect that then start again
-with their whole input.
+with their whole input. ``response.interrupt`` and ``response.steer`` reach a response while it runs (``running_responses.py``).
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -23,6 +23,7 @@ from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
 from moorage.api.foreground import Foreground, status_of
 from moorage.api.routing import Router
+from moorage.api.running_responses import INTERRUPTED, STEERED, RunningResponse, SteeringInput, required_input, steer_failed
 from moorage.api.unstored_responses import UnstoredResponse, UnstoredResponses
 from moorage.api.view import ResponseView
 from moorage.errors import (
@@ -30,6 +31,7 @@ from moorage.errors import (
     MoorageError,
     bad_request,
     invalid_api_key,
+    not_found,
     rate_limited,
     server_error,
     too_many_streams,
@@ -40,9 +42,10 @@ from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES
 from moorage.telemetry import tell_error
+from moorage.wire import client_events
 from moorage.wire.events import frame as encoded
 from moorage.wire.requests import CreateEvent, parse_create_event, parse_stream_id
-from moorage.wire.types import Event
+from moorage.wire.types import Event, Item
 from moorage.wire.validation import parse_object
 
 router = Router()
@@ -86,6 +89,12 @@ class _Frame:
     stream_id: str | None
     parent: str | None
     """``previous_response_id``."""
+    steers: tuple[SteeringInput, ...] = ()
+    """Of a successor, which nobody has asked for by a frame: what it begins with."""
+
+    @property
+    def type(self) -> Any:
+        return self.body.get("type")
 
 
 class Socket(Protocol):
@@ -132,6 +141,10 @@ class Connection:
         self._places = asyncio.Semaphore(limits.WEBSOCKET_ACTIVE_MAX)
         self._stream_ids: set[str] = set(stream_ids)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[str, RunningResponse] = {}
+        """By id."""
+        self._ended: deque[str] = deque(maxlen=limits.WEBSOCKET_RECENT_MAX)
+        """Ids of responses that have ended on this connection."""
 
     @property
     def is_idle(self) -> bool:
@@ -177,7 +190,12 @@ class Connection:
                 raise _KeyRevoked
             try:
                 await self._admit(len(body))
-                self._enqueue(frame)
+                if frame.type == client_events.INTERRUPT:
+                    self._interrupt(frame)
+                elif frame.type == client_events.STEER:
+                    await self._steer(frame)
+                else:
+                    self._enqueue(frame)
             except ApiError as error:
                 await self._refuse(error, frame.stream_id)
 
@@ -191,9 +209,70 @@ class Connection:
             self._waiting[frame.stream_id].append(frame)
             return
         self._waiting[frame.stream_id] = deque([frame])
-        task = asyncio.create_task(self._work(frame.stream_id))
+        self._begin(self._work(frame.stream_id))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _interrupt(self, frame: _Frame) -> None:
+        """Raises :class:`ApiError` for a response of another connection. One that has ended has told so."""
+        response_id = client_events.parse_interrupt(frame.body)
+        running = self._running.get(response_id)
+        if running is not None:
+            running.is_ending = running.is_interrupted = True
+            self._begin(self._end(running, INTERRUPTED))
+        elif response_id not in self._ended:
+            raise not_found(f"No response '{response_id}' runs on this connection.", param="response_id", code="response_not_found")
+
+    async def _end(self, running: RunningResponse, reason: str) -> None:
+        """A failure leaves the response as it is: it goes on, and its own end is told."""
+        try:
+            await running.foreground.interrupt(reason)
+        except Exception as error:
+            tell_error(error, "a response was not interrupted", response_id=running.stored.response_id, tenant_id=self._tenant_id)
+
+    async def _steer(self, frame: _Frame) -> None:
+        """Take it, or give it back with the reason."""
+        response_id, given = frame.parent or "", frame.body.get("input")
+        running = self._running.get(response_id)
+        number = 0 if running is None else running.number
+        try:
+            messages = client_events.parse_steer(frame.body)
+            code, message = self._why_not(response_id, running)
+            if running is not None and not code:
+                body = running.successor(messages)
+                await beside(frame.size, lambda: parse_create_event(body, web_search=self._runtime.web_search))
+        except ApiError as error:
+            code, message = "invalid_input", error.message
+        steer = {"previous_response_id": response_id, "input": given}
+        if running is None or code:
+            await self._send(steer_failed(number, code, message, steer), None if running is None else running.stream_id)
+            return
+        steering = SteeringInput.of(frame.body, messages)
+        running.steers.append(steering)
+        await self._send(steering.accepted(number), running.stream_id)
+        self._end_at_boundary(running)
+
+    def _why_not(self, response_id: str, running: RunningResponse | None) -> tuple[str, str]:
+        """Why a response cannot be steered, as code and sentence; empty if it can."""
+        if running is None and response_id not in self._ended:
+            return "response_not_found", f"No response '{response_id}' runs on this connection."
+        if running is None or running.is_over:
+            return "response_already_completed", f"The response '{response_id}' has ended. Go on from it with 'response.create'."
+        if running.is_interrupted:
+            return "response_not_active", f"The response '{response_id}' is being interrupted. Go on from it with 'response.create'."
+        if not running.can_be_steered:
+            return "steering_not_supported", "A response with a conversation or with 'context_management' cannot be steered."
+        if len(running.steers) >= limits.WEBSOCKET_STEERS_MAX:
+            return "too_many_pending_steers", f"{limits.WEBSOCKET_STEERS_MAX} inputs wait for the end of '{response_id}' already."
+        return "", ""
+
+    def _end_at_boundary(self, running: RunningResponse) -> None:
+        if running.steers and running.is_at_boundary:
+            running.is_ending = True
+            self._begin(self._end(running, STEERED))
 
     def _check_room(self, frame: _Frame) -> None:
         waiting = [one for lane in self._waiting.values() for one in lane]
@@ -208,16 +287,22 @@ class Connection:
         with suppress(WebSocketDisconnect):  # The receiving side notices too, and ends the connection.
             while waiting:
                 async with self._places:
-                    await self._answer(waiting.popleft())
+                    following: _Frame | None = waiting.popleft()
+                    while following is not None:
+                        following = await self._answer(following)
         del self._waiting[stream_id]
 
-    async def _answer(self, frame: _Frame) -> None:
+    async def _answer(self, frame: _Frame) -> _Frame | None:
+        """Answer one frame. Returns that of a successor, if the response was steered."""
+        running: RunningResponse | None = None
         try:
             if not await self._is_known():
                 raise invalid_api_key()  # While the frame waited for its turn.
             if self._is_time_over():
                 raise rate_limited("What answers this connection is about to be changed for another one. Please retry.", 1)
-            event = await beside(frame.size, lambda: parse_create_event(frame.body, web_search=self._runtime.web_search))
+            held = await self._recent.held(frame.parent, frame.stream_id)
+            body = _with_messages(frame.body, held)
+            event = await beside(frame.size, lambda: parse_create_event(body, web_search=self._runtime.web_search))
             recent = await self._recent.items(frame.parent)
             prepared = await prepare(
                 self._runtime,
@@ -227,29 +312,75 @@ class Connection:
                 key_id=self._key_id,
                 draws_on=self._draws_on,
             )
-            response = await self._run(event, prepared, frame.stream_id)
+            if held and frame.parent is not None:
+                await self._recent.release(frame.parent, frame.stream_id)
+            running = RunningResponse(
+                prepared.stored, frame.stream_id, Foreground(self._runtime, prepared, until=self._until), frame.body
+            )
+            response = await self._run(event, prepared, running)
         except WebSocketDisconnect:
             raise
         except ApiError as error:
-            await self._recent.fail(frame.parent, frame.stream_id)
-            await self._refuse(error, frame.stream_id)
+            await self._fail(frame, running, error)
         except Exception as error:
             tell_error(error, "unhandled error", tenant_id=self._tenant_id)
-            await self._recent.fail(frame.parent, frame.stream_id)
-            await self._refuse(server_error(), frame.stream_id)
+            await self._fail(frame, running, server_error())
         else:
             await self._conclude(frame, prepared, response)
+            return await self._successor(frame, running, response)
+        return None
 
-    async def _run(self, event: CreateEvent, prepared: PreparedResponse, stream_id: str | None) -> dict[str, Any]:
+    async def _fail(self, frame: _Frame, running: RunningResponse | None, error: ApiError) -> None:
+        """A request that was refused, or (``running``) a response whose end this connection cannot tell."""
+        await self._recent.fail(frame.parent, frame.stream_id)
+        if running is not None:
+            await self._give_back(running.steers, running.number, "response_not_active", error.message, frame.stream_id)
+        elif frame.steers:
+            await self._give_back(frame.steers, 0, "successor_creation_failed", error.message, frame.stream_id)
+            return
+        await self._refuse(error, frame.stream_id)
+
+    async def _give_back(self, steers: Iterable[SteeringInput], number: int, code: str, message: str, stream_id: str | None) -> None:
+        for steering in steers:
+            await self._send(steering.failed(number, code, message), stream_id)
+
+    async def _successor(self, frame: _Frame, running: RunningResponse, response: dict[str, Any]) -> _Frame | None:
+        """The frame that goes on with what has steered a response, which has ended; None where nothing has, or where it waits."""
+        steers, number = running.steers, running.number
+        if not steers:
+            return None
+        if response["status"] in ("failed", "cancelled") or running.is_interrupted:
+            message = f"The response '{response['id']}' ended as '{response['status']}'."
+            await self._give_back(steers, number, "response_not_active", message, frame.stream_id)
+            return None
+        messages = [message for steering in steers for message in steering.messages]
+        if not required_input(response["output"]):
+            return replace(frame, body=running.successor(messages), parent=response["id"], steers=tuple(steers))
+        if not await self._recent.hold(response["id"], frame.stream_id, messages):
+            message = "Too much input waits on this connection."
+            await self._give_back(steers, number, "too_many_pending_steers", message, frame.stream_id)
+            return None
+        for steering in steers:
+            await self._send(steering.pending(number, response["output"]), frame.stream_id)
+        return None
+
+    async def _run(self, event: CreateEvent, prepared: PreparedResponse, running: RunningResponse) -> dict[str, Any]:
         """Send the events; the response object of the last one."""
+        response_id = prepared.stored.response_id
         view = ResponseView.of(event.request.include, include_obfuscation=event.request.include_obfuscation)
         if not event.generate:
-            return await self._send_all(await warm_up(self._runtime, prepared), view, stream_id) or {}
-        async with aclosing(Foreground(self._runtime, prepared, until=self._until).batches()) as batches:
-            async for events in batches:
-                response = await self._send_all(events, view, stream_id)
-                if response is not None:
-                    return response
+            return await self._send_all(await warm_up(self._runtime, prepared), view, running) or {}
+        self._running[response_id] = running
+        try:
+            async with aclosing(running.foreground.batches()) as batches:
+                async for events in batches:
+                    response = await self._send_all(events, view, running)
+                    if response is not None:
+                        return response
+                    self._end_at_boundary(running)
+        finally:
+            del self._running[response_id]
+            self._ended.append(response_id)
         seconds = self._runtime.settings.stream_seconds_max
         assert seconds is not None, "a response's events ended without a final one"
         raise bad_request(
@@ -261,12 +392,13 @@ class Connection:
     def _is_time_over(self) -> bool:
         return self._until is not None and asyncio.get_running_loop().time() >= self._until
 
-    async def _send_all(self, events: list[Event], view: ResponseView, stream_id: str | None) -> dict[str, Any] | None:
+    async def _send_all(self, events: list[Event], view: ResponseView, running: RunningResponse) -> dict[str, Any] | None:
         for event in await self._runtime.contents_of(self._tenant_id).events(events):
             shown = view.event(event)
             if event["type"] == "error":
                 shown = event | {"status": status_of(event["error"]["code"])}
-            await self._send(shown, stream_id)
+            running.hear(event)
+            await self._send(shown, running.stream_id)
             if event["type"] in FINAL_TYPES:
                 response: dict[str, Any] = event["response"]
                 return response
@@ -297,6 +429,14 @@ class Connection:
         await self._refuse(error, None)
         with suppress(WebSocketDisconnect, RuntimeError):
             await self._socket.close(_NORMAL)
+
+
+def _with_messages(body: dict[str, Any], messages: list[Item]) -> dict[str, Any]:
+    """A request that has steering messages before its own input."""
+    if not messages:
+        return body
+    own = body.get("input") or []
+    return body | {"input": [*messages, *([{"type": "message", "role": "user", "content": own}] if isinstance(own, str) else own)]}
 
 
 def _frame(body: bytes) -> _Frame:

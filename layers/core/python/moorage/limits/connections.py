@@ -88,6 +88,9 @@ WEBSOCKET_WAITING_MAX: Final = 256
 WEBSOCKET_WAITING_BYTES_MAX: Final = 64 * MIB
 """Frames of one connection that wait for those before them; OpenAI names no bound, memory has one."""
 
+WEBSOCKET_STEERS_MAX: Final = 16
+"""Inputs that steer one response and wait for its end; OpenAI names no bound."""
+
 WEBSOCKET_RECENT_MAX: Final = 64
 """Unstored responses of one connection that can be continued; at least one for each lane."""
 

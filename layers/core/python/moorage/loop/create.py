@@ -52,7 +52,7 @@ from moorage.wire.environments import Environment, takes_skills, with_skills
 from moorage.wire.events import OUTPUT_ITEM_ADDED
 from moorage.wire.parameters import Parameters
 from moorage.wire.requests import CreateRequest
-from moorage.wire.responses import TokenUsage
+from moorage.wire.responses import Status, TokenUsage
 from moorage.wire.types import Event, Item
 
 _ROOM_SECONDS: Final = 5
@@ -323,6 +323,8 @@ class InlineFirstStep:
     _ask: ModelAsk | None = None
     _asking: asyncio.Task[StepOutcome] | None = None
     _is_time_over: bool = False
+    _interruption: str | None = None
+    """Why the response is to end as ``incomplete``."""
     _sink: InlineSink = field(init=False)
     _began_at_ms: int = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
@@ -348,7 +350,7 @@ class InlineFirstStep:
             try:
                 outcome = await self._asking
             except asyncio.CancelledError:
-                if not self._is_time_over or _cancelling():
+                if _cancelling() or not (self._is_time_over or self._interruption):
                     raise
                 await self._break_off()
                 return
@@ -387,8 +389,16 @@ class InlineFirstStep:
         if self._asking is not None:
             self._asking.cancel()
 
+    def interrupt(self, reason: str) -> bool:
+        """End the response as ``incomplete`` for this reason, without what is half said. False if its first step is over."""
+        self._interruption = reason
+        return self._asking is not None and self._asking.cancel()
+
     async def _break_off(self) -> None:
         if await self._sink.has_ended():
+            return
+        if self._interruption is not None:
+            await self._end("incomplete", incomplete_reason=self._interruption)
             return
         if not self.prepared.stored.is_stored:
             raise time_over(self.runtime.settings.stream_seconds_max or 0)
@@ -401,21 +411,41 @@ class InlineFirstStep:
 
     async def _fail(self, error: Exception) -> None:
         """End the response as ``failed``. What is stored is ended in the log, where the client goes on reading; what is not, here."""
-        stored, sink = self.prepared.stored, self._sink
+        stored = self.prepared.stored
         reason = finish.error_of(error)
         if reason["code"] == "server_error":
             tell_error(error, "a response failed", response_id=stored.response_id, tenant_id=stored.tenant_id)
         tell("response_failed", {"response_id": stored.response_id, "tenant_id": stored.tenant_id}, {Metric.ERRORS: 1})
+        await self._end("failed", error=reason)
+
+    async def _end(self, status: Status, *, error: dict[str, Any] | None = None, incomplete_reason: str | None = None) -> None:
+        stored, sink, drops_partial = self.prepared.stored, self._sink, status == "incomplete"
         if stored.is_stored:
             await sink.flush()
-            await finish.end_from_outside(self.runtime, stored, status="failed", error=reason)
+            await finish.end_from_outside(
+                self.runtime,
+                stored,
+                status=status,
+                error=error,
+                incomplete_reason=incomplete_reason,
+                drops_partial=drops_partial,
+            )
             return
         folded = fold(sink.unwritten)
+        if drops_partial:
+            folded.drop_open()
         await draw_last(self.runtime, stored, TokenUsage(), 0, folded.output)
         for event in finish.closing_events(folded):
             sink.emit(event)
-        now = int(self.runtime.clock())
-        events = finish.final_events(finish.object_of(stored, status="failed", now=now, output=folded.output, error=reason))
+        response = finish.object_of(
+            stored,
+            status=status,
+            now=int(self.runtime.clock()),
+            output=folded.output,
+            error=error,
+            incomplete_reason=incomplete_reason,
+        )
+        events = finish.final_events(response)
         for event in events[:-1]:
             sink.emit(event)
         await sink.end(events[-1])

@@ -103,17 +103,8 @@ async def conclude(
     )
     cost = cost_of(runtime, stored, outcome.usage, response["output"], outcome.rent, seconds_run(runtime, stored))
     response["usage"] |= {} if cost is None else {"cost": cost}
-    if stored.conversation_id is not None and outcome.status != "failed":
-        await runtime.conversations.append(
-            stored.tenant_id,
-            stored.conversation_id,
-            [
-                *stored.input_items[stored.conversation_items :],
-                *context.output_items(response["output"], is_cut=outcome.status == "incomplete"),
-            ],
-            source=stored.response_id,
-            instead_of=stored.rewinds_to,
-        )
+    if outcome.status != "failed":
+        await _grow_conversation(runtime, stored, response)
     # Before the end is seen: whatever dies in between runs the step again, and counts it again.
     await draw_last(runtime, stored, outcome.usage, outcome.calls_made, response["output"], outcome.rent)
     await pay_rent(runtime, stored, cost)
@@ -125,6 +116,20 @@ async def conclude(
     traces.export_later(runtime, stored)
 
 
+async def _grow_conversation(runtime: Runtime, stored: StoredResponse, response: dict[str, Any]) -> None:
+    """What was said joins the response's conversation, if it has one. Harmless to run twice."""
+    if stored.conversation_id is None:
+        return
+    output = context.output_items(response["output"], is_cut=response["status"] == "incomplete")
+    await runtime.conversations.append(
+        stored.tenant_id,
+        stored.conversation_id,
+        [*stored.input_items[stored.conversation_items :], *output],
+        source=stored.response_id,
+        instead_of=stored.rewinds_to,
+    )
+
+
 async def end_from_outside(
     runtime: Runtime,
     stored: StoredResponse,
@@ -132,12 +137,13 @@ async def end_from_outside(
     status: Status,
     error: dict[str, Any] | None = None,
     incomplete_reason: str | None = None,
+    drops_partial: bool = False,
 ) -> dict[str, Any]:
     """End a response whatever its steps are doing: cancel, and the verdict over a dead process. What its finished steps have used
     counts.
 
-    Open items are closed as ``incomplete``. A step that is still running is superseded at its next write. When the response has
-    ended meanwhile, its own end stands; either way the answer is the response object of the final event.
+    Open items are closed as ``incomplete``, or left out (``drops_partial``). A step that is still running is superseded at its next
+    write. When the response has ended meanwhile, its own end stands; either way the answer is the response object of the final event.
     """
     log = runtime.responses.log_of(stored)
     folded = fold(await log.read_all())
@@ -147,9 +153,11 @@ async def end_from_outside(
     for _ in range(limits.END_TRIES_MAX):
         if folded.is_final:
             break
-        end = _end(runtime, stored, folded, status, error, incomplete_reason, outcome)
+        end = _end(runtime, stored, folded, status, error, incomplete_reason, outcome, drops_partial)
         ended: dict[str, Any] = end.events[-1]["response"]
         await pay_rent(runtime, stored, (ended["usage"] or {}).get("cost"))
+        if drops_partial:
+            await _grow_conversation(runtime, stored, ended)
         try:
             ended_at_ms = await log.append(end)
         except ConditionFailed:  # A step wrote first: look again at what there is to close.
@@ -199,9 +207,12 @@ def _end(
     error: dict[str, Any] | None,
     incomplete_reason: str | None,
     outcome: StepOutcome | None,
+    drops_partial: bool,
 ) -> EventBatch:
     first = folded.next_number
     events = opening_events(stored) if first == 0 else []
+    if drops_partial:
+        folded.drop_open()
     events += closing_events(folded)
     response = object_of(
         stored,

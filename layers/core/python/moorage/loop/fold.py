@@ -31,6 +31,11 @@ class FoldedState:
     def open(self) -> list[int]:
         return sorted(index for index in self.items if index not in self.done)
 
+    def drop_open(self) -> None:
+        """Forget what is half said."""
+        for index in self.open:
+            del self.items[index]
+
     @property
     def output(self) -> list[Item]:
         """All items in output order."""
