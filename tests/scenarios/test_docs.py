@@ -1,6 +1,7 @@
-"""The documentation's Python, run as a reader would: page by page, from the top to the end, against a running stack."""
+"""The documentation's Python, run as a reader would: block by block, each alone, against a running stack."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -18,6 +19,13 @@ PAGES = sorted(
 )
 READERS_HAVE = {"openai"}
 """The packages that a reader has installed."""
+TUTORIALS = {"docs/guide.md"}
+"""One program, which grows from block to block; the page says so."""
+BLOCK_BY_BLOCK = """
+import json, sys
+for block in json.load(sys.stdin):
+    exec(compile(block, "a block of the page", "exec"), {"__name__": "__main__"})
+"""
 
 def program_of(page: str) -> str:
     """The page's Python blocks as one program, each line at its own number."""
@@ -30,6 +38,22 @@ def program_of(page: str) -> str:
     return "\n".join(lines)
 
 
+def blocks_of(page: str) -> list[str]:
+    """Each block as a program, its lines at their own numbers; a tutorial is one."""
+    if page in TUTORIALS:
+        return [program_of(page)]
+    program = program_of(page).splitlines()
+    blocks: list[str] = []
+    is_python = False
+    for number, line in enumerate((ROOT / page).read_text().splitlines()):
+        if line.startswith("```"):
+            is_python = line == "```python" and not is_python
+            blocks += ["\n" * number] if is_python else []
+        elif is_python:
+            blocks[-1] += f"\n{program[number]}"
+    return blocks
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_needs_the_sdk_alone(page: str) -> None:
     nodes = list(ast.walk(ast.parse(program_of(page))))
@@ -39,12 +63,13 @@ def test_the_python_of_a_page_needs_the_sdk_alone(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_python_of_a_page_runs(page: str, stack: Stack, tmp_path: Path) -> None:
+def test_each_block_of_a_page_runs_alone(page: str, stack: Stack, tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("month,amount\n1,30\n2,12\n")
     key = make_key(stack, re.sub("[^a-z0-9]", "-", page.lower()))
-    program = program_of(page).replace("http://127.0.0.1:8080/v1", stack.url).replace("sk-moorage-...", key)
+    blocks = [block.replace("http://127.0.0.1:8080/v1", stack.url).replace("sk-moorage-...", key) for block in blocks_of(page)]
     run = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", BLOCK_BY_BLOCK],
+        input=json.dumps(blocks),
         cwd=tmp_path,
         env=os.environ | {"OPENAI_BASE_URL": stack.url, "OPENAI_API_KEY": key},
         capture_output=True,
