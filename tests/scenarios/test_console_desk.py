@@ -348,6 +348,11 @@ def test_days_are_stacked_by_model_or_key_and_times_are_told_when_asked_for(cons
     chart = page.get_by_role("img", name="tokens by day, at most 2,800")
     expect(chart.locator("rect")).to_have_count(6)
     expect(page.locator(".legend > span")).to_have_text(["seven", "six", "five", "four", "three", "others"])
+    assert chart.locator("text[text-anchor=end]").all_text_contents() == ["0", "2,000", "4,000"]
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        expect(chart.locator("text").first).to_have_css("font-size", "11px")
+        assert chart.evaluate("(svg) => svg.getScreenCTM().a") == 1
     assert chart.locator("g > title").last.text_content() == f"{today}: 700 seven, 600 six, 500 five, 400 four, 300 three, 300 others"
     assert console.barriers() == []
     assert asked == []

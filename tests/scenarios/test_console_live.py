@@ -153,7 +153,7 @@ def test_keys_alone_find_what_waits_for_a_word_and_give_it(console: Console, key
     expect(waiting).to_be_visible()
     tab_to(console, waiting.get_by_role("button", name="Approve"))
     console.page.keyboard.press("Enter")
-    expect(console.page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+    expect(console.page.get_by_role("heading", name="No call waits for approval")).to_be_visible()
     run_page(console, going.id)
     expect(console.transcript.get_by_text("through", exact=True)).to_be_visible()
 

@@ -50,6 +50,27 @@ def test_a_first_visit_shows_the_lines_to_type_and_a_button_that_makes_a_run(con
     expect(console.transcript.get_by_role("link", name="chart.png")).to_be_attached()
 
 
+_EXAMPLES = {
+    "runs": "client.responses.create(",
+    "approvals": '"require_approval": "always"',
+    "containers": "moorage containers list",
+    "files": "moorage files put report.csv",
+    "skills": "moorage skills push ./my-skill",
+    "vector_stores": "client.vector_stores.create(",
+    "webhooks": "moorage webhooks create https://",
+    "usage": "moorage usage --by model",
+}
+
+
+def test_an_empty_page_has_an_example_to_copy(console: Console, stack: Stack) -> None:
+    page = console.enter(make_key(stack, "beginner")).page
+    for where, example in _EXAMPLES.items():
+        console.go(f"#/{where}")
+        expect(page.locator("main .code").filter(has_text=example)).to_be_visible()
+        assert (where, console.barriers()) == (where, [])
+    expect(page.get_by_role("img", name="tokens by day, at most 0")).to_contain_text("Nothing yet")
+
+
 def test_the_playground_runs_a_request_and_says_it_as_programs(console: Console, key: str) -> None:
     console.enter(key, "#/playground")
     console.page.get_by_label("Input").fill("Say \"this\" and 'that'")

@@ -105,6 +105,27 @@ def container_of(client: OpenAI, ran: str) -> str:
     return str(response.tools[0].environment.container_id)
 
 
+def test_a_file_of_a_run_is_read_over_the_run_which_stays(console: Console, ran: str, client: OpenAI) -> None:
+    page = console.go(f"#/runs/{ran}?tab=files").page
+    drawer = page.get_by_role("dialog", name="File")
+    shown = {
+        "an answer's file": (page.get_by_role("region", name="Answer").get_by_role("link", name="a.txt"), "two"),
+        "a row": (page.get_by_role("complementary", name="Details").get_by_role("link", name="sub/t.csv"), "y"),
+    }
+    for link, text in shown.values():
+        link.click()
+        expect(drawer.get_by_text(text, exact=True)).to_be_visible()
+        assert console.barriers() == []
+        page.keyboard.press("Escape")
+        expect(drawer).to_have_count(0)
+        assert page.url.endswith(f"#/runs/{ran}?tab=files")
+    shown["a row"][0].click()
+    drawer.get_by_role("link", name="Open its container").click()
+    expect(page.get_by_role("heading", level=1, name="auto")).to_be_visible()
+    expect(drawer).to_have_count(0)
+    assert f"#/containers/{container_of(client, ran)}?file=" in page.url
+
+
 def test_the_timeline_has_the_sandbox_and_what_was_saved(console: Console, ran: str) -> None:
     timeline = console.go(f"#/runs/{ran}").page.get_by_role("group", name="Timeline")
     expect(timeline.get_by_role("img", name="sandbox 1: running, started in")).to_be_visible()

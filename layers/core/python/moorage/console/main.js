@@ -1,7 +1,7 @@
 // The frame around all pages: who asks, where to go, what was said.
 import { html, render, useEffect, useState } from "./html.js";
 import { call, get } from "./api.js";
-import { enter, help, key, leave, link, me, notices, palette, route, theme, chooseTheme, isReadOnly } from "./state.js";
+import { drawer, enter, help, key, leave, link, me, notices, palette, route, theme, chooseTheme, isReadOnly } from "./state.js";
 import { address, go } from "./router.js";
 import { useData, useKeys } from "./ui/data.js";
 import { Icon } from "./ui/icons.js";
@@ -9,8 +9,10 @@ import { Login } from "./pages/login.js";
 import { Palette } from "./ui/palette.js";
 import { Help } from "./ui/help.js";
 import { META } from "./ui/parts.js";
+import { lazy } from "./ui/lazy.js";
 import { PAGES } from "./pages/all.js";
 
+const FileDrawer = lazy(() => import("./ui/file_drawer.js"), "FileDrawer");
 const THEMES = { system: ["screen", "light"], light: ["sun", "dark"], dark: ["moon", "system"] };
 
 function App() {
@@ -18,7 +20,7 @@ function App() {
     if (key.value && !me.value) recognise();
   }, [key.value]);
   if (!key.value) return html`<${Login} /><${Notices} />`;
-  return html`<${Shell} /><${Notices} />${palette.value && html`<${Palette} />`}${help.value && html`<${Help} />`}`;
+  return html`<${Shell} /><${Notices} />${palette.value && html`<${Palette} />`}${help.value && html`<${Help} />`}${drawer.value && html`<${FileDrawer} key=${drawer.value.fileId} ...${drawer.value} />`}`;
 }
 
 async function recognise() {
@@ -95,7 +97,7 @@ function useShortcuts() {
         event.preventDefault();
         field.focus();
       }
-    } else if (event.key === "Escape" && route.value.id && !palette.value && !help.value) go(route.value.page);
+    } else if (event.key === "Escape" && route.value.id && !palette.value && !help.value && !drawer.value) go(route.value.page);
   });
   useEffect(() => {
     const open = (event) => {

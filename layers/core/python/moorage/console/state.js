@@ -12,6 +12,7 @@ export const now = signal(Date.now());
 export const notices = signal([]);
 export const palette = signal(false);
 export const help = signal(false);
+export const drawer = signal(null); // the file of a container that is shown over the page
 export const theme = signal(document.documentElement.dataset.theme ?? "system");
 
 window.addEventListener("hashchange", () => (route.value = parse(location.hash)));

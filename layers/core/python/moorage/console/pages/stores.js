@@ -32,6 +32,10 @@ const COLUMNS = [
 ];
 const MISSING = html`<${Missing} title="Vector stores" what="This deployment has no vector stores" how="They come with the version of moorage that serves /v1/vector_stores." />`;
 
+const EXAMPLE = `store = client.vector_stores.create(name="handbook")
+with open("handbook.pdf", "rb") as file:
+    client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=file)`;
+
 export function Stores() {
   const [name, setName] = useState("");
   const [days, setDays] = useState("");
@@ -45,5 +49,5 @@ export function Stores() {
       <input type="number" class="short" min="1" max="365" aria-label="Days of rest after which it expires" placeholder="days" value=${days} onInput=${(event) => setDays(event.target.value)} /><${Button} icon="plus" tone="primary" onClick=${create}>New</${Button}></${Acting}></${Head}>
     <${Search} label="Filter vector stores" placeholder="Words of a name, or an id" />
     <${Listing} path="vector_stores" label="Vector stores" page="vector_stores" columns=${COLUMNS} every=${5000} missing=${MISSING} filter=${(row) => `${row.id} ${row.name} ${row.description ?? ""} ${row.status}`}
-      empty=${html`<${Empty} title="No vector store yet"><p>Make one above and drop files into it, or by <code>client.vector_stores.create</code>. A response with <code>file_search</code> among its tools looks in those that it names.</p></${Empty}>`} />`;
+      empty=${html`<${Empty} title="No vector store yet" code=${EXAMPLE}><p>Make one above and drop files into it, or use the SDK. A response with <code>file_search</code> among its tools looks in those that it names.</p></${Empty}>`} />`;
 }

@@ -1,5 +1,5 @@
 // What was used: by day as a chart, by day, model, key or tool as a table, and as a file for a spreadsheet.
-import { html, useState } from "../html.js";
+import { html, useEffect, useRef, useState } from "../html.js";
 import { all, get, saveBlob, sideBySide } from "../api.js";
 import { setQuery } from "../router.js";
 import { notify, route } from "../state.js";
@@ -116,6 +116,8 @@ function roundUp(value, isWhole) {
   return rounds.find((each) => each >= value && (!isWhole || each % 2 === 0)) ?? 2;
 }
 
+const [WIDTH, WIDTH_MIN, LABEL] = [780, 240, 90]; // in pixels; the last is the room of a date
+
 function Chart({ days, span, measure, split }) {
   const { show, title } = MEASURES[measure];
   const parts = stackOf(days, measure, split);
@@ -124,13 +126,21 @@ function Chart({ days, span, measure, split }) {
   const values = names.map((name) => parts.map(([, of]) => (known.has(name) ? of(known.get(name)) : 0)));
   const highest = Math.max(...values.map((each) => each.reduce((a, b) => a + b, 0)), 0);
   const most = roundUp(highest, measure !== "cost");
-  const step = 720 / span;
-  return html`<figure class="chart"><figcaption class="line"><span class="chips" role="group" aria-label="What is drawn">${Object.entries(MEASURES).map(([id, each]) => html`<button type="button" key=${id} class="chip" aria-pressed=${id === measure} onClick=${() => setQuery(route.value, { measure: id })}>${each.title}</button>`)}</span>
+  const box = useRef(null);
+  const [width, setWidth] = useState(WIDTH);
+  useEffect(() => {
+    const watcher = new ResizeObserver(([entry]) => setWidth(Math.max(WIDTH_MIN, Math.floor(entry.contentRect.width))));
+    watcher.observe(box.current);
+    return () => watcher.disconnect();
+  }, []);
+  const step = (width - 60) / span;
+  const every = Math.ceil(span / Math.max(2, Math.floor(width / LABEL)));
+  return html`<figure class="chart" ref=${box}><figcaption class="line"><span class="chips" role="group" aria-label="What is drawn">${Object.entries(MEASURES).map(([id, each]) => html`<button type="button" key=${id} class="chip" aria-pressed=${id === measure} onClick=${() => setQuery(route.value, { measure: id })}>${each.title}</button>`)}</span>
       <span class="chips" role="group" aria-label="What it is stacked of">${SPLITS.map((each) => html`<button type="button" key=${each.id} class="chip" aria-pressed=${each.id === split} onClick=${() => setQuery(route.value, { split: each.id })}>${each.title}</button>`)}</span>
       <span class="legend">${parts.map(([name], at) => html`<span key=${name}><span class=${`part p${at}`}></span><${Name}>${name}</${Name}></span>`)}</span></figcaption>
-    <svg viewBox="0 0 780 170" role="img" aria-label=${`${title} by day, at most ${show(highest) || 0}`}>
-      ${highest === 0 && html`<text class="axis-text" x="407" y="84" text-anchor="middle">Nothing yet</text>`}
-      ${[0, 0.5, 1].map((share) => html`<g key=${share}><line class="axis" x1="44" x2="770" y1=${140 - share * 120} y2=${140 - share * 120} /><text class="axis-text" aria-hidden="true" x="38" y=${144 - share * 120} text-anchor="end">${share || measure !== "cost" ? show(most * share) : "$0"}</text></g>`)}
+    <svg width=${width} height="170" role="img" aria-label=${`${title} by day, at most ${show(highest) || 0}`}>
+      ${highest === 0 && html`<text class="axis-text" x=${width / 2 + 17} y="84" text-anchor="middle">Nothing yet</text>`}
+      ${[0, 0.5, 1].map((share) => html`<g key=${share}><line class="axis" x1="44" x2=${width - 10} y1=${140 - share * 120} y2=${140 - share * 120} /><text class="axis-text" aria-hidden="true" x="38" y=${144 - share * 120} text-anchor="end">${share || measure !== "cost" ? show(most * share).replace(".0k", "k") : "$0"}</text></g>`)}
       ${values.map((each, at) => {
         let top = 140;
         return html`<g key=${names[at]}><title>${`${names[at]}: ${parts.map(([name], part) => `${show(each[part]) || 0} ${name}`).join(", ")}`}</title>
@@ -140,7 +150,7 @@ function Chart({ days, span, measure, split }) {
             return height > 0 && html`<rect key=${part} class=${`part p${part}`} x=${48 + at * step} y=${top} width=${Math.max(1, step - 2)} height=${height} rx="1" />`;
           })}</g>`;
       })}
-      ${names.map((name, at) => (at % Math.ceil(span / 8) === 0 ? html`<text key=${name} class="axis-text" aria-hidden="true" x=${48 + at * step} y="158">${name.slice(5)}</text>` : null))}
+      ${names.map((name, at) => (at % every === 0 ? html`<text key=${name} class="axis-text" aria-hidden="true" x=${48 + at * step} y="158">${name.slice(5)}</text>` : null))}
     </svg></figure>`;
 }
 

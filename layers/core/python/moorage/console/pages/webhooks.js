@@ -38,7 +38,7 @@ export function Webhooks() {
   return html`<${Head} title="Webhooks" note="Signed as OpenAI signs them: client.webhooks.unwrap() checks it." />
     ${secret && html`<${Secret} value=${secret} />`}
     <${Acting}><${Form} types=${types.data.data} label="Add" send=${create} /></${Acting}>
-    <${Listing} path="webhook_endpoints" label="Endpoints" page="webhooks" columns=${COLUMNS} again=${again} every=${5000} empty=${html`<${Empty} title="No endpoint yet"><p>An address that takes a POST: it hears of the end of each background response.</p></${Empty}>`} />`;
+    <${Listing} path="webhook_endpoints" label="Endpoints" page="webhooks" columns=${COLUMNS} again=${again} every=${5000} empty=${html`<${Empty} title="No endpoint yet" code="moorage webhooks create https://hooks.example.com/moorage --event response.completed"><p>An endpoint is an address of yours. It gets a POST when a background response ends.</p></${Empty}>`} />`;
 }
 
 const Secret = ({ value }) => html`<aside class="banner"><b>The signing secret is shown now and never again.</b><${Code} text=${value} /></aside>`;

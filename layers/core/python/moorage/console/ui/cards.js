@@ -3,6 +3,7 @@ import { html, useState } from "../html.js";
 import { address } from "../router.js";
 import { count, duration, plural } from "../model/text.js";
 import { printable } from "../model/ansi.js";
+import { FileLink } from "./file_link.js";
 import { Icon } from "./icons.js";
 import { Json } from "./json.js";
 import { Markdown } from "./markdown.js";
@@ -51,7 +52,7 @@ function Picture({ url, id }) {
 }
 
 function Cited({ note }) {
-  if (note.type === "container_file_citation") return html`<a class="chip" href=${address("containers", note.container_id, { file: note.file_id })}><${Icon} name="files" size=${12} /><${Name}>${note.filename}</${Name}></a>`;
+  if (note.type === "container_file_citation") return html`<${FileLink} containerId=${note.container_id} fileId=${note.file_id} name=${note.filename} />`;
   if (note.type === "url_citation" && /^https?:/.test(note.url)) return html`<a class="chip" href=${note.url} target="_blank" rel="noopener noreferrer nofollow"><${Name}>${note.title || note.url}</${Name}></a>`;
   return html`<span class="chip"><${Name}>${note.filename ?? note.title ?? note.type}</${Name}></span>`;
 }

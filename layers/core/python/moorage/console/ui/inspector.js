@@ -8,6 +8,7 @@ import { callsOf } from "../model/outcome.js";
 import { networkOf, rowsOf, used } from "../model/run.js";
 import { Diff, asOf, changed } from "./changes.js";
 import { useData } from "./data.js";
+import { FileLink } from "./file_link.js";
 import { Json } from "./json.js";
 import { Button, Id, Name, Status, Tabs, Ticking } from "./parts.js";
 import { RawButton } from "./cards.js";
@@ -114,7 +115,7 @@ function Files({ run, cursor }) {
     <tbody>${shown.map((file) => {
       const change = states.get(file.path);
       const there = byPath.get(file.path);
-      return html`<tr key=${file.path}><td>${there && change?.state !== "gone" ? html`<a href=${address("containers", run.containerId, { file: there.id })}><${Name}>${name(file.path)}</${Name}></a>` : html`<${Name}>${name(file.path)}</${Name}>`}</td>
+      return html`<tr key=${file.path}><td>${there && change?.state !== "gone" ? html`<${FileLink} containerId=${run.containerId} fileId=${there.id} name=${name(file.path)} isChip=${false} />` : html`<${Name}>${name(file.path)}</${Name}>`}</td>
         <td>${change && html`<button type="button" class=${`chip ${change.state}`} aria-expanded=${open === file.path} aria-label=${`${change.state}: changes of ${name(file.path)}`} onClick=${() => show(open === file.path ? "" : file.path)}>${change.state}</button>`}</td>
         <td class="r number">${bytes(file.bytes)}</td><td class="muted">${file.source}</td>
         <td class="r">${there && change?.state !== "gone" && html`<${Button} icon="download" tone="quiet" label=${`Save ${file.path}`} onClick=${() => save(`containers/${run.containerId}/files/${there.id}/content`, file.path.split("/").at(-1))} />`}</td></tr>`;
