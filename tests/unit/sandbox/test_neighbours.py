@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from moorage.errors import SandboxCapacity, SandboxError
-from moorage.local.disk_guard import DiskGuard, DiskLimits, DiskUse, DiskWarning
+from moorage.local.disk_guard import DiskGuard, DiskLimits, DiskUse, DiskWarning, account_of
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import SandboxSpec
@@ -334,3 +334,11 @@ def test_who_was_told_and_takes_half_of_the_reserve_goes() -> None:
 def test_a_tenant_is_one_however_many_sandboxes_it_has() -> None:
     looks = [({"t-1": 50, "t-2": 40, "u-1": 90}, 900), ({"t-1": 50, "t-2": 80, "u-1": 90}, 900)]
     assert verdicts(*looks, tenant_max=100) == {"t-1": FINE, "t-2": TENANT, "u-1": FINE}
+
+
+def test_sandboxes_of_the_warm_pool_may_serve_different_tenants_and_have_no_sum() -> None:
+    held = {"pool_1": 50, "pool_2": 80, "cntr_1": 50, "cntr_2": 80}
+    tenants = {name: "pool" if name.startswith("pool") else "acme" for name in held}
+    guard = DiskGuard(DiskLimits(reserve=100, share_min=10, tenant_max=100))
+    told = guard.look([DiskUse(name, account_of(tenants[name], name), size) for name, size in held.items()], 900)
+    assert told == {"pool_1": FINE, "pool_2": FINE, "cntr_1": FINE, "cntr_2": TENANT}

@@ -32,7 +32,7 @@ from moorage.local import skills
 from moorage.local.bubblewrap_arguments import BindMount, binds, server_config, socket_of
 from moorage.local.control import Control
 from moorage.local.control_groups import ControlGroup
-from moorage.local.disk_guard import DiskGuard, DiskUse
+from moorage.local.disk_guard import DiskGuard, DiskUse, account_of
 from moorage.local.disks import IMAGE
 from moorage.local.removal import start_removing
 from moorage.local.sandbox_paths import Site
@@ -76,7 +76,7 @@ class BubblewrapSandbox:
         return SandboxShare(self.tenant_id, self.memory_gib)
 
     def use(self) -> DiskUse:
-        return DiskUse(self.sandbox_id, self.tenant_id, self._used())
+        return DiskUse(self.sandbox_id, account_of(self.tenant_id, self.container_id), self._used())
 
     def unwritten(self) -> int:
         """What its file system has taken and the disk under it has not been given yet."""

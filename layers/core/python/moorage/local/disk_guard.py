@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from moorage import limits
+from moorage.sandbox.warm_pool import is_pooled
 
 
 class DiskWarning(StrEnum):
@@ -35,6 +36,11 @@ class DiskUse:
     sandbox_id: str
     tenant_id: str
     used: int
+
+
+def account_of(tenant_id: str, container_id: str) -> str:
+    """Whose sum a sandbox counts for. One of the warm pool may serve any tenant by now, which is not known here: it counts alone."""
+    return container_id if is_pooled(container_id) else tenant_id
 
 
 @dataclass(slots=True)

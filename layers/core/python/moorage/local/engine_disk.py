@@ -13,7 +13,7 @@ from pathlib import Path
 from moorage import limits
 from moorage.errors import SandboxError
 from moorage.local.control import Control
-from moorage.local.disk_guard import DiskGuard, DiskLimits, DiskUse
+from moorage.local.disk_guard import DiskGuard, DiskLimits, DiskUse, account_of
 from moorage.sandbox.docker import CONTROL_SOCKET, DockerProvisioner, DockerSandbox
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,8 @@ class EngineDisk:
             await self._sandboxes.stop(self._by_name[name].sandbox_id)
 
     def _use(self, name: str, control: Control) -> DiskUse:
-        return DiskUse(name, self._by_name[name].tenant_id, control.used)
+        sandbox = self._by_name[name]
+        return DiskUse(name, account_of(sandbox.tenant_id, sandbox.container_id), control.used)
 
     async def _meet(self) -> None:
         """Connect with the exec servers that are new, and forget those that are gone."""
