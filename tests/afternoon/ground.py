@@ -35,6 +35,8 @@ class Ground(Protocol):
     """Of the large file."""
     command_seconds: int
     """Of a command that takes long."""
+    responses_at_once: int
+    """That run while the deployment is updated."""
 
     def look_at_account(self) -> str:
         """What the account has and lacks, in lines. Raises :class:`GroundError` if a deployment would fail."""
@@ -58,6 +60,7 @@ class Aws:
     features = AWS_ONLY
     file_bytes = 500_000_000
     command_seconds = 30
+    responses_at_once = 6
 
     def __init__(self, name: str, folder: Path, egress_host: str) -> None:
         self.name, self._folder = name, folder

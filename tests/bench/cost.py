@@ -395,7 +395,7 @@ def measure(options: argparse.Namespace) -> list[Turn]:
             outputs = deployer.deploy(assembly)["moorage"]
             deployment = Deployment(deployer, outputs, make_key(deployer, outputs["TableName"]), emulated_url(deployer, outputs))
             headers = {"authorization": f"Bearer {deployment.api_key}"}
-            with httpx.Client(base_url=f"{deployment.base_url}/", headers=headers, timeout=120, trust_env=False) as api:
+            with httpx.Client(base_url=f"{deployment.base_url}/", headers=headers, timeout=600, trust_env=False) as api:
                 meter = Meter(deployment, api, proxy, options)
                 meter.foreground()  # warms the functions
                 turns = [

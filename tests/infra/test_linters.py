@@ -29,7 +29,7 @@ def templates(stacks: Stacks, everything: Stacks, tmp_path_factory: pytest.TempP
 def run(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
     if shutil.which(command[0], path=TOOLS) is None:
         pytest.skip(f"{command[0]} is not installed: 'make lint-template' installs it.")
-    return subprocess.run([str(TOOLS / command[0]), *command[1:]], cwd=folder, capture_output=True, text=True, check=False, timeout=150)
+    return subprocess.run([str(TOOLS / command[0]), *command[1:]], cwd=folder, capture_output=True, text=True, check=False, timeout=380)
 
 
 def test_checkov_finds_nothing(templates: Path) -> None:

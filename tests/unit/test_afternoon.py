@@ -21,7 +21,7 @@ class Nowhere:
     """A :class:`tests.afternoon.ground.Ground` that nothing is asked of."""
 
     name, region, features = NAME, "us-east-1", frozenset({"egress"})
-    file_bytes, command_seconds = 1, 1
+    file_bytes, command_seconds, responses_at_once = 1, 1, 1
 
     def __init__(self) -> None:
         self.settings: Settings = {"retain": False}
