@@ -493,3 +493,53 @@ async def test_reasoning_keeps_what_the_upstream_sealed() -> None:
     served = provider(RESPONSES, lambda _: replies(RESPONSES, RESPONSES.encode(said)))
     assert base.ItemDone("sealed") in [delta async for delta in served.stream(hello())]
     assert (await understood(RESPONSES, said)).finish == "stop"
+
+
+def test_a_block_of_text_without_a_word_is_no_message() -> None:
+    """Anthropic announces each block of text empty, and some of its models leave one so before or behind a call."""
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ""}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}},
+        {"type": "content_block_stop", "index": 1},
+        {"type": "content_block_start", "index": 2, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_stop", "index": 2},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 2}},
+        {"type": "message_stop"},
+    ]
+    assert decoded(ANTHROPIC, [sse([(event["type"], json.dumps(event)) for event in events])]) == [
+        base.CallStarted("f", "toolu_1"),
+        base.CallDelta("{}"),
+        base.ItemDone(),
+        base.UsageReported(1, 2),
+        base.StreamFinished("tool_calls"),
+    ]
+
+
+def test_a_whole_answer_that_its_limit_cut_is_incomplete() -> None:
+    """Fields as in vercel/ai's bedrock-sonnet-4-6-native-structured-output-length.json: the text ends within its JSON."""
+    usage = {
+        "cacheReadInputTokenCount": 0,
+        "cacheReadInputTokens": 0,
+        "cacheWriteInputTokenCount": 0,
+        "cacheWriteInputTokens": 0,
+        "inputTokens": 7423,
+        "outputTokens": 3600,
+        "serverToolUsage": {},
+        "totalTokens": 11023,
+    }
+    body = {
+        "metrics": {"latencyMs": 48767},
+        "output": {"message": {"content": [{"text": '{"name": "A'}], "role": "assistant"}},
+        "stopReason": "max_tokens",
+        "usage": usage,
+    }
+    assert ConverseDecoder().whole(body) == [
+        base.MessageStarted(),
+        base.TextDelta('{"name": "A'),
+        base.ItemDone(is_cut=True),
+        base.UsageReported(7423, 3600),
+        base.StreamFinished("max_output_tokens"),
+    ]

@@ -188,6 +188,8 @@ class MessagesDecoder:
     _thought: dict[str, Any] = field(default_factory=dict)
     _pieces: dict[str, list[str]] = field(default_factory=dict)
     """What came of the open thought, by the name of the text that it belongs to."""
+    _has_text: bool = False
+    """The open message has begun: before its first word it is none, for some blocks stay empty."""
     _has_arguments: bool = False
     _calls: int = 0
     _reason: str | None = None
@@ -248,9 +250,9 @@ class MessagesDecoder:
         match block["type"]:
             case "text":
                 # Text with citations comes in several blocks of one message.
-                deltas = [] if self._open == "text" else [*self._close(), base.MessageStarted()]
+                closed = [] if self._open == "text" else self._close()
                 self._open = "text"
-                return deltas + ([base.TextDelta(block["text"])] if block.get("text") else [])
+                return [*closed, *self._text(block.get("text") or "")]
             case "thinking" | "redacted_thinking":
                 closed = self._close()
                 self._open = "thinking"
@@ -269,7 +271,7 @@ class MessagesDecoder:
     def _delta(self, delta: dict[str, Any]) -> list[Delta]:
         match delta["type"]:
             case "text_delta":
-                return [base.TextDelta(delta["text"])]
+                return self._text(delta["text"])
             case "thinking_delta":
                 self._pieces.setdefault("thinking", []).append(delta["thinking"])
                 return [base.SummaryDelta(delta["thinking"])] if delta["thinking"] else []
@@ -280,14 +282,24 @@ class MessagesDecoder:
                 return [base.CallDelta(delta["partial_json"])]
         return []
 
+    def _text(self, text: str) -> list[Delta]:
+        if not text:
+            return []
+        begun: list[Delta] = [] if self._has_text else [base.MessageStarted()]
+        self._has_text = True
+        return [*begun, base.TextDelta(text)]
+
     def _stop(self) -> list[Delta]:
         """The end of a block. Text and calls stay open: more text may follow, and only the message's end says whether it was cut."""
         return [] if self._open in ("text", "tool_use") else self._close()
 
     def _close(self, *, is_cut: bool = False) -> list[Delta]:
         open_, self._open = self._open, None
+        has_text, self._has_text = self._has_text, False
         match open_:
             case None | "other":
+                return []
+            case "text" if not has_text:
                 return []
             case "thinking":
                 grown = {name: "".join([self._thought.get(name) or "", *pieces]) for name, pieces in self._pieces.items()}
