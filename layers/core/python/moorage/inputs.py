@@ -355,12 +355,11 @@ class _Source:
             content = rest + chunk
             beginning = beginning or content
             whole = len(content) - len(content) % 3
-            encoded = partial(base64.b64encode, memoryview(content)[:whole])
-            pieces.append((await beside(whole, encoded)).decode())
+            pieces.append(await beside(whole, partial(_base64, memoryview(content)[:whole])))
             rest = content[whole:]
-        pieces.append(base64.b64encode(rest).decode())
+        pieces.append(_base64(rest))
         pieces[0] = f"data:{_media_type(self, beginning)};base64,"
-        return "".join(pieces)
+        return await beside(self.size, partial("".join, pieces))
 
 
 def _read_once(source: _Source) -> Callable[[], AsyncIterator[bytes]]:
@@ -412,6 +411,10 @@ async def _shown_file(part: Part, source: _Source, name: str, has_container: boo
         return notes or [_note(f"[file {source.filename}: {source.size} bytes are too many to show]")]
     rest = {key: value for key, value in part.items() if key not in ("file_id", "file_url")}
     return [*notes, {**rest, "filename": source.filename, "file_data": await source.data_url()}]
+
+
+def _base64(content: bytes | memoryview) -> str:
+    return base64.b64encode(content).decode()
 
 
 def _media_type(source: _Source, content: bytes) -> str:

@@ -9,6 +9,9 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from moorage import limits
+from moorage.model.tokens import outweighs
+
 
 class JsonResponse(Response):
     """A body rendered by orjson; FastAPI's own class for it is deprecated, and its default serialises through pydantic."""
@@ -17,6 +20,12 @@ class JsonResponse(Response):
 
     def render(self, content: Any) -> bytes:
         return orjson.dumps(content)
+
+
+async def rendered(content: Any) -> JsonResponse:
+    """An answer, written on a thread if it holds much."""
+    is_long = outweighs([content], limits.LOWERED_HERE_MAX)
+    return await asyncio.to_thread(JsonResponse, content) if is_long else JsonResponse(content)
 
 
 class BodyPiece(NamedTuple):

@@ -43,12 +43,16 @@ async def create(caller: Caller, body: RawBody) -> Response:
         caller.tenant_id, wanted["model"], texts, dimension, key_id=caller.key_id, draws_on=caller.draws_on
     )
     is_packed = wanted.get("encoding_format") == "base64"
-    data = [
-        {"object": "embedding", "index": index, "embedding": _shown(vector, is_packed=is_packed)}
-        for index, vector in enumerate(embedded.vectors)
-    ]
     usage = {"prompt_tokens": embedded.tokens, "total_tokens": embedded.tokens}
-    return JsonResponse({"object": "list", "data": data, "model": wanted["model"], "usage": usage})
+
+    def answered() -> Response:
+        data = [
+            {"object": "embedding", "index": index, "embedding": _shown(vector, is_packed=is_packed)}
+            for index, vector in enumerate(embedded.vectors)
+        ]
+        return JsonResponse({"object": "list", "data": data, "model": wanted["model"], "usage": usage})
+
+    return await beside(sum(map(len, embedded.vectors)), answered)
 
 
 def _shown(vector: bytes, *, is_packed: bool) -> Any:

@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from moorage.api.answers import JsonResponse
+from moorage.api.answers import rendered
 from moorage.wire.query_parameters import QueryParameters
 from moorage.wire.schema import JsonSchema
 from moorage.wire.validation import JsonValidator
@@ -124,7 +124,7 @@ def _rendered(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable
     @functools.wraps(handler)
     async def render(*args: Any, **kwargs: Any) -> Response:
         answer = await handler(*args, **kwargs)
-        return answer if isinstance(answer, Response) else JsonResponse(answer)
+        return answer if isinstance(answer, Response) else await rendered(answer)
 
     return render
 

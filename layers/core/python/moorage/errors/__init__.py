@@ -511,7 +511,11 @@ def invalid_encrypted_content(param: str) -> ApiError:
 
 
 def too_many_values(most: int) -> ApiError:
-    return bad_request(f"The request body holds more than {most} values (fields and elements).", code="too_many_values")
+    return bad_request(
+        f"The request body holds more than {most} values (fields and elements). Send fewer at once: earlier turns by "
+        "'previous_response_id' or 'conversation', long data as a file or as one text.",
+        code="too_many_values",
+    )
 
 
 # --- Values --------------------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from moorage.limits.units import KIB, MIB
 HEAD_BYTES_MAX: Final = 64 * KIB
 """Of a request's line and headers, which are read before its key; API Gateway and the usual proxies stop at 10 to 64 kB."""
 
-REQUEST_VALUES_MAX: Final = 500_000
-"""Values in the JSON of a body, fields and elements: some 20,000 items with all that is in them. Parsed they take 100 MB at most."""
+REQUEST_VALUES_MAX: Final = 200_000
+"""Values in the JSON of a body, fields and elements: 20 for each of ``INPUT_ITEMS_MAX`` items. Parsed they take 40 MB at most, in one
+call into C that takes 20 ms (docs/decisions/085-bodies-have-fewer-values.md)."""
 
 HEAD_SECONDS_MAX: Final = 20
 """From the connection, or from the first byte of a later request, to the end of the head."""

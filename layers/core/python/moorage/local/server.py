@@ -78,6 +78,7 @@ async def serve(
             timeout_keep_alive=limits.KEEP_ALIVE_IDLE_SECONDS,
             timeout_graceful_shutdown=limits.STOP_REQUESTS_SECONDS_MAX,
             ws_max_size=limits.REQUEST_BODY_BYTES_MAX,
+            ws_per_message_deflate=False,  # A packed frame is unpacked in one call, which holds up everybody.
             **address.tls,
         ),
         on_started=on_started,

@@ -104,12 +104,12 @@ class Demo:
     """How often each failing step has failed here."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        turn = next_turn(request)
+        is_long = tokens.outweighs([*request.items, *request.tools], limits.LOWERED_HERE_MAX)
+        turn = await asyncio.to_thread(next_turn, request) if is_long else next_turn(request)
         failure = self._failure(turn)
         if turn.sleep_seconds:
             await self.sleep(turn.sleep_seconds)
         pause = self.delta_seconds if turn.delta_seconds is None else turn.delta_seconds
-        is_long = tokens.outweighs([*request.items, *request.tools], limits.LOWERED_HERE_MAX)
         deltas = await asyncio.to_thread(_deltas, turn, request) if is_long else _deltas(turn, request)
         for number, delta in enumerate(deltas):
             if failure is not None and number >= failure.after_deltas:
