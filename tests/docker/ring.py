@@ -133,7 +133,7 @@ def test_the_way_out_reaches_the_allowed_host_alone_and_puts_the_secret_in(engin
 def test_the_programs_of_its_image_are_told_to_the_model(stack: Stack) -> None:
     response = ask(stack, "true")
     (told,) = [record["programs"] for record in stack.records() if record["PK"].endswith(named(response)) and "programs" in record]
-    assert told.startswith("python 3.")
+    assert told.startswith("perl 5."), "the only one of those that are told of in the ring's image"
 
 
 BREED = """\
