@@ -256,6 +256,22 @@ _NO_AGENTS: Final = (
 )
 
 
+@wire
+class MultiAgent(TypedDict, total=False):
+    enabled: Required[Annotated[bool, Only(False, _NO_AGENTS)]]
+    max_concurrent_subagents: Annotated[int, Field(ge=1)]
+    """Without meaning where there are none."""
+
+
+@wire
+class BackgroundOptions(TypedDict, total=False):
+    """Windows with a discount exist at OpenAI only."""
+
+    completion_window: Annotated[str, Only("soonest", "Background responses begin at once here, at one price.")]
+    continuation_id: str
+    """Which background responses belong together, for OpenAI's order of them."""
+
+
 class _Made(_Hints, total=False):
     """What creating a response and forking one share."""
 
@@ -280,8 +296,8 @@ class _Made(_Hints, total=False):
         Any, RefusedField("Moderation is not available in this version: call your moderation service beside this one.")
     ]
     access_programs: Annotated[Any, RefusedField("Access programs exist at OpenAI only.")]
-    background_options: Annotated[Any, RefusedField("Background responses begin at once here: leave it out.")]
-    multi_agent: Annotated[Any, RefusedField(_NO_AGENTS)]
+    background_options: BackgroundOptions
+    multi_agent: MultiAgent
 
 
 @wire

@@ -257,7 +257,18 @@ def _create(fields: dict[str, Any], web_search: WebSearchMode, *, needs_input: b
     )
 
 
-_REWRITTEN: Final = ("input", "conversation", "context_management", "include", "stream_options", "tools", "client_metadata")
+_REWRITTEN: Final = (
+    "background_options",
+    "client_metadata",
+    "context_management",
+    "conversation",
+    "include",
+    "input",
+    "multi_agent",
+    "stream_options",
+    "tools",
+)
+"""What has another form there, or asks for nothing that is not done anyway."""
 
 
 def _without_web_search(fields: dict[str, Any], mode: WebSearchMode) -> tuple[list[Tool], tuple[Item, ...], list[str]]:
