@@ -49,21 +49,21 @@ def test_a_history_sent_again_does_not_undo_what_the_model_did(client: OpenAI) -
 
 
 @pytest.mark.parametrize(
-    ("part", "status", "code"),
+    ("part", "status", "code", "field"),
     [
-        ({"type": "input_file", "file_id": "file-none"}, 404, None),
-        ({"type": "input_image", "file_id": "file-none"}, 404, None),
-        ({"type": "input_file", "file_url": "http://169.254.169.254/latest/meta-data/"}, 400, "invalid_file_url"),
-        ({"type": "input_file", "file_url": "http://localhost/secret"}, 400, "invalid_file_url"),
-        ({"type": "input_file", "file_data": "&&&"}, 400, "invalid_file_data"),
+        ({"type": "input_file", "file_id": "file-none"}, 404, "file_not_found", "[0].content[0].file_id"),
+        ({"type": "input_image", "file_id": "file-none"}, 404, "file_not_found", "[0].content[0].file_id"),
+        ({"type": "input_file", "file_url": "http://169.254.169.254/latest/meta-data/"}, 400, "invalid_file_url", ""),
+        ({"type": "input_file", "file_url": "http://localhost/secret"}, 400, "invalid_file_url", ""),
+        ({"type": "input_file", "file_data": "&&&"}, 400, "invalid_file_data", ""),
     ],
 )
 def test_what_cannot_be_had_is_refused_before_a_response_is_made(
-    client: OpenAI, part: dict[str, Any], status: int, code: str | None
+    client: OpenAI, part: dict[str, Any], status: int, code: str, field: str
 ) -> None:
     with pytest.raises(openai.APIStatusError) as caught:
         client.responses.create(model="demo", input=with_files("hi", part))
-    assert (caught.value.status_code, caught.value.code, caught.value.param) == (status, code, "input")
+    assert (caught.value.status_code, caught.value.code, caught.value.param) == (status, code, f"input{field}")
 
 
 def test_a_conversation_grows_by_its_responses(client: OpenAI) -> None:
