@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from moorage import __version__
 
 from tests.stack import ROOT
 
@@ -59,6 +60,14 @@ def test_a_tag_of_another_version_is_no_release(tag: str) -> None:
     checked = subprocess.run(["make", "-s", "release-check", f"TAG={tag}"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert checked.returncode != 0
     assert f"The tag is '{tag}', and the version is " in checked.stdout
+
+
+def test_the_tag_of_this_version_is_a_release_with_notes() -> None:
+    command = ["make", "-s", "release-check", f"TAG=v{__version__}"]
+    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout) == (0, "")
+    unreleased, released, *_ = re.findall(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert (unreleased, released) == ("Unreleased", __version__)
 
 
 def test_every_form_and_update_is_yaml() -> None:

@@ -1,3 +1,3 @@
 """moorage: a self-hosted Responses API with a computer."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
