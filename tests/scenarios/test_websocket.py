@@ -6,6 +6,7 @@ with AWS's runtime client around them and the stack's table and loop behind.
 
 import asyncio
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import httpx
 import pytest
 from moorage import limits
 from moorage.api.websocket import Connection
+from moorage.loop.fold import fold
 from moorage.wire.types import Event
 from openai import OpenAI
 from starlette.websockets import WebSocket, WebSocketState
@@ -299,6 +301,9 @@ def test_an_interrupted_message_is_dropped_and_can_be_gone_on_from(stack: Stack,
     with stack.http() as http:
         got = http.get(f"/responses/{response_id}")
         assert (got.json() == ended) if store else (got.status_code == 404)
+        if store:
+            events = http.get(f"/responses/{response_id}", params={"stream": "true", "include_obfuscation": "false"}).text
+            assert fold(map(json.loads, re.findall(r"^data: (\{.*)$", events, re.MULTILINE))).output == []
     final = turn(socket, create(script(say("next")), store=store, previous_response_id=response_id))[-1]
     assert said(final) == "next"
 

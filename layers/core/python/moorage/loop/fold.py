@@ -79,6 +79,8 @@ def _apply(state: FoldedState, event: Event) -> None:
     if "response" in event:
         state.response = event["response"]
         state.is_final = type_ in FINAL_TYPES
+        if state.is_final:
+            state.drop_open()  # An interruption leaves out what is half said.
         return
     index = event.get("output_index")
     if index is None:

@@ -17,6 +17,8 @@ export function apply(state, event) {
   if (event.response) {
     state.response = event.response;
     state.isFinal = FINAL.has(event.type);
+    // An interruption leaves out what is half said.
+    if (state.isFinal) for (const index of [...state.items.keys()]) if (!state.done.has(index)) state.items.delete(index);
     return;
   }
   const index = event.output_index;

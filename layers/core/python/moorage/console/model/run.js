@@ -98,8 +98,9 @@ export function transcript(log, n) {
     .map((round) => ({
       number: round.number,
       from: round.from,
-      items: round.items.filter((mark) => mark.from <= n).map(shown),
-    }));
+      items: round.items.filter((mark) => mark.from <= n && state.items.has(mark.index)).map(shown),
+    }))
+    .filter((round) => round.items.length);
 }
 
 // --- network ---
