@@ -253,7 +253,16 @@ def _is_of(value: Any, type_: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return one is other if isinstance(one, bool) or isinstance(other, bool) else bool(one == other)
+    """Equal in JSON, where ``true`` is not 1, also within arrays and objects."""
+    return bool(one == other) and _has_same_booleans(one, other)
+
+
+def _has_same_booleans(one: Any, other: Any) -> bool:
+    if isinstance(one, list):
+        return all(map(_has_same_booleans, one, other))
+    if isinstance(one, dict):
+        return all(_has_same_booleans(value, other[name]) for name, value in one.items())
+    return isinstance(one, bool) == isinstance(other, bool)
 
 
 def _bound_fault(schema: dict[str, Any], value: Any) -> str | None:
@@ -289,7 +298,7 @@ def _number_fault(schema: dict[str, Any], value: float) -> str | None:
         return f"expected more than {above}, found {value}"
     if below is not None and value >= below:
         return f"expected less than {below}, found {value}"
-    if unit is not None and unit > 0 and unit % 1 == value % 1 == 0 and value % unit:
+    if unit is not None and unit > 0 and unit % 1 == 0 and value % unit:  # Fractions cannot be divided exactly.
         return f"expected a multiple of {unit}, found {value}"
     return None
 
