@@ -25,9 +25,10 @@ from tests.stack import Stack
 from tests.upstream import MockUpstream
 
 _NEIGHBOUR_SECONDS_MAX = 1.0
-_TURN_MS_MAX = 200.0
-"""Pieces of work are to stay below 50 ms of a processor that nobody else uses. A processor that is shared, or old, takes up to four
-times as long. One call into C cannot be parted: the collector's, zlib's, orjson's of half a million values."""
+_TURN_MS_MAX = 100.0
+"""Pieces of work are to stay below 50 ms of a processor that nobody else uses. A processor that is shared takes twice as long."""
+_COLLECTING_MS_MAX = 200.0
+"""Of the garbage collector in one turn. It looks at all that is alive in one piece, whichever request it comes upon."""
 _TURN_MS_TOLD = 20
 _NEIGHBOUR_REST_SECONDS = 0.02
 _GROWTH_MAX = 3.0
@@ -54,6 +55,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         }
         stack = Stack(state_dir / "state", settings).start()
         try:
+            with stack.http() as http:
+                assert http.get("/models").status_code == 200  # The turn in which the stack started has ended.
             yield Site(stack, upstream, odd, f"{running.url}/mcp")
         finally:
             stack.stop()
@@ -70,7 +73,9 @@ class Measured:
 
     @property
     def is_bounded(self) -> bool:
-        return self.slowest_seconds < _NEIGHBOUR_SECONDS_MAX and self.longest_turn["ms"] < _TURN_MS_MAX
+        collecting_ms = self.longest_turn["collecting_ms"]
+        is_short = self.longest_turn["ms"] - collecting_ms < _TURN_MS_MAX and collecting_ms < _COLLECTING_MS_MAX
+        return self.slowest_seconds < _NEIGHBOUR_SECONDS_MAX and is_short
 
 
 @contextmanager
@@ -145,7 +150,7 @@ def _beside_a_neighbour(site: Site, play: Callable[[Bounds], Any]) -> Measured:
     before = processor_seconds(site.stack)
     with long_turns(site.stack) as turns, neighbour(site.stack) as took:
         play(Share())
-    longest = turns[0] if turns else {"ms": 0.0}
+    longest = turns[0] if turns else {"ms": 0.0, "collecting_ms": 0.0}
     print("the longest turn:", longest["ms"], "ms, the collector's part", longest.get("collecting_ms"), "at", longest.get("where"))
     return Measured(processor_seconds(site.stack) - before, max(took), longest)
 

@@ -1,6 +1,8 @@
 """Real servers over real HTTP: those that speak every form of the protocol, and those that do what they should not."""
 
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -371,3 +373,26 @@ async def test_a_name_is_looked_up_once_and_its_address_kept() -> None:
         way = Fetcher(allowed_networks=LOOPBACK, ports=(running.port,), addresses=rebinding)
         assert len(await session.list_tools(McpServer(f"{running.url}/mcp"), way)) == 4
     assert asked == ["localhost"]
+
+
+FIRST_CONNECTION = """
+import asyncio, sys
+import moorage.tools.mcp.session
+import httpx2
+
+async def connect():
+    transport = httpx2.AsyncHTTPTransport(verify=False, trust_env=False)
+    try:
+        async with httpx2.AsyncClient(transport=transport, trust_env=False) as client:
+            await client.get("http://127.0.0.1:1/")
+    except httpx2.ConnectError:
+        print(sorted(sys.modules.keys() - before))
+
+before = set(sys.modules)
+asyncio.run(connect())
+"""
+
+
+def test_a_first_connection_imports_nothing_on_the_event_loop() -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST_CONNECTION], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -12,8 +12,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard, TypeVar
 
+import anyio._backends._asyncio  # noqa: F401  # This one and the next two are what a first connection imports, on the event loop.
+import httpcore2._backends.anyio  # noqa: F401
 import httpx2
 import mcp_types as types
+import truststore  # noqa: F401
 from mcp.client import Client, IncomingMessage, Transport
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
