@@ -41,6 +41,7 @@ IN_THE_CONSOLE = {
     "pages/playground.js": "its switches",
     "pages/doctor.js": "a sandbox to try",
     "pages/welcome.js": "a first request",
+    "pages/approvals.js": "an example of a request that waits for approval",
     "pages/skills.js": "how a skill is given to a shell",
     "pages/store.js": "how a store is given to a search",
     "ui/offered.js": "what a server offers",
