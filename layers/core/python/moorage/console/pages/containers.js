@@ -6,6 +6,7 @@ import { notify, now } from "../state.js";
 import { Acting, Ago, Button, Empty, Head, Id, Name, Status } from "../ui/parts.js";
 import { Listing, Search } from "../ui/list.js";
 import { useData } from "../ui/data.js";
+import { headline } from "../model/outcome.js";
 import { duration, plural } from "../model/text.js";
 
 export const network = (policy) => (policy?.type === "allowlist" ? `${policy.allowed_domains?.length ?? 0} hosts` : "closed");
@@ -14,8 +15,8 @@ const RUNS_COUNTED = 100;
 const SLOWLY_MS = 15_000;
 
 const columns = (runs) => [
+  { title: "Name", wide: true, cell: (row) => html`<${Name}>${nameOf(row, runs)}</${Name}>` },
   { title: "Container", cell: (row) => html`<${Id} id=${row.id} href=${address("containers", row.id)} />` },
-  { title: "Name", wide: true, cell: (row) => html`<${Name}>${row.name}</${Name}>` },
   { title: "Status", cell: (row) => html`<${Status} status=${row.status} />` },
   { title: "Memory", right: true, cell: (row) => row.memory_limit },
   { title: "Runs", right: true, cell: (row) => runs && html`<${Runs} runs=${runs} id=${row.id} />` },
@@ -24,6 +25,9 @@ const columns = (runs) => [
   { title: "Last active", cell: (row) => html`<${Ago} at=${row.last_active_at} />` },
   { title: "Expires in", right: true, cell: (row) => html`<${Left} until=${row.expires_at} />` },
 ];
+
+// Those that a response made are all called "auto": the words of their latest run tell them apart.
+const nameOf = (row, runs) => (row.name === "auto" && headline(runs?.data.find((run) => run.container_id === row.id)?.input_preview ?? "")) || row.name;
 
 export const runsOf = (id) => address("runs", "", { q: `container:${id}` });
 
@@ -49,6 +53,6 @@ export function Containers() {
   return html`<${Head} title="Containers" note="Each is a sandbox with files of its own under /mnt/data. One that expired comes back with them."><${Acting}>
       <input type="text" aria-label="Name of a new container" placeholder="name" value=${name} onInput=${(event) => setName(event.target.value)} /><${Button} icon="plus" onClick=${create}>New</${Button}></${Acting}></${Head}>
     <${Search} label="Filter containers" placeholder="Words of a name, or an id" />
-    <${Listing} path="containers" label="Containers" page="containers" columns=${columns(runs.data)} every=${5000} filter=${(row) => `${row.id} ${row.name} ${row.status}`}
+    <${Listing} path="containers" label="Containers" page="containers" columns=${columns(runs.data)} every=${5000} filter=${(row) => `${row.id} ${nameOf(row, runs.data)} ${row.status}`}
       empty=${html`<${Empty} title="No container yet" code="moorage containers list"><p>A response with a hosted shell or code interpreter makes one, or the button above.</p></${Empty}>`} />`;
 }
