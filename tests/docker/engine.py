@@ -127,6 +127,8 @@ def started() -> Iterator[Dockerd]:
             _remove_all(engine.socket)
             docker(engine.socket, "image", "prune", "--force", "--filter", "until=24h")
             engine.stop()
+            # The network of containers that share the machine's stays mounted, and would keep the folder.
+            subprocess.run(["umount", str(engine.folder / "exec" / "netns" / "default")], check=False, capture_output=True)
             subprocess.run(["ip", "link", "delete", _bridge()], check=False, capture_output=True)
 
 
