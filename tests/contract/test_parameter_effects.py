@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.effects import items, parameters, routes, services, tools  # noqa: F401  (each says which rows it checks)
+from tests.contract.effects import frames, items, parameters, routes, services, tools  # noqa: F401  (each says which rows it checks)
 from tests.contract.effects.world import CHECKS, TABLE, Check, Json, World
 from tests.drawing import KEY as DRAWING_KEY
 from tests.drawing import MODEL as IMAGE_MODEL

@@ -327,6 +327,23 @@ def image(world: World) -> None:
         assert "image" not in world.upstream.requests[-1].body
 
 
+@row("parameter", "multi_agent", "multi_agent.enabled", "multi_agent.max_concurrent_subagents")
+def multi_agent(world: World) -> None:
+    for value in (None, {"enabled": False}, {"enabled": False, "max_concurrent_subagents": 3}):
+        response = world.create(multi_agent=value)
+        assert "multi_agent" not in response
+        assert "multi_agent" not in world.upstream.requests[-1].body
+
+
+@row("parameter", "background_options", "background_options.completion_window", "background_options.continuation_id")
+def background_options(world: World) -> None:
+    for value in ({"completion_window": "soonest"}, {"continuation_id": "halyard-8"}):
+        response = world.create(background_options=value)
+        assert "background_options" not in response
+        assert "background_options" not in world.upstream.requests[-1].body
+    assert "halyard-8" not in str(world.records())
+
+
 @row("parameter", "client_metadata")
 def client_metadata(world: World) -> None:
     response = world.create(client_metadata={"word": "halyard-7"})
