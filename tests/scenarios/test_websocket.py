@@ -393,6 +393,14 @@ def test_steering_that_cannot_be_is_given_back(client: OpenAI, socket: ClientCon
     assert failed(steer(running, "hi")) == ("steering_not_supported", "hi")
     socket.send(interrupt(running))
     assert read_to(socket, "response.incomplete")[-1]["response"]["incomplete_details"] == {"reason": "interrupted"}
+    socket.send(create(script(SLOWLY, say("word " * 100))))
+    running = read_to(socket, "response.output_text.delta")[0]["response"]["id"]
+    for _ in range(limits.WEBSOCKET_STEERS_MAX):
+        socket.send(steer(running, "hi"))
+    assert failed(steer(running, "one more")) == ("too_many_pending_steers", "one more")
+    socket.send(interrupt(running))
+    given_back = [read_to(socket, "response.steer.failed")[-1]["error"]["code"] for _ in range(limits.WEBSOCKET_STEERS_MAX)]
+    assert set(given_back) == {"response_not_active"}
 
 
 @by_process

@@ -33,10 +33,12 @@ class SteeringInput:
     messages: list[Item]
     given: Any
     """``input`` as it came."""
+    size: int
+    """Bytes of the frame."""
 
     @classmethod
-    def of(cls, frame: dict[str, Any], messages: list[Item]) -> "SteeringInput":
-        return cls(ids.new_id("steer"), frame["previous_response_id"], messages, frame["input"])
+    def of(cls, frame: dict[str, Any], messages: list[Item], size: int) -> "SteeringInput":
+        return cls(ids.new_id("steer"), frame["previous_response_id"], messages, frame["input"], size)
 
     @property
     def named(self) -> dict[str, Any]:

@@ -234,29 +234,31 @@ class Connection:
             tell_error(error, "a response was not interrupted", response_id=running.stored.response_id, tenant_id=self._tenant_id)
 
     async def _steer(self, frame: _Frame) -> None:
-        """Take it, or give it back with the reason."""
-        response_id, given = frame.parent or "", frame.body.get("input")
+        """Take it, or give it back with the reason. A client that has gone is noticed where frames are received."""
+        response_id = frame.parent or ""
         running = self._running.get(response_id)
-        number = 0 if running is None else running.number
         try:
             messages = client_events.parse_steer(frame.body)
-            code, message = self._why_not(response_id, running)
+            code, message = self._why_not(response_id, running, frame.size)
             if running is not None and not code:
                 body = running.successor(messages)
                 await beside(frame.size, lambda: parse_create_event(body, web_search=self._runtime.web_search))
+                code, message = self._why_not(response_id, self._running.get(response_id), frame.size)  # It may have ended meanwhile.
         except ApiError as error:
             code, message = "invalid_input", error.message
-        steer = {"previous_response_id": response_id, "input": given}
-        if running is None or code:
-            await self._send(steer_failed(number, code, message, steer), None if running is None else running.stream_id)
-            return
-        steering = SteeringInput.of(frame.body, messages)
-        running.steers.append(steering)
-        await self._send(steering.accepted(number), running.stream_id)
-        self._end_at_boundary(running)
+        number, stream_id = (0, None) if running is None else (running.number, running.stream_id)
+        with suppress(WebSocketDisconnect):
+            if running is None or code:
+                steer = {"previous_response_id": response_id, "input": frame.body.get("input")}
+                await self._send(steer_failed(number, code, message, steer), stream_id)
+                return
+            steering = SteeringInput.of(frame.body, messages, frame.size)
+            running.steers.append(steering)
+            await self._send(steering.accepted(number), stream_id)
+            self._end_at_boundary(running)
 
-    def _why_not(self, response_id: str, running: RunningResponse | None) -> tuple[str, str]:
-        """Why a response cannot be steered, as code and sentence; empty if it can."""
+    def _why_not(self, response_id: str, running: RunningResponse | None, size: int) -> tuple[str, str]:
+        """Why a response cannot be steered by a frame of this size, as code and sentence; empty if it can."""
         if running is None and response_id not in self._ended:
             return "response_not_found", f"No response '{response_id}' runs on this connection."
         if running is None or running.is_over:
@@ -265,8 +267,9 @@ class Connection:
             return "response_not_active", f"The response '{response_id}' is being interrupted. Go on from it with 'response.create'."
         if not running.can_be_steered:
             return "steering_not_supported", "A response with a conversation or with 'context_management' cannot be steered."
-        if len(running.steers) >= limits.WEBSOCKET_STEERS_MAX:
-            return "too_many_pending_steers", f"{limits.WEBSOCKET_STEERS_MAX} inputs wait for the end of '{response_id}' already."
+        waiting = sum(steering.size for one in self._running.values() for steering in one.steers)
+        if len(running.steers) >= limits.WEBSOCKET_STEERS_MAX or waiting + size > limits.WEBSOCKET_WAITING_BYTES_MAX:
+            return "too_many_pending_steers", f"Too much input waits for the end of '{response_id}' already."
         return "", ""
 
     def _end_at_boundary(self, running: RunningResponse) -> None:

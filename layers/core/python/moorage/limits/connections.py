@@ -90,7 +90,8 @@ WEBSOCKET_WAITING_BYTES_MAX: Final = 64 * MIB
 """Frames of one connection that wait for those before them; OpenAI names no bound, memory has one."""
 
 WEBSOCKET_STEERS_MAX: Final = 16
-"""Inputs that steer one response and wait for its end; OpenAI names no bound."""
+"""Inputs that steer one response and wait for its end; OpenAI names no bound. ``WEBSOCKET_WAITING_BYTES_MAX`` bounds those of all
+responses of a connection."""
 
 WEBSOCKET_RECENT_MAX: Final = 64
 """Unstored responses of one connection that can be continued; at least one for each lane."""
