@@ -197,6 +197,7 @@ def test_words_that_are_read_from_the_right_move_none_beside_them(console: Conso
     saved = page.get_by_role("complementary", name="Details").get_by_role("row").filter(has_text=HEBREW)
     expect(saved.get_by_role("link")).to_have_text(f"{HEBREW} 4.txt")
     saved.get_by_role("link").click()
+    page.get_by_role("dialog", name="File").get_by_role("link", name="Open its container").click()
     entry = page.get_by_role("list", name="Files").get_by_role("listitem")
     stand_in_order(entry, HEBREW, "1 B")
     entry.get_by_role("button", name="Delete").click()

@@ -48,7 +48,8 @@ def test_its_tools_run_in_the_container_of_the_request(tools: list[dict[str, Any
 def test_its_container_may_be_described() -> None:
     environment = {"type": "container_auto", "file_ids": ["file-1"], "memory_limit": "4g"}
     request = parsed(TOOL | {"environment": environment})
-    assert (request.environment.file_ids, request.environment.memory_limit) == (("file-1",), "4g")
+    places = {"file-1": "tools[0].environment.file_ids[0]"}
+    assert (request.environment.file_ids, request.environment.memory_limit) == (places, "4g")
 
 
 OTHER = {"type": "container_reference", "container_id": "cntr_2"}

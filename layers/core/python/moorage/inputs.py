@@ -359,7 +359,7 @@ class _Source:
             rest = content[whole:]
         pieces.append(_base64(rest))
         pieces[0] = f"data:{_media_type(self, beginning)};base64,"
-        return await beside(self.size, partial("".join, pieces))
+        return await beside(self.size, partial(_joined, pieces))
 
 
 def _read_once(source: _Source) -> Callable[[], AsyncIterator[bytes]]:
@@ -411,6 +411,13 @@ async def _shown_file(part: Part, source: _Source, name: str, has_container: boo
         return notes or [_note(f"[file {source.filename}: {source.size} bytes are too many to show]")]
     rest = {key: value for key, value in part.items() if key not in ("file_id", "file_url")}
     return [*notes, {**rest, "filename": source.filename, "file_data": await source.data_url()}]
+
+
+def _joined(pieces: list[str]) -> str:
+    """They are gone then: the thread that joined them may know of them for longer than there is room for both."""
+    whole = "".join(pieces)
+    pieces.clear()
+    return whole
 
 
 def _base64(content: bytes | memoryview) -> str:

@@ -4,7 +4,7 @@ The final event is appended like every other, by compare-and-set, so that a resp
 ``cancelled``, or with ``failed`` by the reaper.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from moorage import limits
 from moorage.errors import ApiError, ConditionFailed
@@ -23,6 +23,8 @@ from moorage.webhooks import delivery as webhooks
 from moorage.wire.events import CREATED, ERROR, FAILED, OF_STATUS, OUTPUT_ITEM_DONE
 from moorage.wire.responses import ResponseState, Status, TokenUsage, response_object
 from moorage.wire.types import Event, Item
+
+_GONE: Final = 404
 
 
 def object_of(
@@ -76,8 +78,9 @@ def final_events(response: dict[str, Any]) -> list[Event]:
 def error_of(error: Exception) -> dict[str, Any]:
     """What a response says of the error that ended it: the API's own words, or a calm sentence."""
     if isinstance(error, ApiError):
-        # SDKs know a closed set of codes here; this one is theirs for what lies in the request.
-        return {"code": error.code or "invalid_prompt", "message": error.message, "param": error.param}
+        # SDKs know a closed set of codes here; this one is theirs for what lies in the request, and what it names may be gone.
+        code = "invalid_prompt" if error.code is None or error.status == _GONE else error.code
+        return {"code": code, "message": error.message, "param": error.param}
     return {"code": "server_error", "message": "The response could not be completed because of an internal error."}
 
 
