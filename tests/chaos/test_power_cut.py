@@ -149,9 +149,12 @@ def test_nobody_waits_for_children_that_hang(tmp_path: Path) -> None:
         replaced = frozen(stack)
         until(lambda: not [pid for pid in replaced if identity(pid)])
         assert outputs(client.responses.create(model="demo", input=text, tools=TOOLS).output) == [[("ran\n", "", 0)]]
-        frozen(stack)
+        replaced = frozen(stack)
+        until(lambda: not [pid for pid in replaced if identity(pid)])
+        left = frozen(stack)  # while they are started
     finally:
         assert stack.stop() == 0
+    assert not [pid for pid in left if identity(pid)]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")

@@ -42,7 +42,7 @@ from moorage.local.processes import inherited_environment, stop_process
 from moorage.local.resource_paths import models_file
 from moorage.local.server import serve
 from moorage.local.service_manager import ServiceManager
-from moorage.local.state_folder import held, kept_secrets
+from moorage.local.state_folder import end_leftovers, held, kept_secrets
 from moorage.local.step_worker import workers_from
 from moorage.local.stores import store_place
 from moorage.local.supervision import Child, ChildKeepsDying, Supervisor
@@ -120,6 +120,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     environment = {**os.environ, **settings_environment}
     place.prepare()
     children: list[Child] = []
+    stack.callback(end_leftovers, state_dir)  # At last: one that hung while it was started again is nobody's child.
     if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS"):
         proxy_environment = egress_settings(state_dir, key)
         settings_environment |= proxy_environment

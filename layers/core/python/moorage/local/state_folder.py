@@ -52,13 +52,18 @@ def held(state_dir: Path) -> Iterator[IO[str]]:
                 )
             if time.monotonic() - began > _LEFTOVER_SECONDS_MAX:
                 # The stack is dead and a child of it hangs. It holds nothing that is not on disk.
-                for noted in (*state_dir.glob("*.process"), state_dir / "aws" / "process"):
-                    end_leftover(noted)
+                end_leftovers(state_dir)
             time.sleep(0.02)
         lock.truncate(0)
         lock.write(identity(os.getpid()))
         lock.flush()
         yield lock
+
+
+def end_leftovers(state_dir: Path) -> None:
+    """Kill the children that a stack has left. They are gone when this returns."""
+    for noted in (*state_dir.glob("*.process"), state_dir / "aws" / "process"):
+        end_leftover(noted)
 
 
 def _take(lock: IO[str]) -> bool:
