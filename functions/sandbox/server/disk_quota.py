@@ -49,6 +49,11 @@ class DiskQuota:
         self.reason = ""
         """Why nothing more may be written; empty while it may."""
 
+    @property
+    def charged(self) -> int:
+        """What the container holds: its quota where that cannot be measured, so that it weighs in a sum what one container can."""
+        return self.used if self.used < sys.maxsize else self._config.disk_bytes_max
+
     async def watch(self) -> None:
         while True:
             await self._execs.until_busy()
@@ -73,10 +78,7 @@ class DiskQuota:
         self.reason = self._reason(used, entries)
         # What cannot be measured must not become the mark that later looks are compared with. What can be measured becomes it as it is:
         # a mark below it would end each later command, also the one that deletes.
-        mark = (
-            used if used < sys.maxsize else config.disk_bytes_max,
-            entries if entries < sys.maxsize else config.disk_entries_max,
-        )
+        mark = self.charged, entries if entries < sys.maxsize else config.disk_entries_max
         if not self.reason:
             self._tripped_at = (0, 0)
             self._is_settling = False

@@ -36,8 +36,8 @@ class Owner:
         """Say what is used, whenever that has changed."""
         told = -1
         while True:
-            if self._quota.used != told:
-                told = self._quota.used
+            if self._quota.charged != told:
+                told = self._quota.charged
                 with contextlib.suppress(OSError):
                     writer.write(json.dumps({"used": told}).encode() + b"\n")
                     await writer.drain()

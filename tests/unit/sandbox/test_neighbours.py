@@ -8,13 +8,20 @@ import textwrap
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from configuration import ServerConfig
+from disk_quota import DiskQuota
+from execs import Execs
 from moorage.errors import SandboxCapacity, SandboxError
+from moorage.local.control import Control
 from moorage.local.disk_guard import DiskGuard, DiskLimits, DiskUse, DiskWarning, account_of
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import SandboxSpec
+from owner import Owner
 
 from tests.unit.sandbox.support import (
     NOBODY,
@@ -342,3 +349,19 @@ def test_sandboxes_of_the_warm_pool_may_serve_different_tenants_and_have_no_sum(
     guard = DiskGuard(DiskLimits(reserve=100, share_min=10, tenant_max=100))
     told = guard.look([DiskUse(name, account_of(tenants[name], name), size) for name, size in held.items()], 900)
     assert told == {"pool_1": FINE, "pool_2": FINE, "cntr_1": FINE, "cntr_2": TENANT}
+
+
+async def test_a_container_that_cannot_be_measured_weighs_its_quota_in_the_sum_of_its_account() -> None:
+    """Its exec server has ended what ran. If it weighed more than the account may have, the verdict would come late and end what runs
+    next."""
+    config = ServerConfig({"token": TOKEN, "listen": "", "limits": {"disk_bytes": 64}})
+    quota = DiskQuota(config, cast("Execs", SimpleNamespace(kill_all=lambda notice: None)))
+    quota.used = sys.maxsize  # what a look finds where a process lets nobody look
+    control, servers_end = Control.pair()
+    control.attach()
+    met = asyncio.create_task(Owner(quota).met(*await asyncio.open_unix_connection(sock=servers_end)))
+    while not control.used:
+        await asyncio.sleep(0)
+    control.close()
+    await met
+    assert control.used == 64
