@@ -20,6 +20,7 @@ from moorage.store import keys
 from moorage.store.api_keys import READ, ApiKey, hash_of, key_id_of
 from moorage.store.rates import Rates
 from moorage.store.sockets import SocketOpening, Sockets
+from moorage.store.table import Record
 
 from tests.unit.loop.lab import CONTAINER, Lab, say, shell
 
@@ -343,6 +344,29 @@ async def test_what_the_state_machine_has_goes_on_without_its_client() -> None:
     await client.say("go on", previous_response_id=response_id)
     await client.work()
     assert client.finals()[-1]["previous_response_id"] == response_id
+
+
+async def test_an_interruption_is_carried_through_when_its_worker_has_left() -> None:
+    client = Client(Lab(shell("ls"), say("never")))
+    lab, may_stop = client.lab, asyncio.Event()
+
+    async def before_write(record: Record) -> None:
+        if record.get("cancel_requested"):
+            await may_stop.wait()
+
+    lab.table.before_write = before_write
+    await client.connect()
+    await client.say("list", tools=[SHELL])
+    working = asyncio.create_task(client.work())
+    await client.until(lambda: bool(lab.executions.started))
+    (response_id,) = lab.executions.started
+    await client.frame(json.dumps({"type": "response.interrupt", "response_id": response_id, "mode": "discard_partial_items"}))
+    await client.until(lambda: "holder" not in lab.table.records[keys.socket(ID), keys.META])
+    assert [final["incomplete_details"] for final in client.finals("response.incomplete")] == [{"reason": "interrupted"}]
+    may_stop.set()
+    await working
+    await lab.runtime.rest(_PATIENCE_SECONDS)
+    assert lab.executions.states == {response_id: "ABORTED"}
 
 
 async def test_frames_of_a_connection_that_has_ended_are_dropped() -> None:

@@ -8,7 +8,7 @@ with their whole input. ``response.interrupt`` and ``response.steer`` reach a re
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -209,10 +209,7 @@ class Connection:
             self._waiting[frame.stream_id].append(frame)
             return
         self._waiting[frame.stream_id] = deque([frame])
-        self._begin(self._work(frame.stream_id))
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(self._work(frame.stream_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -221,12 +218,17 @@ class Connection:
         response_id = client_events.parse_interrupt(frame.body)
         running = self._running.get(response_id)
         if running is not None:
-            running.is_ending = running.is_interrupted = True
-            self._begin(self._end(running, INTERRUPTED))
+            running.is_interrupted = True
+            self._end(running, INTERRUPTED)
         elif response_id not in self._ended:
             raise not_found(f"No response '{response_id}' runs on this connection.", param="response_id", code="response_not_found")
 
-    async def _end(self, running: RunningResponse, reason: str) -> None:
+    def _end(self, running: RunningResponse, reason: str) -> None:
+        """Also if the connection ends meanwhile: what runs in a sandbox is stopped after the client was told of the end."""
+        running.is_ending = True
+        self._runtime.keep(asyncio.create_task(self._ended_by(running, reason)))
+
+    async def _ended_by(self, running: RunningResponse, reason: str) -> None:
         """A failure leaves the response as it is: it goes on, and its own end is told."""
         try:
             await running.foreground.interrupt(reason)
@@ -274,8 +276,7 @@ class Connection:
 
     def _end_at_boundary(self, running: RunningResponse) -> None:
         if running.steers and running.is_at_boundary:
-            running.is_ending = True
-            self._begin(self._end(running, STEERED))
+            self._end(running, STEERED)
 
     def _check_room(self, frame: _Frame) -> None:
         waiting = [one for lane in self._waiting.values() for one in lane]
