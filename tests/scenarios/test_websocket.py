@@ -368,6 +368,8 @@ def test_steering_waits_for_what_the_client_owes(stack: Stack, socket: ClientCon
     assert (pending["reason"], stub["type"], stub["name"]) == ("waiting_for_required_input", "function_call_output", "add")
     output = [{"type": "function_call_output", "call_id": stub["call_id"], "output": "5"}]
     frame = {"type": "response.create", "model": "demo", "previous_response_id": response_id, "input": output}
+    for wrong in (5, False, {"role": "user"}):
+        assert error_of(turn(socket, json.dumps(frame | {"input": wrong}))) == (400, "invalid_type")
     final = turn(socket, json.dumps(frame))[-1]
     assert said(final) == "all"
     with stack.http() as http:

@@ -436,11 +436,11 @@ class Connection:
 
 
 def _with_messages(body: dict[str, Any], messages: list[Item]) -> dict[str, Any]:
-    """A request that has steering messages before its own input."""
-    if not messages:
-        return body
-    own = body.get("input") or []
-    return body | {"input": [*messages, *([{"type": "message", "role": "user", "content": own}] if isinstance(own, str) else own)]}
+    """A request that has steering messages before its own input. An input that is none stays, to be refused."""
+    own = [] if body.get("input") is None else body["input"]
+    if isinstance(own, str):
+        own = [{"type": "message", "role": "user", "content": own}] if own else []
+    return body | {"input": [*messages, *own]} if messages and isinstance(own, list) else body
 
 
 def _frame(body: bytes) -> _Frame:
