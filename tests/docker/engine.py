@@ -207,3 +207,24 @@ def docker(socket: str, *words: str) -> str:
     assert done.returncode == 0, f"docker {' '.join(words)}: {done.stderr}"
     return done.stdout.strip()
 
+
+def compose_missing() -> str:
+    """Why Docker Compose cannot be driven here; empty if it can."""
+    found = subprocess.run(["docker", "compose", "version"], capture_output=True, text=True, check=False)
+    return "" if found.returncode == 0 else "docker compose is not installed (go install github.com/docker/compose/v2/cmd@v2.40.3)"
+
+
+def compose(socket: str, *words: str, **environment: str) -> str:
+    """What Docker Compose does with ``compose.yaml`` of this project, in a shell that has nothing but ``environment``."""
+    known = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    done = subprocess.run(
+        ["docker", "compose", *words],
+        cwd=ROOT,
+        env=known | {"DOCKER_HOST": f"unix://{socket}"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, f"docker compose {' '.join(words)}: {done.stderr}"
+    return done.stdout.strip()

@@ -16,7 +16,7 @@ from openai import OpenAI
 
 from infra.bundling import copy_context
 from infra.stacks import PROXY_CONTEXT
-from tests.docker.engine import ROOT, Dockerd, base, build, docker
+from tests.docker.engine import ROOT, Dockerd, base, build, compose, compose_missing, docker
 from tests.stack import SHELL, outputs, say, script, shell
 from tests.unit.sandbox.test_escapes import ESCAPES
 
@@ -144,6 +144,32 @@ def test_state_survives_a_stop_and_a_stop_is_clean(dockerd: Dockerd, image: str)
     with running(Box(dockerd.socket, "again", 18231), *walls(), "--volume", "again:/state") as box:
         again = box.ask("cat file.txt", previous_response_id=first.id)
         assert outputs(again.output)[0][0][0] == "kept\n"
+
+
+def test_compose_serves_what_make_up_serves(dockerd: Dockerd, image: str) -> None:
+    """The commands of docs/docker.md, one after the other."""
+    if why := compose_missing():
+        pytest.skip(why)
+    engine = dockerd.socket
+    box = Box(engine, "moorage-moorage-1", 18233)
+
+    def up() -> None:
+        compose(engine, "up", "--detach", "--no-build", "--wait", MOORAGE_PORT="18233")
+
+    try:
+        up()
+        said = compose(engine, "exec", "moorage", "moorage", "demo")
+        assert "5 of 10 products declined" in said
+        assert compose(engine, "exec", "moorage", "moorage", "console").startswith("http://127.0.0.1:18233/console/#k=")
+        assert ", 0 failed." in compose(engine, "exec", "moorage", "moorage", "doctor")
+        first = box.ask("echo kept > file.txt")
+        compose(engine, "down")
+        assert docker(engine, "ps", "--all", "--quiet") == ""
+        up()
+        again = box.ask("cat file.txt", previous_response_id=first.id)
+        assert outputs(again.output)[0][0][0] == "kept\n"
+    finally:
+        compose(engine, "down", "--volumes")
 
 
 @pytest.mark.parametrize(
