@@ -1,6 +1,7 @@
 """A real engine, and a stack whose sandboxes are its containers."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +10,13 @@ import pytest
 from tests.docker.engine import ROOT, Dockerd, base, build, build_image, missing, started
 from tests.stack import Stack
 
+_NAMED = os.environ.get("TESTS_ENGINE", "")
+
 
 @pytest.fixture(scope="session")
 def dockerd() -> Iterator[Dockerd]:
+    if _NAMED:
+        pytest.skip("the engine of TESTS_ENGINE is not started and stopped by tests")
     if why := missing():
         pytest.skip(why)
     with started() as running:
@@ -19,11 +24,12 @@ def dockerd() -> Iterator[Dockerd]:
 
 
 @pytest.fixture(scope="session")
-def engine(dockerd: Dockerd) -> str:
-    """The socket of an engine that has the image of sandboxes."""
-    said = asyncio.run(build_image(dockerd.socket))
+def engine(request: pytest.FixtureRequest) -> str:
+    """The socket of an engine that has the image of sandboxes: the one of ``TESTS_ENGINE``, such as Podman's, or Debian's Docker."""
+    socket = _NAMED or request.getfixturevalue("dockerd").socket
+    said = asyncio.run(build_image(socket))
     assert said[-1].startswith("Successfully tagged moorage-sandbox")
-    return dockerd.socket
+    return str(socket)
 
 
 @pytest.fixture(scope="session")

@@ -89,7 +89,7 @@ def test_while_the_engine_is_away_the_model_is_told_so(engine: str, dockerd: Doc
 
 
 @pytest.mark.skipif(shutil.which("runsc") is None, reason="gVisor's runsc is not installed (apt-get install runsc)")
-def test_gvisor_runs_a_container_where_its_runtime_is_named(engine: str, tmp_path: Path) -> None:
+def test_gvisor_runs_a_container_where_its_runtime_is_named(dockerd: Dockerd, engine: str, tmp_path: Path) -> None:
     with running(docker_stack(engine, tmp_path, MOORAGE_DOCKER_RUNTIME="runsc")) as stack:
         (((said, _, code),),) = outputs(ask(stack, "dmesg | head -1; whoami; echo hello > note.txt; cat note.txt").output)
         assert (code, "gVisor" in said, said.split()[-2:]) == (0, True, ["user", "hello"])
@@ -252,7 +252,7 @@ class running:
     ("environment", "said"),
     [
         ({"MOORAGE_DOCKER_IMAGE": "nobodys"}, "The container engine has no image 'nobodys': 'moorage sandbox-image build' makes it."),
-        ({"MOORAGE_DOCKER_RUNTIME": "kata"}, "MOORAGE_DOCKER_RUNTIME is 'kata'. The engine has "),
+        ({"MOORAGE_DOCKER_RUNTIME": "unknown"}, "MOORAGE_DOCKER_RUNTIME is 'unknown'. The engine has "),
         ({"DOCKER_HOST": "unix:///nowhere.sock"}, "The container engine does not answer at /nowhere.sock; is it running?"),
         ({"MOORAGE_PROVISIONER": "fargate"}, "MOORAGE_PROVISIONER is 'fargate'. On one machine it is 'launcher' (bubblewrap) or "),
     ],

@@ -19,6 +19,7 @@ from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxSt
 from moorage.local.disk_guard import DiskLimits, DiskWarning
 from moorage.local.engine_disk import EngineDisk
 from moorage.runtime import build_runtime
+from moorage.sandbox import seccomp
 from moorage.sandbox.docker import DockerProvisioner, DockerSettings, server_config
 from moorage.sandbox.docker_engine import Engine, engine_socket
 from moorage.sandbox.exec_client import ExecClient
@@ -39,16 +40,23 @@ class FakeContainer:
     processes: ExitStack = field(default_factory=ExitStack)
 
 
+def profile_of(body: dict[str, Any]) -> str:
+    (profile,) = [each.removeprefix("seccomp=") for each in body["HostConfig"]["SecurityOpt"] if each.startswith("seccomp=")]
+    return str(profile)
+
+
 @dataclass
 class FakeEngine(httpx.AsyncBaseTransport):
     """``/version``, ``/info``, ``/images`` and ``/containers``, with the engine's statuses.
 
     An engine refuses with 400 a version in the path that it does not take ("client version 1.41 is too old. Minimum supported API
-    version is 1.44": docker/docs#23910), and a bind whose source is not there.
+    version is 1.44": docker/docs#23910), and a bind whose source is not there. Podman refuses the text of a profile of system calls at
+    the create (containers/podman#27710), Docker refuses a path at the start.
     """
 
     newest: str = "1.51"
     oldest: str = "1.44"
+    name: str = "Engine"
     images: tuple[str, ...] = ("moorage-sandbox",)
     containers: dict[str, FakeContainer] = field(default_factory=dict)
     made: int = 0
@@ -58,7 +66,8 @@ class FakeEngine(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path
         if path == "/version":
-            return httpx.Response(200, json={"ApiVersion": self.newest, "MinAPIVersion": self.oldest})
+            told = {"ApiVersion": self.newest, "MinAPIVersion": self.oldest, "Components": [{"Name": self.name}, {"Name": "runc"}]}
+            return httpx.Response(200, json=told)
         _, version, kind, *rest = path.split("/")
         numbers = [[int(part) for part in text.removeprefix("v").split(".")] for text in (self.oldest, version, self.newest)]
         if numbers != sorted(numbers):
@@ -114,6 +123,9 @@ class FakeEngine(httpx.AsyncBaseTransport):
             if not Path(mount["Source"]).exists():
                 message = f'invalid mount config for type "bind": bind source path does not exist: {mount["Source"]}'
                 return httpx.Response(400, json={"message": message})
+        if self.name == "Podman Engine" and not Path(profile_of(body)).exists():
+            message = f"container create: opening seccomp profile failed: open {profile_of(body)}: file name too long"
+            return httpx.Response(500, json={"message": message})
         self.made += 1
         container_id = f"{self.made:064x}"
         self.containers[container_id] = FakeContainer(name, body)
@@ -122,6 +134,8 @@ class FakeEngine(httpx.AsyncBaseTransport):
     def _start(self, container: FakeContainer) -> httpx.Response:
         if self.start_error:
             return httpx.Response(500, json={"message": self.start_error})
+        if self.name == "Engine" and not profile_of(container.body).startswith("{"):
+            return httpx.Response(500, json={"message": "Decoding seccomp profile failed: invalid character '/'"})
         container.status = "running"
         if self.runs_server:
             (variable,) = container.body["Env"]
@@ -201,6 +215,15 @@ async def test_a_container_is_started_once_used_and_stopped(
     assert list(runtime_dir.iterdir()) == []
 
 
+async def test_podman_is_told_where_the_profile_of_system_calls_lies(
+    provisioner: DockerProvisioner, engine: FakeEngine, runtime_dir: Path
+) -> None:
+    engine.name = "Podman Engine"
+    handle = await started(provisioner, SPEC)
+    profile = Path(profile_of(engine.containers[handle.sandbox_id].body))
+    assert (profile, json.loads(profile.read_text())) == (runtime_dir / "seccomp.json", seccomp.profile())
+
+
 async def test_a_container_that_has_ended_or_has_another_token_is_replaced(provisioner: DockerProvisioner, engine: FakeEngine) -> None:
     first = await started(provisioner, SPEC)
     engine.containers[first.sandbox_id].status = "exited"
@@ -236,9 +259,7 @@ def test_a_container_has_no_network_no_privileges_and_limits(provisioner: Docker
     host = body["HostConfig"]
     privileges, seccomp = host["SecurityOpt"]
     assert (privileges, json.loads(seccomp.removeprefix("seccomp="))["defaultAction"]) == ("no-new-privileges:true", "SCMP_ACT_ALLOW")
-    assert {
-        key: host[key] for key in ("NetworkMode", "CapDrop", "ReadonlyRootfs", "IpcMode", "Memory", "MemorySwap")
-    } == {
+    assert {key: host[key] for key in ("NetworkMode", "CapDrop", "ReadonlyRootfs", "IpcMode", "Memory", "MemorySwap")} == {
         "NetworkMode": "none",
         "CapDrop": ["ALL"],
         "ReadonlyRootfs": True,

@@ -52,6 +52,7 @@ EGRESS_DIRECTORY: Final = "/run/egress"
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 """What the exec server needs to start commands as another user, to end them, and to hand files to them."""
 
+_SECCOMP: Final = json.dumps(seccomp.profile(), separators=(",", ":"))
 CPUS: Final = {1: 1, 4: 2, 16: 4, 64: 16}
 _START_POLLS: Final = 40
 _START_POLL_SECONDS: Final = 0.05
@@ -133,6 +134,7 @@ class DockerProvisioner:
     def __init__(self, settings: DockerSettings, engine: Engine) -> None:
         self.settings = settings
         self._engine = engine
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -203,9 +205,7 @@ class DockerProvisioner:
 
     async def _listed(self) -> list[DockerSandbox]:
         """The containers of every deployment on this engine."""
-        found = await self._engine.read(
-            "/containers/json", params={"all": "true", "filters": json.dumps({"label": [CONTAINER_LABEL]})}
-        )
+        found = await self._engine.read("/containers/json", params={"all": "true", "filters": json.dumps({"label": [CONTAINER_LABEL]})})
         return [DockerSandbox(each["Id"], each["Names"][0].lstrip("/"), each["Labels"]) for each in found]
 
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
@@ -227,7 +227,8 @@ class DockerProvisioner:
         async with _held(self.settings.runtime_dir):
             uid = self._place(name, spec, await self._listed())
             _write_users(directory, uid)
-            body = self.container(spec, directory, uid)
+            profile = self._seccomp_file() if await self._engine.takes_paths() else _SECCOMP
+            body = self.container(spec, directory, uid, profile)
             response = await self._engine.ask("POST", "/containers/create", params={"name": name}, json=body)
         match response.status_code:
             case httpx.codes.CREATED:
@@ -250,8 +251,16 @@ class DockerProvisioner:
         first = int(_hash(name), 16)
         return next(uid for offset in range(UIDS) if (uid := UIDS_FROM + (first + offset) % UIDS) not in taken)
 
-    def container(self, spec: SandboxSpec, directory: Path, uid: int) -> dict[str, Any]:
-        """The body of ``POST /containers/create``, for commands that run as ``uid``."""
+    def _seccomp_file(self) -> str:
+        path = self.settings.runtime_dir / "seccomp.json"
+        if not path.exists() or path.read_text() != _SECCOMP:
+            aside = path.with_suffix(".new")
+            aside.write_text(_SECCOMP)
+            aside.rename(path)
+        return str(path)
+
+    def container(self, spec: SandboxSpec, directory: Path, uid: int, profile: str = _SECCOMP) -> dict[str, Any]:
+        """The body of ``POST /containers/create``, for commands that run as ``uid`` under a profile of system calls."""
         mounts = [_shared(directory, SOCKET_DIRECTORY, read_only=False)]
         mounts += [_shared(directory / name, f"/etc/{name}", read_only=True) for name in ("passwd", "group")]
         if spec.egress is not None:
@@ -278,7 +287,7 @@ class DockerProvisioner:
                 "CapDrop": ["ALL"],
                 "CapAdd": list(CAPABILITIES),
                 # The engine's own table depends on its age: before 23.0 it let AF_VSOCK through, before 25.0 io_uring.
-                "SecurityOpt": ["no-new-privileges:true", f"seccomp={json.dumps(seccomp.profile(), separators=(',', ':'))}"],
+                "SecurityOpt": ["no-new-privileges:true", f"seccomp={profile}"],
                 "ReadonlyRootfs": True,
                 "Tmpfs": {"/tmp": f"rw,nosuid,nodev,exec,mode=1777,size={memory // limits.SANDBOX_TMP_SHARE}"},  # noqa: S108
                 "ShmSize": memory // limits.SANDBOX_SHM_SHARE,

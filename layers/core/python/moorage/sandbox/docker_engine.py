@@ -24,6 +24,8 @@ _OLDEST: Final = (1, 41)
 _NEWEST: Final = (1, 51)
 """Docker 28.3. The fields that are used here have the same meaning from 1.41 on (the engine's API version history)."""
 _BUILD_SECONDS_MAX: Final = 3600
+_PODMAN: Final = "Podman Engine"
+"""The first of the components that Podman's ``/version`` lists."""
 
 
 def engine_socket(environ: Mapping[str, str]) -> str:
@@ -66,6 +68,7 @@ class Engine:
             trust_env=False,
         )
         self._version: str | None = None
+        self._is_podman = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -103,8 +106,15 @@ class Engine:
             if response.is_error:
                 raise refusal(response)
             told = response.json()
+            self._is_podman = any(part.get("Name") == _PODMAN for part in told.get("Components") or [])
             self._version = _common(str(told["ApiVersion"]), str(told.get("MinAPIVersion") or told["ApiVersion"]))
         return self._version
+
+    async def takes_paths(self) -> bool:
+        """Whether a profile of system calls is named by its path. Podman opens it on its own machine, and takes a profile's text for a
+        path (containers/podman#27710); Docker takes nothing but the text."""
+        await self.version()
+        return self._is_podman
 
     async def build(self, context: bytes, tag: str, arguments: Mapping[str, str]) -> AsyncIterator[str]:
         """Build an image from a tar; yields what the engine says, line by line. Raises :class:`SandboxError` where it fails."""
