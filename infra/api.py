@@ -19,6 +19,7 @@ from moorage import errors
 from moorage.settings import usage_key
 
 from infra.config import Config, UsagePlan
+from infra.cors import answer_preflights, quoted, readable_by
 from infra.functions import live, log_group
 from infra.nag import acknowledge
 
@@ -102,6 +103,8 @@ class Api(Construct):
                 resource = v1.add_resource(segment)
                 self._methods(resource, integration)
                 self._route(resource, integration)
+        if config.cors_origins:
+            answer_preflights(v1, config.cors_origins)
         self._gateway_errors()
         self._usage_plans()
         self._domain()
@@ -201,17 +204,20 @@ class Api(Construct):
             # Most often the function's share of the concurrency is used up (stacks.py: streams_percent); clients then try again.
             "DEFAULT_5XX": (kind.DEFAULT_5_XX, _after_a_second(errors.server_error())),
         }
+        readable = readable_by(self._config.cors_origins)
         for name, (response_type, error) in table.items():
             self.rest_api.add_gateway_response(
                 f"Error{name.title().replace('_', '')}",
                 type=response_type,
                 status_code=str(error.status),
-                response_headers={name: f"'{value}'" for name, value in error.headers.items()} or None,
+                response_headers={**quoted(error.headers), **readable} or None,
                 templates={"application/json": json.dumps(error.envelope())},
             )
         # All others keep their status. The placeholder is API Gateway's own sentence, quotes included.
         others = json.dumps(errors.bad_request("<>").envelope()).replace('"<>"', "$context.error.messageString")
-        self.rest_api.add_gateway_response("ErrorDefault4Xx", type=kind.DEFAULT_4_XX, templates={"application/json": others})
+        self.rest_api.add_gateway_response(
+            "ErrorDefault4Xx", type=kind.DEFAULT_4_XX, response_headers=readable or None, templates={"application/json": others}
+        )
 
     def _usage_plans(self) -> None:
         """A plan for each tier, and one with its key for all tenants without a tier: the authorizer names the key of each request.

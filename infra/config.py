@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from moorage.hosts import normalise_pattern
+from moorage.hosts import normalise_origin, normalise_pattern
 from moorage.limits import (
     CODE_SECONDS_MAX,
     COMMAND_TIMEOUT_MS_MAX,
@@ -29,6 +29,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 CONTEXT_KEY = "moorage"
 AVAILABILITY_ZONES_MAX = 3
 """Networks keep the addresses of the zones that a deployment does not use yet, so that the number can change later."""
+CORS_ORIGINS_MAX = 20
+"""Each is a comparison in the answer to a preflight."""
 USAGE_TIERS_MAX = 50
 """An account has 300 usage plans in a region (API Gateway quotas); several deployments fit into it."""
 
@@ -63,6 +65,13 @@ def _domains(value: tuple[str, ...]) -> tuple[str, ...]:
         if normalise_pattern(domain) != domain:
             raise ValueError(f"takes lower-case domain names such as 'pkg.example.com', '*.example.com' or '*', not '{domain}'")
     return value
+
+
+def _origins(value: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in value:
+        if normalise_origin(origin) != origin:
+            raise ValueError(f"takes origins such as 'https://app.example.com', in lower case and without a path, not '{origin}'")
+    return tuple(dict.fromkeys(value))
 
 
 def _warm_pool(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -262,6 +271,9 @@ class Config(BaseModel):
     waf_address_requests: int = Field(default=2_000, ge=10, le=2_000_000_000)
     """With ``waf``: requests that one address may send in five minutes, with a key or without one. Everybody behind one NAT gateway
     shares an address. WAF's own bounds: ``RateBasedStatement`` of its API reference."""
+
+    cors_origins: Annotated[Words, AfterValidator(_origins), Field(max_length=CORS_ORIGINS_MAX)] = ()
+    """Origins whose pages may call the API from a browser, each as a whole. None: no page may."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 

@@ -149,7 +149,11 @@ class ServiceStack(cdk.Stack):
 
     def _lists(self) -> dict[str, str]:
         """Settings without a bound of their own: 80 domains would fill a function's variables."""
-        return {"MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(self._config.allowed_egress_domains)}
+        lists = {
+            "MOORAGE_ALLOWED_EGRESS_DOMAINS": self._config.allowed_egress_domains,
+            "MOORAGE_CORS_ORIGINS": self._config.cors_origins,
+        }
+        return {name: ",".join(words) for name, words in lists.items()}
 
     def _make_egress(self, hooks: CustomResources) -> EgressProxy | None:
         if not (self._config.has_egress and self.network):

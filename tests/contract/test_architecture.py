@@ -72,6 +72,7 @@ INFRA_MAY_IMPORT = (
     "moorage.hosts",
     "moorage.store.keys",
     "moorage.store.schema",
+    "moorage.wire.cross_origin",
 )
 """The CDK app shares constants and sentences with the code, and no behaviour."""
 

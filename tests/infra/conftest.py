@@ -22,6 +22,7 @@ EVERYTHING = {
     "alarm_email": "owner@example.com",
     "availability_zones": 2,
     "certificate_arn": "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000",
+    "cors_origins": ["https://app.example.com", "https://desk.example.com:8443"],
     "customer_managed_key": True,
     "domain_name": "api.example.com",
     "image_edition": "2026-12",

@@ -27,6 +27,8 @@ WRONG = {
     ),
     "a URL where a domain is wanted": ({"allowed_egress_domains": ["https://pkg.example.com"]}, "takes lower-case domain names"),
     "a domain without its certificate": ({"domain_name": "api.example.com"}, "belong together"),
+    "any origin of pages": ({"cors_origins": ["*"]}, "takes origins such as 'https://app.example.com'"),
+    "an origin that closes the template's text": ({"cors_origins": ['https://a.example"']}, "takes origins such as"),
     "a proxy without Fargate": ({"provisioner": "none", "allowed_egress_domains": ["pkg.example.com"]}, "needs provisioner 'fargate'"),
     "MicroVMs without images": ({"provisioner": "lambda_microvm"}, "microvm_images and microvm_egress_connector belong together"),
     "MicroVMs without a connector": ({**MICROVMS, "microvm_egress_connector": None}, "belong together"),
@@ -103,6 +105,7 @@ def test_every_setting_is_set_by_the_deployment_or_left_alone_for_a_reason(every
         for container in task["ContainerDefinitions"]
         for variable in container.get("Environment", [])
     }
+    told |= {node.value for node in ast.walk(source) if isinstance(node, ast.Constant) and node.value in VARIABLES}  # of the lists
     assert read - told == set(NOT_ON_AWS)
 
 

@@ -9,15 +9,20 @@ from moorage.settings import usage_key
 from tests.infra.conftest import Stacks
 
 
-def methods(stacks: Stacks) -> dict[str, dict[str, Any]]:
-    """API methods by path."""
+def each_method(stacks: Stacks) -> dict[tuple[str, str], dict[str, Any]]:
+    """API methods by path and verb."""
     resources = stacks.of_type("AWS::ApiGateway::Resource")
 
     def path(reference: dict[str, Any]) -> str:
         resource = resources.get(reference.get("Ref", ""))
         return f"{path(resource['ParentId'])}/{resource['PathPart']}" if resource else ""
 
-    return {path(m["ResourceId"]): m for m in stacks.of_type("AWS::ApiGateway::Method").values()}
+    return {(path(m["ResourceId"]), m["HttpMethod"]): m for m in stacks.of_type("AWS::ApiGateway::Method").values()}
+
+
+def methods(stacks: Stacks) -> dict[str, dict[str, Any]]:
+    """The same by path, without preflights."""
+    return {path: method for (path, verb), method in each_method(stacks).items() if verb != "OPTIONS"}
 
 
 def test_responses_are_streamed_for_as_long_as_lambda_lives(stacks: Stacks) -> None:
@@ -144,3 +149,34 @@ def test_the_firewall_bounds_each_address_and_says_so_as_the_api_does(everything
         429,
         "rate_limit_exceeded",
     )
+
+
+def test_preflights_are_answered_without_a_key_for_named_origins_alone(everything: Stacks, stacks: Stacks) -> None:
+    """Below ``/v1``, on streaming and buffered routes. The comparison is of whole texts: a point in an origin is a point."""
+
+    def preflights(stacks: Stacks) -> dict[str, dict[str, Any]]:
+        return {path: method for (path, verb), method in each_method(stacks).items() if verb == "OPTIONS"}
+
+    taking = {path for (path, verb) in each_method(everything) if path.startswith("/v1") and verb == "ANY"}
+    answered = preflights(everything)
+    assert (set(answered) - {"/v1"}, preflights(stacks)) == (taking, {})
+    for method in answered.values():
+        (response,) = method["Integration"]["IntegrationResponses"]
+        assert (method["AuthorizationType"], method["ApiKeyRequired"], method["Integration"]["Type"]) == ("NONE", False, "MOCK")
+        assert response["ResponseParameters"] == {
+            "method.response.header.access-control-allow-origin": "'https://app.example.com'",
+            "method.response.header.access-control-allow-methods": "'GET, HEAD, POST, DELETE'",
+            "method.response.header.access-control-allow-headers": "'authorization, *'",
+            "method.response.header.access-control-max-age": "'7200'",
+            "method.response.header.vary": "'origin'",
+        }
+        assert (
+            '#if($origin == "https://app.example.com" || $origin == "https://desk.example.com:8443")'
+            in (response["ResponseTemplates"]["application/json"])
+        )
+    readable = {
+        "gatewayresponse.header.access-control-allow-origin": "method.request.header.origin",
+        "gatewayresponse.header.vary": "'origin'",
+    }
+    for answer in everything.of_type("AWS::ApiGateway::GatewayResponse").values():
+        assert readable.items() <= answer["ResponseParameters"].items()

@@ -17,6 +17,7 @@ to be called. What AWS does with them is from the API Gateway developer guide:
 import asyncio
 import base64
 import json
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -125,6 +126,8 @@ class Route:
     timeout_seconds: float
     is_authorized: bool
     wants_key: bool
+    mock: Mapping[str, Any] | None = None
+    """The integration response of one that the gateway answers itself."""
 
 
 class GatewayTwin:
@@ -156,6 +159,9 @@ class GatewayTwin:
         throttle = self._throttles.get((route.resource, route.method)) or self._throttles.get(_EVERY_METHOD)
         if throttle and not throttle.takes():
             raise Refused("THROTTLED")
+        if route.mock is not None:
+            await _send(send, int(route.mock["StatusCode"]), _mocked(route.mock, request), b"")
+            return
         allowed = await self._authorizer.check(request, route) if self._authorizer and route.is_authorized else {}
         if route.wants_key:
             self._plans.count(allowed.get("usageIdentifierKey"))
@@ -247,11 +253,35 @@ class GatewayTwin:
             .replace("$context.path", f"/{STAGE}{request.path}")
         )
         headers = [
-            (name.removeprefix("gatewayresponse.header."), value.strip("'"))
+            (name.removeprefix("gatewayresponse.header."), _mapped(value, request))
             for name, value in answer.get("ResponseParameters", {}).items()
         ]
         headers += [("content-type", "application/json"), ("x-amzn-errortype", refused.kind)]
         await _send(send, status, headers, filled.encode())
+
+
+def _mapped(value: str, request: Request) -> str:
+    """A static value, or a header of the request."""
+    if value.startswith("'"):
+        return value.strip("'")
+    return request.header(value.removeprefix("method.request.header.")) or ""
+
+
+_CHOICE = re.compile(r"#if\((?P<conditions>[^)]*)\)\s*#set\(\$context\.responseOverride\.header\.(?P<name>\S+) = \$origin\)")
+
+
+def _mocked(response: Mapping[str, Any], request: Request) -> list[tuple[str, str]]:
+    """Headers of a mock integration: its static ones, and the one that its template sets to the origin if that is a listed one."""
+    headers = {
+        name.removeprefix("method.response.header."): _mapped(value, request)
+        for name, value in response.get("ResponseParameters", {}).items()
+    }
+    for text in response.get("ResponseTemplates", {}).values():
+        found = _CHOICE.search(text)
+        assert found, text
+        if request.header("origin") in re.findall(r'\$origin == "([^"]*)"', found["conditions"]):
+            headers[found["name"]] = request.header("origin") or ""
+    return list(headers.items())
 
 
 class Authorizer:
@@ -344,6 +374,11 @@ def _routes(template: Template) -> dict[tuple[str, str], Route]:
     found = {}
     for _, method in template.of_type("AWS::ApiGateway::Method"):
         integration = method["Integration"]
+        if integration["Type"] == "MOCK":
+            (mock,) = integration["IntegrationResponses"]
+            resource = path(method["ResourceId"])
+            found[resource, method["HttpMethod"]] = Route(resource, method["HttpMethod"], "", False, 0, False, False, mock)
+            continue
         function = _function_of(template, integration["Uri"])
         is_streamed = integration.get("ResponseTransferMode") == "STREAM"
         assert is_streamed == ("response-streaming-invocations" in integration["Uri"]), integration["Uri"]

@@ -285,3 +285,33 @@ async def test_a_browser_reads_the_console_before_it_has_a_key(api: Deployment, 
 async def test_what_can_be_read_without_a_key_can_only_be_read(api: Deployment) -> None:
     answer = await api.call("POST", "/console/index.html", headers={})
     assert (answer.status_code, answer.json()["error"]["code"], api.functions.called) == (404, "unknown_url", [])
+
+
+PAGE = {"origin": "https://desk.example.com:8443", "access-control-request-method": "POST"}
+ORIGINS = {
+    "https://app.example.com": "https://app.example.com",
+    "https://desk.example.com:8443": "https://desk.example.com:8443",
+    "https://desk.example.com": "https://app.example.com",  # none of them, so the page may not read what it is told
+    "https://appXexample.com": "https://app.example.com",
+    "null": "https://app.example.com",
+}
+
+
+@pytest.mark.parametrize(("origin", "told"), ORIGINS.items(), ids=ORIGINS.keys())
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/responses/resp_1", "/v1/files", "/v1/containers/cntr_1/files"])
+async def test_a_preflight_is_answered_by_the_gateway_itself(full: Template, path: str, origin: str, told: str) -> None:
+    api = Deployment(full)
+    answer = await api.call("OPTIONS", path, PAGE | {"origin": origin})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"], api.functions.called) == (204, told, [])
+    assert (answer.headers["access-control-allow-headers"], answer.headers["vary"]) == ("authorization, *", "origin")
+    assert "access-control-allow-credentials" not in answer.headers
+
+
+async def test_a_page_can_read_that_its_key_is_wrong(full: Template) -> None:
+    answer = await Deployment(full).call("GET", "/v1/models", {"origin": "https://app.example.com", "authorization": "Bearer no"})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (401, "https://app.example.com")
+
+
+async def test_without_named_origins_a_preflight_is_a_request_without_a_key(api: Deployment) -> None:
+    answer = await api.call("OPTIONS", "/v1/responses", PAGE)
+    assert (answer.status_code, [name for name in answer.headers if name.startswith("access-control")]) == (401, [])

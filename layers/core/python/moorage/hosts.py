@@ -8,6 +8,7 @@ for addresses in every notation that some resolver understands, and for internat
 differently (``straße.de`` is ``strasse.de`` to the one and ``xn--strae-oqa.de`` to the other, and these have different owners).
 """
 
+import ipaddress
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -20,6 +21,9 @@ NAME_CHARS_MAX: Final = 253
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER: Final = re.compile(r"0x[0-9a-f]*|[0-9]+")
 """A last label of this form makes the whole host an IPv4 address (WHATWG URL, "ends in a number")."""
+_ORIGIN: Final = re.compile(r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::(?P<port>[0-9]{1,5}))?")
+_PORTS: Final = {"http": 80, "https": 443}
+_PORT_MAX: Final = 65_535
 _DEVIATIONS: Final = frozenset("ßς\u200c\u200d")
 """Characters that IDNA 2003 and IDNA 2008 turn into different names (UTS 46, section 7)."""
 
@@ -70,6 +74,29 @@ def is_ip_literal(host: str) -> bool:
     if ":" in bare or bare.startswith("["):
         return True
     return _NUMBER.fullmatch(bare.rpartition(".")[2]) is not None
+
+
+def normalise_origin(text: str) -> str | None:
+    """An origin as browsers write it (RFC 6454, section 6.2): scheme, host, and the port unless it is the scheme's own. None for
+    anything else: a path, a wildcard, ``null``."""
+    match = _ORIGIN.fullmatch(text.lower())
+    if match is None:
+        return None
+    scheme, host, port = match["scheme"], match["host"], int(match["port"] or 0)
+    if normalise(host) != host and not _is_address(host.strip("[]"), is_bracketed=host.startswith("[")):
+        return None
+    if port > _PORT_MAX or (match["port"] is not None and not port):
+        return None
+    return f"{scheme}://{host}" + (f":{port}" if port not in (0, _PORTS[scheme]) else "")
+
+
+def _is_address(text: str, *, is_bracketed: bool) -> bool:
+    """In the one form that browsers write."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return str(address) == text and (address.version == 6) == is_bracketed
 
 
 def normalise_pattern(entry: str) -> str | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 from urllib.parse import quote, unquote, urlsplit
 
-from moorage.hosts import normalise_pattern
+from moorage.hosts import normalise_origin, normalise_pattern
 from moorage.limits import (
     CODE_SECONDS_MAX,
     COMMAND_TIMEOUT_MS_MAX,
@@ -92,6 +92,8 @@ class Settings:
     """Private ranges that the operator opens to allowed names (an internal mirror). Metadata addresses stay closed."""
     fetch_allowed_networks: tuple[str, ...] = ()
     """Private ranges from which the API itself fetches what a request names by URL (``file_url``), for every tenant."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins whose pages may call ``/v1`` from a browser, each as a whole. Empty: none."""
     presigned_downloads: bool = False
     """Content downloads answer 302 to S3 (API Gateway cannot carry large bodies)."""
     retention_seconds: int = 30 * 24 * 3600
@@ -337,6 +339,14 @@ def _domains(name: str, text: str) -> tuple[str, ...]:
     return tuple(domains)
 
 
+def _origins(name: str, text: str) -> tuple[str, ...]:
+    origins = {word: normalise_origin(word) for word in _words(name, text)}
+    for word, origin in origins.items():
+        if origin is None:
+            raise SettingsError(f"{name} takes origins such as 'https://app.example.com', without a path or an asterisk, not '{word}'.")
+    return tuple(dict.fromkeys(origin for origin in origins.values() if origin is not None))
+
+
 def _code_seconds(name: str, text: str) -> int:
     seconds, most = _whole(name, text), COMMAND_TIMEOUT_MS_MAX // 1000
     if not 0 < seconds <= most:
@@ -443,6 +453,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_EGRESS_OWN_NETWORKS": _Variable("egress_own_networks", _networks, _listed),
     "MOORAGE_EGRESS_ALLOWED_NETWORKS": _Variable("egress_allowed_networks", _networks, _listed),
     "MOORAGE_FETCH_ALLOWED_NETWORKS": _Variable("fetch_allowed_networks", _networks, _listed),
+    "MOORAGE_CORS_ORIGINS": _Variable("cors_origins", _origins, _listed),
     "MOORAGE_PRESIGNED_DOWNLOADS": _Variable("presigned_downloads", _switch, _on_or_off),
     "MOORAGE_RETENTION_SECONDS": _Variable("retention_seconds", _whole),
     "MOORAGE_STREAM_SECONDS_MAX": _Variable("stream_seconds_max", lambda name, text: _whole(name, text) or None),

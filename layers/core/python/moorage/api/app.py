@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from moorage import __version__, limits, tracing
 from moorage.api.answers import JsonResponse
 from moorage.api.console import Console
+from moorage.api.cors import CrossOriginPages
 from moorage.api.credentials import ConnectionCounts, check_scope, secret_of
 from moorage.api.foreground import failure
 from moorage.api.idempotency import IdempotentRequests
@@ -84,6 +85,8 @@ def create_app(runtime: Runtime, routers: Iterable[Routed]) -> FastAPI:
         app.add_middleware(RateLimiter, rate_limits=app.state.rate_limits)
     app.add_middleware(IdempotentRequests, runtime=runtime)
     app.add_middleware(AuthenticationMiddleware, runtime=runtime)
+    if settings.cors_origins:
+        app.add_middleware(CrossOriginPages, origins=settings.cors_origins)
     return app
 
 

@@ -35,6 +35,9 @@ OTLP_SPANS_MAX: Final = 2_000
 """In one request: about a MB. Collectors take 20 MiB (OpenTelemetry Collector, ``max_request_body_size``); a response of 5,000 rounds
 with 16 calls each has more."""
 
+PREFLIGHT_SECONDS: Final = 7_200
+"""How long a browser may keep what a page of an origin may send: the most that Chromium keeps it."""
+
 # --- rates -------------------------------------------------------------------------------------------------------------------
 
 RATE_SHARE_SECONDS: Final = 1.0

@@ -8,7 +8,7 @@ import ipaddress
 import os
 import socket
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,17 +146,19 @@ def _is_any(host: str) -> bool:
 
 
 class LocalOriginGuard:
-    """In front of an API that serves this machine alone: web pages and names that were rebound to 127.0.0.1 stay outside.
+    """In front of an API that serves this machine alone: web pages and names that were rebound to 127.0.0.1 stay outside. Pages of
+    the origins that the operator names come in.
 
     They would need a key; but what needs no door has none. ``Origin`` and ``Sec-Fetch-Site`` are written by browsers and cannot be
     changed by a page.
     """
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, origins: Collection[str] = ()) -> None:
         self._app = app
+        self._origins = frozenset(origins)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] not in ("http", "websocket") or _is_from_here(scope["headers"]):
+        if scope["type"] not in ("http", "websocket") or _is_from_here(scope["headers"], self._origins):
             await self._app(scope, receive, send)
             return
         message = "This stack serves this machine alone, and no web page. 'moorage up --host' serves others."
@@ -170,10 +172,12 @@ class LocalOriginGuard:
         await send({"type": "http.response.body", "body": body})
 
 
-def _is_from_here(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+def _is_from_here(headers: Iterable[tuple[bytes, bytes]], origins: Collection[str]) -> bool:
     said = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
     if not _is_local_name(f"//{said.get('host', '')}"):
         return False
+    if said.get("origin") in origins:
+        return True
     if said.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return False
     return "origin" not in said or _is_local_name(said["origin"])

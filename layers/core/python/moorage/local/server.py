@@ -70,7 +70,7 @@ async def serve(
     app.state.late_silence_seconds = lambda: loop_watch.late_silence_seconds
     server = _Server(
         uvicorn.Config(
-            app if not address.is_loopback else LocalOriginGuard(app),
+            app if not address.is_loopback else LocalOriginGuard(app, runtime.settings.cors_origins),
             log_level="warning",
             access_log=False,
             lifespan="off",
