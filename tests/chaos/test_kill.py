@@ -184,7 +184,7 @@ def deliveries(stack: Stack, endpoint_id: str) -> list[dict[str, Any]]:
     return data
 
 
-def test_an_event_that_a_killed_worker_could_not_deliver_is_delivered_by_another_process(stack: Stack, receiver: Receiver) -> None:
+def test_an_event_of_a_killed_worker_is_delivered_by_another_process(stack: Stack, receiver: Receiver) -> None:
     client = stack.client()
     endpoint = client.webhooks.create(name="mine", url=receiver.url, event_types=["response.completed"])
     try:

@@ -156,7 +156,7 @@ def test_below_a_difference_nothing_more_is_told(mine: set[str], theirs: set[str
     assert page.differences(mine, theirs) == told
 
 
-def test_a_difference_without_a_reason_and_a_reason_without_a_difference_are_problems() -> None:
+def test_differences_without_reasons_and_reasons_without_differences_fail() -> None:
     found = page.problems({("theirs", "GET /v1/unheard_of")}, "sdk")
     assert found[0] == "no reason: theirs GET /v1/unheard_of"
     assert "no such difference with the sdk: ours GET /v1/containers/{container_id}/egress" in found

@@ -152,9 +152,7 @@ def test_the_doctor_names_what_it_finds_without_a_stack(installed: Installed) ->
     assert "no deployment to ask" in said
 
 
-def test_the_stack_serves_with_its_way_out_keeps_its_state_here_and_finds_the_toolbox_of_the_demonstration(
-    installed: Installed, demonstrated: "subprocess.CompletedProcess[str]"
-) -> None:
+def test_the_stack_serves_with_egress_state_and_toolbox(installed: Installed, demonstrated: "subprocess.CompletedProcess[str]") -> None:
     with installed.start("moorage", "up", "--port", "0", MOORAGE_ALLOWED_EGRESS_DOMAINS="example.com") as stack:
         try:
             assert stack.stdout is not None

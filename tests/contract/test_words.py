@@ -29,3 +29,14 @@ def test_the_modules_that_docstrings_name_exist() -> None:
     named = {(str(path.relative_to(ROOT)), name) for path in product for name in mention.findall(path.read_text())}
     assert len(named) > 100
     assert sorted((path, name) for path, name in named if name not in names) == []
+
+
+def test_names_of_tests_are_short_sentences() -> None:
+    names = [
+        node.name
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    ]
+    assert len(names) > 3_000
+    assert [name for name in names if len(name) > 80] == []

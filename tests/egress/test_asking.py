@@ -188,7 +188,7 @@ def refusal(number: int, reason: str, **said: Any) -> EgressLogEntry:
     return entry(f"{number:013d}-0", tenant_id="t1", container_id="cntr_1", at_ms=number, decision="denied", reason=reason, **said)
 
 
-async def test_what_a_person_is_asked_about_stands_in_the_log_before_the_client_reads_that_it_is_refused() -> None:
+async def test_the_log_has_a_question_before_the_client_reads_of_the_refusal() -> None:
     world = World()
     await world.egress.open("t1", "cntr_1", ASKS, (SECRET,))
     store = SlowStore(world)

@@ -122,7 +122,7 @@ WORST = {
 
 
 @pytest.mark.parametrize("values", WORST.values(), ids=WORST.keys())
-def test_what_waits_at_the_end_of_a_piece_is_found_in_as_many_looks_as_the_longest_pattern_and_the_number_of_patterns_ask_for(
+def test_a_pieces_tail_is_searched_in_bounded_steps(
     values: list[str],
 ) -> None:
     """Comparing each place with each pattern would be millions of looks here, each along thousands of letters."""

@@ -18,7 +18,7 @@ from tests.infra.conftest import EVERYTHING, MICROVM_IMAGES, MICROVMS, ROOT, Sta
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
-def test_callers_are_sent_to_an_alias_and_executions_keep_the_versions_that_they_began_with(stacks: Stacks) -> None:
+def test_callers_use_an_alias_and_executions_keep_their_versions(stacks: Stacks) -> None:
     """A deployment turns the alias; versions stay, so that what runs goes on with the code that it began with. Those of a deployment
     that is rolled back go, since Lambda does not publish the same again, which the next try would ask for."""
     versions = stacks.of_type("AWS::Lambda::Version")
@@ -86,7 +86,7 @@ def test_a_table_and_a_bucket_that_are_there_are_adopted(tmp_path: Path, stacks:
     assert {n: r["Type"] for n, r in found.state["Resources"].items()} == {n: r["Type"] for n, r in stacks.state["Resources"].items()}
 
 
-def test_streams_have_a_share_of_the_accounts_concurrency_so_that_their_steps_have_the_rest(stacks: Stacks) -> None:
+def test_streams_leave_a_share_of_the_concurrency_to_steps(stacks: Stacks) -> None:
     properties = stacks.one("Custom::Concurrency")
     assert (properties["Percent"], properties["AtLeast"]) == ("50", "0")
     assert "FunctionsResponses" in json.dumps(properties["Function"])
@@ -234,7 +234,7 @@ def test_the_loop_is_the_asl_file_with_functions_in_its_placeholders(stacks: Sta
     assert deployed["StateMachineType"] == "STANDARD"
 
 
-def test_an_image_build_is_heard_of_however_it_ends_and_before_cloudformation_gives_up(everything: Stacks) -> None:
+def test_an_image_build_is_reported_before_cloudformation_gives_up(everything: Stacks) -> None:
     rules = everything.of_type("AWS::Events::Rule")
     builds = {name: r for name, r in everything.resources.items() if r["Type"] == "Custom::ImageBuild"}
     assert len(builds) == 2
@@ -301,7 +301,7 @@ def test_microvms_are_chosen_by_configuration(linear: Stacks) -> None:
     )
 
 
-def test_traces_are_sent_by_what_ends_responses_and_their_headers_stand_in_no_template(stacks: Stacks, everything: Stacks) -> None:
+def test_traces_are_sent_at_ends_and_no_template_has_their_headers(stacks: Stacks, everything: Stacks) -> None:
     def told(stacks: Stacks) -> dict[str, tuple[Any, Any]]:
         functions = stacks.of_type("AWS::Lambda::Function").items()
         variables = {name.removeprefix("Functions")[:-8]: f.get("Environment", {}).get("Variables", {}) for name, f in functions}
@@ -359,7 +359,7 @@ _STARTERS = ("FunctionsResponses", "FunctionsModelStep", "FunctionsIndexStep", "
 _WITH_POOL = (*_STARTERS, "FunctionsToolStep")
 
 
-def test_what_starts_sandboxes_is_deleted_before_them_and_they_before_what_they_run_in(everything: Stacks) -> None:
+def test_a_stack_deletes_starters_then_sandboxes_then_their_network(everything: Stacks) -> None:
     (end,) = (name for name, resource in everything.resources.items() if resource["Type"] == "Custom::Sandboxes")
 
     def depends(name: str) -> list[str]:

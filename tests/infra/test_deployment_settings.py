@@ -176,7 +176,7 @@ def test_those_who_search_and_those_who_index_may_ask_titan_and_no_other_model(e
     }
 
 
-def test_the_function_of_containers_reads_model_keys_only_where_they_live_at_an_upstream(tmp_path: Path) -> None:
+def test_the_containers_function_reads_model_keys_only_for_upstreams(tmp_path: Path) -> None:
     file = tmp_path / "models.toml"
     file.write_text('[[models]]\nkey = "ssm:/elsewhere/key"\nshell = "upstream"\n')
     assert Models.from_file(file, Config()).has_upstream_shell

@@ -80,7 +80,7 @@ def test_the_gateways_own_errors_look_like_openais(stacks: Stacks) -> None:
         assert set(error) == {"message", "type", "param", "code"}
 
 
-def test_the_gateway_answers_for_what_never_reaches_a_function_and_says_when_to_come_back(stacks: Stacks) -> None:
+def test_the_gateway_answers_throttled_requests_with_a_retry_time(stacks: Stacks) -> None:
     answers = {a["ResponseType"]: a for a in stacks.of_type("AWS::ApiGateway::GatewayResponse").values()}
     codes = {
         kind: (a.get("StatusCode"), json.loads(a["ResponseTemplates"]["application/json"])["error"]["code"])

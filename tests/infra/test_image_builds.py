@@ -53,7 +53,7 @@ def test_a_base_that_cannot_be_had_fails_the_build_and_is_not_replaced(tmp_path:
     assert (code, calls) == (1, [LOGIN, *[f"pull {PINNED}"] * 3])
 
 
-def test_a_base_that_the_registry_does_not_know_is_taken_by_its_name_and_the_log_says_so(tmp_path: Path) -> None:
+def test_an_unknown_base_image_is_taken_by_its_name_and_the_log_says_so(tmp_path: Path) -> None:
     code, calls, log = built(tmp_path, f"manifest for {PINNED} not found: manifest unknown: Requested image not found")
     assert (code, calls) == (0, [LOGIN, f"pull {PINNED}", build_of(BY_NAME)])
     assert f"The registry has no {PINNED}; building from {BY_NAME} instead." in log

@@ -74,7 +74,7 @@ def test_the_sandboxes_network_has_no_way_to_the_internet(stacks: Stacks, everyt
         assert not any(name.startswith("Network") for name in defaults)
 
 
-def test_a_sandbox_without_a_policy_reaches_nothing_but_what_its_image_is_pulled_through(stacks: Stacks) -> None:
+def test_a_sandbox_without_a_policy_reaches_only_image_endpoints(stacks: Stacks) -> None:
     (group,) = sandbox_groups(stacks)
     rules = egress_of(stacks, group)
     assert not any("CidrIp" in rule and rule["CidrIp"] != "255.255.255.255/32" for rule in rules)
@@ -464,9 +464,7 @@ def test_no_function_in_the_sandboxes_network_has_a_right_to_ecs_or_a_way_there(
         assert not any("ecs" in name for name in names)
 
 
-def test_there_is_no_interface_endpoint_but_those_that_fargate_pulls_images_and_logs_through(
-    stacks: Stacks, everything: Stacks
-) -> None:
+def test_the_only_interface_endpoints_are_those_fargate_needs(stacks: Stacks, everything: Stacks) -> None:
     def services(stacks: Stacks) -> list[str]:
         endpoints = stacks.of_type("AWS::EC2::VPCEndpoint").values()
         return sorted(e["ServiceName"].split(".", 3)[3] for e in endpoints if e["VpcEndpointType"] == "Interface")

@@ -197,7 +197,7 @@ def test_the_adapter_asks_for_events_only_when_the_application_is_ready(late: ad
     assert "/healthz" in (late.root / "asked").read_text().splitlines()
 
 
-def test_an_application_that_begins_for_longer_than_lambda_waits_answers_the_first_request_late(late: adapter.Environment) -> None:
+def test_a_slow_cold_start_answers_the_first_request_late(late: adapter.Environment) -> None:
     """Lambda would begin anew after ten seconds; the adapter says before that it has begun."""
     assert late.is_ready.wait(60)
     request = {"httpMethod": "GET", "resource": "/{proxy+}", "path": "/v1/models", "headers": {}, "multiValueHeaders": {}}

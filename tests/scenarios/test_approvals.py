@@ -65,7 +65,7 @@ def test_a_client_answers_what_waits_in_its_place_with_an_item(stack: Stack, cli
     assert (response.id, response.status, "made" in response.output_text) == (response_id, "completed", True)
 
 
-def test_a_client_that_waits_is_asked_at_the_end_of_the_response_and_answers_with_the_next(client: OpenAI) -> None:
+def test_a_waiting_client_is_asked_at_the_end_and_answers_with_the_next(client: OpenAI) -> None:
     with client.responses.stream(model="demo", input=RUN, tools=ASKS) as stream:
         first = stream.get_final_response()
     request = first.output[-1]

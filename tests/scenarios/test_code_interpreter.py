@@ -91,7 +91,7 @@ def test_a_figure_comes_as_an_image_and_as_a_file_that_is_cited(client: OpenAI) 
     assert stored.read() == content
 
 
-def test_outputs_are_shown_only_where_they_are_asked_for_and_the_model_reads_them_always(stack: Stack, client: OpenAI) -> None:
+def test_outputs_are_shown_on_request_and_always_read_by_the_model(stack: Stack, client: OpenAI) -> None:
     response = ask(client, python("print('seen')"), say("I read: {{output}}"), include=[])
     assert response.output_text == "I read: seen"
     assert calls(response)[0].outputs is None

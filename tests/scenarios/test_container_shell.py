@@ -129,7 +129,7 @@ def test_a_person_works_at_a_shell_leaves_it_and_comes_back(stack: Stack, contai
         assert http.get(f"/containers/{container_id}/sessions").json()["data"] == []
 
 
-def test_a_command_at_a_terminal_gives_its_exit_code_and_its_end_from_elsewhere_is_told(stack: Stack, container_id: str) -> None:
+def test_a_terminal_gives_exit_codes_and_tells_its_end_from_elsewhere(stack: Stack, container_id: str) -> None:
     with at_a_terminal(stack, container_id, "test -t 0 && echo a ter'minal'; exit 3") as person:
         person.sees("a terminal")
         assert person.exit_code() == 3

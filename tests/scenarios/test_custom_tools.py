@@ -73,7 +73,7 @@ def test_words_before_a_wrong_call_are_kept(client: OpenAI) -> None:
     assert response.status == "completed"
 
 
-def test_a_wrong_call_beside_another_goes_to_the_client_because_that_one_must_be_answered_first(client: OpenAI) -> None:
+def test_a_wrong_call_beside_a_clients_call_goes_to_the_client(client: OpenAI) -> None:
     step = {"calls": [call("book", "soon")["call"], call("note", "anything")["call"]]}
     assert sorted(calls(ask(client, step))) == [("book", "soon"), ("note", "anything")]
 

@@ -120,7 +120,7 @@ def test_another_policy_takes_another_container(open_stack: Stack) -> None:
     assert containers[0] == containers[2] != containers[1]
 
 
-def test_new_values_of_the_same_secrets_stay_in_the_container_and_other_secrets_take_another(open_stack: Stack) -> None:
+def test_new_values_keep_the_container_and_other_secrets_take_another(open_stack: Stack) -> None:
     def used(name: str, value: str, previous: str | None) -> tuple[str, str, str]:
         """The response, its container, and what ``$KEY_A`` is there."""
         policy = {

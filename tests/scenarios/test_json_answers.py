@@ -118,9 +118,7 @@ def test_a_chat_completion_that_does_not_fit_twice_is_an_error_that_nobody_repea
     assert (body["message"], len(upstream.requests)) == (FAULT, 2)
 
 
-def test_a_chat_stream_shows_json_as_it_comes_and_says_at_its_end_that_it_does_not_fit(
-    client: openai.OpenAI, upstream: MockUpstream
-) -> None:
+def test_a_chat_stream_shows_json_and_says_at_its_end_that_it_does_not_fit(client: openai.OpenAI, upstream: MockUpstream) -> None:
     upstream.plays(said(WRONG, deltas=9))
     pieces: list[str] = []
     with (

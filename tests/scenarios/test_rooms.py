@@ -115,9 +115,7 @@ def events_of(stack: Stack, response_id: str) -> list[dict[str, Any]]:
         return raw_events(answer.iter_lines())
 
 
-def test_dice_are_declared_offered_rolled_listed_replayed_and_read_by_the_next_response(
-    stack_with_dice: Stack, upstream: MockUpstream
-) -> None:
+def test_a_new_tool_works_from_its_declaration_to_the_next_response(stack_with_dice: Stack, upstream: MockUpstream) -> None:
     stack, before = stack_with_dice, fallen(stack_with_dice)
     upstream.plays(roll(2), said("Two fours."))
     response = create(stack)

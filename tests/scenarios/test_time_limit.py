@@ -69,7 +69,7 @@ def test_a_stream_that_waits_for_a_command_is_resumed_where_it_ended(client: Ope
     assert (outputs(made.output), made.output_text) == ([[("woken\n", "", 0)]], "It woke.")
 
 
-def test_a_model_that_thinks_longer_than_a_request_lasts_is_asked_again_by_the_state_machine(client: OpenAI) -> None:
+def test_a_model_slower_than_a_request_is_asked_by_the_state_machine(client: OpenAI) -> None:
     asked = script({"sleep_ms": SECONDS * 1500, **say("Thought through.")})
     events, resumes = followed(client, client.responses.create(model="demo", input=asked, stream=True))
     assert_well_formed(events)
@@ -77,7 +77,7 @@ def test_a_model_that_thinks_longer_than_a_request_lasts_is_asked_again_by_the_s
     assert [item["content"][0]["text"] for item in events[-1]["response"]["output"]] == ["Thought through."]
 
 
-def test_a_model_that_is_cut_off_while_it_speaks_says_it_anew_and_the_response_goes_on(client: OpenAI) -> None:
+def test_a_model_that_is_cut_off_is_asked_anew_and_the_response_goes_on(client: OpenAI) -> None:
     words = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
     asked = script({"delta_ms": 200, **say(words)})
     events, resumes = followed(client, client.responses.create(model="demo", input=asked, stream=True))

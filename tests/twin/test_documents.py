@@ -326,7 +326,7 @@ def test_a_broken_stream_is_asked_for_again_with_the_same_text() -> None:
 
 
 @pytest.mark.parametrize("is_background", [True, False])
-def test_whatever_write_a_process_dies_before_the_document_is_read_and_the_model_asked(is_background: bool) -> None:
+def test_a_death_before_any_write_still_reads_the_document(is_background: bool) -> None:
     async def story(at: int) -> bool:
         place = Readers(say("Ice."), say("Ice."), seed=at)
         stored = await place.background() if is_background else (await place.foreground())[0]

@@ -183,7 +183,7 @@ def test_a_burst_goes_as_forecast(concurrency: int, percent: int, seed: int) -> 
     assert account.statuses == {"completed": len(came) - len(account.refused)}
 
 
-def test_what_a_turn_asks_for_does_not_depend_on_how_long_it_waits_and_is_what_the_emulator_counted() -> None:
+def test_a_turns_requests_are_those_that_the_emulator_counted() -> None:
     came = burst(1.5, 30, 1)
     for concurrency, percent in ((200, 50), (30, 70)):
         _, account = both(came, concurrency, percent, 1)

@@ -210,7 +210,7 @@ async def test_an_answer_that_is_none_is_an_error_in_openais_words(api: Deployme
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "server_error")
 
 
-async def test_a_function_that_takes_longer_than_the_gateway_waits_is_an_error_in_openais_words(default: Template) -> None:
+async def test_a_gateways_timeout_is_an_error_in_openais_words(default: Template) -> None:
     api = Deployment(default)
     api.gateway = GatewayTwin(default, api.functions, clock=lambda: api.seconds, patience=0.001)  # 29 ms of 29 s
     api.functions.is_slow = True

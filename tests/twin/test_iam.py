@@ -96,7 +96,7 @@ VECTORS_ASKED_BY = {
 """No emulator has S3 Vectors, so nothing is recorded of it: what each function calls of ``knowledge/neighbours.py``."""
 
 
-def test_those_who_index_search_and_delete_may_do_so_in_the_vector_bucket_and_nobody_else(full: Template) -> None:
+def test_only_index_search_and_delete_reach_the_vector_bucket(full: Template) -> None:
     account = Account(full)
     assert refused(account, VECTORS_ASKED_BY) == []
     asked = {check for operations in VECTORS_ASKED_BY.values() for operation in operations for check in checks(operation)}

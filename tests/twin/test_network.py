@@ -54,7 +54,7 @@ def test_fargate_reaches_what_an_image_is_pulled_from(network: NetworkTwin, serv
     assert network.connects(CLOSED, service, 443)
 
 
-def test_the_layers_that_ecr_signs_for_come_through_the_endpoint_and_nothing_else_of_others(network: NetworkTwin) -> None:
+def test_layers_of_ecr_come_through_the_endpoint_and_nothing_else_does(network: NetworkTwin) -> None:
     """ECR's links are signed by an account of AWS's."""
     assert network.lets_through("s3", "s3:GetObject", f"arn:aws:s3:::{LAYERS}/layer", account=OTHER_ACCOUNT)
     assert not network.lets_through("s3", "s3:PutObject", f"arn:aws:s3:::{LAYERS}/layer", account=OTHER_ACCOUNT)

@@ -152,7 +152,7 @@ async def replaced() -> dict[str, Any]:
     }
 
 
-def test_a_sandbox_that_dies_while_ecs_takes_nothing_is_stopped_and_replaced_when_it_does() -> None:
+def test_a_sandbox_that_dies_while_ecs_throttles_is_replaced_later() -> None:
     assert run(replaced()) == {
         "end": "Done",
         "is_refused": True,

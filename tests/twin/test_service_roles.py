@@ -82,7 +82,7 @@ def test_functions_that_lambda_cannot_place_in_their_network_would_have_been_fou
     assert len(found) == 4 * len(NETWORK_INTERFACES)
 
 
-def test_an_image_that_cannot_be_pulled_and_a_loop_that_cannot_log_would_have_been_found(default: Template) -> None:
+def test_missing_rights_to_pull_images_and_to_log_would_be_found(default: Template) -> None:
     found = unmet(changed(default, without("ecr:BatchGetImage", "logs:CreateLogDelivery")))
     assert {(line.split()[0][:-8], line.split(" may not ")[1].split()[0]) for line in found} == {
         *((f"SandboxTask{tier}", "ecr:BatchGetImage") for tier in ("1g", "4g", "16g", "64g")),

@@ -219,7 +219,7 @@ async def taken_up(lab: Lab, stored: StoredResponse) -> dict[str, Any]:
     return await lab.object_of(stored)
 
 
-async def test_a_background_response_that_step_functions_does_not_take_is_started_by_the_reaper_once() -> None:
+async def test_the_reaper_starts_once_what_step_functions_did_not_take() -> None:
     lab = Lab(shell("ls"), say("Done."))
     lab.executions.is_busy = True
     stored = await lab.background()
@@ -229,7 +229,7 @@ async def test_a_background_response_that_step_functions_does_not_take_is_starte
     assert await recover(lab.runtime) == 0
 
 
-async def test_a_foreground_response_that_cannot_be_handed_over_now_goes_on_later_where_it_stood() -> None:
+async def test_a_foreground_response_that_is_not_handed_over_goes_on_later() -> None:
     lab = Lab(shell("ls"), say("Done."))
     lab.executions.is_busy = True
     stored = lab.stored(is_background=False, is_looping=False)

@@ -154,7 +154,7 @@ async def test_embeddings_are_counted_by_the_hour_beside_responses() -> None:
     assert (quiet["input_tokens"], quiet["by_status"], quiet["unpriced_responses"]) == (0, {}, 0)
 
 
-async def test_sandboxes_that_no_response_has_paid_for_are_counted_by_the_hour_beside_responses() -> None:
+async def test_sandboxes_without_a_response_are_counted_by_the_hour() -> None:
     served = Served.of(Lab())
     served.lab.runtime.settings = replace(served.lab.runtime.settings, sandbox_price=(3.6, 1.8))
     await ended(served.lab, model="a")

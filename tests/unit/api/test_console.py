@@ -70,7 +70,7 @@ async def test_files_are_kept_for_ever_and_the_page_that_names_them_is_asked_for
     assert file.headers["content-type"] == "text/javascript; charset=utf-8"
 
 
-async def test_a_page_of_before_an_upgrade_gets_the_files_of_now_and_keeps_them_for_no_other(folders: tuple[Path, Path]) -> None:
+async def test_a_page_from_before_an_upgrade_gets_new_files_uncached(folders: tuple[Path, Path]) -> None:
     answer = await ask(Console(folders[0], folders[1:]), "/console/a/0123456789abcdef/main.js")
     assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
 

@@ -222,7 +222,7 @@ async def test_lanes_are_counted_over_all_workers() -> None:
     assert {code for _, code, _ in client.errors[:-1]} != {"websocket_stream_limit_reached"}
 
 
-async def test_an_unstored_response_is_continued_by_the_next_worker_and_forgotten_with_the_connection() -> None:
+async def test_an_unstored_response_lasts_as_long_as_its_connection() -> None:
     client = Client(Lab(say("one"), say("two")))
     await client.connect()
     await client.say("first", store=False)

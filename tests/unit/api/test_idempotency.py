@@ -44,7 +44,7 @@ class SlowToSettle(MemoryTable):
         return await super().get(pk, sk, consistent=consistent)
 
 
-async def test_a_key_whose_response_was_not_stored_is_told_as_used_as_soon_as_it_was_answered() -> None:
+async def test_a_key_of_an_unstored_response_counts_as_used_once_answered() -> None:
     lab = Lab(say("Only once."), table=SlowToSettle())
     catalog = cast("Any", lab.runtime.catalog)
     catalog.remote_servers, catalog.default_skills = RemoteServers(), ()
@@ -138,7 +138,7 @@ def attempt(lab: Lab, retries: int) -> IdempotentCreate:
     )
 
 
-async def test_a_client_that_leaves_while_its_response_is_handed_over_finds_it_again_and_runs_nothing_twice() -> None:
+async def test_a_client_that_leaves_during_the_hand_over_runs_nothing_twice() -> None:
     lab, executions = Lab(shell("ls"), say("done")), SlowToStart()
     lab.executions = lab.runtime.executions = cast("Any", executions)
     stored = lab.stored(is_background=False, is_looping=False)

@@ -77,7 +77,7 @@ async def test_usage_cost_and_files_are_those_of_then() -> None:
     assert seen[-1]["said_at"] > seen[0]["said_at"]
 
 
-async def test_a_response_that_took_one_step_in_the_foreground_has_no_records_of_steps_and_is_told_all_the_same() -> None:
+async def test_a_one_step_foreground_response_is_told_without_step_records() -> None:
     served = Served.of(Lab(say("hello")))
     answer = (await served.post("/responses", {"model": "m", "input": "hi"})).json()
     stored = await served.lab.responses.load("t", answer["id"])

@@ -43,7 +43,7 @@ async def settle(served: Served) -> None:
         served.lab.now += limits.USAGE_SETTLED_SECONDS
 
 
-async def test_hours_that_are_over_are_kept_and_then_days_and_all_ways_of_adding_up_stay_the_same() -> None:
+async def test_hours_become_days_and_all_sums_stay_the_same() -> None:
     served = Served.of(at_the_start_of_a_day(Lab()))
     begin = int(served.lab.now)
     for model in ("a", "b", "b"):

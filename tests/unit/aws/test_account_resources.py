@@ -216,7 +216,7 @@ def test_a_vector_bucket_outlives_its_deployment(url: ResponseUrl, account: Acco
     assert url.answers == [answered(delete, "SUCCESS")]
 
 
-def test_a_deployment_that_keeps_nothing_deletes_its_indexes_and_then_the_vector_bucket(url: ResponseUrl, account: Account) -> None:
+def test_a_deployment_that_keeps_nothing_deletes_indexes_then_the_bucket(url: ResponseUrl, account: Account) -> None:
     delete = vectors_request(url, "Delete", is_kept=False)
     asked = {"vectorBucketName": "moorage-vectors", "prefix": "vs-"}
     for token, names in (({}, ["vs-1", "vs-2"]), ({"nextToken": "more"}, ["vs-3"])):

@@ -430,7 +430,7 @@ async def test_an_order_of_an_earlier_deployment_is_found_though_it_was_for_some
     assert await told.provisioner.start(SPEC) == Handle("http://10.42.0.5:8080", TOKEN, TASK)
 
 
-async def test_an_order_of_an_earlier_deployment_whose_task_has_ended_makes_way_for_another(told: Ecs) -> None:
+async def test_an_earlier_deployments_order_makes_way_once_its_task_ended(told: Ecs) -> None:
     for _ in range(2):
         told.stub.add_client_error("run_task", "ConflictException", "idempotent parameter mismatch", 400)
     told.lists()

@@ -267,7 +267,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_vms_endpoint_is_spoken_to_by_tls_when_a_known_authority_has_signed_its_certificate(tmp_path: Path) -> None:
+async def test_a_vms_endpoint_is_trusted_with_a_known_certificate_authority(tmp_path: Path) -> None:
     async with endpoint(tmp_path) as (url, seen):
         # A process of its own: the authorities are read once, from where OpenSSL's variable says.
         environment = {"SSL_CERT_FILE": str(tmp_path / "ca.pem"), "PYTHONPATH": str(ROOT / "layers" / "core" / "python")}

@@ -156,7 +156,7 @@ async def test_a_task_of_the_warm_pool_is_owned_by_its_slot_and_then_by_who_clai
     assert await world.look(limits.ORPHAN_SECONDS_MIN) == ["pooled"]
 
 
-async def test_a_task_that_an_earlier_incarnation_claimed_is_not_kept_by_the_one_that_starts(world: World) -> None:
+async def test_a_task_claimed_by_an_earlier_incarnation_is_not_kept(world: World) -> None:
     world.cluster.tasks = [POOLED]
     await claimed(world, incarnation=1)
     await world.life(None, incarnation=2)

@@ -76,7 +76,7 @@ def _told(error: BaseException, out: io.StringIO, **ids: Any) -> dict[str, Any]:
     return line
 
 
-def test_an_error_is_told_with_its_frames_and_causes_and_without_a_word_of_its_message(out: io.StringIO) -> None:
+def test_an_error_is_told_with_frames_and_causes_without_its_message(out: io.StringIO) -> None:
     with pytest.raises(_StepFailed) as caught:
         _step()
     line = _told(caught.value, out, response_id="resp_1", step=None)
@@ -85,7 +85,7 @@ def test_an_error_is_told_with_its_frames_and_causes_and_without_a_word_of_its_m
     assert frames == [
         (
             "tests.unit.aws.test_telemetry._StepFailed",
-            [[here, "test_an_error_is_told_with_its_frames_and_causes_and_without_a_word_of_its_message"], [here, "_step"]],
+            [[here, "test_an_error_is_told_with_frames_and_causes_without_its_message"], [here, "_step"]],
         ),
         ("ConnectionError", [[here, "_step"], [here, "_read"]]),
     ]

@@ -94,7 +94,7 @@ def test_what_takes_time_is_named_before_it_is_waited_for() -> None:
     assert waits == ["'gpt' is asked for an answer", "a sandbox is started and runs a command"]
 
 
-def test_the_sandbox_is_probed_without_a_real_model_in_a_container_that_is_deleted_again() -> None:
+def test_the_sandbox_probe_needs_no_real_model_and_deletes_its_container() -> None:
     for shell in (printed("moorage-doctor done\n"), refusal(500, "It broke.")):
         with serving(answers(shell=shell)) as deployment:
             list(of_deployment(find(deployment.environ), {}))

@@ -67,7 +67,7 @@ def test_a_duration_is_as_long_as_one_cares_to_know(seconds: float, said: str) -
     assert duration(seconds) == said
 
 
-def test_what_runs_says_what_it_waits_for_what_failed_why_and_the_rest_what_was_asked() -> None:
+def test_the_list_says_what_runs_wait_for_and_why_others_failed() -> None:
     assert [ls._cells(each, 1_100.0)[1:] for each in (RUNNING, FAILED, row("resp_0"))] == [
         ("in_progress", "m", moment(1_000), "1m40s", "", "", "tool 12s: shell_call"),
         ("failed", "m", moment(1_000), "41s", "12", "", "It broke."),

@@ -274,7 +274,7 @@ async def test_what_is_embedded_is_taken_from_the_budgets_in_dollars_of_who_aske
     assert (standing.used["usd"], standing.held["usd"], standing.used["total_tokens"], tokens.used["total_tokens"]) == (0.007, 0, 0, 0)
 
 
-async def test_while_something_is_embedded_what_it_may_cost_is_held_and_given_back_where_it_fails() -> None:
+async def test_an_embedding_holds_its_cost_and_gives_it_back_on_failure() -> None:
     held: list[float] = []
     upstreams = Upstreams(PAID, told([1.0, 0.0, 0.0], tokens=1))
     budgets = upstreams.budgets

@@ -31,7 +31,7 @@ async def shelf_with_two_files() -> Shelf:
 # --- What is found --------------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_search_finds_what_is_alike_and_what_has_the_words_and_leaves_the_cut_to_the_threshold() -> None:
+async def test_a_search_ranks_meaning_and_words_and_the_threshold_cuts() -> None:
     shelf = await shelf_with_two_files()
     assert await shelf.index.search([STORE], ["kitten"], SearchOptions()) == [
         Hit("vs_1", "file-cats", "cats.md", {"year": 2026, "kind": "pets"}, 0.5, "A cat purrs.", Ranks(Rank(1, 1.0))),

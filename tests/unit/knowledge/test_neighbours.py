@@ -341,7 +341,7 @@ async def test_a_vector_bucket_without_room_for_an_index_leaves_the_store_in_mem
     assert (vectors.asked, len(desk.notes())) == ([], 1)
 
 
-async def test_an_index_that_somebody_has_deleted_is_done_without_and_made_again_with_the_next_file() -> None:
+async def test_a_deleted_index_is_made_again_with_the_next_file() -> None:
     vectors, blobs = FakeS3Vectors(), MemoryBlobs()
     desk, other = Desk(vectors, blobs), Desk(vectors, blobs, now=1.8e9 + 100)
     for number in range(3):
@@ -370,7 +370,7 @@ async def test_an_index_that_somebody_has_deleted_is_done_without_and_made_again
     assert len(vectors.asked) == 3
 
 
-async def test_files_that_were_there_before_the_vector_bucket_come_into_it_when_their_store_is_tidied() -> None:
+async def test_older_files_come_into_the_vector_bucket_by_the_sweep() -> None:
     vectors, blobs = FakeS3Vectors(), MemoryBlobs()
     for number in range(limits.VECTORS_PUT_AGAIN_MAX + 1):
         await Desk(None, blobs).put(number, f"anchor {number}")
@@ -487,7 +487,7 @@ async def test_a_process_speaks_to_the_vector_bucket_that_its_settings_name() ->
     assert vectors.calls == {"PutVectors": 2, "CreateIndex": 1, "QueryVectors": 1}
 
 
-def test_a_runtime_makes_a_client_of_the_service_and_only_where_there_is_a_vector_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_has_a_vector_client_only_with_a_vector_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     settings = Settings(
         "t", "b", content_key="00" * 32, models_file=str(Path(__file__).parents[3] / "models.toml"), provisioner="elsewhere"

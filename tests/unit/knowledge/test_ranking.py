@@ -176,7 +176,7 @@ async def test_its_vectors_may_be_shorter_and_a_text_may_be_empty() -> None:
     assert [model.takes(size) for size in (0, 1, 256, 257)] == [False, True, True, False]
 
 
-async def test_a_paraphrase_finds_its_document_among_ten_whatever_small_words_others_share_with_it() -> None:
+async def test_a_paraphrase_finds_its_document_among_ten() -> None:
     model = StaticEmbedder()
     embeddings = Embeddings(model, {model.name: model}, Counted(), {}, no_budgets())
     index = ObjectIndex(MemoryBlobs(), embeddings, clock=lambda: 1.8e9)

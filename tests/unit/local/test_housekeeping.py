@@ -61,7 +61,7 @@ async def test_a_response_that_expires_takes_its_objects_along_with_its_last_row
     assert (world.files(), await world.house.unlink(), world.files(), await world.house.unlink()) == (3, 1, 2, 0)
 
 
-async def test_an_object_whose_row_was_never_written_goes_when_nobody_can_still_be_writing_it(world: World) -> None:
+async def test_an_object_without_a_row_goes_when_no_writer_can_be_left(world: World) -> None:
     old = limits.CONTAINER_OBJECT_SECONDS_MIN + 60
     await world.put(keys.response_blob("t", "resp_lost", "meta"), age=old)
     await world.put(keys.response_blob("t", "resp_young", "meta"))

@@ -66,7 +66,7 @@ def test_another_process_plays_on_from_where_an_execution_stands() -> None:
     assert functions.asked == [("ToolStep", "a"), ("ModelStep", None)]
 
 
-def test_the_calls_of_a_map_run_side_by_side_and_one_that_fails_for_good_leaves_the_others() -> None:
+def test_calls_of_a_map_run_side_by_side_and_a_failed_one_leaves_others() -> None:
     functions = Functions({"ModelStep": [asks("a", "b"), DONE], "ToolStep": [{}, *[ValueError()] * 4]})
     assert play(functions)[0] == "Done"
     assert functions.asked == [("ModelStep", None), ("ToolStep", "a"), *[("ToolStep", "b")] * 4, ("ModelStep", None)]

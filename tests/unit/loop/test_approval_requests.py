@@ -30,7 +30,7 @@ def answer_to(request: dict[str, Any], approve: bool, **fields: Any) -> dict[str
     return {"id": "mcpa_1", "type": "mcp_approval_response", "approval_request_id": request["id"], "approve": approve, **fields}
 
 
-async def test_the_response_ends_with_the_question_and_the_allowed_call_runs_before_the_model_is_asked() -> None:
+async def test_an_allowed_call_runs_before_the_model_is_asked() -> None:
     served = Served.of(Lab(shell("git push"), say("pushed")))
     first = await asked(served)
     (request,) = (await ended(served, first))["output"]

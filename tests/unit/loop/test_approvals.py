@@ -171,7 +171,7 @@ async def test_what_is_no_decision_is_refused_and_changes_nothing(body: dict[str
     assert await waiting(served) == [approval["id"]]
 
 
-async def test_what_waits_is_listed_in_pages_over_responses_and_the_page_goes_on_behind_one_that_was_decided() -> None:
+async def test_pages_of_waiting_approvals_go_on_behind_a_decided_one() -> None:
     served = Served.of(Lab(*(shell(f"rm {number}") for number in range(3)), say("done")))
     found = []
     for _ in range(3):

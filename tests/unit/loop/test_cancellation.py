@@ -51,7 +51,7 @@ async def test_a_watch_that_failed_once_sees_what_comes_after() -> None:
     await watch(unreachable(), False, unreachable(), True).requested()
 
 
-async def test_a_watch_that_sees_nothing_for_too_long_says_so_and_not_that_the_response_was_cancelled() -> None:
+async def test_a_watch_without_news_ends_by_itself_and_cancels_nothing() -> None:
     with pytest.raises(LostSight) as lost:
         await watch(unreachable(), blind_seconds=0).requested()
     assert isinstance(lost.value.__cause__, EndpointConnectionError)

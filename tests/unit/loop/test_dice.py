@@ -77,7 +77,7 @@ async def test_dice_are_offered_called_rolled_and_read() -> None:
         assert (asked["name"], asked["arguments"], answered["output"]) == ("roll", '{"count":2}', "They fell: [4, 4]")
 
 
-async def test_a_call_outside_of_the_sandboxes_network_goes_its_own_way_through_the_state_machine() -> None:
+async def test_a_call_outside_of_the_sandboxes_network_has_its_own_branch() -> None:
     with table_with(Dice(), roll(1)) as lab:
         stored = await lab.background(tools=[DICE_TOOL], container_id=None)
         state = (await lab.step(first_state(stored))).to_json()

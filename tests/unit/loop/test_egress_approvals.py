@@ -114,7 +114,7 @@ async def test_a_denial_is_told_with_its_reason_and_the_host_is_not_asked_for_ag
     assert f"[{words}]" in str(served.lab.model.requests[1].items[-1])
 
 
-async def test_a_host_and_a_secret_are_two_questions_and_the_model_is_asked_when_both_are_decided() -> None:
+async def test_a_host_and_a_secret_are_two_questions_that_the_model_waits_for() -> None:
     served, stored = await begun(CURL, say("done"), wants=(HOST, TOKEN, HOST))
     host, secret = sorted(await approvals_of(served, stored), key=lambda one: str(one["call"]["name"]))
     assert (secret["call"]["name"], secret["call"]["arguments"]) == ("use_secret", '{"secret":"TOKEN"}')
@@ -237,7 +237,7 @@ async def answered(
     return await lab.object_of(stored)
 
 
-async def test_a_client_that_waits_is_asked_at_the_end_and_opens_the_host_with_its_next_request() -> None:
+async def test_a_waiting_client_is_asked_at_the_end_and_opens_the_host_next() -> None:
     lab, stored, request = await asked(AGAIN, say("done"))
     assert (request["type"], request["server_label"]) == ("mcp_approval_request", "moorage://network")
     assert (request["arguments"], ids.response_of(request["id"])) == ('{"host":"api.example.com"}', stored.response_id)

@@ -83,7 +83,7 @@ async def test_half_a_call_of_the_clients_is_asked_for_again_and_left_out() -> N
     assert [shown(item) for item in done] == [("function_call", "incomplete", ""), ("function_call", "completed", '{"amount": 100}')]
 
 
-async def test_an_answer_that_never_comes_whole_fails_with_the_last_sentence_of_its_upstream() -> None:
+async def test_an_answer_never_whole_fails_with_its_upstreams_last_sentence() -> None:
     lab = Lab(*(half(*half_call("pay", '{"amount": 1'), message=f"worker {number} gave up") for number in range(5)))
     stored = await lab.background(tools=[PAY])
     await lab.run(stored)

@@ -90,7 +90,7 @@ async def test_a_fork_begins_at_the_boundary_before_the_event(at: Any, begins_wi
     assert_well_formed(await served.lab.events(fork))
 
 
-async def test_the_files_are_those_of_the_round_and_the_answer_says_what_does_not_come_along() -> None:
+async def test_a_fork_has_the_files_of_its_round_and_says_what_is_missing() -> None:
     served = Served.of(Lab(say("a"), say("b"), say("c")))
     stored = await ran(served)
     events = await served.lab.events(stored)
@@ -234,7 +234,7 @@ async def test_what_a_fork_cannot_be_is_refused_by_name_and_leaves_no_container(
     assert containers.known == {CONTAINER}
 
 
-async def test_a_response_whose_container_is_gone_or_whose_files_were_not_kept_says_how_to_go_on() -> None:
+async def test_a_response_without_its_container_or_files_says_how_to_go_on() -> None:
     served = Served.of(Lab(say("second")))
     stored = await ran(served, files_at_ms=0)
     path = f"/responses/{stored.response_id}/fork"

@@ -122,7 +122,7 @@ async def test_a_call_that_is_denied_in_its_place_does_not_run_and_the_model_rea
 
 
 @KINDS
-async def test_a_response_ends_with_the_question_and_the_allowed_call_runs_once_before_the_model_is_asked(kind: str) -> None:
+async def test_an_allowed_call_runs_once_before_the_model_is_asked(kind: str) -> None:
     async with world(kind, say("done"), say("still done")) as there:
         first = await there.begun(parks=False)
         (request,) = (await there.output(first))["output"]

@@ -164,7 +164,7 @@ async def test_two_servers_are_listed_at_once_and_told_in_order() -> None:
 # --- a server that does not do as it should ---
 
 
-async def test_a_server_that_cannot_be_reached_is_an_item_with_an_error_and_the_model_goes_on() -> None:
+async def test_an_unreachable_server_is_an_error_item_and_the_model_goes_on() -> None:
     lab = lab_for(Running(1), say("I cannot look."))
     stored, (listed, _) = await played(lab, Running(1), **NEVER)
     assert (listed["tools"], listed["error"]) == ([], "connect: the server cannot be reached (code -32000)")
@@ -173,7 +173,7 @@ async def test_a_server_that_cannot_be_reached_is_an_item_with_an_error_and_the_
     assert "cannot be had now" in str(lab.model.requests[0].items[-1])
 
 
-async def test_a_server_that_failed_is_asked_again_by_the_next_response_and_not_by_this_one() -> None:
+async def test_a_failed_server_is_asked_again_by_the_next_response_only() -> None:
     odd = Odd(tools=[{"name": "any", "inputSchema": {"type": "object"}}], status={"tools/list": 503})
     async with serving(odd) as running:
         lab = lab_for(running, say("No."), call("depot__any", "{}"), say("Yes."))

@@ -75,7 +75,7 @@ async def test_a_command_that_has_not_begun_is_not_begun() -> None:
     assert served.lab.sandboxes.executed == []
 
 
-async def test_the_reaper_leaves_alone_what_stands_still_however_long_and_however_often_it_looks() -> None:
+async def test_the_reaper_leaves_paused_responses_alone() -> None:
     served = Served.of(Lab(shell("one"), say("done")))
     stored = await served.lab.background()
     state = await served.lab.step(first_state(stored))
@@ -132,7 +132,7 @@ async def test_a_step_that_parks_at_the_moment_of_a_resume_is_found() -> None:
     assert (await served.lab.responses.unpark(early)).parked_at == int(served.lab.now)
 
 
-async def test_a_step_that_is_run_again_after_it_has_parked_stays_parked_and_since_the_same_time() -> None:
+async def test_a_parked_step_that_runs_again_stays_parked_since_the_same_time() -> None:
     served = Served.of(Lab(say("done")))
     stored = await served.lab.background()
     await paused(served, stored.response_id)
@@ -163,7 +163,7 @@ async def test_a_response_that_has_ended_is_answered_and_left_alone() -> None:
     assert served.lab.table.records[keys.response("t", stored.response_id), keys.META] == before
 
 
-async def test_one_that_only_answers_its_client_is_not_paused_and_a_foreign_one_is_not_known() -> None:
+async def test_a_response_without_calls_is_not_paused_and_a_foreign_one_unknown() -> None:
     served = Served.of(Lab(say("done")))
     foreground = served.lab.stored(is_background=False, is_looping=False)
     await served.lab.responses.create(foreground)

@@ -21,7 +21,7 @@ async def test_the_first_step_of_a_background_response_has_a_sandbox_ready_for_i
     assert ((await lab.object_of(stored))["status"], lab.sandboxes.placings) == ("completed", 1)
 
 
-async def test_a_call_that_found_no_sandbox_goes_round_again_by_way_of_the_model_step_which_sees_to_one() -> None:
+async def test_a_call_without_a_sandbox_goes_back_to_the_model_step_for_one() -> None:
     lab = Lab(shell("ls"), say("Done."))
     stored = await lab.background()
     state = await lab.step(first_state(stored))

@@ -84,7 +84,7 @@ async def test_whenever_a_process_dies_code_runs_once_and_its_events_come_once(d
     assert len(lab.sandboxes.executed) == len(set(lab.sandboxes.executed)) == len(logs({"output": whole}))
 
 
-async def test_a_session_that_began_anew_is_told_only_to_a_model_that_counts_on_the_old_one() -> None:
+async def test_a_new_session_is_told_only_to_models_that_used_the_old_one() -> None:
     lab = lab_of(python("a"), python("b"), python("c"), say("Done."), begins={0, 1})
     stored = await lab.background(tools=[TOOL])
     await lab.run(stored)

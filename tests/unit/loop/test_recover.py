@@ -220,7 +220,7 @@ async def test_attempts_are_counted_and_an_outcome_is_kept() -> None:
     assert (third.crashes, third.outcome) == (1, None)
 
 
-async def test_the_first_run_of_a_foreground_response_in_the_state_machine_is_its_second_attempt() -> None:
+async def test_a_handed_over_response_begins_with_its_second_attempt() -> None:
     lab = Lab()
     stored = lab.stored(is_background=False)
     assert [(await lab.runtime.steps.begin(stored, step)).attempt for step in (0, 1)] == [2, 1]

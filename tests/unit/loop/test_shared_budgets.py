@@ -199,7 +199,7 @@ async def test_dollars_of_a_model_without_a_price_are_refused() -> None:
     assert "the tenant 't' has a budget in dollars" in answer.json()["error"]["message"]
 
 
-async def test_what_is_refused_for_its_budget_has_reserved_nothing_and_what_is_refused_later_holds_nothing() -> None:
+async def test_a_refused_request_holds_no_reservation() -> None:
     served = await served_with(Lab(say("a")), key={"total_tokens": 1_000})
     gone = {"type": "shell", "environment": {"type": "container_reference", "container_id": "cntr_gone"}}
     assert (await asked(served, tools=[gone])).status_code == 404
@@ -428,7 +428,7 @@ async def goes_on_when_raised(served: Served, many: list[StoredResponse]) -> Non
         assert (response["status"], texts(response["output"])) == ("completed", ["done"])
 
 
-async def test_calls_that_a_dead_run_has_announced_run_although_others_have_used_up_the_budget() -> None:
+async def test_calls_announced_by_a_dead_run_run_despite_a_spent_budget() -> None:
     served = await served_with(Lab(asks(3), say("done")), tenant={"tool_calls": 3})
     stored = await begun(served, "tenant")
 

@@ -85,7 +85,7 @@ def test_a_call_says_where_it_runs() -> None:
     assert (STATE.after(outcome).calls, STATE.after(outcome).services) == (("call_1", "call_2"), ("call_2",))
 
 
-def test_no_path_of_the_state_machine_has_a_word_that_an_interpreter_keeps_for_itself() -> None:
+def test_no_path_of_the_state_machine_has_a_reserved_word() -> None:
     """``where`` and ``parent`` are operators to LocalStack's."""
     definition = Path(loop.__path__[0], "agent_loop.asl.json").read_text()
     paths = re.findall(r'"(\$[^"{]*)"', definition)

@@ -144,7 +144,7 @@ async def test_a_model_step_that_meets_a_late_predecessor_looks_again() -> None:
     assert statuses == [(True, "incomplete"), (False, "completed")]
 
 
-async def test_a_response_that_a_stopped_process_ends_while_its_successor_looks_has_one_end() -> None:
+async def test_a_response_ended_by_two_processes_has_one_end() -> None:
     lab = Lab(say("from the predecessor"), say("from the successor"))
     stored = await lab.background()
     state = first_state(stored)
@@ -198,7 +198,7 @@ async def test_a_call_that_a_later_run_has_taken_over_is_left_to_it() -> None:
     assert lab.sandboxes.executed == []
 
 
-async def test_a_stream_that_breaks_is_asked_again_and_its_half_item_stays_out_of_the_prompt() -> None:
+async def test_a_broken_stream_is_asked_again_without_its_half_item() -> None:
     lab = Lab(broken("half a sen"), say("Whole."))
     stored = await lab.background()
     await lab.run(stored)
@@ -255,7 +255,7 @@ async def test_arguments_that_do_not_fit_are_told_to_the_model_and_to_nobody_els
         ([], "There is no such tool: no tool can be called now. Answer in words."),
     ],
 )
-async def test_a_call_of_a_tool_that_was_not_offered_is_told_to_the_model_and_to_nobody_else(tools: list[Tool], said: str) -> None:
+async def test_a_call_of_a_tool_that_was_not_offered_is_told_to_the_model_alone(tools: list[Tool], said: str) -> None:
     lab = Lab(call("send money!", "{}"), say("I cannot."))
     stored = await lab.background(tools=tools)
     await lab.run(stored)
@@ -294,7 +294,7 @@ SEVERAL_CALLS: Turn = [
 
 
 @pytest.mark.parametrize("died_at", range(20))
-async def test_whenever_a_process_dies_a_call_that_does_not_run_is_answered_once_and_never_the_clients(died_at: int) -> None:
+async def test_a_call_that_never_runs_is_answered_once_after_any_death(died_at: int) -> None:
     tools = [SHELL_TOOL, {"type": "code_interpreter", "container": {"type": "auto"}}]
     lab = Lab(*[turn for _ in range(3) for turn in (SEVERAL_CALLS, say("Done."))])
     stored = await lab.background(tools=tools, parameters={"max_tool_calls": 1})

@@ -22,7 +22,7 @@ CLIENTS = Trace("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", is_sampl
 PLANTED = "planted-4f1c9b"
 
 
-async def test_where_the_process_stops_with_its_answer_the_trace_is_sent_before_its_last_byte() -> None:
+async def test_a_trace_is_sent_before_the_last_byte_of_an_answer() -> None:
     async with lab_with(say("hello")) as (lab, collector):
         lab.runtime.settings = replace(lab.runtime.settings, stream_seconds_max=870)
         answer = await Served.of(lab).post("/responses", {"model": "m", "input": "hi"})

@@ -60,7 +60,7 @@ async def waiting_for(lab: Lab, stored: StoredResponse) -> str | None:
     return (await current_object(lab.runtime, snapshot)).get("waiting_for")
 
 
-async def test_a_launcher_that_comes_back_is_waited_for_with_growing_pauses_and_the_command_runs_once() -> None:
+async def test_a_launcher_that_comes_back_runs_the_waiting_command_once() -> None:
     sandboxes = AwayFor()
     sandboxes.times = 6
     lab = Lab(shell("make"), say("Done."), sandboxes=sandboxes)

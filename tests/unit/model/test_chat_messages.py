@@ -219,7 +219,7 @@ def test_a_template_whose_roles_alternate_gets_fillers_where_they_would_not() ->
     assert written(said("assistant", "a"), style=of("mistral"))[0] == {"role": "user", "content": "(The conversation begins.)"}
 
 
-def test_a_template_without_a_system_role_and_tools_gets_both_in_the_users_first_words() -> None:
+def test_a_template_without_a_system_role_gets_both_in_the_first_message() -> None:
     first, *rest = written(*CONVERSATION, *OUTPUTS, instructions="i", style=of("gemma"), tools=(LOOK,))
     assert first["role"] == "user"
     assert first["content"].startswith(

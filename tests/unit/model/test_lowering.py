@@ -246,7 +246,7 @@ def test_what_runs_in_a_container_is_described_with_the_programs_that_are_there(
     assert lower((), on_the_clients_computer, "auto", FUNCTIONS, programs="go").tools == lowered(tools=on_the_clients_computer).tools
 
 
-def test_a_name_that_was_never_offered_is_nobodys_unless_the_upstream_finds_tools_itself() -> None:
+def test_a_name_never_offered_is_unknown_unless_the_upstream_searches_tools() -> None:
     assert lowered().restore("made up!") == OriginalTool("not_offered", "made_up_")
     finding = lower((), (), "auto", FUNCTIONS | {"tool_search"})
     assert finding.restore("made_up") == OriginalTool("function", "made_up")

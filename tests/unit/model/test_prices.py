@@ -78,7 +78,7 @@ def test_a_price_that_is_none_stops_the_start(wrong: str) -> None:
         ModelCatalog.load(f'[[models]]\nname = "m"\nprovider = "demo"\nprice = {{ {wrong} }}\n', {})
 
 
-async def test_dollars_stand_in_the_response_for_who_asks_in_the_list_in_the_steps_and_in_the_sums() -> None:
+async def test_dollars_stand_in_responses_lists_steps_and_sums() -> None:
     served = Served.of(Lab(shell("make"), say("done")))
     served.lab.price = PRICE
     stored = await served.lab.background()

@@ -216,7 +216,7 @@ def test_converse_is_asked() -> None:
     }
 
 
-def test_a_model_of_bedrocks_that_is_not_claude_gets_no_cache_points_and_no_thinking_of_claudes() -> None:
+def test_a_bedrock_model_other_than_claude_gets_no_cache_points_or_thinking() -> None:
     body = bedrock_converse.request_body(replace(REQUEST, model="meta.llama4"))
     assert "cachePoint" not in str(body)
     assert "reasoningContent" not in str(body)

@@ -50,7 +50,7 @@ def test_thinking_blocks_cannot_be_read_by_who_carries_them_and_come_back_whole(
     assert turns[-1].blocks == [ReasoningContent(BLOCK)]
 
 
-def test_raw_thoughts_of_an_open_model_come_back_from_a_client_that_keeps_only_what_is_sealed() -> None:
+def test_raw_thoughts_come_back_from_sealed_content_alone() -> None:
     item = made(*OPEN_MODEL)
     assert "raw thoughts" not in item["encrypted_content"]
     carried = {"type": "reasoning", "id": item["id"], "summary": [], "encrypted_content": item["encrypted_content"]}

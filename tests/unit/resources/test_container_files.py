@@ -101,7 +101,7 @@ async def test_a_file_that_vanishes_or_grows_before_it_is_read_with_others_is_no
     assert artifacts.notes == ()
 
 
-async def test_a_file_for_which_a_full_disk_has_no_room_is_not_said_to_be_too_large_and_stored_when_there_is(world: World) -> None:
+async def test_a_file_that_finds_a_full_disk_is_stored_when_there_is_room(world: World) -> None:
     record = await world.new()
     live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).write("out.txt", b"out")

@@ -47,7 +47,7 @@ async def test_a_policy_gives_the_sandbox_its_proxy_and_is_shown_without_secrets
     assert egress.password not in repr(store.records())
 
 
-async def test_a_start_that_is_repeated_keeps_its_credential_and_the_next_sandbox_gets_another(store: Store, clock: Clock) -> None:
+async def test_a_repeated_start_keeps_its_credential_and_the_next_gets_another(store: Store, clock: Clock) -> None:
     """A sandbox on its way was started with the first one."""
     provisioner = FakeProvisioner()
     containers = containers_of(store, clock, provisioner)

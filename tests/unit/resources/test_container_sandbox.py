@@ -89,7 +89,7 @@ async def test_a_killed_sandbox_comes_back_with_its_files_and_without_its_proces
         assert (await containers.artifacts.sync(revived)).changed == ()
 
 
-async def test_what_the_model_is_told_of_a_containers_programs_stays_as_it_was_when_the_container_was_made(
+async def test_the_programs_told_to_the_model_stay_those_of_the_creation(
     store: Store, clock: Clock, provisioner: LauncherProvisioner
 ) -> None:
     """Its prompts must not change, whatever a later deployment has in its image."""

@@ -261,7 +261,7 @@ async def test_a_session_that_was_ordered_outside_begins_with_the_first_look_ins
     assert places.ecs.sandboxes["sb-1"].terminals[session.id].outcome == "killed"
 
 
-async def test_a_sandbox_that_died_before_the_session_began_is_ordered_again_by_who_asks_outside(places: Places) -> None:
+async def test_a_sandbox_that_died_before_its_session_is_ordered_again(places: Places) -> None:
     record = await places.new()
     session = await places.outside.sessions.open(record, "", rows=24, columns=80)
     await (await places.live(record)).aclose()

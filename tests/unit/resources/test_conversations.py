@@ -120,9 +120,7 @@ async def test_deleting_a_conversation_leaves_nothing(conversations: Conversatio
     assert caught.value.status == 404
 
 
-async def test_a_response_that_ends_after_its_conversation_was_deleted_names_the_field_and_leaves_nothing(
-    conversations: Conversations, store: Store
-) -> None:
+async def test_a_response_of_a_deleted_conversation_names_the_field(conversations: Conversations, store: Store) -> None:
     conversation = await conversations.create("ten", metadata={}, items=many(0, 2))
     await conversations.append("ten", conversation.id, many(2, 1), source="resp_1")
     await conversations.delete("ten", conversation.id)

@@ -90,7 +90,7 @@ def part(service: Service, upload_id: str, size: int) -> Any:
     return service.sdk.uploads.parts.create(upload_id, data=b"x" * size)
 
 
-async def test_an_upload_is_refused_at_its_beginning_and_in_its_parts_which_the_file_takes_the_room_of(service: Service) -> None:
+async def test_an_upload_without_room_is_refused_at_the_start_and_in_parts(service: Service) -> None:
     limit(service, 100)
     await refused(in_parts(service, 101))
     begun, other = await in_parts(service, 60), await in_parts(service, 60)
@@ -196,7 +196,7 @@ async def test_a_containers_files_count_and_what_does_not_fit_is_refused(service
     assert await used(service) == {"file": 55}
 
 
-async def test_a_file_that_is_deleted_while_a_command_stores_leaves_the_room_that_this_has_taken(service: Service) -> None:
+async def test_a_file_deleted_during_a_command_leaves_the_room_it_has_taken(service: Service) -> None:
     record = await container(service)
     old = await service.sdk.containers.files.create(record.id, file=("old.txt", b"o" * 40))
     async with await live(service, record) as running:
@@ -402,7 +402,7 @@ async def test_what_an_older_version_stored_is_counted_once_somebody_asks(
     assert await recounted(service) == 0
 
 
-async def test_what_an_older_version_stored_is_counted_also_of_a_tenant_that_only_runs_commands(service: Service) -> None:
+async def test_bytes_of_an_older_version_count_for_tenants_that_run_commands(service: Service) -> None:
     await upload(service, 30)
     await forget_all(service)
     record = await container(service)
@@ -448,7 +448,7 @@ async def test_room_is_taken_by_what_was_put_into_a_container_in_one_moment(serv
     assert await used(service) == {"container": 60 * len(objects)}
 
 
-async def test_what_is_refused_at_its_end_counts_and_nothing_that_others_are_about_to_count(service: Service) -> None:
+async def test_a_late_refusal_counts_only_its_own_bytes(service: Service) -> None:
     limit(service, 100)
     record = await container(service)
     await service.runtime.blobs.put_bytes(f"T/ten_a/C/{record.id}/{'0' * 64}", b"y" * 30)  # on its way in

@@ -168,7 +168,7 @@ async def test_a_sandbox_that_has_ended_is_not_waited_for(store: Store, clock: C
     assert await ends(containers, container_id) == ["lost"]
 
 
-async def test_where_sandboxes_are_only_reached_one_that_is_silent_is_asked_again_in_a_later_round(store: Store, clock: Clock) -> None:
+async def test_a_silent_sandbox_is_asked_again_in_a_later_round(store: Store, clock: Clock) -> None:
     """There nobody can say whether it has ended; and one that is silent does not keep the others."""
     provisioner = FakeProvisioner()
     await idle(store, clock, provisioner, 2)

@@ -190,7 +190,7 @@ async def test_a_container_that_expires_before_its_documents_are_read_is_replace
     assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 1
 
 
-async def test_a_store_that_is_deleted_while_its_documents_are_read_takes_their_container_along(service: Service) -> None:
+async def test_a_store_deleted_during_indexing_takes_its_container_along(service: Service) -> None:
     store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.pdf", b"%PDF-1.7")])
     (state,) = map(IndexState.from_json, service.runtime.executions.started.values())
     container_id = await hidden_container(service, await play(service, state))

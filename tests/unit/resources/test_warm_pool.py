@@ -176,7 +176,7 @@ async def test_two_runs_of_one_start_get_one_sandbox(world: World) -> None:
     assert len(world.unclaimed()) == 2
 
 
-async def test_a_claimant_that_dies_after_the_transaction_leaves_its_sandbox_to_whoever_repeats_the_start(world: World) -> None:
+async def test_a_claimant_that_dies_leaves_its_sandbox_to_the_repeated_start(world: World) -> None:
     pool = world.pool(of_1g=2)
     await pool.settle()
     world.cloud.is_out_of_reach = True
@@ -231,7 +231,7 @@ async def test_one_that_hangs_is_handed_over_after_a_while_for_its_caller_to_end
     assert (await pool.start(spec())).sandbox_id == "sbx_1"
 
 
-async def test_from_outside_their_network_a_sandbox_is_claimed_and_from_inside_it_learns_whose_it_is(world: World) -> None:
+async def test_a_sandbox_is_claimed_from_outside_and_told_its_owner_inside(world: World) -> None:
     outside = world.outside(of_1g=1)
     inside = WarmPool(world.store.table, ReachOnlyProvisioner(), {}, key=lambda: b"k" * 32, clock=world.clock, connect=world.connect)
     await outside.settle()

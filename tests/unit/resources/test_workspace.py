@@ -109,7 +109,7 @@ def test_files_with_holes_are_stored_up_to_a_bound_of_all_together() -> None:
     assert one_by_one == Diff(notes=(note + "/mnt/data/040.",))
 
 
-def test_a_stored_file_that_grows_beyond_the_bound_of_all_is_no_longer_stored_as_it_was() -> None:
+def test_a_stored_file_that_outgrows_the_total_bound_is_dropped() -> None:
     full = [
         there(f"{n:03d}", inode=n, size=limits.ARTIFACT_BYTES_MAX)
         for n in range(limits.ARTIFACTS_BYTES_MAX // limits.ARTIFACT_BYTES_MAX - 1)

@@ -330,7 +330,7 @@ TOO_LARGE = "This sandbox would have 16 GiB of memory. On this machine the sandb
         (MachineBounds(memory_gib_max=8), "acme 1", "acme 16", TOO_LARGE),
     ],
 )
-async def test_sandboxes_are_bounded_by_number_and_by_memory_for_a_tenant_and_for_the_machine(
+async def test_sandboxes_are_bounded_by_number_and_memory_for_tenant_and_machine(
     bounds: MachineBounds, running: str, new: str, refusal: str | None, engine: FakeEngine, settings: DockerSettings
 ) -> None:
     bounded = DockerProvisioner(replace(settings, bounds=bounds), Engine("/none", engine))
@@ -364,7 +364,7 @@ async def test_two_processes_of_a_stack_do_not_take_one_place(engine: FakeEngine
 MIB = 1024**2
 
 
-async def test_the_containers_of_one_tenant_have_a_bound_on_the_engines_disk_that_is_no_other_tenants(
+async def test_each_tenants_containers_have_a_bound_on_the_engines_disk(
     provisioner: DockerProvisioner,
 ) -> None:
     watching = asyncio.create_task(EngineDisk(provisioner, DiskLimits(reserve=0, tenant_max=30 * MIB)).watch())

@@ -417,7 +417,7 @@ TOOLBOX = {"moorage-text": {"charset_normalizer", "openpyxl", "pypdf", "pypdfium
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
-def test_the_programs_of_the_sandbox_use_the_standard_library_and_the_syntax_of_python_3_9(path: Path) -> None:
+def test_sandbox_programs_use_the_standard_library_and_python_3_9(path: Path) -> None:
     tree = ast.parse(path.read_text(), feature_version=(3, 9))
     imported = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names} | {
         str(node.module).partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)

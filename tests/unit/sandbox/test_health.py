@@ -43,7 +43,7 @@ LAYOUTS: dict[str, tuple[str, Callable[[int], str]]] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_process_that_the_kernel_ended_for_memory_is_told_once_under_either_version_of_groups(layout: str, tmp_path: Path) -> None:
+def test_a_process_killed_for_memory_is_told_once_in_both_cgroup_versions(layout: str, tmp_path: Path) -> None:
     name, written = LAYOUTS[layout]
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(written(0))

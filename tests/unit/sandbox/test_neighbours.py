@@ -351,7 +351,7 @@ def test_sandboxes_of_the_warm_pool_may_serve_different_tenants_and_have_no_sum(
     assert told == {"pool_1": FINE, "pool_2": FINE, "cntr_1": FINE, "cntr_2": TENANT}
 
 
-async def test_a_container_that_cannot_be_measured_weighs_its_quota_in_the_sum_of_its_account() -> None:
+async def test_a_container_that_cannot_be_measured_weighs_its_quota() -> None:
     """Its exec server has ended what ran. If it weighed more than the account may have, the verdict would come late and end what runs
     next."""
     config = ServerConfig({"token": TOKEN, "listen": "", "limits": {"disk_bytes": 64}})

@@ -92,7 +92,7 @@ def test_after_a_leak_the_newer_key_seals_and_the_older_one_opens() -> None:
     assert keys.sandboxes() == sandbox_key(bytes.fromhex(OTHER))
 
 
-def test_what_a_newer_process_has_sealed_is_opened_by_one_that_has_read_the_key_before() -> None:
+def test_an_older_process_opens_what_a_newer_one_has_sealed() -> None:
     secrets, now = Secrets(), [0.0]
     keys = on_aws(secrets, now, content_key_secret=SECRET)
     sealer = Sealer(keys.content, keys.opening_anew)

@@ -88,7 +88,7 @@ def test_a_writer_knows_what_to_do_about_another(
     assert meet(mine, other) == expected, situation
 
 
-def test_a_writer_that_has_read_the_log_goes_on_behind_it_unless_it_is_superseded_there() -> None:
+def test_a_writer_goes_on_behind_the_log_unless_it_is_superseded() -> None:
     me = LogWriterId(2, 2)
     earlier = [EventBatch(0, numbered(0, "a"), LogWriterId(1, 1)), EventBatch(1, numbered(1, "b", "c"), LogWriterId(2, 1))]
     assert (taken_over(me, []), taken_over(me, earlier)) == (0, 3)

@@ -48,7 +48,7 @@ def test_what_was_deleted_is_not_looked_for() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_everything_that_a_filter_admits_lies_in_a_stretch_and_the_stretches_do_not_meet(seed: int) -> None:
+def test_all_that_a_filter_admits_lies_in_ranges_that_do_not_overlap(seed: int) -> None:
     chosen = random.Random(seed)
     rows = []
     second = 0

@@ -75,7 +75,7 @@ async def test_only_the_latest_attempt_ends_a_step() -> None:
     assert (await bench.steps.read("t", "resp_1")).items == {0: said("old"), 1: said("new")}
 
 
-async def test_the_api_process_ends_the_first_step_without_having_begun_it_unless_somebody_took_over() -> None:
+async def test_the_api_ends_an_unbegun_first_step_unless_it_was_taken_over() -> None:
     bench = Bench()
     await bench.steps.end(FOREGROUND, 0, 1, StepOutcome(Next.MODEL, 1), {0: said("hello")}, following=3)
     assert (await bench.steps.begin(FOREGROUND, 0)).outcome == StepOutcome(Next.MODEL, 1)

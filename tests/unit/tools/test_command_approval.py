@@ -44,7 +44,7 @@ NO_SHELLS = [["bash"], {"bash": 1}, 7, True]
 
 @pytest.mark.parametrize("shell", NO_SHELLS)
 @pytest.mark.parametrize("name", ["exec_command", "write_stdin", "js_repl"])
-def test_a_call_whose_arguments_are_of_other_kinds_is_asked_for_like_any_that_is_not_plain(name: str, shell: Any) -> None:
+def test_a_call_with_arguments_of_other_kinds_needs_approval(name: str, shell: Any) -> None:
     tools = [{"type": "shell", "environment": {"type": "container_auto"}, "require_approval": LOOKING}]
     call = {"name": name, "arguments": json.dumps({"cmd": "ls", "chars": shell, "code": shell, "shell": shell})}
     assert gate.holds(call, tools)

@@ -186,7 +186,7 @@ CUSTOM = {"type": "custom", "name": "note", "description": "Keep.", "defer_loadi
 SPACE = {"type": "namespace", "name": "crm", "description": "Customers.", "tools": [WEATHER | {"name": "find"}]}
 
 
-def test_the_workspaces_search_is_offered_where_something_is_kept_back_and_nothing_else_looks_for_it() -> None:
+def test_workspace_search_is_offered_only_where_text_was_kept_back() -> None:
     assert names(OWN, tools=[WORKSPACE]) == ["exec_command"]
     assert names(OWN, tools=[SEARCH, WEATHER, WORKSPACE]) == ["tool_search", "exec_command"]
     made = lowered(OWN, LIST, tools=[WEATHER, SPACE, DEPOT, WORKSPACE])

@@ -367,7 +367,7 @@ def test_what_a_model_reads_of_a_call(fields: dict[str, Any], expected: Any) -> 
     assert (asked["name"], asked["arguments"], answered["output"]) == ("depot__find", "{}", expected)
 
 
-def test_a_denial_is_read_with_its_reason_and_an_approval_with_the_call_that_it_allowed() -> None:
+def test_the_model_reads_a_denials_reason_and_an_approvals_call() -> None:
     asked, answered = lowered(LIST, ASKED, answer(False, reason="Too many.")).items
     assert (asked["name"], asked["arguments"]) == ("depot__order", '{"count": 3}')
     assert answered["output"] == "The user did not allow this call, and it was not run. They say: Too many."
