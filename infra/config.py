@@ -178,6 +178,9 @@ class Config(BaseModel):
     stored_bytes_max: int = Field(default=STORED_BYTES_MAX, ge=1)
     """What one tenant may store in files, containers and vector stores together."""
 
+    audit_retention_days: Literal[0, 90, 365, 731, 1827, 3653] = 0
+    """How long the audit trail is kept, in a log group of its own; 0 keeps none."""
+
     otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$")
     """A collector that takes the traces of responses by OTLP over HTTP (``/v1/traces`` is added). None sends none."""
 

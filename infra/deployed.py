@@ -31,7 +31,7 @@ moorage is deployed.
 {_domain(own)}{_models(Models.from_file(models_file, Config(name=name)))}
 Make a key, and see whether all of it works:
 
-  export AWS_REGION={region} MOORAGE_TABLE={own["TableName"]} MOORAGE_URL={own["BaseUrl"]}{_secrets(own)}
+  export AWS_REGION={region} MOORAGE_TABLE={own["TableName"]} MOORAGE_URL={own["BaseUrl"]}{_secrets(own)}{_audit(own)}
   export MOORAGE_API_KEY=$(.venv/bin/moorage keys create --tenant default)
   .venv/bin/moorage doctor
 
@@ -46,6 +46,10 @@ print(client.responses.create(model=client.models.list().data[0].id, input="hell
 
 def _secrets(own: Mapping[str, str]) -> str:
     return f" MOORAGE_EGRESS_KEY={own['SecretsKeyArn']}" if "SecretsKeyArn" in own else ""
+
+
+def _audit(own: Mapping[str, str]) -> str:
+    return f" MOORAGE_AUDIT_LOG_GROUP={own['AuditLogGroup']}" if "AuditLogGroup" in own else ""
 
 
 def _domain(own: Mapping[str, str]) -> str:

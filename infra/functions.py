@@ -28,6 +28,14 @@ _LOG_RETENTION: Final = {
     365: logs.RetentionDays.ONE_YEAR,
 }
 
+_AUDIT_RETENTION: Final = {
+    90: logs.RetentionDays.THREE_MONTHS,
+    365: logs.RetentionDays.ONE_YEAR,
+    731: logs.RetentionDays.TWO_YEARS,
+    1827: logs.RetentionDays.FIVE_YEARS,
+    3653: logs.RetentionDays.TEN_YEARS,
+}
+
 _ADAPTER_ACCOUNT: Final = "753240598075"
 _ADAPTER_LAYER: Final = "LambdaAdapterLayerArm64:27"
 """AWS Lambda Web Adapter 1.0.0 (its README names account, layer and version). It turns the runtime API into HTTP on a port."""
@@ -38,6 +46,12 @@ REAPER_MEMORY_MIB: Final = 448
 
 SETTINGS_FILE: Final = "settings.json"
 LIVE: Final = "live"
+
+
+def audit_log_group(scope: Construct, construct_id: str, config: Config) -> logs.LogGroup:
+    """Lines about people and keys, which stay when the stack goes."""
+    kept = cdk.RemovalPolicy.RETAIN if config.retain else cdk.RemovalPolicy.DESTROY
+    return logs.LogGroup(scope, construct_id, retention=_AUDIT_RETENTION[config.audit_retention_days], removal_policy=kept)
 
 
 def log_group(scope: Construct, construct_id: str, config: Config) -> logs.LogGroup:

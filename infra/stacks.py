@@ -20,7 +20,7 @@ from infra.bundling import ROOT
 from infra.config import Config, Models
 from infra.custom_resource import CustomResources, VectorBucketResource
 from infra.egress import EgressProxy
-from infra.functions import REAPER_MEMORY_MIB, FunctionFactory, live
+from infra.functions import REAPER_MEMORY_MIB, FunctionFactory, audit_log_group, live
 from infra.images import PYTHON_3_13, ContainerImage
 from infra.microvms import Microvms
 from infra.nag import acknowledge
@@ -107,6 +107,8 @@ class ServiceStack(cdk.Stack):
         cdk.CfnOutput(self, "TableName", value=state.table.table_name)
         cdk.CfnOutput(self, "BucketName", value=state.bucket.bucket_name)
         cdk.CfnOutput(self, "StateMachineArn", value=self.loop.machine.state_machine_arn)
+        if config.audit_retention_days:
+            self._keep_audit_trail()
         if self.egress:
             cdk.CfnOutput(self, "SecretsKeyArn", value=self.egress.secrets_key.key_arn)
 
@@ -400,6 +402,15 @@ class ServiceStack(cdk.Stack):
             if self._config.otlp_headers_secret:
                 headers = secrets.Secret.from_secret_complete_arn(function, "OtlpHeaders", self._config.otlp_headers_secret)
                 function.add_environment("OTEL_EXPORTER_OTLP_HEADERS", headers.secret_value.unsafe_unwrap())
+
+    def _keep_audit_trail(self) -> None:
+        """Those that answer people, and the reaper, which answers approvals whose time is over, add lines. None of them reads any."""
+        group = audit_log_group(self, "Audit", self._config)
+        writers = [self.handlers.responses, self.reapers["Recovery"], *([self.sockets["SocketWork"]] if self.sockets else [])]
+        for function in writers:
+            group.grant_write(function)
+            function.add_environment("MOORAGE_AUDIT_LOG_GROUP", group.log_group_name)
+        cdk.CfnOutput(self, "AuditLogGroup", value=group.log_group_name)
 
     def _allow_parameters(self, function: lambda_.Function, names: tuple[str, ...]) -> None:
         """Read the model keys that ``models.toml`` names, and no other parameter."""

@@ -20,6 +20,7 @@ DEFAULT: dict[str, Any] = {}
 EVERYTHING = {
     "allowed_egress_domains": ["pkg.example.com", "*.files.example.com"],
     "alarm_email": "owner@example.com",
+    "audit_retention_days": 365,
     "availability_zones": 2,
     "certificate_arn": "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000",
     "cors_origins": ["https://app.example.com", "https://desk.example.com:8443"],

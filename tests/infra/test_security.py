@@ -483,7 +483,23 @@ def test_logs_hold_no_content(stacks: Stacks) -> None:
 
 def test_every_log_group_forgets(stacks: Stacks, everything: Stacks) -> None:
     for each in both(stacks, everything):
-        assert all(group["RetentionInDays"] == 30 for group in each.of_type("AWS::Logs::LogGroup").values())
+        groups = each.of_type("AWS::Logs::LogGroup").items()
+        assert all(group["RetentionInDays"] == 30 for name, group in groups if not name.startswith("Audit"))
+
+
+def test_those_who_answer_people_add_to_the_audit_trail_and_nobody_reads_it(everything: Stacks, stacks: Stacks) -> None:
+    assert not any(name.startswith("Audit") for name in stacks.of_type("AWS::Logs::LogGroup"))
+    ((group, properties),) = [each for each in everything.of_type("AWS::Logs::LogGroup").items() if each[0].startswith("Audit")]
+    writers = {
+        own_name(name)
+        for name, function in everything.of_type("AWS::Lambda::Function").items()
+        if function.get("Environment", {}).get("Variables", {}).get("MOORAGE_AUDIT_LOG_GROUP") == {"Ref": group}
+    }
+    allowed = [(name, statement) for name, statement in statements(everything) if group in json.dumps(statement["Resource"])]
+    assert {name.removeprefix("Functions").partition("RoleDefaultPolicy")[0] for name, _ in allowed} == writers
+    assert writers == {"Responses", "Recovery", "SocketWork"}
+    assert all(set(statement["Action"]) == {"logs:CreateLogStream", "logs:PutLogEvents"} for _, statement in allowed)
+    assert (properties["RetentionInDays"], everything.resources[group]["DeletionPolicy"]) == (365, "Retain")
 
 
 def test_cdk_nag_has_no_finding_without_a_reason(stacks: Stacks, everything: Stacks) -> None:

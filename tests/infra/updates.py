@@ -300,6 +300,7 @@ RULES: Final = (
 GOES_WITH: Final = {
     "provisioner": ("names Network", "names Sandbox", "names Hooks"),
     "allowed_egress_domains": (": MOORAGE_EGRESS_", ": MOORAGE_FARGATE_EGRESS_SECURITY_GROUP names"),
+    "audit_retention_days": (": MOORAGE_AUDIT_LOG_GROUP names",),
     "availability_zones": (": MOORAGE_FARGATE_SUBNETS names",),
     "customer_managed_key": ("moorage-state:ExportsOutputFnGetAttStateKey",),
     "memory_tiers": (": MOORAGE_FARGATE_TASK_DEFINITION_",),

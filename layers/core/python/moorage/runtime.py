@@ -42,6 +42,7 @@ from moorage.sandbox.warm_pool import PooledProvisioner, WarmPool
 from moorage.settings import Settings, SettingsError
 from moorage.skills.store import SkillStore
 from moorage.store.api_keys import ApiKeys
+from moorage.store.audit import Audit, AuditFile, AuditLog
 from moorage.store.bell import BELL, Bell
 from moorage.store.blobs import Blobs
 from moorage.store.budgets import Budgets
@@ -110,6 +111,7 @@ class Runtime:
     """The way to addresses that users give."""
     grammar_places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(limits.GRAMMAR_CHECKS_MAX))
     """For checks of grammars, each of which is a process."""
+    audit: Audit = field(default_factory=lambda: Audit(None, time.time))
     vector_bucket: Callable[[], VectorBucket] | None = None
     """Where the vectors of vector stores are compared; None where that is in memory."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -280,6 +282,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         orphans=None if listed is None else OrphanSandboxes(table, listed, containers.incarnations.token_of, clock),
         warm_pool=pool,
         fetcher=Fetcher.of(settings),
+        audit=Audit(_audit_log(settings, executor), clock),
         vector_bucket=_vector_bucket(settings, executor),
     )
     files.before_erasure = runtime.vector_stores.forget_file
@@ -289,6 +292,16 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
 def _sandbox_usage(settings: Settings, table: Table, clock: Callable[[], float]) -> SandboxUsage:
     price, retention_seconds = SandboxPrice.of(settings), settings.retention_seconds
     return SandboxUsage(table, Budgets(table, clock), price, clock=clock, retention_seconds=retention_seconds)
+
+
+def _audit_log(settings: Settings, executor: Executor) -> AuditLog | None:
+    if settings.audit_file is not None:
+        return AuditFile(Path(settings.audit_file))
+    if settings.audit_log_group is None:
+        return None
+    from moorage.store.audit_log_group import AuditLogGroup  # With botocore's errors (net/aws.py).
+
+    return AuditLogGroup(aws_client("logs"), settings.audit_log_group, executor)
 
 
 def relieve_collector() -> None:

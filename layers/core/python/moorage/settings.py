@@ -120,6 +120,10 @@ class Settings:
     """Where they stand, for who reads what a response has cost."""
     stored_bytes_max: int = STORED_BYTES_MAX
     """Of one tenant's files, containers and vector stores together."""
+    audit_file: str | None = None
+    """On one machine: the file of the audit trail (``store/audit.py``)."""
+    audit_log_group: str | None = None
+    """On AWS: the log group of the audit trail. None keeps none."""
     log_level: str = "INFO"
     log_file: str | None = None
     """Where the steps' lines go beside standard output, so that those of all workers stand in one place."""
@@ -467,6 +471,8 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_SANDBOX_PRICE": _Variable("sandbox_price", _price, _listed),
     "MOORAGE_SANDBOX_PRICE_SOURCE": _Variable("sandbox_price_source", _text),
     "MOORAGE_STORED_BYTES_MAX": _Variable("stored_bytes_max", _whole),
+    "MOORAGE_AUDIT_FILE": _Variable("audit_file", _text),
+    "MOORAGE_AUDIT_LOG_GROUP": _Variable("audit_log_group", _text),
     "MOORAGE_LOG_FILE": _Variable("log_file", _text),
     "MOORAGE_LOG_LEVEL": _Variable("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
     "MOORAGE_NAME": _Variable("name", _text),

@@ -38,7 +38,8 @@ from moorage.errors import (
 )
 from moorage.ids import KEY_PREFIX
 from moorage.runtime import Runtime
-from moorage.store.api_keys import ApiKey, hash_of
+from moorage.store.api_keys import ApiKey, hash_of, key_id_of
+from moorage.store.audit import Actor, acting
 from moorage.store.rates import Rates
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tracing import Trace
@@ -184,6 +185,7 @@ class AuthenticationMiddleware:
             await send(message)
 
         try:
+            actor = Actor(request_id=request_id)
             if not _is_open(scope["path"]):
                 secret = secret_of(Headers(scope=scope))
                 key = await self._key(secret)
@@ -191,7 +193,9 @@ class AuthenticationMiddleware:
                 scope["state"]["tenant_id"] = key.tenant_id
                 scope["state"]["key_digest"] = key.parent or hash_of(secret)
                 scope["state"]["budgets"] = key.budgets
-            await self._app(scope, receive, send_named)
+                actor = Actor(key_id_of(scope["state"]["key_digest"]), key.tenant_id, request_id)
+            with acting(actor):
+                await self._app(scope, receive, send_named)
         except ApiError as error:
             await self._refuse(scope, receive, send_named, error)
         except Exception as error:

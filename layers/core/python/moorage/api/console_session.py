@@ -11,7 +11,8 @@ from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
 from moorage.api.routing import Router
 from moorage.errors import bad_request
-from moorage.store.api_keys import CODE
+from moorage.store.api_keys import CODE, hash_of, key_id_of
+from moorage.store.audit import AuditKind
 from moorage.store.console_codes import ConsoleCodes
 from moorage.wire.operator_answers import ConsoleSession
 
@@ -25,4 +26,5 @@ async def exchange(request: Request, caller: Caller) -> ConsoleSession:
     if found is None or found.scope != CODE:
         raise bad_request("This takes a code of 'moorage console' as its key. A key can be used as it is.")
     key = await ConsoleCodes(caller.runtime.table, caller.runtime.api_keys, caller.runtime.clock).exchange(code, found)
+    await caller.runtime.audit.note(AuditKind.SIGNED_IN, {"by": "code of 'moorage console'", "key_id": key_id_of(hash_of(key))})
     return {"object": "console.session", "key": key}

@@ -16,6 +16,7 @@ from moorage.ids import approval_event_id
 from moorage.loop import finish, paused
 from moorage.runtime import Runtime
 from moorage.state import PendingCall
+from moorage.store.audit import AuditKind
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import tell
 from moorage.tools.mcp import network
@@ -142,6 +143,9 @@ async def _decided(runtime: Runtime, approval: Approval, decision: ApprovalDecis
             "waited_seconds": int(runtime.clock()) - approval.created_at,
         },
     )
+    if standing_now.decided_by == decision.by:  # else somebody was faster
+        answered = {"approval_id": approval.id, "response_id": approval.response_id, "status": standing_now.status}
+        await runtime.audit.note(AuditKind.APPROVAL_ANSWERED, answered, who=decision.by, tenant_id=approval.tenant_id)
     return standing_now
 
 

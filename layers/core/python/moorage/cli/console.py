@@ -8,9 +8,11 @@ import webbrowser
 from collections.abc import Mapping
 from urllib.parse import quote
 
+from moorage.cli.audit_trail import note
 from moorage.cli.output import add_json, told
 from moorage.cli.target import Target, TargetError, find
-from moorage.store.api_keys import ApiKeys
+from moorage.store.api_keys import READ, ApiKeys
+from moorage.store.audit import AuditKind
 from moorage.store.console_codes import ConsoleCodes
 from moorage.terminal import say
 
@@ -34,7 +36,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     # What knows only the address without a slash leads on from it, and browsers take along what stands behind '#'.
     address = f"{target.url.rstrip('/').removesuffix('/v1')}/console{'/' if target.is_local else ''}"
     if target.api_key and target.has_table:
-        address += f"#k={_code(target, reads_only=options.read_only)}"
+        address += f"#k={_code(target, environ, reads_only=options.read_only)}"
         address += f"&run={quote(options.response, safe='')}" if options.response else ""
     elif options.read_only:
         raise TargetError("A key that only reads lies in the deployment's table: set MOORAGE_TABLE and MOORAGE_API_KEY.")
@@ -47,12 +49,16 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _code(target: Target, *, reads_only: bool) -> str:
+def _code(target: Target, environ: Mapping[str, str], *, reads_only: bool) -> str:
     table = target.table()
-    codes = ConsoleCodes(table, ApiKeys(table, clock=time.time), time.time)
-    code = asyncio.run(codes.make(target.api_key or "", reads_only=reads_only))
-    if code is None:
+    keys = ApiKeys(table, clock=time.time)
+    codes = ConsoleCodes(table, keys, time.time)
+    used = asyncio.run(keys.find(target.api_key or ""))
+    code = None if used is None else asyncio.run(codes.make(target.api_key or "", reads_only=reads_only))
+    if used is None or code is None:
         raise TargetError("The table does not know this key (MOORAGE_API_KEY, or the local stack's): it was revoked, or is another's.")
+    what = {"key_id": used.key_id, "for": "console", **({"scope": READ} if reads_only else {})}
+    note(target, environ, AuditKind.KEY_USED, what, tenant_id=used.tenant_id)
     return code
 
 

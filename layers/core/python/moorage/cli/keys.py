@@ -9,9 +9,11 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from moorage.cli import shared_budgets, tiers
+from moorage.cli.audit_trail import note
 from moorage.cli.output import add_json, listing, moment, say_json, told
 from moorage.cli.target import TargetError, find
 from moorage.store.api_keys import READ, ApiKey, ApiKeys
+from moorage.store.audit import AuditKind
 from moorage.terminal import say
 
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -64,6 +66,9 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
             seconds=options.expires,
         )
     )
+    bounds_of = {"scope": made.scope, "expires_at": made.expires_at, "tier": made.tier}
+    what = {"key_id": made.key_id, **{name: value for name, value in bounds_of.items() if value}}
+    note(find(environ), environ, AuditKind.KEY_MADE, what, tenant_id=made.tenant_id)
     if options.json:
         say_json(_shown(made) | {"key": secret})
         return 0
@@ -104,6 +109,8 @@ def _revoke(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     before = asyncio.run(keys.page())
     if not asyncio.run(keys.revoke(options.key_id)):
         raise TargetError(f"There is no key '{options.key_id}'. 'moorage keys list' shows them.")
+    tenant_id = next((key.tenant_id for key in before if key.key_id == options.key_id), "")
+    note(find(environ), environ, AuditKind.KEY_REVOKED, {"key_id": options.key_id}, tenant_id=tenant_id)
     if tenant := tiers.without_keys(before, options.key_id):
         tiers.take_out(environ, tenant)
     return told(options, {"key_id": options.key_id, "revoked": True}, f"{options.key_id} is revoked.")

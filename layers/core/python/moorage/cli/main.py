@@ -24,6 +24,7 @@ The commands speak to the local stack whose .moorage/ lies in this folder or one
                                 storage, webhooks, tail, console, doctor
   MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, stop --tenant,
                                 console, doctor
+  MOORAGE_AUDIT_LOG_GROUP       the log group of its audit trail: audit, and all that change keys and secrets
   MOORAGE_EGRESS_KEY            the key that seals secrets: secrets
 'make deploy' ends with their values. Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
 """
@@ -48,6 +49,7 @@ COMMANDS: Final = {
     "webhooks": "webhook endpoints: list, create, delete, test, deliveries",
     "tail": "watch a response live, or replay it",
     "console": "open the console in a browser",
+    "audit": "who made and revoked keys, changed settings, answered approvals, signed in",
     "logs": "show the log of the local stack: requests, steps, failures",
     "doctor": "check this machine, an AWS account, and a running deployment",
     "backup": "copy the state of a local stack into a file",

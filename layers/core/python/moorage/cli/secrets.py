@@ -16,12 +16,14 @@ from typing import Any
 import boto3
 
 from moorage.cli.at_end import threads
+from moorage.cli.audit_trail import note
 from moorage.cli.output import add_json, listing, moment, told
 from moorage.cli.target import AWS_CONFIG, Target, TargetError, find
 from moorage.egress.keys import key_service
 from moorage.egress.operator_secrets import OperatorSecrets
 from moorage.egress.secrets import OperatorSecret
 from moorage.local.key_file import kept_keys, rotate_keys
+from moorage.store.audit import AuditKind
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -70,12 +72,15 @@ def _rotate(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if state_dir is None:
         raise TargetError("KMS makes a new key each year by itself: only a stack on one machine has a key file.")
     made = rotate_keys(state_dir)
+    note(find(environ), environ, AuditKind.SETTING_CHANGED, {"setting": "key of secrets", "name": made, "done": "made"})
     return told(options, {"key": made}, f"{made} seals what comes from now on. What was sealed before stays readable.")
 
 
 def _set(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     secrets = _secrets(environ)
     made = asyncio.run(secrets.define(options.name, options.domain, _value(options.name), tuple(dict.fromkeys(options.tenant))))
+    what = {"setting": "secret", "name": made.name, "domain": made.domain, "tenants": list(made.tenants), "done": "set"}
+    note(find(environ), environ, AuditKind.SETTING_CHANGED, what)
     return told(options, _shown(made), f"{made.name} is set for {made.domain}.")
 
 
@@ -98,6 +103,7 @@ def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if not asyncio.run(_secrets(environ).delete(options.name)):
         raise TargetError(f"There is no secret '{options.name}'. 'moorage secrets list' shows them.")
+    note(find(environ), environ, AuditKind.SETTING_CHANGED, {"setting": "secret", "name": options.name, "done": "deleted"})
     return told(options, {"name": options.name, "deleted": True}, f"{options.name} is deleted.")
 
 

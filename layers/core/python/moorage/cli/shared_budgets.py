@@ -6,10 +6,12 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from moorage.cli.audit_trail import note
 from moorage.cli.output import add_json, say_json, table
 from moorage.cli.target import TargetError, find
 from moorage.errors import ConditionFailed
 from moorage.store.api_keys import ApiKey, ApiKeys
+from moorage.store.audit import AuditKind
 from moorage.store.budgets import MEASURES, Budgets, BudgetStatus, Scope, amount
 from moorage.terminal import say
 
@@ -33,12 +35,20 @@ def add_to(actions: Any) -> None:
 
 
 def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    return asyncio.run(_Change(options, find(environ).table()).run())
+    target = find(environ)
+    change = _Change(options, target.table())
+    code = asyncio.run(change.run())
+    if change.done:
+        note(target, environ, AuditKind.SETTING_CHANGED, {"setting": "budget", **change.done}, tenant_id=change.tenant_id)
+    return code
 
 
 class _Change:
     def __init__(self, options: argparse.Namespace, at: Any) -> None:
         self._options = options
+        self.tenant_id = ""
+        self.done: dict[str, Any] = {}
+        """What was changed, for the audit trail; empty if that is nothing."""
         self._keys, self._budgets = ApiKeys(at, clock=time.time), Budgets(at, time.time)
 
     async def run(self) -> int:
@@ -60,6 +70,10 @@ class _Change:
                 await self._keys.mark(key.key_id, scope.kind, has_budget=not self._options.remove)
         if self._options.reset:
             await self._reset(tenant_id, scope)
+        self.tenant_id = tenant_id
+        if self._has_changed or self._options.reset:
+            done = {"limits": limits, "removed": self._options.remove, "reset": self._options.reset}
+            self.done = {"of": scope.kind, "name": scope.name, **{name: value for name, value in done.items() if value}}
         return self._show(scope, await self._budgets.standing(tenant_id, scope))
 
     async def _named(self) -> list[ApiKey]:

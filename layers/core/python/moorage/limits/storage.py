@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from moorage.limits.units import KIB
+from moorage.limits.units import KIB, MIB
 
 STORED_BYTES_MAX: Final = 2_500_000_000_000
 """Of one tenant's files, containers and vector stores together, unless MOORAGE_STORED_BYTES_MAX says otherwise: what a project of
@@ -25,3 +25,10 @@ RECOUNT_TOGETHER: Final = 500
 
 RECOUNT_TENANTS: Final = 16
 """As many as one round looks at: half a minute, and some 5,000 tenants a day. What else the reaper does waits for its rounds."""
+
+AUDIT_FILE_BYTES_MAX: Final = 16 * MIB
+AUDIT_FILES_MAX: Final = 4
+"""Of the audit trail of one machine: some 250,000 lines. The oldest file is dropped."""
+
+AUDIT_OPENINGS_MAX: Final = 10
+"""Times that the file is opened for one line. It is opened again where another process has just put it aside."""

@@ -37,6 +37,7 @@ from moorage.loop.recover import recover
 from moorage.net.http_server import BoundedHttp
 from moorage.runtime import Runtime, relieve_collector
 from moorage.sandbox.docker import DockerProvisioner
+from moorage.store.audit import AuditKind
 from moorage.store.sqlite_table import SqliteTable
 from moorage.telemetry import tell_error
 from moorage.terminal import clear_status, say
@@ -137,7 +138,8 @@ async def _first_key(runtime: Runtime, state_dir: Path, kept: StackSecrets) -> N
     if made.exists():
         return
     if not await runtime.api_keys.page():
-        await runtime.api_keys.create(TENANT, name="made at the first start", key=kept.api_key)
+        first, _ = await runtime.api_keys.create(TENANT, name="made at the first start", key=kept.api_key)
+        await runtime.audit.note(AuditKind.KEY_MADE, {"key_id": first.key_id}, who="the first start", tenant_id=TENANT)
     write_private(made, "")
 
 

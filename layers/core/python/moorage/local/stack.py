@@ -50,6 +50,7 @@ from moorage.local.turn_meter import event_loop, turn_ms
 from moorage.model.catalog import ModelCatalog, ollama_url, probe_ollama
 from moorage.runtime import build_runtime
 from moorage.settings import Settings, SettingsError, unknown_variables
+from moorage.store.audit import AUDIT_FILE
 from moorage.store.sqlite_table import SqliteTable
 from moorage.telemetry import open_log
 from moorage.terminal import say, show_status
@@ -98,6 +99,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         "MOORAGE_PROVISIONER": provisioner_of(os.environ),
         "MOORAGE_LAUNCHER_SOCKET": str(launcher_socket),
         "MOORAGE_LOG_FILE": str(state_dir / STEPS),
+        "MOORAGE_AUDIT_FILE": str(state_dir / AUDIT_FILE),
         "MOORAGE_EXECUTIONS_FILE": str(state_dir / "executions.sqlite"),
     }
     if settings_environment["MOORAGE_PROVISIONER"] == "docker":

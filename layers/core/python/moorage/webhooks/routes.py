@@ -9,6 +9,7 @@ from moorage.api.routing import Router
 from moorage.egress.fetch import FetchError
 from moorage.errors import webhook_not_answered, webhook_url_refused
 from moorage.runtime import Runtime
+from moorage.store.audit import AuditKind
 from moorage.webhooks.delivery import new_secret, send_sample
 from moorage.webhooks.event_types import EVENT_TYPES, EventType
 from moorage.webhooks.shapes import (
@@ -45,6 +46,7 @@ async def create(caller: Caller, wanted: Annotated[CreateWebhookEndpoint, body_o
     made = await caller.runtime.webhooks.create(
         caller.tenant_id, name=wanted.name, url=wanted.url, event_types=wanted.event_types, secret=secret
     )
+    await _noted(caller.runtime, made.id, "made")
     return {**as_object(made), "signing_secret": secret}
 
 
@@ -76,12 +78,15 @@ async def update(
     types = None if wanted.event_types is None else tuple(dict.fromkeys(wanted.event_types))
     changes = {"name": wanted.name, "url": wanted.url, "event_types": types}
     said = {name: value for name, value in changes.items() if value is not None}
-    return as_object(await caller.runtime.webhooks.update(endpoint, said))
+    changed = await caller.runtime.webhooks.update(endpoint, said)
+    await _noted(caller.runtime, endpoint.id, "changed")
+    return as_object(changed)
 
 
 @router.delete("/webhook_endpoints/{webhook_endpoint_id}", "deleteWebhookEndpoint", "Send it nothing more")
 async def delete(caller: Caller, webhook_endpoint_id: str) -> Deleted[Literal["webhook_endpoint.deleted"]]:
     await caller.runtime.webhooks.delete(await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id))
+    await _noted(caller.runtime, webhook_endpoint_id, "deleted")
     return deleted(webhook_endpoint_id, "webhook_endpoint.deleted")
 
 
@@ -92,6 +97,7 @@ async def rotate_secret(
     endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
     secret = new_secret()
     rotated = await caller.runtime.webhooks.rotate(endpoint, secret, is_old_kept=wanted.keep_old_secret_active_for_24_hours)
+    await _noted(caller.runtime, endpoint.id, "given another secret")
     return {**as_object(rotated), "signing_secret": secret}
 
 
@@ -130,6 +136,11 @@ async def redeliver(caller: Caller, webhook_endpoint_id: str, event_id: str) -> 
     """It is due at once: within seconds on one machine, within a minute on AWS."""
     endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
     return delivery_as_object(await caller.runtime.webhooks.redeliver(endpoint, event_id))
+
+
+async def _noted(runtime: Runtime, endpoint_id: str, done: str) -> None:
+    """Without its address, which may hold a secret."""
+    await runtime.audit.note(AuditKind.SETTING_CHANGED, {"setting": "webhook_endpoint", "id": endpoint_id, "done": done})
 
 
 def _check(runtime: Runtime, url: str) -> None:
