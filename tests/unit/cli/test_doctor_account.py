@@ -49,7 +49,7 @@ GOOD: dict[str, Said] = {
 
 
 @contextmanager
-def account(*said: dict[str, Said]) -> Iterator[Callable[[], AwsClients]]:
+def account(*said: dict[str, Said], asked: dict[str, Any] | None = None) -> Iterator[Callable[[], AwsClients]]:
     """An account whose services answer as told, each call once, in order; botocore checks requests and answers."""
     with ExitStack() as stack:
         clients: dict[str, Any] = {}
@@ -66,18 +66,21 @@ def account(*said: dict[str, Said]) -> Iterator[Callable[[], AwsClients]]:
             if code:
                 stubber.add_client_error(method, code, f"{code} is what it said")
             else:
-                stubber.add_response(method, answer)
+                stubber.add_response(method, answer, asked.get(call) if asked else None)
 
         def connect() -> AwsClients:
-            sts, ssm, lambda_, quotas = (client(name)[0] for name in ("sts", "ssm", "lambda", "service-quotas"))
-            return AwsClients(REGION, sts, ssm, lambda_, quotas, bedrock=lambda region: client("bedrock")[0])
+            sts, ssm, iam, lambda_, quotas = (client(name)[0] for name in ("sts", "ssm", "iam", "lambda", "service-quotas"))
+            return AwsClients(REGION, sts, ssm, iam, lambda_, quotas, bedrock=lambda region: client("bedrock")[0])
 
         yield connect
 
 
-def findings_of(*said: dict[str, Said], models: str = "") -> list[Finding]:
-    with account(*said) as connect:
-        return list(of_account(connect, models))
+def findings_of(
+    *said: dict[str, Said], models: str = "", context: dict[str, Any] | None = None, asked: dict[str, Any] | None = None
+) -> list[Finding]:
+    """``asked`` are the parameters that some calls must have."""
+    with account(*said, asked=asked) as connect:
+        return list(of_account(connect, models, context or {}))
 
 
 def test_a_good_account_is_found_good() -> None:
@@ -93,6 +96,33 @@ def test_a_good_account_is_found_good() -> None:
         "model 'nova': Bedrock's amazon.nova-2 in eu-west-1 may be used",
     ]
     assert {finding.level for finding in findings} == {Level.OK}
+
+
+COMPANY = {"@aws-cdk/core:bootstrapQualifier": "platform", "@aws-cdk/core:permissionsBoundary": {"name": "Developers"}}
+BOUNDARY = "arn:aws:iam::123456789012:policy/Developers"
+ASKED = {"ssm get_parameter": {"Name": "/cdk-bootstrap/platform/version"}, "iam get_policy": {"PolicyArn": BOUNDARY}}
+
+
+def test_a_companys_qualifier_and_boundary_are_looked_up_as_cdk_json_names_them() -> None:
+    findings = findings_of({**GOOD, "iam get_policy": yes(Policy={})}, context=COMPANY, asked=ASKED)
+    assert findings[1:3] == [Finding(Level.OK, "CDK bootstrap version 28"), Finding(Level.OK, f"permissions boundary {BOUNDARY}")]
+
+
+def test_a_missing_boundary_and_a_bootstrap_of_another_qualifier_stop_a_deploy() -> None:
+    missing = {"ssm get_parameter": no("ParameterNotFound"), "iam get_policy": no("NoSuchEntity")}
+    context = {**COMPANY, "@aws-cdk/core:permissionsBoundary": {"arn": BOUNDARY}}
+    assert findings_of({**GOOD, **missing}, context=context, asked=ASKED)[1:3] == [
+        Finding(
+            Level.FAIL,
+            "CDK is not bootstrapped in this region with the qualifier 'platform'",
+            "Run 'make bootstrap' with AWS_REGION=eu-west-1.",
+        ),
+        Finding(
+            Level.FAIL,
+            f"the permissions boundary {BOUNDARY} is not there",
+            "Make the policy, or correct @aws-cdk/core:permissionsBoundary in cdk.json.",
+        ),
+    ]
 
 
 LESS: dict[str, tuple[dict[str, Said], int, Finding]] = {
@@ -317,7 +347,7 @@ def test_without_a_region_or_credentials_nothing_else_is_asked(error: Exception,
     def connect() -> AwsClients:
         raise error
 
-    assert list(of_account(connect, "")) == [Finding(Level.FAIL, "AWS cannot be asked", advice)]
+    assert list(of_account(connect, "", {})) == [Finding(Level.FAIL, "AWS cannot be asked", advice)]
 
 
 def test_the_deployments_models_are_those_of_the_checkout_with_keys_in_ssm(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import boto3
 
 from moorage.cli.checks import new_account, shares
-from moorage.cli.checks.account import AwsClients, deployed_models, deployed_settings, of_account
+from moorage.cli.checks.account import AwsClients, cdk_context, deployed_models, deployed_settings, of_account
 from moorage.cli.checks.deployment import of_deployment, table_finding
 from moorage.cli.checks.engines import of_engines
 from moorage.cli.checks.findings import CheckProgress, Finding, Level, Said, warn
@@ -60,7 +60,7 @@ def _show(finding: Finding) -> None:
 
 
 def before_deploy(environ: Mapping[str, str]) -> Iterator[Said]:
-    yield from of_account(lambda: AwsClients.of(environ), deployed_models(ROOT))
+    yield from of_account(lambda: AwsClients.of(environ), deployed_models(ROOT), cdk_context(ROOT))
     session, settings = boto3.Session(region_name=aws_region(environ)), deployed_settings(ROOT)
 
     def client(name: str) -> Any:

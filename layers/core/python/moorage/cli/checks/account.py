@@ -21,7 +21,10 @@ from moorage.model.embedding_models import TITAN
 from moorage.model.models_file import ProviderKind
 from moorage.settings import as_deployed
 
-_BOOTSTRAP_PARAMETER: Final = "/cdk-bootstrap/hnb659fds/version"
+_QUALIFIER: Final = "@aws-cdk/core:bootstrapQualifier"
+_BOUNDARY: Final = "@aws-cdk/core:permissionsBoundary"
+"""The CDK's own settings in the context of ``cdk.json`` (CDK developer guide)."""
+_QUALIFIER_DEFAULT: Final = "hnb659fds"
 _BOOTSTRAP_VERSION_MIN: Final = 21
 _FARGATE_VCPU_QUOTA: Final = "L-3032A538"
 """Fargate On-Demand vCPU resource count; new accounts have 6."""
@@ -41,6 +44,7 @@ class AwsClients:
     region: str
     sts: Any
     ssm: Any
+    iam: Any
     lambda_: Any
     service_quotas: Any
     bedrock: Callable[[str], Any]
@@ -57,6 +61,7 @@ class AwsClients:
             session.region_name,
             client("sts"),
             client("ssm"),
+            client("iam"),
             client("lambda"),
             client("service-quotas"),
             lambda region: client("bedrock", region),
@@ -70,11 +75,17 @@ def deployed_models(root: Path) -> str:
 
 def deployed_settings(root: Path) -> dict[str, Any]:
     """What ``cdk.json`` says of the next deploy."""
+    settings: dict[str, Any] = cdk_context(root).get("moorage", {})
+    return settings
+
+
+def cdk_context(root: Path) -> dict[str, Any]:
+    """The context of ``cdk.json``: moorage's settings, and the CDK's own."""
     try:
-        settings: dict[str, Any] = json.loads(_read(root / "cdk.json"))["context"].get("moorage", {})
+        context: dict[str, Any] = json.loads(_read(root / "cdk.json"))["context"]
     except ValueError as error:
         raise TargetError(f"'moorage doctor --aws' cannot read cdk.json: {error}") from error
-    return settings
+    return context
 
 
 def _read(path: Path) -> str:
@@ -84,8 +95,8 @@ def _read(path: Path) -> str:
         raise TargetError(f"'moorage doctor --aws' reads cdk.json and models.toml of a checkout: {error}") from error
 
 
-def of_account(connect: Callable[[], AwsClients], models_toml: str) -> Iterator[Finding]:
-    """Before a deploy: who, where, bootstrapped, and how much of everything there is."""
+def of_account(connect: Callable[[], AwsClients], models_toml: str, context: Mapping[str, Any]) -> Iterator[Finding]:
+    """Before a deploy: who, where, bootstrapped, and how much of everything there is. ``context`` is that of ``cdk.json``."""
     try:
         aws = connect()
         identity = aws.sts.get_caller_identity()
@@ -93,7 +104,11 @@ def of_account(connect: Callable[[], AwsClients], models_toml: str) -> Iterator[
         yield fail("AWS cannot be asked", refused(error))
         return
     yield ok(f"account {identity['Account']} in {aws.region} as {identity['Arn']}")
-    for check in (_bootstrap, _lambda_concurrency, _fargate_vcpus, _step_functions):
+    yield asked("bootstrap", partial(_bootstrap, aws, context.get(_QUALIFIER, _QUALIFIER_DEFAULT)))
+    if boundary := context.get(_BOUNDARY):
+        arn = boundary.get("arn") or f"arn:aws:iam::{identity['Account']}:policy/{boundary.get('name')}"
+        yield asked("permissions boundary", partial(_boundary, aws, arn))
+    for check in (_lambda_concurrency, _fargate_vcpus, _step_functions):
         yield asked(check.__name__, partial(check, aws))
     yield from _models(aws, models_toml)
 
@@ -106,12 +121,22 @@ def asked(name: str, check: Callable[[], Finding]) -> Finding:
         return warn(f"{name.strip('_').replace('_', ' ')}: {error}", "It could not be checked; the permission for it may be missing.")
 
 
-def _bootstrap(aws: AwsClients) -> Finding:
+def _boundary(aws: AwsClients, arn: str) -> Finding:
+    """CloudFormation makes no role under a policy that is not there."""
+    try:
+        aws.iam.get_policy(PolicyArn=arn)
+    except aws.iam.exceptions.NoSuchEntityException:
+        return fail(f"the permissions boundary {arn} is not there", f"Make the policy, or correct {_BOUNDARY} in cdk.json.")
+    return ok(f"permissions boundary {arn}")
+
+
+def _bootstrap(aws: AwsClients, qualifier: str) -> Finding:
     advice = f"Run 'make bootstrap' with AWS_REGION={aws.region}."
     try:
-        version = int(aws.ssm.get_parameter(Name=_BOOTSTRAP_PARAMETER)["Parameter"]["Value"])
+        version = int(aws.ssm.get_parameter(Name=f"/cdk-bootstrap/{qualifier}/version")["Parameter"]["Value"])
     except aws.ssm.exceptions.ParameterNotFound:
-        return fail("CDK is not bootstrapped in this region", advice)
+        named = "" if qualifier == _QUALIFIER_DEFAULT else f" with the qualifier '{qualifier}'"
+        return fail(f"CDK is not bootstrapped in this region{named}", advice)
     shown = f"CDK bootstrap version {version}"
     return ok(shown) if version >= _BOOTSTRAP_VERSION_MIN else fail(f"{shown} is too old", advice)
 
