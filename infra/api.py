@@ -119,7 +119,7 @@ class Api(Construct):
             "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs]",
             "API Gateway's account-wide logging role takes this managed policy (API Gateway developer guide).",
         )
-        if not config.waf:
+        if not (config.waf or config.waf_acl_arn):
             acknowledge(
                 self.rest_api.deployment_stage,
                 "AwsSolutions-APIG3",
@@ -264,10 +264,14 @@ class Api(Construct):
         cdk.CfnOutput(self, "DomainTarget", value=domain.domain_name_alias_domain_name, description="CNAME of the domain")
 
     def _firewall(self) -> None:
-        if not self._config.waf:
-            return
+        arn = self._make_firewall() if self._config.waf else self._config.waf_acl_arn
+        if arn:
+            stage = self.rest_api.deployment_stage.stage_arn
+            wafv2.CfnWebACLAssociation(self, "FirewallAssociation", resource_arn=stage, web_acl_arn=arn)
+
+    def _make_firewall(self) -> str:
         acl = wafv2.CfnWebACL
-        rules = acl(
+        made = acl(
             self,
             "Firewall",
             scope="REGIONAL",
@@ -297,9 +301,7 @@ class Api(Construct):
                 )
             },
         )
-        wafv2.CfnWebACLAssociation(
-            self, "FirewallAssociation", resource_arn=self.rest_api.deployment_stage.stage_arn, web_acl_arn=rules.attr_arn
-        )
+        return made.attr_arn
 
 
 _APPROVAL_METHODS: Final = ("GET", "HEAD", "POST")

@@ -19,6 +19,7 @@ def make_app(context: dict[str, object] | None = None, outdir: str | None = None
     config = Config.from_context(_context(app))
     account, region = os.environ.get("CDK_DEFAULT_ACCOUNT"), os.environ.get("CDK_DEFAULT_REGION")
     check_region(region)
+    check_arns(config, region)
     build(app, config, env=cdk.Environment(account=account, region=region))
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app, verbose=True))
     return app
@@ -29,6 +30,14 @@ def check_region(region: str | None) -> None:
     commercial partition."""
     if region is not None and region.startswith(("cn-", "us-gov-", "us-iso", "eu-isoe")):
         raise ConfigError(f"The region {region} is outside of AWS's commercial partition, where moorage's layers and base images are.")
+
+
+def check_arns(config: Config, region: str | None) -> None:
+    """Raises :class:`ConfigError` for what is in another region, where none of these can be used from."""
+    given = {"kms_key_arn": config.kms_key_arn, "alarm_topic_arn": config.alarm_topic_arn, "waf_acl_arn": config.waf_acl_arn}
+    for name, arn in given.items():
+        if arn and region and arn.split(":")[3] != region:
+            raise ConfigError(f"cdk.json: '{name}': is in {arn.split(':')[3]}, and the deployment goes to {region}.")
 
 
 def _context(app: cdk.App) -> dict[str, object]:

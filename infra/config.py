@@ -31,6 +31,7 @@ AVAILABILITY_ZONES_MAX = 3
 """Networks keep the addresses of the zones that a deployment does not use yet, so that the number can change later."""
 CORS_ORIGINS_MAX = 20
 """Each is a comparison in the answer to a preflight."""
+OWN_TAGS_MAX = 40
 USAGE_TIERS_MAX = 50
 """An account has 300 usage plans in a region (API Gateway quotas); several deployments fit into it."""
 
@@ -85,6 +86,18 @@ def _tier_names(value: "dict[str, UsagePlan]") -> "dict[str, UsagePlan]":
     for name in value:
         if not re.fullmatch(r"[a-z0-9-]{1,63}|\*", name):
             raise ValueError(f"takes plans by tier (a-z, 0-9 and '-') or '*' for tenants without one, not '{name}'")
+    return value
+
+
+def _tags(value: dict[str, str]) -> dict[str, str]:
+    """Bounds of all services together (AWS General Reference, "Tag naming limits and requirements")."""
+    if len(value) > OWN_TAGS_MAX:
+        raise ValueError(f"takes up to {OWN_TAGS_MAX} tags: a resource has 50, and some are CloudFormation's and moorage's own")
+    for name, text in value.items():
+        if not re.fullmatch(r"[\w .:/=+@-]{1,128}", name) or not re.fullmatch(r"[\w .:/=+@-]{0,256}", text):
+            raise ValueError(f"takes names of 1 to 128 and values of up to 256 letters, digits, spaces and '.:/=+-@_', not '{name}'")
+        if name.lower().startswith(("aws:", "moorage")):
+            raise ValueError(f"takes no names that begin with 'aws:' or 'moorage', which are AWS's and moorage's own, as '{name}'")
     return value
 
 
@@ -194,6 +207,10 @@ class Config(BaseModel):
     customer_managed_key: bool = False
     """Encrypt table, bucket and secret with a key of the account ($1 a month) instead of the services' own keys."""
 
+    kms_key_arn: str | None = Field(default=None, pattern=r"^arn:aws:kms:[a-z0-9-]+:\d{12}:key/[0-9A-Za-z-]+$")
+    """ARN of a key that is there already, in this region: it encrypts table, bucket, secret, vector bucket, log groups, topic of alarms
+    and image repositories. Its policy has to let services use it (``docs/aws_company.md``)."""
+
     authorizer: bool = True
     """Check keys at the gateway too. The API checks every key itself; emulators without authorizers turn this off."""
 
@@ -255,6 +272,9 @@ class Config(BaseModel):
     alarm_email: str | None = Field(default=None, pattern=r"^[^@\s]+@[^@\s]+$")
     """Where alarms go. None makes the first five without a recipient, for the console; with one there are more ($0.10 a month each)."""
 
+    alarm_topic_arn: str | None = Field(default=None, pattern=r"^arn:aws:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]+$")
+    """A topic that is there already, in this region, and hears alarms as ``alarm_email`` does; both may be set."""
+
     sandboxes_alarm: int = Field(default=0, ge=0)
     """Sandboxes alive at once from which on the recipient of alarms is told; 0 never."""
 
@@ -277,6 +297,14 @@ class Config(BaseModel):
 
     cors_origins: Annotated[Words, AfterValidator(_origins), Field(max_length=CORS_ORIGINS_MAX)] = ()
     """Origins whose pages may call the API from a browser, each as a whole. None: no page may."""
+
+    waf_acl_arn: str | None = Field(
+        default=None, pattern=r"^arn:aws:wafv2:[a-z0-9-]+:\d{12}:regional/webacl/[A-Za-z0-9_-]+/[0-9A-Za-z-]+$"
+    )
+    """A web ACL that is there already, in this region, in front of the API. It takes the place of ``waf``."""
+
+    tags: Annotated[dict[str, str], AfterValidator(_tags)] = Field(default_factory=dict)
+    """Beside ``moorage:deployment``, on everything of the templates that takes tags."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
@@ -322,8 +350,12 @@ class Config(BaseModel):
             raise ValueError("warm_pool needs provisioner 'fargate'; a MicroVM starts in seconds")
         if missing := sorted(warm_pool_sizes(self.warm_pool).keys() - set(self.memory_tiers)):
             raise ValueError(f"warm_pool names {', '.join(missing)}, which memory_tiers leaves out")
-        if (self.monthly_budget or self.sandboxes_alarm) and self.alarm_email is None:
-            raise ValueError("monthly_budget and sandboxes_alarm need alarm_email: somebody has to be told")
+        if (self.monthly_budget or self.sandboxes_alarm) and not self.has_recipient:
+            raise ValueError("monthly_budget and sandboxes_alarm need alarm_email or alarm_topic_arn: somebody has to be told")
+        if self.kms_key_arn and self.customer_managed_key:
+            raise ValueError("kms_key_arn names a key that is there, and customer_managed_key makes one; set one of them")
+        if self.waf_acl_arn and self.waf:
+            raise ValueError("waf_acl_arn names a web ACL that is there, and waf makes one; set one of them")
         if self.usage_plans and not self.authorizer:
             raise ValueError("usage_plans needs authorizer: it names the tenant of each request")
         if self.proxy_memory_mib != 512 and not self.allowed_egress_domains:
@@ -341,6 +373,11 @@ class Config(BaseModel):
     @property
     def has_microvms(self) -> bool:
         return self.provisioner == "lambda_microvm"
+
+    @property
+    def has_recipient(self) -> bool:
+        """Whether anybody hears alarms."""
+        return bool(self.alarm_email or self.alarm_topic_arn)
 
     @property
     def has_egress(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
@@ -57,8 +58,17 @@ def audit_log_group(scope: Construct, construct_id: str, config: Config) -> logs
 def log_group(scope: Construct, construct_id: str, config: Config) -> logs.LogGroup:
     """Logs hold ids, counts and times, never content; they go with the stack."""
     return logs.LogGroup(
-        scope, construct_id, retention=_LOG_RETENTION[config.log_retention_days], removal_policy=cdk.RemovalPolicy.DESTROY
+        scope,
+        construct_id,
+        retention=_LOG_RETENTION[config.log_retention_days],
+        removal_policy=cdk.RemovalPolicy.DESTROY,
+        encryption_key=given_key(scope, construct_id, config),
     )
+
+
+def given_key(scope: Construct, construct_id: str, config: Config) -> kms.IKey | None:
+    """``kms_key_arn`` for what services encrypt by themselves, as its policy lets them: nobody else gets a right by it."""
+    return kms.Key.from_key_arn(scope, f"{construct_id}Key", config.kms_key_arn) if config.kms_key_arn else None
 
 
 def live(function: lambda_.Function, *, provisioned: int = 0) -> lambda_.Alias:

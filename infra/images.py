@@ -17,7 +17,7 @@ from constructs import Construct
 from infra.bundling import ROOT, context_hash, copy_context, local_bundling
 from infra.config import Config
 from infra.custom_resource import BUILD_MINUTES, QUEUED_MINUTES, CustomResources
-from infra.functions import log_group
+from infra.functions import given_key, log_group
 from infra.nag import acknowledge, acknowledge_wildcard
 
 
@@ -47,11 +47,15 @@ class ContainerImage(Construct):
         if given is not None:
             self.uri = self.edition = given
             return
-        words = [context_hash(context, base), *sorted(arguments.items()), *([config.image_edition] if config.image_edition else [])]
+        chosen = [word for word in (config.image_edition, config.kms_key_arn) if word]
+        words = [context_hash(context, base), *sorted(arguments.items()), *chosen]
         tag = self.edition = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
         self._repository = ecr.Repository(
             self,
             "Repository",
+            # A repository's encryption cannot change: with another key it is made anew, and the image is built into it.
+            encryption=ecr.RepositoryEncryption.KMS if config.kms_key_arn else None,
+            encryption_key=given_key(self, "Repository", config),
             image_scan_on_push=True,
             image_tag_mutability=ecr.TagMutability.IMMUTABLE,
             removal_policy=cdk.RemovalPolicy.DESTROY,

@@ -19,12 +19,14 @@ from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
 from moorage.store import schema
 
 from infra.config import Config
+from infra.functions import given_key
 from infra.nag import acknowledge
 from infra.prices import DEFAULT_REGION, HOURS_A_MONTH, PRICES
 
 _PERIOD: Final = cdk.Duration.minutes(5)
 _COST_PERIOD: Final = cdk.Duration.hours(1)
 DEPLOYMENT_TAG: Final = "moorage:deployment"
+RUNBOOK: Final = "docs/runbook.md"
 METRICS_NAMESPACE: Final = "moorage"
 """Metrics that the steps write themselves (embedded metric format in their logs)."""
 
@@ -46,7 +48,7 @@ class Observability(Construct):
         """``functions`` are those whose work is shown one by one, ``all_functions`` those that are paid for."""
         super().__init__(scope, construct_id)
         self._service = config.name
-        self._topic = self._make_topic(config.alarm_email)
+        self._topics = self._find_topics(config)
         self._alarm("LoopFailed", machine.metric_failed(period=_PERIOD), 1, "A response's execution failed: see its events.")
         self._alarm("LoopTimedOut", machine.metric_timed_out(period=_PERIOD), 1, "A response's execution ran out of time.")
         self._alarm("ApiErrors", rest_api.metric_server_error(period=_PERIOD, statistic="Sum"), 5, "The API answers 5xx.")
@@ -55,7 +57,7 @@ class Observability(Construct):
         self._alarm_of_reaper(expiry)
         throttles = functions["ModelStep"].metric_throttles(period=_PERIOD)
         self._alarm("Throttled", throttles, 1, "The account's Lambda concurrency is used up ('moorage doctor' shows the quota).")
-        if self._topic:
+        if self._topics:
             self._alarms_to_be_heard(config, table, all_functions)
         # Dashboards are of the account, not of a region: one name in two regions would be one dashboard.
         name = f"{config.name}-{cdk.Stack.of(self).region}"
@@ -92,10 +94,14 @@ class Observability(Construct):
 
         dashboard.add_widgets(Costs(config, rest_api, machine, table, functions, all_functions).widget())
 
-    def _make_topic(self, email: str | None) -> sns.Topic | None:
-        if email is None:
-            return None
-        topic = sns.Topic(self, "Alarms", enforce_ssl=True)
+    def _find_topics(self, config: Config) -> list[sns.ITopic]:
+        topics: list[sns.ITopic] = [self._make_topic(config, config.alarm_email)] if config.alarm_email else []
+        if config.alarm_topic_arn:
+            topics.append(sns.Topic.from_topic_arn(self, "GivenTopic", config.alarm_topic_arn))
+        return topics
+
+    def _make_topic(self, config: Config, email: str) -> sns.Topic:
+        topic = sns.Topic(self, "Alarms", enforce_ssl=True, master_key=given_key(self, "Alarms", config))
         stack = cdk.Stack.of(self)
         alarms = stack.format_arn(
             service="cloudwatch", resource="alarm", resource_name="*", arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME
@@ -137,9 +143,8 @@ class Observability(Construct):
         self._alarm(f"{name}Failed", errors, 3, f"The function {name} fails again and again: sandboxes may run on and be billed.")
 
     def _budget(self, config: Config) -> None:
-        assert config.alarm_email is not None
         budget = budgets.CfnBudget
-        subscriber = budget.SubscriberProperty(subscription_type="EMAIL", address=config.alarm_email)
+        recipients = {"EMAIL": config.alarm_email, "SNS": config.alarm_topic_arn}
         budget(
             self,
             "Budget",
@@ -153,11 +158,15 @@ class Observability(Construct):
             notifications_with_subscribers=[
                 budget.NotificationWithSubscribersProperty(
                     notification=budget.NotificationProperty(
-                        comparison_operator="GREATER_THAN", notification_type=kind, threshold=percent, threshold_type="PERCENTAGE"
+                        comparison_operator="GREATER_THAN", notification_type=reached, threshold=percent, threshold_type="PERCENTAGE"
                     ),
-                    subscribers=[subscriber],
+                    subscribers=[
+                        budget.SubscriberProperty(subscription_type=kind, address=address)
+                        for kind, address in recipients.items()
+                        if address
+                    ],
                 )
-                for kind, percent in (("ACTUAL", 80), ("FORECASTED", 100))
+                for reached, percent in (("ACTUAL", 80), ("FORECASTED", 100))
             ],
         )
 
@@ -170,10 +179,10 @@ class Observability(Construct):
             evaluation_periods=1,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=description,
+            alarm_description=described(name, description),
         )
-        if self._topic:
-            alarm.add_alarm_action(actions.SnsAction(self._topic))
+        for topic in self._topics:
+            alarm.add_alarm_action(actions.SnsAction(topic))
 
     def _own(self, name: str, statistic: str) -> cloudwatch.Metric:
         return cloudwatch.Metric(
@@ -186,6 +195,11 @@ class Observability(Construct):
 
     def _graph(self, title: str, *metrics: cloudwatch.IMetric) -> cloudwatch.IWidget:
         return cloudwatch.GraphWidget(title=title, left=list(metrics), width=8)
+
+
+def described(name: str, description: str) -> str:
+    """What an alarm's message says: a sentence, and where the steps are."""
+    return f"{description} What to do: {RUNBOOK}#{name.lower()}"
 
 
 class Costs:

@@ -25,7 +25,7 @@ from infra.images import PYTHON_3_13, ContainerImage
 from infra.microvms import Microvms
 from infra.nag import acknowledge
 from infra.network import Network
-from infra.observability import DEPLOYMENT_TAG, Observability
+from infra.observability import DEPLOYMENT_TAG, Observability, described
 from infra.prices import sandbox_price
 from infra.sandbox import SandboxTask, programs
 from infra.state import State
@@ -294,7 +294,9 @@ class ServiceStack(cdk.Stack):
             threshold=5,
             evaluation_periods=1,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description="The new version of the streaming function fails; CodeDeploy goes back to the one before.",
+            alarm_description=described(
+                "RolloutFails", "The new version of the streaming function fails; CodeDeploy goes back to the one before."
+            ),
         )
         configuration = _ROLLOUTS[self._config.rollout]
         group = codedeploy.LambdaDeploymentGroup(self, "Rollout", alias=alias, deployment_config=configuration, alarms=[failing])
@@ -442,7 +444,8 @@ def _grant_bedrock(function: lambda_.Function) -> None:
 def build(app: cdk.App, config: Config, *, models_file: Path = MODELS_FILE, **options: Any) -> ServiceStack:
     """Put both stacks into ``app``."""
     models = Models.from_file(models_file, config)
-    cdk.Tags.of(app).add(DEPLOYMENT_TAG, config.name)
+    for name, value in {DEPLOYMENT_TAG: config.name, **config.tags}.items():
+        cdk.Tags.of(app).add(name, value)
     state = StateStack(app, f"{config.name}-state", config=config, description="moorage: table and bucket", **options)
     return ServiceStack(
         app,

@@ -49,19 +49,23 @@ class State(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, config: Config) -> None:
         super().__init__(scope, construct_id)
         removal = cdk.RemovalPolicy.RETAIN if config.retain else cdk.RemovalPolicy.DESTROY
-        self.key = (
-            kms.Key(self, "Key", description=f"{config.name}: table and bucket", enable_key_rotation=True, removal_policy=removal)
-            if config.customer_managed_key
-            else None
-        )
-        if self.key and config.vector_bucket:
-            self._let_vectors_be_indexed(self.key, config)
+        self.key = self._find_key(config, removal)
         own_table = self._make_table(config, removal)
         self.table: dynamodb.ITable = own_table
         self.bucket: s3.IBucket = self._make_bucket(config, removal)
         self.content_key: secrets.ISecret = self._make_content_key(config, removal)
         if config.table_name and config.bucket_name:
             self._adopt(config.table_name, config.bucket_name, config.content_key_arn, [own_table.table_arn, own_table.table_name])
+
+    def _find_key(self, config: Config, removal: cdk.RemovalPolicy) -> kms.IKey | None:
+        if config.kms_key_arn:
+            return kms.Key.from_key_arn(self, "GivenKey", config.kms_key_arn)
+        if not config.customer_managed_key:
+            return None
+        key = kms.Key(self, "Key", description=f"{config.name}: table and bucket", enable_key_rotation=True, removal_policy=removal)
+        if config.vector_bucket:
+            self._let_vectors_be_indexed(key, config)
+        return key
 
     def _let_vectors_be_indexed(self, key: kms.Key, config: Config) -> None:
         """S3 Vectors arranges vectors in the background, as nobody's role (user guide, "Data protection and encryption")."""

@@ -40,6 +40,14 @@ EVERYTHING = {
     "websocket": True,
 }
 """Every option that adds resources, and another edition of the images."""
+COMPANY: dict[str, Any] = {
+    **{name: value for name, value in EVERYTHING.items() if name not in ("alarm_email", "customer_managed_key", "waf")},
+    "alarm_topic_arn": "arn:aws:sns:us-east-1:111122223333:pages",
+    "kms_key_arn": "arn:aws:kms:us-east-1:111122223333:key/00000000-0000-0000-0000-000000000000",
+    "tags": {"CostCenter": "4711", "owner": "platform@example.com"},
+    "waf_acl_arn": "arn:aws:wafv2:us-east-1:111122223333:regional/webacl/central/00000000-0000-0000-0000-000000000000",
+}
+"""Every option, with what a company has already in the place of what the deployment would make."""
 MICROVM_IMAGES = {tier: f"arn:aws:lambda:us-east-1:000000000000:microvm-image:moorage-{tier}" for tier in ("1g", "4g")}
 MICROVMS: dict[str, Any] = {
     "provisioner": "lambda_microvm",
@@ -141,6 +149,12 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
     """A deployment with every option turned on."""
     return shared(EVERYTHING, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def company(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
+    """A deployment with every option, on a company's own key, topic and web ACL."""
+    return shared(COMPANY, tmp_path_factory)
 
 
 def masked(template: dict[str, Any]) -> str:

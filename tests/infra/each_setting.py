@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from infra.config import Config
-from tests.infra.conftest import EVERYTHING, MICROVMS, Stacks, shared
+from tests.infra.conftest import COMPANY, EVERYTHING, MICROVMS, Stacks, shared
 from tests.infra.updates import GOES_WITH, Update, beyond, faults
 
 ALARMS: dict[str, Any] = {"alarm_email": "owner@example.com"}
@@ -25,6 +25,7 @@ TOGETHER = {"table_read_units", "table_name", "domain_name"}
 
 VALUES: dict[str, Any] = {
     **{name: EVERYTHING[name] for name in EVERYTHING if name not in ("certificate_arn",)},
+    **{name: COMPANY[name] for name in COMPANY.keys() - EVERYTHING.keys()},
     "authorizer_cache_seconds": 0,
     "bundle_for": "host",
     "code_seconds_max": 60,
@@ -82,7 +83,7 @@ def test_a_setting_goes_on_and_off(name: str, tmp_path_factory: pytest.TempPathF
     beside = NEEDS.get(name, {})
     without = shared({} if name in TOGETHER else beside, tmp_path_factory)
     with_it = shared({**beside, name: VALUES[name]}, tmp_path_factory)
-    assert beyond(faults(Update(without, with_it)), {"provisioner", "memory_tiers", "table_name"} & {name}) == []
+    assert beyond(faults(Update(without, with_it)), {"provisioner", "memory_tiers", "table_name", "kms_key_arn"} & {name}) == []
     assert beyond(faults(Update(with_it, without)), [name]) == []
 
 

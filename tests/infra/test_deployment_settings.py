@@ -12,7 +12,7 @@ from moorage.settings import GROUPS, VARIABLES
 from infra.app import check_region
 from infra.config import Config, ConfigError, Models
 from infra.stacks import TITAN
-from tests.infra.conftest import MICROVMS, ROOT, Stacks
+from tests.infra.conftest import COMPANY, MICROVMS, ROOT, Stacks
 from tests.infra.synthesis import context_of, program
 
 WRONG = {
@@ -55,6 +55,17 @@ WRONG = {
     "a size of no proxy": ({"proxy_memory_mib": 1024}, "proxy_memory_mib needs allowed_egress_domains"),
     "a bucket without its table": ({"bucket_name": "restored"}, "table_name and bucket_name belong together"),
     "a budget that nobody hears of": ({"monthly_budget": 100}, "need alarm_email"),
+    "a key by its alias": ({"kms_key_arn": "arn:aws:kms:us-east-1:111122223333:alias/data"}, "'kms_key_arn'"),
+    "a key of China": ({"kms_key_arn": COMPANY["kms_key_arn"].replace("arn:aws:", "arn:aws-cn:")}, "'kms_key_arn'"),
+    "two keys": ({"kms_key_arn": COMPANY["kms_key_arn"], "customer_managed_key": True}, "set one of them"),
+    "a topic by its name": ({"alarm_topic_arn": "pages"}, "'alarm_topic_arn'"),
+    "a web ACL of CloudFront": ({"waf_acl_arn": COMPANY["waf_acl_arn"].replace("regional", "global")}, "'waf_acl_arn'"),
+    "two web ACLs": ({"waf_acl_arn": COMPANY["waf_acl_arn"], "waf": True}, "set one of them"),
+    "a tag of AWS's": ({"tags": {"aws:owner": "x"}}, "'tags': takes no names that begin with 'aws:' or 'moorage'"),
+    "a tag of moorage's": ({"tags": {"moorage:deployment": "x"}}, "'tags': takes no names that begin with 'aws:' or 'moorage'"),
+    "a tag without a name": ({"tags": {"": "x"}}, "'tags': takes names of 1 to 128"),
+    "a tag with a long value": ({"tags": {"a": "x" * 257}}, "'tags': takes names of 1 to 128 and values of up to 256"),
+    "more tags than a resource takes": ({"tags": {f"t{n}": "x" for n in range(41)}}, "'tags': takes up to 40 tags"),
     "half a capacity": ({"table_read_units": 10}, "table_read_units and table_write_units belong together"),
     "a price of one number": ({"sandbox_price": [0.03]}, "'sandbox_price.1'"),
     "a price below nothing": ({"sandbox_price": [0.03, -1]}, "'sandbox_price.1'"),

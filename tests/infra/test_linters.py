@@ -17,10 +17,10 @@ CFN_LINT = ["cfn-lint", "--config-file", str(ROOT / "infra" / "cfn-lint.yaml")]
 
 
 @pytest.fixture(scope="module")
-def templates(stacks: Stacks, everything: Stacks, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both templates of the default deployment and of the one with every option."""
+def templates(stacks: Stacks, everything: Stacks, company: Stacks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both templates of the default deployment, of the one with every option, and of a company's."""
     folder = tmp_path_factory.mktemp("templates")
-    for name, found in {"default": stacks, "everything": everything}.items():
+    for name, found in {"default": stacks, "everything": everything, "company": company}.items():
         (folder / f"{name}-state.json").write_text(json.dumps(found.state))
         (folder / f"{name}-service.json").write_text(json.dumps(found.service))
     return folder

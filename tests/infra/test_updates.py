@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.infra import updates
-from tests.infra.conftest import EVERYTHING, MICROVMS, Stacks, shared
+from tests.infra.conftest import COMPANY, EVERYTHING, MICROVMS, Stacks, shared
 from tests.infra.updates import Update, beyond, faults
 
 RELEASED = Path(__file__).with_name("snapshots") / "released.json.gz"
@@ -25,6 +25,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "MicroVMs": {"rollout": "linear", **MICROVMS},
     "egress": {"allowed_egress_domains": ["pkg.example.com"]},
     "customer key": {"customer_managed_key": True},
+    "given key": {"kms_key_arn": COMPANY["kms_key_arn"]},
     "another image": {"image_edition": "2026-12"},
     "other packages": {"bundle_for": "host"},
 }
@@ -38,7 +39,7 @@ def test_settings_go_on_and_off_on_a_deployment_that_stands(
     settings = OTHERS.get(name, EVERYTHING)
     with_it = shared(settings, tmp_path_factory) if name in OTHERS else everything
     # Without sandboxes, what they run in ends when the setting comes, and not when it goes.
-    assert beyond(faults(Update(stacks, with_it)), {"provisioner"} & settings.keys()) == []
+    assert beyond(faults(Update(stacks, with_it)), {"provisioner", "kms_key_arn"} & settings.keys()) == []
     assert beyond(faults(Update(with_it, stacks)), settings) == []
 
 

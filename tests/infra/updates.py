@@ -302,6 +302,7 @@ GOES_WITH: Final = {
     "allowed_egress_domains": (": MOORAGE_EGRESS_", ": MOORAGE_FARGATE_EGRESS_SECURITY_GROUP names"),
     "audit_retention_days": (": MOORAGE_AUDIT_LOG_GROUP names",),
     "availability_zones": (": MOORAGE_FARGATE_SUBNETS names",),
+    "kms_key_arn": ("ImageRepository",),
     "customer_managed_key": ("moorage-state:ExportsOutputFnGetAttStateKey",),
     "memory_tiers": (": MOORAGE_FARGATE_TASK_DEFINITION_",),
     "table_name": (" on <State", " on arn:aws:dynamodb", " on arn:aws:s3"),

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.infra.conftest import Stacks, _node, everything, stacks
+from tests.infra.conftest import Stacks, _node, company, everything, stacks
 from tests.twin.template import Template
 
-__all__ = ["_node", "everything", "stacks"]
+__all__ = ["_node", "company", "everything", "stacks"]
 
 
 @pytest.fixture(scope="session")

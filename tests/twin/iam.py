@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from tests.twin import given_key
 from tests.twin.calls import PROXY, SOCKETS, Check, checks, key_checks, own_name
 from tests.twin.template import ACCOUNT, REGION, Template
 
@@ -119,6 +120,7 @@ class Account:
 
     def _key_trusts_iam(self, key: str) -> bool:
         policies = [p["KeyPolicy"] for name, p in self.template.of_type("AWS::KMS::Key") if key == f"<{name}.Arn>"]
+        policies += [given_key.policy()] if key == given_key.ARN else []
         root = f"arn:aws:iam::{ACCOUNT}:root"
         # The key of the domain secrets is made by our custom resource without a policy: KMS's default one leaves it to IAM.
         return not policies or any(

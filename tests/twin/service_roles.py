@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from tests.twin import given_key
 from tests.twin.iam import Account
 from tests.twin.template import ACCOUNT, Template
 
@@ -316,6 +317,12 @@ def _alarm_actions(template: Template, name: str, alarm: Properties) -> Iterator
         yield IsLet("cloudwatch.amazonaws.com", "sns:Publish", action, source)
 
 
+def _encrypted_alarms(template: Template, _: str, topic: Properties) -> Iterator[Need]:
+    if key := topic.get("KmsMasterKeyId"):
+        for action in ("kms:Decrypt", "kms:GenerateDataKey"):
+            yield IsLet("cloudwatch.amazonaws.com", action, key, f"arn:aws:cloudwatch:{template.region}:{ACCOUNT}:alarm:any")
+
+
 def _subscription(_: Template, __: str, subscription: Properties) -> Iterator[Need]:
     assert subscription["Protocol"] == "email", "nobody has looked at what another subscription needs"
     yield from ()
@@ -445,6 +452,7 @@ ROWS: Final = (
         f"{DOCS}/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html",
         _alarm_actions,
     ),
+    Row("AWS::SNS::Topic", "is encrypted", f"{DOCS}/sns/latest/dg/sns-key-management.html", _encrypted_alarms),
     Row("AWS::SNS::Subscription", "delivers", f"{DOCS}/sns/latest/dg/sns-create-subscribe-endpoint-to-topic.html", _subscription),
     Row(
         "AWS::CodeDeploy::DeploymentGroup",
@@ -476,7 +484,7 @@ ASKS_NOTHING: Final = frozenset(
         *("AWS::IAM::Policy", "AWS::IAM::Role", "AWS::KMS::Key", "AWS::Lambda::Alias", "AWS::Lambda::LayerVersion"),
         *("AWS::Lambda::Permission", "AWS::Lambda::Version", "AWS::Route53Resolver::FirewallDomainList"),
         *("AWS::Route53Resolver::FirewallRuleGroup", "AWS::Route53Resolver::FirewallRuleGroupAssociation", "AWS::S3::BucketPolicy"),
-        *("AWS::SNS::Topic", "AWS::SNS::TopicPolicy", "AWS::ServiceDiscovery::PrivateDnsNamespace", "AWS::ServiceDiscovery::Service"),
+        *("AWS::SNS::TopicPolicy", "AWS::ServiceDiscovery::PrivateDnsNamespace", "AWS::ServiceDiscovery::Service"),
         *("AWS::WAFv2::WebACL", "AWS::WAFv2::WebACLAssociation", "Custom::Concurrency", "Custom::ImageBuild", "Custom::KeptKey"),
         *("Custom::PrefixLists", "Custom::SandboxKey", "Custom::Sandboxes"),
     }
@@ -550,7 +558,8 @@ def _is_let(template: Template, need: IsLet) -> bool:
 def _documents(template: Template, resource: str) -> list[Properties]:
     """Policies of a topic or a key."""
     topics = [p["PolicyDocument"] for _, p in template.of_type("AWS::SNS::TopicPolicy") if resource in p["Topics"]]
-    return [*topics, *(key["KeyPolicy"] for name, key in template.of_type("AWS::KMS::Key") if resource == f"<{name}.Arn>")]
+    given = [given_key.policy()] if resource == given_key.ARN else []
+    return [*topics, *given, *(key["KeyPolicy"] for name, key in template.of_type("AWS::KMS::Key") if resource == f"<{name}.Arn>")]
 
 
 def _speaks_of(statement: Properties, need: IsLet) -> bool:
@@ -563,6 +572,7 @@ def _speaks_of(statement: Properties, need: IsLet) -> bool:
 def _holds(operator: str, keys: Mapping[str, Any], need: IsLet) -> bool:
     assert operator in ("Bool", "StringEquals", "ArnLike", "ArnEquals", "StringLike"), operator
     context = {"aws:SecureTransport": "true", "aws:SourceAccount": ACCOUNT, "aws:SourceArn": need.source}
+    context["kms:EncryptionContext:aws:logs:arn"] = need.source
     return all(any(fnmatchcase(context[key], _literal(each)) for each in _many(wanted)) for key, wanted in keys.items())
 
 

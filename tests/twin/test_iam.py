@@ -9,7 +9,7 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from tests.infra.conftest import ROOT, shared
+from tests.infra.conftest import ROOT, Stacks, shared
 from tests.twin import calls
 from tests.twin.calls import Check, checks
 from tests.twin.iam import Account, refused
@@ -21,8 +21,11 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=["open", *CONFIGURATIONS, "both"])
+@pytest.fixture(scope="module", params=["open", *CONFIGURATIONS, "both", "given key"])
 def account(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Account:
+    if request.param == "given key":
+        found: Stacks = request.getfixturevalue("company")
+        return Account(Template.of(found.state, found.service))
     if request.param in CONFIGURATIONS:
         stacks = shared(CONFIGURATIONS[request.param], tmp_path_factory)
         return Account(Template.of(stacks.state, stacks.service))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.infra.conftest import MICROVMS, shared
+from tests.infra.conftest import COMPANY, MICROVMS, Stacks, shared
 from tests.twin.iam import Account
 from tests.twin.service_roles import DOCS, NETWORK_INTERFACES, ROWS, needs, unmet, unused_roles
 from tests.twin.template import ACCOUNT, REGION, Template
@@ -15,12 +15,16 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "no sandboxes": {"provisioner": "none"},
     "canary": {"rollout": "canary", "table_read_units": 10, "table_write_units": 5, "drain": True},
     "MicroVMs": {"rollout": "linear", **MICROVMS},
+    "company with mail": {"alarm_email": "owner@example.com", "kms_key_arn": COMPANY["kms_key_arn"]},
 }
 """Beside the default one and the one with every option: what these have besides, or instead."""
 
 
-@pytest.fixture(scope="module", params=["default", "full", *CONFIGURATIONS])
+@pytest.fixture(scope="module", params=["default", "full", "company", *CONFIGURATIONS])
 def template(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Template:
+    if request.param == "company":
+        found: Stacks = request.getfixturevalue("company")
+        return Template.of(found.state, found.service)
     if request.param not in CONFIGURATIONS:
         return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
     stacks = shared(CONFIGURATIONS[request.param], tmp_path_factory)
@@ -37,6 +41,7 @@ def test_each_row_has_the_page_that_says_so_and_is_met_somewhere(default: Templa
     asked = {who.partition(" ")[2] for each in (default, full) for who, _ in needs(each)}
     # What no template has yet; whoever brings it in finds the row.
     absent = {"sends dead letters", "sends to destinations", "reads streams and queues", "is given secrets", "uses a key"}
+    absent |= {"is encrypted"}
     silent = {"runs tasks", "delivers", "acts by a role", "turns an alias"}
     assert {row.what for row in ROWS} - asked <= absent | silent
     assert asked & absent == set()
