@@ -32,6 +32,7 @@ BOTOCORE_SERVICES: Final = (
     "kms",
     "lambda",
     "lambda-microvms",
+    "logs",
     "s3",
     "s3vectors",
     "secretsmanager",

@@ -52,7 +52,13 @@ LIVE: Final = "live"
 def audit_log_group(scope: Construct, construct_id: str, config: Config) -> logs.LogGroup:
     """Lines about people and keys, which stay when the stack goes."""
     kept = cdk.RemovalPolicy.RETAIN if config.retain else cdk.RemovalPolicy.DESTROY
-    return logs.LogGroup(scope, construct_id, retention=_AUDIT_RETENTION[config.audit_retention_days], removal_policy=kept)
+    return logs.LogGroup(
+        scope,
+        construct_id,
+        retention=_AUDIT_RETENTION[config.audit_retention_days],
+        removal_policy=kept,
+        encryption_key=given_key(scope, construct_id, config),
+    )
 
 
 def log_group(scope: Construct, construct_id: str, config: Config) -> logs.LogGroup:
