@@ -110,7 +110,7 @@ ITEMS: dict[str, Callable[[int], Items]] = {
     "compactions": alone({"type": "compaction", "encrypted_content": "a" * 40}, id="cmp"),
     "triggers of compaction": alone({"type": "compaction_trigger"}, id="ct"),
 }
-REFUSED_KINDS = {"program", "program_output", "configuration_update"}
+REFUSED_KINDS = {"program", "program_output", "configuration_update", "multi_agent_call", "multi_agent_call_output", "agent_message"}
 """By their names alone."""
 
 

@@ -224,6 +224,15 @@ def dropped_fields(world: World) -> None:
     assert "halyard-8" not in json.dumps(world.get(f"/responses/{response['id']}/input_items"))
 
 
+@row("item_field", "agent")
+def agent(world: World) -> None:
+    for value in (None, {"agent_name": "/root"}):
+        call, output = ({**item, "agent": value} for item in CALLS["function_call"][0])
+        response = world.create(input=[call, output, {**SAID, "agent": value}])
+        assert not any("agent" in item for item in world.upstream.requests[-1].body["input"])
+        assert "agent" not in json.dumps(world.get(f"/responses/{response['id']}/input_items"))
+
+
 @row("item_field", "caller")
 def caller(world: World) -> None:
     call = {**CALLS["function_call"][0][0], "caller": CALLER}

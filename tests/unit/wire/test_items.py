@@ -42,6 +42,15 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"type": "local_shell_call_output", "id": "call_1", "output": "x"},
         {"type": "local_shell_call_output", "id": "call_1", "call_id": "call_1", "output": "x"},
     ),
+    "the agent that a client speaks to": (
+        {"type": "message", "role": "user", "content": "x", "agent": {"agent_name": "/root"}},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]},
+    ),
+    "an item of a beta client": (
+        {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}", "agent": None},
+        {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"},
+    ),
+    "a reference of a beta client": ({"id": "msg_9", "agent": None}, {"type": "item_reference", "id": "msg_9"}),
     "nulls and what clients leave behind": (
         {"type": "message", "role": "user", "content": "x", "status": None, "created_by": "me"},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]},

@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 from moorage import errors, limits
 from moorage.errors import invalid_json_schema, wrong_id
 from moorage.wire.choices import ToolChoice
+from moorage.wire.item import NO_TEAM
 from moorage.wire.items import Input, InputItem, distinct
 from moorage.wire.json_schemas import fault_of
 from moorage.wire.refusals import problem, wrong_value
@@ -251,14 +252,9 @@ class _Hints(TypedDict, total=False):
     image: Annotated[ImageOptions, Dropped]
 
 
-_NO_AGENTS: Final = (
-    "Agents that a response starts by itself are not available in this version: let your program start a response for each of them."
-)
-
-
 @wire
 class MultiAgent(TypedDict, total=False):
-    enabled: Required[Annotated[bool, Only(False, _NO_AGENTS)]]
+    enabled: Required[Annotated[bool, Only(False, NO_TEAM)]]
     max_concurrent_subagents: Annotated[int, Field(ge=1)]
     """Without meaning where there are none."""
 

@@ -1,13 +1,13 @@
 """What all items have in common: an id, and fields that have no effect here."""
 
 from collections.abc import Callable
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, Required, TypeVar
 
 from typing_extensions import TypedDict
 
 from moorage import ids
 from moorage.wire.tools import PROGRAMMATIC_REASON
-from moorage.wire.validation import Dropped, Fields, Free, Id, OneOf, RefusedVariant, Text, wire, wire_with
+from moorage.wire.validation import Dropped, Fields, Free, Id, OneOf, Only, RefusedVariant, Text, wire, wire_with
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -40,10 +40,23 @@ def an_item(prefix: str, complete: Callable[[Fields], Fields] | None = None) -> 
 Status = Literal["in_progress", "completed", "incomplete"]
 
 
+NO_TEAM: Final = (
+    "Agents that a response starts by itself are not available in this version: let your program start a response for each of them."
+)
+
+
+@wire
+class Agent(TypedDict):
+    """Whose item it is. Null and ``/root`` are the agent that the client speaks to, the only one here."""
+
+    agent_name: Required[Annotated[Text, Only("/root", f"An item of a subagent has no place here. {NO_TEAM}")]]
+
+
 class Common(TypedDict, total=False):
-    """Fields that any item may have. The last one is Codex CLI's; it and the one before have no effect here."""
+    """Fields that any item may have. The last one is Codex CLI's. All but the id have no effect here."""
 
     id: Id
+    agent: Annotated[Agent, Dropped]
     created_by: Annotated[Text, Dropped]
     internal_chat_message_metadata_passthrough: Annotated[Free, Dropped]
 

@@ -13,7 +13,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import errors, ids, limits
 from moorage.wire import tool_shapes
-from moorage.wire.item import ID_PREFIXES, Call, Common, Status, an_item
+from moorage.wire.item import ID_PREFIXES, NO_TEAM, Agent, Call, Common, Status, an_item
 from moorage.wire.parts import AnsweredContent, SaidContent, ToolOutput, input_text
 from moorage.wire.refusals import LABEL, problem
 from moorage.wire.tools import PROGRAMMATIC_REASON, BroughtTools
@@ -41,6 +41,9 @@ REFUSED_ITEMS: Final[dict[str, tuple[str, str]]] = {
     ),
     "program": ("unsupported_parameter", PROGRAMMATIC_REASON),
     "program_output": ("unsupported_parameter", PROGRAMMATIC_REASON),
+    "multi_agent_call": ("unsupported_parameter", NO_TEAM),
+    "multi_agent_call_output": ("unsupported_parameter", NO_TEAM),
+    "agent_message": ("unsupported_parameter", NO_TEAM),
 }
 """Item types that are refused by name: error code and sentence."""
 
@@ -115,6 +118,7 @@ def _typed_reference(reference: Fields) -> Fields:
 class ItemReference(TypedDict, total=False):
     id: Required[Id]
     type: Literal["item_reference"]
+    agent: Annotated[Agent, Dropped]
 
 
 # --- Functions and custom tools ---------------------------------------------------------------------------------------
@@ -203,7 +207,7 @@ def _tag(value: Any) -> str | None:
         return None
     kind = value.get("type")
     if kind is None and "role" not in value:
-        return _EASY_REFERENCE if "id" in value and value.keys() <= {"id", "type"} else None
+        return _EASY_REFERENCE if "id" in value and value.keys() <= {"id", "type", "agent"} else None
     if kind is None or kind == "message":
         return _ANSWER if value.get("role") == "assistant" else _EASY_MESSAGE if kind is None else "message"
     return kind if type(kind) is str else None
