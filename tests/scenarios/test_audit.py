@@ -74,7 +74,7 @@ def test_each_change_by_the_operator_is_noted_once(audited: Stack) -> None:
     assert made["key_id"] in done(audited, "audit", "--tenant", "acme", "--since", "1h")
 
 
-def test_a_session_of_the_console_an_approval_and_a_setting_name_their_key_and_request(audited: Stack) -> None:
+def test_a_session_an_approval_and_a_setting_name_their_key_and_request(audited: Stack) -> None:
     address = json.loads(done(audited, "console", "--no-browser", "--json"))["url"]
     code = address.partition("#k=")[2]
     with audited.http(code) as http:
