@@ -291,6 +291,25 @@ def test_a_bad_frame_is_refused_and_the_connection_goes_on(
 SLOWLY = {"delta_ms": 200}
 
 
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ({"type": "response.inject", "input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "unsupported_value"),
+        ({"type": "response.cancel"}, "invalid_value"),
+        ({}, "missing_required_parameter"),
+    ],
+    ids=["inject", "another type", "no type"],
+)
+def test_what_is_no_request_is_refused_while_a_response_runs(socket: ClientConnection, frame: dict[str, Any], code: str) -> None:
+    socket.send(create(script(SLOWLY, say("word " * 100))))
+    response_id = read_to(socket, "response.output_text.delta")[0]["response"]["id"]
+    socket.send(json.dumps({**frame, "response_id": response_id}))
+    events = read_to(socket, "error")
+    assert error_of(events[-1:]) == (400, code)
+    socket.send(interrupt(response_id))
+    assert read_to(socket, "response.incomplete")[-1]["response"]["id"] == response_id
+
+
 @pytest.mark.parametrize("store", [True, False], ids=["stored", "unstored"])
 def test_an_interrupted_message_is_dropped_and_can_be_gone_on_from(stack: Stack, socket: ClientConnection, store: bool) -> None:
     socket.send(create(script(SLOWLY, say("word " * 100)), store=store))

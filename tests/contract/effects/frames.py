@@ -14,6 +14,7 @@ _SLOWLY = {"delta_ms": 200}
     "frame",
     "response.create",
     "response.interrupt",
+    "response.inject",
     "response.steer",
     "response.steer.accepted",
     "response.steer.pending",
@@ -32,6 +33,8 @@ def frames(world: World) -> None:
         _send(socket, {"type": "response.interrupt", "response_id": "resp_0", "mode": "discard_partial_items"})
         assert _next(socket, "error")["status"] == 404
         running = _create(socket, script(_SLOWLY, say("word " * 100)))
+        _send(socket, {"type": "response.inject", "response_id": running, "input": []})
+        assert _next(socket, "error")["error"]["code"] == "unsupported_value"
         _send(socket, {"type": "response.interrupt", "response_id": running, "mode": "discard_partial_items"})
         assert _next(socket, "response.incomplete")["response"]["incomplete_details"] == {"reason": "interrupted"}
 

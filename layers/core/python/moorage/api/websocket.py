@@ -190,6 +190,7 @@ class Connection:
                 raise _KeyRevoked
             try:
                 await self._admit(len(body))
+                client_events.check_type(frame.body)  # At once: what is no request waits for no response.
                 if frame.type == client_events.INTERRUPT:
                     self._interrupt(frame)
                 elif frame.type == client_events.STEER:

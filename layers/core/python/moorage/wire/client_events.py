@@ -1,6 +1,7 @@
 """Frames by which a client reaches a response that runs on its WebSocket connection.
 
 ``response.steer`` is in the SDKs' union of client events. ``response.interrupt`` is sent by Codex from version 0.162 on.
+``response.inject`` is of OpenAI's beta of teams, and refused.
 """
 
 from typing import Annotated, Any, Final, Literal, Required
@@ -8,17 +9,23 @@ from typing import Annotated, Any, Final, Literal, Required
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from moorage.errors import bad_request
+from moorage.errors import bad_request, unsupported_value
 from moorage.wire.types import Item
 from moorage.wire.validation import Fields, JsonValidator, wire
 
 INTERRUPT: Final = "response.interrupt"
+INJECT: Final = "response.inject"
 STEER: Final = "response.steer"
 STEER_ACCEPTED: Final = "response.steer.accepted"
 STEER_PENDING: Final = "response.steer.pending"
 STEER_FAILED: Final = "response.steer.failed"
 
 _Id = Annotated[str, Field(min_length=1)]
+
+
+@wire
+class _Frame(TypedDict):
+    type: Required[Literal["response.create", "response.steer", "response.interrupt"]]
 
 
 @wire
@@ -35,10 +42,19 @@ class _Steer(TypedDict, total=False):
     input: Required[str | list[Any]]
 
 
+_FRAME: Final = JsonValidator[Fields](_Frame)
 _INTERRUPT: Final = JsonValidator[Fields](_Interrupt)
 _STEER: Final = JsonValidator[Fields](_Steer)
 _MESSAGE: Final = frozenset({"type", "role", "content"})
 _PARTS: Final = frozenset({"input_text", "input_image", "input_file"})
+
+
+def check_type(frame: dict[str, Any]) -> None:
+    """Raises :class:`~moorage.errors.ApiError` for a frame of a type that clients do not send here."""
+    if frame.get("type") == INJECT:
+        reason = "A response that runs takes no outputs here: it ends with its calls, and the next request brings their outputs."
+        raise unsupported_value("type", INJECT, reason)
+    _FRAME({name: value for name, value in frame.items() if name == "type"})
 
 
 def parse_interrupt(frame: dict[str, Any]) -> str:
