@@ -39,7 +39,7 @@
 #
 # make console-screens  take pictures of the console in both themes (under .build/console/screens; those of the documentation too)
 #
-# make dist             build wheel and sdist into dist/, and check them as a package index does
+# make dist             build wheel and sdist into dist/ (DIST=...), and check them as a package index does
 # make release-check    compare TAG=v1.2.3 with the version and the changelog
 # make docs             build the documentation's site into .build/site; a warning or a dead link fails
 # make wheel            build dist/moorage-*.whl, which holds all that one machine needs
@@ -362,15 +362,16 @@ image:
 		--file docker/Dockerfile --tag $(IMAGE) .
 
 # What checks the packages, apart from what is checked.
+DIST ?= dist
 .venv-release/.done: $(UV) requirements/release.txt
 	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-release
 	@$(UV) pip install --quiet --python .venv-release/bin/python --require-hashes -r requirements/release.txt
 	@touch $@
 
 dist: .venv-release/.done
-	@rm -rf dist
-	@$(UV) build --quiet --out-dir dist
-	@.venv-release/bin/twine check --strict dist/*
+	@rm -rf $(DIST)
+	@$(UV) build --quiet --out-dir $(DIST)
+	@.venv-release/bin/twine check --strict $(DIST)/*
 
 TAG ?=
 release-check: $(UV)

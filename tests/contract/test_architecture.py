@@ -15,7 +15,10 @@ CORE = ROOT / "layers" / "core" / "python"
 RANKS: list[tuple[str, tuple[str, ...]]] = [
     (
         "the ground",
-        ("codec", "disk", "limits", "errors", "hosts", "ids", "parallel", "sealing", "settings", "telemetry", "terminal", "tracing"),
+        (
+            *("codec", "command_hints", "disk", "limits", "errors", "hosts", "ids", "parallel", "sealing", "settings"),
+            *("telemetry", "terminal", "tracing"),
+        ),
     ),
     ("the wire", ("wire",)),
     (

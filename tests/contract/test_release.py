@@ -1,7 +1,9 @@
 """What a release is made by: workflows that call the project's own make targets, and checks before a commit."""
 
+import os
 import re
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 import yaml
 from moorage import __version__
 
+from tests.contract.test_wheel import RELEASED
 from tests.stack import ROOT
 
 GITHUB = ROOT / ".github"
@@ -68,6 +71,23 @@ def test_the_tag_of_this_version_is_a_release_with_notes() -> None:
     assert (checked.returncode, checked.stdout) == (0, "")
     unreleased, released, *_ = re.findall(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert (unreleased, released) == ("Unreleased", __version__)
+
+
+def test_a_release_builds_packages_that_an_index_takes(tmp_path: Path) -> None:
+    """What the job ``dist`` of a release does, in its environment."""
+    folder = tmp_path / "dist"
+    command = ["make", "-s", "dist", f"DIST={folder}"]
+    made = subprocess.run(command, cwd=ROOT, env=os.environ | RELEASED, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    names = {f"moorage-{__version__}-py3-none-any.whl", f"moorage-{__version__}.tar.gz"}
+    assert {path.name for path in folder.iterdir() if path.name != ".gitignore"} == names
+    assert re.findall("PASSED|FAILED|WARNING", made.stdout) == ["PASSED", "PASSED"]
+    with tarfile.open(folder / f"moorage-{__version__}.tar.gz") as sources:
+        about = sources.extractfile(f"moorage-{__version__}/PKG-INFO")
+        assert about is not None
+        links = re.findall(r"\]\(([^)\s]+)\)", about.read().decode())
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
 
 
 def test_every_form_and_update_is_yaml() -> None:

@@ -165,5 +165,6 @@ def test_the_stack_serves_with_egress_state_and_toolbox(installed: Installed, de
     assert re.findall(r"Installing the packages (.+) into ", errors) == ["of the egress proxy"], "the toolbox was there"
     assert checked.returncode == 0, checked.stdout
     assert "a sandbox started, ran a command and answered" in checked.stdout
+    assert "https://example.com/o/n/blob/v1/docs/models.md says how a real one is named." in checked.stdout
     assert '"egress_ready"' in (installed.home / ".moorage" / "egress.log").read_text()
     assert {path.name.partition("-")[0] for path in (installed.home / ".cache" / "moorage").iterdir()} == {"egress", "toolbox"}

@@ -12,6 +12,7 @@ from typing import Any
 
 import openai
 import pytest
+from moorage.command_hints import typed_here
 from moorage.store.api_keys import hash_of, key_id_of
 from openai import OpenAI
 
@@ -202,7 +203,7 @@ def test_a_skill_is_validated_pushed_listed_pulled_and_deleted(stack: Stack, tmp
     assert again.stderr == f"moorage: {tmp_path}/out/cli-tables exists already; --into takes another place.\n"
     assert lines(stack, ["skills", "delete", "cli-tables", "--version", "2"]) == [f"Version 2 of {skill_id} is deleted."]
     assert lines(stack, ["skills", "delete", skill_id]) == [f"{skill_id} is deleted."]
-    assert moorage(stack, "skills", "show", "cli-tables").stderr == (
+    assert moorage(stack, "skills", "show", "cli-tables").stderr == typed_here(
         "moorage: There is no skill 'cli-tables'; 'moorage skills' lists them.\n"
     )
     (folder / "link").symlink_to("/etc/passwd")

@@ -4,12 +4,15 @@ import datetime
 import json
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from moorage import __version__
+from moorage.command_hints import typed_here
 from moorage.hosts import covers
 from openai import OpenAI
 from playwright.sync_api import Browser, Route, expect
@@ -185,8 +188,8 @@ _STUCK = {"id": "resp_stuck", "waiting_for": {"kind": "pause", "detail": "Its bu
 _SAID: dict[str, tuple[str, int, Any, list[str]]] = {
     "no API": ("**/v1/me", 500, _ERROR, ["The API does not answer", "moorage logs", "The table is away."]),
     "no models": ("**/v1/models", 500, _ERROR, ["The models cannot be listed", "models.toml", "The table is away."]),
-    "no usage": ("**/v1/usage?**", 500, _ERROR, ["Usage cannot be added up", "moorage doctor"]),
-    "no list": ("**/v1/responses?**", 500, _ERROR, ["What runs cannot be listed", "moorage doctor"]),
+    "no usage": ("**/v1/usage?**", 500, _ERROR, ["Usage cannot be added up", "moorage doctor'"]),
+    "no list": ("**/v1/responses?**", 500, _ERROR, ["What runs cannot be listed", "moorage doctor'"]),
     "standing still": (
         "**/v1/responses?**",
         200,
@@ -270,6 +273,14 @@ def test_the_doctor_asks_every_model_and_trusts_none_whose_runs_all_failed(conso
     console.takes_back(429)
 
 
+def test_hints_name_the_command_that_works_where_the_stack_was_started(console: Console) -> None:
+    page = console.go("#/doctor").page
+    (command,) = page.locator("main pre").all_text_contents()
+    done = subprocess.run(shlex.split(command.replace(" doctor", " --version")), capture_output=True, text=True, check=True)
+    assert done.stdout == f"moorage {__version__}\n"
+    expect(page.get_by_text(f"'{command}' looks at the machine")).to_be_visible()
+
+
 def test_the_doctor_tries_a_sandbox_and_leaves_nothing(console: Console, client: OpenAI) -> None:
     before = [each.id for each in client.containers.list().data]
     page = console.go("#/doctor").page
@@ -279,7 +290,7 @@ def test_the_doctor_tries_a_sandbox_and_leaves_nothing(console: Console, client:
     assert [each.id for each in client.containers.list().data] == before
     page.route("**/v1/responses", lambda route: route.fulfill(status=503, json=_ERROR))
     page.get_by_role("button", name="Try a sandbox").click()
-    expect(page.get_by_text("moorage doctor says what the machine lacks for sandboxes.")).to_be_visible()
+    expect(page.get_by_text(typed_here("'moorage doctor' says what the machine lacks for sandboxes."))).to_be_visible()
     expect(page.get_by_role("main").get_by_text("The table is away.")).to_be_visible()
     console.takes_back(503)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from moorage.command_hints import typed_here
 from openai import OpenAI
 from playwright.sync_api import Browser, expect
 
@@ -33,6 +34,8 @@ THEMES: tuple[Literal["dark", "light"], ...] = ("dark", "light")
 TOLD = Path(__file__).parent / "console_pages"
 """What each page says, as ``pytest tests/scenarios/test_console_pages.py --record-pages`` has written it down."""
 _AGAIN_SECONDS = 5
+COMMAND = typed_here("'moorage doctor'").split()[0].removeprefix("'")
+"""The word that starts moorage in a shell of this folder, where the stack was started too."""
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +178,7 @@ def told(console: Console) -> str:
 
 
 def masked(text: str) -> str:
+    text = text.replace(f"{COMMAND} ", "moorage ")
     for pattern, word in _ALIKE:
         text = re.sub(pattern, word, text)
     return text

@@ -13,13 +13,14 @@ import httpx
 import openai
 import pytest
 from moorage.api.routers import ROUTERS
+from moorage.command_hints import typed_here
 from openai import OpenAI
 
 from tests.stack import Stack
 
 RESOURCES = sorted({getattr(route, "path", "").split("/")[1] for router in ROUTERS for route in router.routes})
 SERVED = f"This deployment serves {', '.join(f'/v1/{name}' for name in RESOURCES)}."
-SEND_A_KEY = "Send a key of this deployment as 'Authorization: Bearer <key>'; 'moorage keys create' makes one."
+SEND_A_KEY = typed_here("Send a key of this deployment as 'Authorization: Bearer <key>'; 'moorage keys create' makes one.")
 
 
 def error(message: str, code: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import openai
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from moorage.command_hints import typed_here
 from moorage.egress.ca import leaf, new_ca
 
 from tests.stack import Stack, outputs, say, script, shell
@@ -145,7 +146,7 @@ def test_a_secret_is_set_used_replaced_and_deleted_and_never_shown(lab: Stack, h
     assert moorage(lab, "delete", "API_TOKEN") == (
         1,
         "",
-        "moorage: There is no secret 'API_TOKEN'. 'moorage secrets list' shows them.\n",
+        typed_here("moorage: There is no secret 'API_TOKEN'. 'moorage secrets list' shows them.\n"),
     )
     assert moorage(lab, "list")[1] == "none\n"
 

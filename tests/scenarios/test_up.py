@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from moorage.command_hints import typed_here
 from openai import APIConnectionError, OpenAI
 
 from tests.processes import descendants
@@ -216,7 +217,7 @@ def test_a_second_stack_with_the_same_state_is_refused(state_dir: Path) -> None:
     terminal, client = started(Terminal(*up(state_dir, "--port", "0")))
     with client:
         said = refused(state_dir, "--port", str(client.base_url.port))
-        assert said == (
+        assert said == typed_here(
             f"moorage: A stack with its state in {state_dir} is running already. Use that one, stop it first, or take another folder "
             "with MOORAGE_STATE_DIR or 'moorage up --state-dir'.\n"
         )
@@ -225,7 +226,7 @@ def test_a_second_stack_with_the_same_state_is_refused(state_dir: Path) -> None:
 
 
 def test_a_port_in_use_is_named_before_anything_starts(state_dir: Path, taken_port: int) -> None:
-    assert refused(state_dir, "--port", str(taken_port)) == (
+    assert refused(state_dir, "--port", str(taken_port)) == typed_here(
         f"moorage: Port {taken_port} cannot be had: Address already in use. MOORAGE_PORT or 'moorage up --port' takes another; "
         "0 is any free one.\n"
     )

@@ -123,6 +123,22 @@ async def test_without_its_libraries_it_says_which_command_fetches_them(folders:
     assert answer.headers["cache-control"] == "no-store"
 
 
+async def test_the_page_and_errors_name_the_command_as_the_stacks_owner_types_it(folders: tuple[Path, Path]) -> None:
+    own, vendor = folders
+    (own / "index.html").write_text("<meta name=\"moorage-command\" content=\"{{command}}\"><p>'moorage ls' shows it.</p>")
+    page = await ask(Console(own, [vendor], "'a <b>/bin/moorage'"), "/console/")
+    assert page.text == (
+        '<meta name="moorage-command" content="&#x27;a &lt;b&gt;/bin/moorage&#x27;">'
+        "<p>'&#x27;a &lt;b&gt;/bin/moorage&#x27; ls' shows it.</p>"
+    )
+    app = create_app(Lab().runtime, ROUTERS, ".venv/bin/moorage")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api") as http:
+        refused = (await http.get("/v1/models")).json()["error"]["message"]
+        welcome = (await http.get("/")).text
+    assert "'.venv/bin/moorage keys create' makes one." in refused
+    assert "'.venv/bin/moorage console' opens it." in welcome
+
+
 async def test_it_needs_no_key_and_takes_no_other_method() -> None:
     lab = Lab()
     app = create_app(lab.runtime, ROUTERS)

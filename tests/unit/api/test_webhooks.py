@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from moorage import limits
+from moorage.egress.fetch import Fetcher
 from moorage.webhooks.event_types import EVENT_TYPES
 from openai import AsyncOpenAI, NotFoundError
 
@@ -298,3 +299,17 @@ async def test_an_address_in_clear_is_for_ranges_that_the_operator_has_opened() 
         answer = await served.post(f"/webhook_endpoints/{made['id']}/test", {"event_type": "response.completed"})
         assert answer.status_code == 400
         assert receiver.sent == []
+
+
+async def test_the_way_to_an_endpoint_on_the_own_machine_is_told_step_by_step() -> None:
+    served = Served.of(lab := Lab())
+    steps = [
+        (Fetcher(), "http://127.0.0.1:9000/", "MOORAGE_FETCH_ALLOWED_NETWORKS"),
+        (Fetcher(allowed_networks=("127.0.0.0/8",)), "http://127.0.0.1:9000/", "MOORAGE_EGRESS_PORTS"),
+        (Fetcher(allowed_networks=("127.0.0.0/8",), ports=(9000,)), "http://127.0.0.1:9000/", "such as localhost"),
+    ]
+    for fetcher, url, remedy in steps:
+        lab.runtime.fetcher = fetcher
+        refused = await served.post("/webhook_endpoints", WANTED | {"url": url})
+        assert (refused.status_code, remedy in refused.json()["error"]["message"]) == (400, True), refused.text
+    await created(served, url="http://localhost:9000/")

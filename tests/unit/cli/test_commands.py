@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from moorage.cli.main import COMMANDS, main
 from moorage.cli.target import Target, find
+from moorage.command_hints import typed_here
 from moorage.local.exports import write_exports
 from moorage.store.sqlite_table import SqliteTable
 
@@ -69,7 +70,7 @@ def test_the_sdks_variables_are_enough_for_what_the_api_answers() -> None:
 
 def test_without_a_deployment_every_command_says_how_to_get_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert [main(command, NOWHERE) for command in (["models"], ["keys", "list"], ["tail", "resp_1"], ["containers"])] == [1, 1, 1, 1]
-    assert capsys.readouterr().err.count("Start one with 'moorage up'") == 4
+    assert capsys.readouterr().err.count(typed_here("Start one with 'moorage up'")) == 4
 
 
 WRONG: dict[str, tuple[dict[str, str], str]] = {
@@ -97,7 +98,7 @@ def test_an_address_or_a_key_that_can_be_none_is_named(
     differently: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["models"], AWS | differently) == 1
-    assert capsys.readouterr().err == f"moorage: {said}\n"
+    assert capsys.readouterr().err == typed_here(f"moorage: {said}\n")
 
 
 ANSWERS: dict[str, tuple[Answer, str]] = {
@@ -149,7 +150,7 @@ def test_a_key_of_secrets_is_changed_on_one_machine_alone(tmp_path: Path, capsys
 
 def test_a_deployment_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models"], {"MOORAGE_URL": "http://127.0.0.1:9/v1", "MOORAGE_API_KEY": KEY}) == 1
-    assert capsys.readouterr().err == (
+    assert capsys.readouterr().err == typed_here(
         "moorage: http://127.0.0.1:9/v1/models cannot be reached: [Errno 111] Connection refused. "
         "'moorage up' starts a local stack; MOORAGE_URL names another.\n"
     )
@@ -188,7 +189,7 @@ AT_AWS: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize(("environ", "said"), AT_AWS.values(), ids=AT_AWS.keys())
 def test_what_keeps_aws_from_being_asked_is_said(environ: dict[str, str], said: str) -> None:
     done = process("keys", "list", MOORAGE_TABLE="moorage", **environ)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"moorage: {said}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", typed_here(f"moorage: {said}\n"))
 
 
 def test_lists_are_columns_for_people_and_json_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,7 +252,7 @@ def test_what_is_mistyped_is_named_by_the_command_that_does_not_know_it(
     command = said.partition(":")[0]
     assert (ended.value.code, capsys.readouterr().err.partition(f"{command}: error:")[2]) == (
         2,
-        said.removeprefix(f"{command}: error:") + f"\n'{command} --help' says what there is.\n",
+        said.removeprefix(f"{command}: error:") + typed_here(f"\n'{command} --help' says what there is.\n"),
     )
 
 

@@ -1,6 +1,7 @@
 """``moorage service install``: what systemd reads is what was meant, and keys stay with their user."""
 
 import json
+import shlex
 import stat
 import subprocess
 import sys
@@ -9,8 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
+COMMAND = shlex.quote(str(Path(sys.executable).with_name("moorage")))
+"""As it is typed in a folder elsewhere whose PATH has none."""
 NO_SYSTEMD = (
-    "No systemd of this user answers on this machine, so nothing starts the unit. 'moorage up' serves as long as its terminal is open."
+    "No systemd of this user answers on this machine, so nothing starts the unit. "
+    f"'{COMMAND} up' serves as long as its terminal is open."
 )
 
 
@@ -95,7 +99,7 @@ def test_the_status_says_what_systemd_says_and_uninstall_leaves_the_state(tmp_pa
     systemd = with_systemd(tmp_path)
     unit_file = tmp_path / "home" / ".config" / "systemd" / "user" / "moorage.service"
     missing = moorage(tmp_path, "service", "status", **systemd)
-    assert (missing.returncode, missing.stdout) == (3, "The service is not installed: 'moorage service install' writes its unit.\n")
+    assert (missing.returncode, missing.stdout) == (3, f"The service is not installed: '{COMMAND} service install' writes its unit.\n")
     assert install(tmp_path, **systemd).stderr == ""
     status = moorage(tmp_path, "service", "status", "--json", **systemd)
     assert (status.returncode, json.loads(status.stdout)) == (

@@ -315,8 +315,8 @@ async def test_each_failure_is_told_with_upstream_reason_and_attempt() -> None:
     assert first.pop("next_attempt_seconds") > 0
     common = {"message": "upstream_failed", "response_id": "resp_1", "model": "m", "upstream": "upstream.test", "code": "server_error"}
     assert first == common | {
-        "reason": "The connection to the model upstream failed: its server cannot be reached (ConnectError). "
-        "'moorage doctor' asks each model's server.",
+        "reason": "The connection to the model upstream failed: the server of 'm' cannot be reached (ConnectError). "
+        "'moorage logs' shows why, 'moorage doctor' asks each model's server.",
         "cause": "ConnectError: [Errno 111] Connection refused",
         "attempt": 1,
     }

@@ -25,6 +25,7 @@ from moorage.api.rate_limits import RateLimiter, RateLimits
 from moorage.api.routing import Routed
 from moorage.approvals.page_routes import PAGE as APPROVAL_PAGE
 from moorage.approvals.page_routes import add_approval_page
+from moorage.command_hints import as_typed
 from moorage.errors import (
     ApiError,
     UpstreamError,
@@ -61,11 +62,12 @@ People look at /console/; 'moorage console' opens it.
 """
 
 
-def create_app(runtime: Runtime, routers: Iterable[Routed]) -> FastAPI:
-    """The application with these routers under ``/v1``. The caller owns the runtime and closes it."""
+def create_app(runtime: Runtime, routers: Iterable[Routed], command: str = "moorage") -> FastAPI:
+    """The application with these routers under ``/v1``. The caller owns the runtime and closes it; ``command`` starts moorage here."""
     # A redirection to the address without its last slash would name the scheme of the last hop, which may not be the client's.
     app = FastAPI(title="moorage", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.runtime = runtime
+    app.state.command = command
     app.state.late_silence_seconds = _never
     # Mounted as they are: FastAPI makes each route of a router that it includes anew, at an application's first request.
     routes = [route for router in routers for route in router.routes]
@@ -74,7 +76,7 @@ def create_app(runtime: Runtime, routers: Iterable[Routed]) -> FastAPI:
     app.add_api_route("/healthz", _healthz, methods=["GET"])
     app.add_api_route("/", _welcome, methods=["GET"])
     app.add_api_route("/openapi.json", _openapi, methods=["GET"])
-    Console.beside_the_package().add_to(app)
+    Console.beside_the_package(command).add_to(app)
     add_approval_page(app)
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(UpstreamError, _on_upstream_error)
@@ -85,15 +87,15 @@ def create_app(runtime: Runtime, routers: Iterable[Routed]) -> FastAPI:
     if app.state.rate_limits.per_minute:
         app.add_middleware(RateLimiter, rate_limits=app.state.rate_limits)
     app.add_middleware(IdempotentRequests, runtime=runtime)
-    app.add_middleware(AuthenticationMiddleware, runtime=runtime)
+    app.add_middleware(AuthenticationMiddleware, runtime=runtime, command=command)
     if settings.cors_origins:
         app.add_middleware(CrossOriginPages, origins=settings.cors_origins)
     return app
 
 
-async def _welcome() -> Response:
+async def _welcome(request: Request) -> Response:
     """For whoever opens the address in a browser."""
-    return PlainTextResponse(_WELCOME)
+    return PlainTextResponse(as_typed(_WELCOME, request.app.state.command))
 
 
 async def _healthz(request: Request) -> dict[str, Any]:
@@ -113,7 +115,13 @@ async def _openapi() -> Response:
 
 async def _on_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return JsonResponse(error.envelope(), status_code=error.status, headers=error.headers)
+    return _refusal(error, request.app.state.command)
+
+
+def _refusal(error: ApiError, command: str) -> JsonResponse:
+    envelope = error.envelope()
+    envelope["error"]["message"] = as_typed(error.message, command)
+    return JsonResponse(envelope, status_code=error.status, headers=error.headers)
 
 
 async def _on_upstream_error(request: Request, error: Exception) -> Response:
@@ -152,9 +160,10 @@ class AuthenticationMiddleware:
     A plain ASGI middleware, because Starlette's ``BaseHTTPMiddleware`` puts a queue between a stream and its client.
     """
 
-    def __init__(self, app: ASGIApp, runtime: Runtime) -> None:
+    def __init__(self, app: ASGIApp, runtime: Runtime, command: str) -> None:
         self._app = app
         self._runtime = runtime
+        self._command = command
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -222,7 +231,7 @@ class AuthenticationMiddleware:
         if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})
             return
-        answer: Any = JsonResponse(error.envelope(), status_code=error.status, headers=error.headers)
+        answer: Any = _refusal(error, self._command)
         await answer(scope, receive, send)
 
 

@@ -6,6 +6,7 @@ browsers keep them for ever and never mix two versions. All addresses are relati
 
 import gzip
 import hashlib
+import html
 import mimetypes
 import posixpath
 import re
@@ -18,6 +19,7 @@ from typing import Final
 from fastapi import FastAPI, Request
 from starlette.responses import RedirectResponse, Response
 
+from moorage.command_hints import as_typed
 from moorage.errors import not_found
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
@@ -45,9 +47,9 @@ _UNFETCHED: Final = """\
 The console's libraries are not here: they are dependencies, which are fetched and not copied.
 
     make setup                  in a checkout, fetches them (with npm, or without)
-    moorage up                  then serves the console here
 
-The API under /v1 is up and needs none of it. /openapi.json describes it, 'moorage ls' shows what runs.
+'moorage up' then serves the console here. The API under /v1 is up and needs none of it. /openapi.json describes it,
+'moorage ls' shows what runs.
 """
 
 
@@ -68,13 +70,15 @@ class Asset:
 class Console:
     """What is served, read when it is first asked for."""
 
-    def __init__(self, folder: Path, vendors: Sequence[Path]) -> None:
+    def __init__(self, folder: Path, vendors: Sequence[Path], command: str = "moorage") -> None:
         self._folder = folder
         self._vendors = vendors
+        self._command = command
 
     @classmethod
-    def beside_the_package(cls) -> "Console":
-        return cls(_PACKAGE / "console", _VENDORS)
+    def beside_the_package(cls, command: str = "moorage") -> "Console":
+        """``command`` is the word that starts moorage where the console's reader is thought to be."""
+        return cls(_PACKAGE / "console", _VENDORS, command)
 
     def add_to(self, app: FastAPI) -> None:
         app.add_api_route("/console", _to_the_folder, methods=["GET", "HEAD"])
@@ -82,7 +86,8 @@ class Console:
 
     async def _serve(self, request: Request, path: str) -> Response:
         if not self._has_libraries:
-            return Response(_UNFETCHED, 503, _HEADERS | {"cache-control": "no-store"}, "text/plain; charset=utf-8")
+            words = as_typed(_UNFETCHED, self._command)
+            return Response(words, 503, _HEADERS | {"cache-control": "no-store"}, "text/plain; charset=utf-8")
         if path in ("", "index.html"):
             return _answer(request, self._index, "no-cache")
         start, _, name = path.partition("/")
@@ -116,6 +121,8 @@ class Console:
         """With the address of the files, and the modules of the first page named ahead, so that they come side by side."""
         page = (self._folder / "index.html").read_text()
         preloads = "\n".join(f'<link rel="modulepreload" href="a/{self._digest}/{name}">' for name in sorted(self.first_modules))
+        command = html.escape(self._command)
+        page = as_typed(page, command).replace("{{command}}", command)
         return Asset(page.replace("{{assets}}", f"a/{self._digest}").replace("{{preloads}}", preloads).encode(), _TYPES[".html"])
 
     @cached_property

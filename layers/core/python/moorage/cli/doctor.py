@@ -20,6 +20,7 @@ from moorage.cli.checks.findings import CheckProgress, Finding, Level, Said, war
 from moorage.cli.checks.machine import of_a_start, of_machine
 from moorage.cli.output import add_json, say_json
 from moorage.cli.target import AWS_CONFIG, TargetError, aws_region, find
+from moorage.command_hints import typed_here
 from moorage.local.resource_paths import ROOT
 from moorage.terminal import clear_status, say, show_status
 
@@ -56,7 +57,7 @@ def _show(finding: Finding) -> None:
     say(f"{finding.level:<4}", colour=colour, end="  ")
     say(finding.what)
     if finding.advice:
-        say(f"      {finding.advice}")
+        say(typed_here(f"      {finding.advice}"))
 
 
 def before_deploy(environ: Mapping[str, str]) -> Iterator[Said]:

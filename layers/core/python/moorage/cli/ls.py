@@ -11,6 +11,7 @@ import httpx
 from moorage.cli.output import add_json, at_least_one, duration, moment, say_json, table
 from moorage.cli.pages import entries
 from moorage.cli.target import find
+from moorage.command_hints import typed_here
 from moorage.terminal import clear_screen, say
 
 _SHOWN: Final = 20
@@ -85,9 +86,9 @@ def _cells(row: Mapping[str, Any], now: float) -> tuple[str, ...]:
 def _last(row: Mapping[str, Any], now: float) -> str:
     if (wait := row["waiting_for"]) is not None:
         return waiting(wait, now)
-    return str(row["error"]["message"] if row["error"] else row["input_preview"])
+    return typed_here(row["error"]["message"]) if row["error"] else str(row["input_preview"])
 
 
 def waiting(wait: Mapping[str, Any], now: float) -> str:
     """What a response waits for, and for how long it has."""
-    return f"{wait['kind']} {duration(now - wait['since'] / 1000)}: {wait['detail']}"
+    return typed_here(f"{wait['kind']} {duration(now - wait['since'] / 1000)}: {wait['detail']}")

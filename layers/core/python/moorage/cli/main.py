@@ -101,10 +101,11 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str] | None) -> int:
         return code
     except Exception as error:
         from moorage.cli.failures import sentence
+        from moorage.command_hints import typed_here
 
         if (said := sentence(error)) is None:
             raise
-        say(f"moorage: {said}", out=sys.stderr)
+        say(typed_here(f"moorage: {said}"), out=sys.stderr)
         return 1
 
 

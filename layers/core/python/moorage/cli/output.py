@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from moorage.command_hints import typed_here
 from moorage.terminal import inert_json, one_line, say
 
 Row = dict[str, Any]
@@ -41,7 +42,7 @@ def told(options: argparse.Namespace, value: Row, sentence: str) -> int:
     if options.json:
         say_json(value)
     else:
-        say(sentence)
+        say(typed_here(sentence))
     return 0
 
 

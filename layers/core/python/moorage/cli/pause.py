@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from moorage.cli.output import add_json, say_json
 from moorage.cli.target import answer_of, find
+from moorage.command_hints import typed_here
 from moorage.terminal import say
 
 
@@ -27,5 +28,5 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
             if options.json:
                 say_json({"id": response_id, "status": response["status"], "waiting_for": response.get("waiting_for")})
             else:
-                say(f"{response_id}  {response['status']}  {response.get('waiting_for') or ''}".rstrip())
+                say(typed_here(f"{response_id}  {response['status']}  {response.get('waiting_for') or ''}".rstrip()))
     return 0

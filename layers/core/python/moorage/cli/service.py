@@ -11,6 +11,7 @@ from typing import Final
 
 from moorage import limits
 from moorage.cli.output import add_json, say_json, told
+from moorage.command_hints import typed_here
 from moorage.errors import SettingsConflict
 from moorage.local.processes import write_private
 from moorage.terminal import say
@@ -66,7 +67,7 @@ def _install(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     except OSError as error:
         raise SettingsConflict(f"The unit could not be written to {error.filename}: {error.strerror}.") from error
     if _systemctl(environ) is None:
-        say(_NO_SYSTEMD, out=sys.stderr)
+        say(typed_here(_NO_SYSTEMD), out=sys.stderr)
     if options.json:
         say_json({"unit_file": str(unit_file), "settings_file": str(state_dir / "service.env"), "unit": unit})
         return 0
@@ -91,9 +92,9 @@ def _status(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if options.json:
         say_json(found)
     elif found["unit_file"] is None:
-        say("The service is not installed: 'moorage service install' writes its unit.")
+        say(typed_here("The service is not installed: 'moorage service install' writes its unit."))
     elif found["active"] is None:
-        say(f"{unit_file} is written. {_NO_SYSTEMD}")
+        say(typed_here(f"{unit_file} is written. {_NO_SYSTEMD}"))
     else:
         say(f"{unit_file} is written; it is {found['enabled']} and {found['active']}. 'journalctl --user -u moorage' has its words.")
     return 0 if found["active"] == "active" else 3

@@ -9,6 +9,7 @@ from moorage.cli.ls import waiting
 from moorage.cli.output import add_json, duration, moment, say_json, table
 from moorage.cli.pages import entries
 from moorage.cli.target import answer_of, find
+from moorage.command_hints import typed_here
 from moorage.terminal import say
 
 _HEAD: Final = ("STEP", "TYPE", "STATUS", "QUEUED", "FIRST OUTPUT", "TOOK", "TOKENS", "DOLLARS", "RUNS", "")
@@ -31,7 +32,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     now = time.time()
     say(f"{response['id']}  {response['status']}  {response['model']}  {moment(response['created_at'])}")
     if response["error"]:
-        say(f"{response['error']['code']}: {response['error']['message']}", colour="red")
+        say(typed_here(f"{response['error']['code']}: {response['error']['message']}"), colour="red")
     say(table(_HEAD, [_cells(step, now) for step in steps]))
     if response["usage"]:
         usage = response["usage"]

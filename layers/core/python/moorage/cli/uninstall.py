@@ -9,6 +9,7 @@ from moorage.cli.backup import state_dir_of
 from moorage.cli.output import add_json, say_json
 from moorage.cli.service import remove_unit, unit_file_of
 from moorage.cli.target import TargetError
+from moorage.command_hints import typed_here
 from moorage.local.removal import start_removing
 from moorage.local.resource_paths import cache_folder
 from moorage.local.state_folder import held
@@ -49,7 +50,11 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     elif options.yes:
         say("Removed.")
     else:
-        say("Nothing was removed yet. 'moorage uninstall --yes' removes all of it, 'moorage backup FILE' copies the state before.")
+        say(
+            typed_here(
+                "Nothing was removed yet. 'moorage uninstall --yes' removes all of it, 'moorage backup FILE' copies the state before."
+            )
+        )
     return 0
 
 

@@ -34,4 +34,6 @@ class CommandParser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"'{value}' is not known{near}.")
 
     def error(self, message: str) -> NoReturn:
-        super().error(f"{message}\n'{self.prog} --help' says what there is.")
+        from moorage.command_hints import typed_here
+
+        super().error(f"{message}\n" + typed_here(f"'{self.prog} --help' says what there is."))

@@ -3,6 +3,11 @@ import { signal } from "./html.js";
 import { parse } from "./router.js";
 
 const KEY = "moorage.key";
+const COMMAND = document.querySelector('meta[name="moorage-command"]').content;
+
+// A command as it is typed on the machine of the stack, and a sentence that names some in quotes.
+export const command = (words) => `${COMMAND} ${words}`;
+export const typed = (text) => text.replaceAll(/(?<=')moorage(?= [a-z-])/g, () => COMMAND);
 
 export const key = signal(sessionStorage.getItem(KEY) ?? "");
 export const me = signal(null);

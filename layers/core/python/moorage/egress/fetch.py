@@ -25,6 +25,10 @@ _CLEAR_TEXT: Final = (
     "it must begin with https; a private address may begin with http where the operator opens its range by "
     "MOORAGE_FETCH_ALLOWED_NETWORKS"
 )
+_LITERAL: Final = (
+    "its host is not a public address; a private one is asked for by a name, such as localhost, where MOORAGE_FETCH_ALLOWED_NETWORKS "
+    "opens its range"
+)
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 ADDRESSES_TRIED_MAX: Final = 3
 _ANYWHERE: Final = ("0.0.0.0/0", "::/0")
@@ -194,9 +198,9 @@ class Fetcher:
         if place.scheme != "https" and not self.allowed_networks:
             raise FetchError(_CLEAR_TEXT)
         if _port(place) not in self.ports:
-            raise FetchError(f"port {_port(place)} is not allowed")
+            raise FetchError(f"port {_port(place)} is not allowed; MOORAGE_EGRESS_PORTS names those that are")
         if is_ip_literal(host) and classify(host.strip("[]"), self.own_networks) is not None:
-            raise FetchError("its host is not a public address")
+            raise FetchError(_LITERAL)
 
     def _are_opened(self, addresses: list[str]) -> bool:
         return all(classify(address, self.own_networks) is not None for address in addresses)

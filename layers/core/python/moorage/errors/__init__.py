@@ -181,13 +181,14 @@ def model_without_key(model: str) -> ApiError:
 _BY_ID: Final = "Upload large content with /v1/files or /v1/uploads and refer to it by id."
 
 
-def connection_failed(error: Exception) -> str:
-    """Why a model's server gave no answer, or no more of one; ``error`` is httpx's."""
+def connection_failed(error: Exception, model: str = "") -> str:
+    """Why a model's server gave no answer, or no more of one; ``error`` is httpx's, ``model`` the name that its server knows."""
     kind = type(error).__name__
     if kind not in ("ConnectError", "ConnectTimeout"):
         return f"The connection to the model upstream failed ({kind})."
-    advice = "'moorage doctor' asks each model's server."
-    return f"The connection to the model upstream failed: its server cannot be reached ({kind}). {advice}"
+    server = f"the server of '{model}'" if model else "its server"
+    advice = "'moorage logs' shows why, 'moorage doctor' asks each model's server."
+    return f"The connection to the model upstream failed: {server} cannot be reached ({kind}). {advice}"
 
 
 def body_too_large(bytes_max: int, advice: str = _BY_ID) -> ApiError:

@@ -24,10 +24,10 @@ from typing import Any, NoReturn, TextIO
 from openai import OpenAI
 from openai.types.responses import Response
 
+from moorage.command_hints import typed_here
 from moorage.local.children import prepare_environments
 from moorage.local.exports import read_exports
 from moorage.local.processes import dying_with, stop_process, uninterrupted
-from moorage.local.resource_paths import own_command
 from moorage.terminal import clear_status, printable, say, show_status
 
 QUESTION = (
@@ -67,8 +67,7 @@ def main(*, keeps: bool = False) -> int:
         ended = download(client, response, folder)
         if keeps:
             show_in_console(response.id, environment)
-    command = own_command(os.environ.get("PATH"), sys.executable)
-    say(f"The demo's stack is gone. '{command} up' starts one that stays, and '{command} console' shows its runs in a browser.")
+    say(typed_here("The demo's stack is gone. 'moorage up' starts one that stays, and 'moorage console' shows its runs in a browser."))
     return ended
 
 

@@ -5,8 +5,6 @@ says which), so that everything else names them by one path below :data:`ROOT`.
 """
 
 import os
-import shlex
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -26,14 +24,6 @@ def models_file(environ: Mapping[str, str]) -> Path:
     if named:
         return Path(named)
     return here.absolute() if here.exists() else ROOT / "models.toml"
-
-
-def own_command(search_path: str | None, interpreter: str) -> str:
-    """The word that starts moorage in a shell with this PATH: its name, or the path to it beside the interpreter that runs now."""
-    beside = Path(interpreter).with_name("moorage")
-    if shutil.which("moorage", path=search_path) is not None or not beside.exists():
-        return "moorage"
-    return shlex.quote(min(str(beside), os.path.relpath(beside), key=len))
 
 
 def cache_folder() -> Path:

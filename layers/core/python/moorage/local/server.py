@@ -19,6 +19,7 @@ import uvicorn
 from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
+from moorage.command_hints import command_for_clients, own_command, typed_here
 from moorage.local.address import Address, LocalOriginGuard
 from moorage.local.disk_guard import DiskLimits
 from moorage.local.engine_disk import EngineDisk
@@ -28,7 +29,6 @@ from moorage.local.logs import STEPS, cut
 from moorage.local.loop_watch import LoopWatch
 from moorage.local.metrics import Metrics, address_of
 from moorage.local.processes import write_private
-from moorage.local.resource_paths import own_command
 from moorage.local.service_manager import ServiceManager
 from moorage.local.state_folder import StackSecrets
 from moorage.local.supervision import Supervisor
@@ -67,7 +67,8 @@ async def serve(
         announce(runtime, url, state_dir, kept, metrics_listener, is_inside=is_inside)
         manager.tell("READY=1")
 
-    app, loop_watch = create_app(runtime, ROUTERS), LoopWatch()
+    command = command_for_clients(own_command(os.environ.get("PATH"), sys.executable))
+    app, loop_watch = create_app(runtime, ROUTERS, command), LoopWatch()
     app.state.late_silence_seconds = lambda: loop_watch.late_silence_seconds
     server = _Server(
         uvicorn.Config(
@@ -208,7 +209,6 @@ def announce(
     path = state_dir / "env"
     write_exports(path, {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": kept.api_key, "MOORAGE_MODEL": model})
     clear_status()
-    command = own_command(os.environ.get("PATH"), sys.executable)
     notes = "".join(f"  note   {sentence}\n" for sentence in runtime.catalog.notices)
     if metrics_listener is not None:
         notes = f"  count  {address_of(metrics_listener)}\n{notes}"
@@ -221,6 +221,8 @@ def announce(
         f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
         f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'
         "Ctrl-C stops it; what it stored is there at the next start.\n"
-        f"{place}'{command} console' shows what runs in a browser, '{command} logs -f' what it does, '{command} doctor' whether all is "
-        "well."
+        + typed_here(
+            f"{place}'moorage console' shows what runs in a browser, 'moorage logs -f' what it does, 'moorage doctor' whether all is "
+            "well."
+        )
     )

@@ -20,6 +20,7 @@ from typing import IO, NoReturn, TextIO, cast
 if __name__ == "__main__":
     gc.disable()  # What is imported stays: to look for garbage in it is a seventh of the start. It ends with relieve_collector().
 
+from moorage.command_hints import typed_here
 from moorage.errors import MoorageError, SettingsConflict
 from moorage.local.address import Address
 from moorage.local.children import (
@@ -67,7 +68,7 @@ def main(chosen: Mapping[str, str] | None = None) -> int:
     try:
         run()
     except (SettingsError, MoorageError) as error:
-        raise SystemExit(f"moorage: {error}") from error
+        raise SystemExit(typed_here(f"moorage: {error}")) from error
     except KeyboardInterrupt:
         return _INTERRUPTED
 
@@ -82,7 +83,7 @@ def run() -> NoReturn:
         address = Address.from_environment(os.environ)
         listener = stack.enter_context(address.bound())
         if address.warning is not None:
-            say(address.warning, out=sys.stderr)
+            say(typed_here(address.warning), out=sys.stderr)
         code = start(stack, address, listener, state_dir, lock)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -112,7 +113,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     settings_environment |= place.settings
     Settings.from_environment(inherited_environment() | settings_environment)
     for sentence in unknown_variables(os.environ, _text_of(settings_environment["MOORAGE_MODELS_FILE"])):
-        say(f"moorage: {sentence}", out=sys.stderr)
+        say(typed_here(f"moorage: {sentence}"), out=sys.stderr)
     if ModelCatalog.load(Path(settings_environment["MOORAGE_MODELS_FILE"]), os.environ).resolve(None).provider_kind == "demo":
         settings_environment["MOORAGE_OLLAMA_MODELS"] = " ".join(probe_ollama(ollama_url(os.environ)))
     prepare_environments()
@@ -141,7 +142,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         with asyncio.Runner(loop_factory=partial(event_loop, os.environ)) as runner:
             code = runner.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children), metrics, manager))
     except ChildKeepsDying as error:
-        say(f"moorage: {error}", out=sys.stderr)
+        say(typed_here(f"moorage: {error}"), out=sys.stderr)
         code = 1
     stack.close()
     if not runtime.blobs.has_room() or (isinstance(runtime.table, SqliteTable) and runtime.table.journal.is_refusing):

@@ -87,7 +87,7 @@ class Upstream:
         for attempt in range(self.retries_max + 1):
             has_spoken = False
             try:
-                async with aclosing(upstream._once(payload, new_decoder())) as batches:
+                async with aclosing(upstream._once(payload, new_decoder(), str(body.get("model") or ""))) as batches:
                     async for deltas in batches:
                         for delta in deltas:
                             has_spoken = has_spoken or not isinstance(delta, StreamStarted)
@@ -115,7 +115,7 @@ class Upstream:
             return error.retry_after_seconds
         return limits.UPSTREAM_BACKOFF_SECONDS * 2.0**attempt * (0.75 + 0.5 * self.jitter())
 
-    async def _once(self, payload: bytes, decoder: Decoder) -> AsyncGenerator[list[Delta], None]:
+    async def _once(self, payload: bytes, decoder: Decoder, model: str) -> AsyncGenerator[list[Delta], None]:
         """The deltas that come together, together."""
         try:
             response = await self.transport.handle_async_request(self._request(payload))
@@ -132,7 +132,7 @@ class Upstream:
         except httpx.TimeoutException as error:
             raise self._timeout(error) from error
         except httpx.HTTPError as error:
-            raise UpstreamError(connection_failed(error), is_retryable=True) from error
+            raise UpstreamError(connection_failed(error, model), is_retryable=True) from error
 
     def _request(self, payload: bytes) -> httpx.Request:
         """The request, without what an ``httpx.AsyncClient`` would do around it: no cookies, no redirects, no hooks."""

@@ -5,12 +5,12 @@ export const ENDINGS = ["stop", "finish", "pause"];
 
 const quoted = (word) => (/^[\w.:/=-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
-export const made = (tenant, name) => ["moorage", "keys", "create", "--tenant", tenant, ...(name ? ["--name", name] : [])].map(quoted).join(" ");
+export const made = (tenant, name) => ["keys", "create", "--tenant", tenant, ...(name ? ["--name", name] : [])].map(quoted).join(" ");
 
 // `of` is a key's id, or empty for all keys of the tenant together.
 export function budget(tenant, { of, measure, limit, ending }) {
   const limited = Number(limit) > 0 ? [MEASURES[measure], String(Number(limit)), "--on-limit", ending] : [];
-  return ["moorage", "keys", "budget", ...(of ? [of] : ["--tenant", tenant]), ...limited].map(quoted).join(" ");
+  return ["keys", "budget", ...(of ? [of] : ["--tenant", tenant]), ...limited].map(quoted).join(" ");
 }
 
-export const revoked = (id) => `moorage keys revoke ${quoted(id)}`;
+export const revoked = (id) => `keys revoke ${quoted(id)}`;

@@ -2,7 +2,7 @@
 import { html, useMemo, useState } from "../html.js";
 import { all, call, get, remove, saveWhole } from "../api.js";
 import { address, go, setQuery } from "../router.js";
-import { notify, route } from "../state.js";
+import { command, notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Acting, Ago, Button, Code, Id, Name, Problem, Skeleton, Status, Sure, Tabs } from "../ui/parts.js";
 import { EgressTable } from "../ui/inspector.js";
@@ -85,12 +85,12 @@ function Files({ container }) {
   const shown = useMemo(() => entries.filter((entry) => ![...closed].some((folder) => entry.path.startsWith(`${folder}/`))), [tree.data, closed]);
   if (tree.isLoading) return html`<${Skeleton} />`;
   if (tree.problem && !tree.data) return html`<${Problem} message=${tree.problem} onAgain=${tree.reload} />`;
-  if (!entries.length && !query.then) return html`<div class="empty"><p>No saved files. What commands write under <code>/mnt/data</code> is saved when they have ended; or put one there:</p><${Code} text=${`moorage containers cp report.csv ${container.id}:`} /></div>`;
+  if (!entries.length && !query.then) return html`<div class="empty"><p>No saved files. What commands write under <code>/mnt/data</code> is saved when they have ended; or put one there:</p><${Code} text=${command(`containers cp report.csv ${container.id}:`)} /></div>`;
   const file = entries.find((entry) => entry.type === "file" && entry.id === query.file);
   const toggle = (path) => close((before) => new Set(before.has(path) ? [...before].filter((each) => each !== path) : [...before, path]));
   return html`${query.then && html`<p class="line pad" role="status">As they were <${Ago} at=${Number(query.then) / 1000} /><${Button} onClick=${() => setQuery(route.value, { then: "", file: "" })}>Now</${Button}></p>`}
     <div class=${`browse ${file ? "with-file" : ""}`}><ul class="tree" aria-label="Files">${shown.slice(0, 500).map((entry) => html`<${Entry} key=${entry.path} entry=${entry} container=${container} isOpen=${!closed.has(entry.path)} isChosen=${entry.id === query.file} onToggle=${toggle} reload=${tree.reload} />`)}
-      ${shown.length > 500 && html`<li class="muted">${shown.length - 500} more: close a folder, or look at them with moorage containers tree.</li>`}</ul>
+      ${shown.length > 500 && html`<li class="muted">${shown.length - 500} more: close a folder, or look at them with ${command("containers tree")}.</li>`}</ul>
     ${file && html`<${Preview} key=${file.id} path=${`containers/${container.id}/files/${file.id}/content${query.then ? `?at=${query.then}` : ""}`} name=${file.path.split("/").at(-1)} size=${file.bytes} />`}</div>`;
 }
 
@@ -156,5 +156,5 @@ function Facts({ container }) {
     ["skills", skills.length > 0 && html`<span class="chips">${skills.map((skill) => html`<${Given} key=${skill.id} skill=${skill} />`)}</span>`],
   ];
   return html`<dl class="facts">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
-    <h2>A command in it</h2><${Code} text=${`moorage containers exec ${container.id} 'ls -la /mnt/data'`} />`;
+    <h2>A command in it</h2><${Code} text=${command(`containers exec ${container.id} 'ls -la /mnt/data'`)} />`;
 }

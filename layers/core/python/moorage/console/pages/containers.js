@@ -2,7 +2,7 @@
 import { html, useState } from "../html.js";
 import { get, post } from "../api.js";
 import { address, go } from "../router.js";
-import { notify, now } from "../state.js";
+import { command, notify, now } from "../state.js";
 import { Acting, Ago, Button, Empty, Head, Id, Name, Status } from "../ui/parts.js";
 import { Listing, Search } from "../ui/list.js";
 import { useData } from "../ui/data.js";
@@ -54,5 +54,5 @@ export function Containers() {
       <input type="text" aria-label="Name of a new container" placeholder="name" value=${name} onInput=${(event) => setName(event.target.value)} /><${Button} icon="plus" onClick=${create}>New</${Button}></${Acting}></${Head}>
     <${Search} label="Filter containers" placeholder="Words of a name, or an id" />
     <${Listing} path="containers" label="Containers" page="containers" columns=${columns(runs.data)} every=${5000} filter=${(row) => `${row.id} ${nameOf(row, runs.data)} ${row.status}`}
-      empty=${html`<${Empty} title="No container yet" code="moorage containers list"><p>A response with a hosted shell or code interpreter makes one, or the button above.</p></${Empty}>`} />`;
+      empty=${html`<${Empty} title="No container yet" code=${command("containers list")}><p>A response with a hosted shell or code interpreter makes one, or the button above.</p></${Empty}>`} />`;
 }

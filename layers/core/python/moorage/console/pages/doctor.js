@@ -1,7 +1,7 @@
 // Whether all is well, as far as it can be told from here: a line for each check, with what to do.
 import { html, useEffect, useState } from "../html.js";
 import { get, post, remove } from "../api.js";
-import { me } from "../state.js";
+import { command, me, typed } from "../state.js";
 import { address } from "../router.js";
 import { Acting, Button, Code, Head, Id } from "../ui/parts.js";
 import { answering } from "../model/models.js";
@@ -22,7 +22,7 @@ const CHECKS = [
   }],
   ["The models", async () => {
     const answer = await get("models");
-    if (!answer.ok) return fail("The models cannot be listed", "Look at models.toml: moorage models says what is wrong with it.", answer.message);
+    if (!answer.ok) return fail("The models cannot be listed", "Look at models.toml: 'moorage models' says what is wrong with it.", answer.message);
     const names = answering(answer.data.data).map((model) => model.id);
     return names.every((name) => name === "demo") ? warn("Only the scripted demo model answers", "Set OPENAI_API_KEY or MOORAGE_UPSTREAM_URL, or write a models.toml, and start again.") : ok(`${plural(names.length, "model")} configured`, names.slice(0, 8).join(", "));
   }],
@@ -34,20 +34,20 @@ const CHECKS = [
   ["Runs of today", async () => {
     const answer = await get("usage", { group_by: "day", from: new Date().toISOString().slice(0, 10) });
     const today = answer.data?.data?.[0];
-    if (!answer.ok) return fail("Usage cannot be added up", "moorage doctor looks whether the table can be read; moorage logs has the error.", answer.message);
+    if (!answer.ok) return fail("Usage cannot be added up", "'moorage doctor' looks whether the table can be read; 'moorage logs' has the error.", answer.message);
     if (!today) return ok("Nothing has run today");
     const failed = today.by_status.failed ?? 0;
     return failed ? warn(`${failed} of ${plural(today.responses, "run")} failed today`, html`<a href=${address("runs", "", { status: "failed" })}>Their errors, in their own words</a>`) : ok(`${plural(today.responses, "run")} today, none failed`);
   }],
   ["What stands still", async () => {
     const answer = await get("responses", { status: "queued,in_progress", limit: 100 });
-    if (!answer.ok) return fail("What runs cannot be listed", "moorage doctor looks whether the table can be read; moorage logs has the error.", answer.message);
+    if (!answer.ok) return fail("What runs cannot be listed", "'moorage doctor' looks whether the table can be read; 'moorage logs' has the error.", answer.message);
     const stuck = answer.data.data.filter((row) => row.waiting_for?.kind === "pause");
     return stuck.length ? warn(`${plural(stuck.length, "run")} stands still`, html`Resume or stop it: <${Id} id=${stuck[0].id} href=${address("runs", stuck[0].id)} />`, stuck[0].waiting_for.detail) : ok(`${plural(answer.data.data.length, "run")} under way, none stands still`);
   }],
   ["What is stored", async () => {
     const answer = await get("me");
-    if (!answer.ok) return fail("What is stored cannot be counted", "moorage doctor looks whether the table can be read; moorage logs has the error.", answer.message);
+    if (!answer.ok) return fail("What is stored cannot be counted", "'moorage doctor' looks whether the table can be read; 'moorage logs' has the error.", answer.message);
     const { storage } = answer.data;
     const of = `${bytes(storage.used_bytes)} of ${bytes(storage.limit_bytes)}`;
     return isTight(storage) ? warn("Little room is left for files", "Delete files, containers or vector stores, or raise MOORAGE_STORED_BYTES_MAX.", of) : ok("There is room for files", of);
@@ -55,7 +55,7 @@ const CHECKS = [
   ["Webhooks", async () => {
     const answer = await get("webhook_endpoints", { limit: 100 });
     if (answer.status === 404) return ok("This deployment has no webhooks");
-    if (!answer.ok) return fail("Webhooks cannot be listed", "moorage doctor looks whether the table can be read; moorage logs has the error.", answer.message);
+    if (!answer.ok) return fail("Webhooks cannot be listed", "'moorage doctor' looks whether the table can be read; 'moorage logs' has the error.", answer.message);
     const bad = answer.data.data.filter((each) => each.status !== "active");
     return bad.length ? warn(`${plural(bad.length, "endpoint")} of ${answer.data.data.length} does not take what it is sent`, html`<a href=${address("webhooks", bad[0].id)}>What it answered</a>`, bad[0].name) : ok(answer.data.data.length ? `${plural(answer.data.data.length, "webhook endpoint")}, none failing` : "No webhook endpoint");
   }],
@@ -73,11 +73,11 @@ export function Doctor() {
     });
     return () => (isGone = true);
   }, [round]);
-  return html`<${Head} title="Doctor" note="What can be told from a browser. 'moorage doctor' looks at the machine, the account and the table too."><${Button} onClick=${() => again(round + 1)}>Look again</${Button}></${Head}>
+  return html`<${Head} title="Doctor" note=${typed("What can be told from a browser. 'moorage doctor' looks at the machine, the account and the table too.")}><${Button} onClick=${() => again(round + 1)}>Look again</${Button}></${Head}>
     <ul class="checks">${found.map((each, at) => html`<${Check} key=${at} said=${each} />`)}</ul>
     <${Models} round=${round} />
     <${Acting}><${Sandbox} /></${Acting}>
-    <h2 class="pad-top">On the machine</h2><${Code} text="moorage doctor" />`;
+    <h2 class="pad-top">On the machine</h2><${Code} text=${command("doctor")} />`;
 }
 
 // A command in a sandbox, without a model of anybody's: the demo model plays a script. What it leaves is deleted.
@@ -90,11 +90,11 @@ function Sandbox() {
     const began = performance.now();
     const made = await post("responses", { model: "demo", input: `\`\`\`moorage-script\n${script}\n\`\`\``, tools: [{ type: "shell", environment: { type: "container_auto" } }] });
     const took = performance.now() - began;
-    if (!made.ok) return say(fail("No sandbox ran a command", "moorage doctor says what the machine lacks for sandboxes.", made.message));
+    if (!made.ok) return say(fail("No sandbox ran a command", "'moorage doctor' says what the machine lacks for sandboxes.", made.message));
     const printed = (made.data.output ?? []).filter((item) => item.type === "shell_call_output").flatMap((item) => item.output.map((one) => one.stdout)).join("");
     const container = made.data.tools[0]?.environment?.container_id;
     const isWell = printed.trim() === "moorage-42";
-    say(isWell ? ok(`A sandbox started, ran a command and answered in ${duration(took)}`) : fail("A sandbox was asked, and did not run the command", "The run tells why; moorage doctor says what the machine lacks for sandboxes."));
+    say(isWell ? ok(`A sandbox started, ran a command and answered in ${duration(took)}`) : fail("A sandbox was asked, and did not run the command", "The run tells why; 'moorage doctor' says what the machine lacks for sandboxes."));
     if (!isWell) return setRun(made.data.id);
     await Promise.all([remove(`responses/${made.data.id}`), container && remove(`containers/${container}`)]);
     return undefined;

@@ -1,5 +1,6 @@
 // A line of the doctor's: what was found, what to do about it, and what it is known by.
 import { html } from "../html.js";
+import { typed } from "../state.js";
 import { Icon } from "../ui/icons.js";
 
 export const ok = (what, detail) => ({ level: "ok", what, detail });
@@ -10,5 +11,5 @@ const ICONS = { ok: ["ok", "good"], warn: ["warn", "warn"], fail: ["fail", "bad"
 
 export function Check({ said }) {
   const [icon, tone] = ICONS[said.level];
-  return html`<li><span class=${`status ${tone}`}><${Icon} name=${icon} size=${14} /><span class="unseen">${said.level}</span></span><div><p>${said.what}</p>${said.advice && html`<p class="muted">${said.advice}</p>`}${said.detail && html`<p class="muted">${said.detail}</p>`}</div></li>`;
+  return html`<li><span class=${`status ${tone}`}><${Icon} name=${icon} size=${14} /><span class="unseen">${said.level}</span></span><div><p>${said.what}</p>${said.advice && html`<p class="muted">${typeof said.advice === "string" ? typed(said.advice) : said.advice}</p>`}${said.detail && html`<p class="muted">${typeof said.detail === "string" ? typed(said.detail) : said.detail}</p>`}</div></li>`;
 }

@@ -2,7 +2,7 @@
 import { html, useState } from "../html.js";
 import { call, get, remove } from "../api.js";
 import { address, go } from "../router.js";
-import { notify, route } from "../state.js";
+import { command, notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Acting, Ago, Button, Empty, Head, Id, Name, Problem, Skeleton, Sure } from "../ui/parts.js";
 import { Drop, choose } from "../ui/drop.js";
@@ -38,7 +38,7 @@ export function Files() {
     <${Head} title="Files" note="What programs have uploaded. Drop files here to add some."><${Acting}><${Button} icon="upload" tone="primary" onClick=${() => choose(put)}>Upload</${Button}></${Acting}></${Head}>
     <${Search} label="Filter files" placeholder="Words of a name, or an id" />
     <${Listing} path="files" label="Files" page="files" columns=${COLUMNS} again=${again} filter=${(row) => `${row.id} ${row.filename} ${row.purpose}`}
-      empty=${html`<${Empty} title="No files yet" code="moorage files put report.csv"><p>Upload some here, by <code>client.files.create</code>, or with the command line.</p></${Empty}>`} /></${Drop}>`;
+      empty=${html`<${Empty} title="No files yet" code=${command("files put report.csv")}><p>Upload some here, by <code>client.files.create</code>, or with the command line.</p></${Empty}>`} /></${Drop}>`;
 }
 
 function File() {

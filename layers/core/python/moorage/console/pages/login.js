@@ -1,7 +1,7 @@
 // A key, pasted once. It stays in this tab and goes with it.
 import { html, useState } from "../html.js";
 import { call } from "../api.js";
-import { enter } from "../state.js";
+import { command, enter } from "../state.js";
 import { Icon } from "../ui/icons.js";
 import { Code } from "../ui/parts.js";
 
@@ -23,6 +23,6 @@ export function Login() {
       ${problem && html`<p class="bad" role="alert">${problem}</p>`}
       <button class="button primary" type="submit" disabled=${!secret.trim()}>Open</button>
       <p class="muted">The key stays in this tab and is forgotten with it. Or let the command line open the console, without a key to paste:</p>
-      <${Code} text="moorage console" />
+      <${Code} text=${command("console")} />
     </form></main>`;
 }

@@ -1,7 +1,7 @@
 // The first screen: what runs and what each waits for, what has ended and how, and whether all is well.
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { get, post } from "../api.js";
-import { notify, now, route } from "../state.js";
+import { notify, now, route, typed } from "../state.js";
 import { address, go, setQuery } from "../router.js";
 import { useData, useKeys } from "../ui/data.js";
 import { Acting, Ago, Button, Head, Id, Name, Problem, Skeleton, Status, Waiting } from "../ui/parts.js";
@@ -202,7 +202,7 @@ function Row({ entry, isChosen, onToggle }) {
 function Outcome({ row }) {
   const wait = row.waiting_for;
   if (wait) return html`<small class="waits"><${Waiting} wait=${wait} /></small>`;
-  const said = trouble(row);
+  const said = typed(trouble(row));
   if (said) return html`<small class="bad">${said}</small>`;
   return row.output_preview ? html`<small class="muted"><${Name}>${row.output_preview}</${Name}></small>` : null;
 }

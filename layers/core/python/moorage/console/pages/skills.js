@@ -2,7 +2,7 @@
 import { html, useState } from "../html.js";
 import { all, call, get, post, remove, save } from "../api.js";
 import { address, go, setQuery } from "../router.js";
-import { notify, route } from "../state.js";
+import { command, notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Acting, Ago, Button, Code, Empty, Head, Id, Missing, Name, Problem, Skeleton, Sure } from "../ui/parts.js";
 import { Contents, Versions } from "../ui/bundle.js";
@@ -39,7 +39,7 @@ export function Skills() {
   const done = () => reload((number) => number + 1);
   return html`<${Drop} take=${(files) => upload("skills", files, done)} label="Drop a skill's folder or zip to upload it"><${Head} title="Skills" note="A shell's environment names those that it is given; the model reads them when it needs them. Drop a folder or a zip here to add one."><${Acting}><${Uploads} path="skills" done=${done} label="Upload a zip" /></${Acting}></${Head}>
     <${Listing} path="skills" label="Skills" page="skills" columns=${COLUMNS} again=${again} missing=${MISSING}
-      empty=${html`<${Empty} title="No skills of your own yet" code="moorage skills push ./my-skill"><p>A folder with a <code>SKILL.md</code>, pushed by the command line, dropped here or uploaded as a zip.</p></${Empty}>`} /></${Drop}>`;
+      empty=${html`<${Empty} title="No skills of your own yet" code=${command("skills push ./my-skill")}><p>A folder with a <code>SKILL.md</code>, pushed by the command line, dropped here or uploaded as a zip.</p></${Empty}>`} /></${Drop}>`;
 }
 
 export function Skill() {

@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../html.js";
 import { all, get, saveBlob, sideBySide } from "../api.js";
 import { setQuery } from "../router.js";
-import { notify, route } from "../state.js";
+import { command, notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Button, Empty, Head, Name, Problem, Skeleton, Tabs } from "../ui/parts.js";
 import { Table } from "../ui/list.js";
@@ -49,7 +49,7 @@ export function Usage() {
     ${days.isLoading ? html`<${Skeleton} rows=${4} />` : days.problem ? html`<${Problem} message=${days.problem} onAgain=${days.reload} />` : html`<${Totals} days=${days.data.data} /><${Took} from=${from} /><${Chart} days=${days.data.data} span=${span} measure=${measure} split=${split} />`}
     <${Storage} storage=${who.data?.storage} />
     <${Tabs} label="Added up" tabs=${GROUPS} chosen=${group} onChoose=${(by) => setQuery(route.value, { by })} />
-    ${sums.isLoading ? html`<${Skeleton} rows=${4} />` : sums.problem ? html`<${Problem} message=${sums.problem} onAgain=${sums.reload} />` : sums.data.data.length ? html`<${Table} label="Usage" columns=${columns(group)} rows=${group === "day" ? [...sums.data.data].reverse() : sums.data.data} />` : html`<${Empty} title="Nothing in this time" code="moorage usage --by model" />`}`;
+    ${sums.isLoading ? html`<${Skeleton} rows=${4} />` : sums.problem ? html`<${Problem} message=${sums.problem} onAgain=${sums.reload} />` : sums.data.data.length ? html`<${Table} label="Usage" columns=${columns(group)} rows=${group === "day" ? [...sums.data.data].reverse() : sums.data.data} />` : html`<${Empty} title="Nothing in this time" code=${command("usage --by model")} />`}`;
 }
 
 function Totals({ days }) {

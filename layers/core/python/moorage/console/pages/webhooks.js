@@ -2,7 +2,7 @@
 import { html, useState } from "../html.js";
 import { all, get, post, remove } from "../api.js";
 import { address, go, setQuery } from "../router.js";
-import { notify, route } from "../state.js";
+import { command, notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Acting, Ago, Button, Code, Empty, Head, Id, Missing, Name, Problem, Skeleton, Sure } from "../ui/parts.js";
 import { Listing, Table } from "../ui/list.js";
@@ -10,7 +10,7 @@ import { clock, duration, moment } from "../model/text.js";
 
 const TONES = { active: "good", delivered: "good", failing: "warn", pending: "busy", disabled: "bad", failed: "bad" };
 const State = ({ of }) => html`<span class=${`status ${TONES[of] ?? ""}`}>${of}</span>`;
-const MISSING = html`<${Missing} title="Webhooks" what="This deployment tells nobody of its ends" how="It is of a version before /v1/webhook_endpoints, which hear of the ends of background responses. Until then a program follows a run: GET /v1/responses/{id}?stream=true goes on where it broke off." code="moorage ls --watch" />`;
+const MISSING = html`<${Missing} title="Webhooks" what="This deployment tells nobody of its ends" how="It is of a version before /v1/webhook_endpoints, which hear of the ends of background responses. Until then a program follows a run: GET /v1/responses/{id}?stream=true goes on where it broke off." code=${command("ls --watch")} />`;
 
 const COLUMNS = [
   { title: "Name", cell: (row) => html`<a href=${address("webhooks", row.id)}><${Name}>${row.name}</${Name}></a>` },
@@ -38,7 +38,7 @@ export function Webhooks() {
   return html`<${Head} title="Webhooks" note="Signed as OpenAI signs them: client.webhooks.unwrap() checks it." />
     ${secret && html`<${Secret} value=${secret} />`}
     <${Acting}><${Form} types=${types.data.data} label="Add" send=${create} /></${Acting}>
-    <${Listing} path="webhook_endpoints" label="Endpoints" page="webhooks" columns=${COLUMNS} again=${again} every=${5000} empty=${html`<${Empty} title="No endpoint yet" code="moorage webhooks create https://hooks.example.com/moorage --event response.completed"><p>An endpoint is an address of yours. It gets a POST when a background response ends.</p></${Empty}>`} />`;
+    <${Listing} path="webhook_endpoints" label="Endpoints" page="webhooks" columns=${COLUMNS} again=${again} every=${5000} empty=${html`<${Empty} title="No endpoint yet" code=${command("webhooks create https://hooks.example.com/moorage --event response.completed")}><p>An endpoint is an address of yours. It gets a POST when a background response ends.</p></${Empty}>`} />`;
 }
 
 const Secret = ({ value }) => html`<aside class="banner"><b>The signing secret is shown now and never again.</b><${Code} text=${value} /></aside>`;

@@ -1,7 +1,7 @@
 // Before the first run: the lines to type, and a button that makes one.
 import { html } from "../html.js";
 import { BASE, call, post } from "../api.js";
-import { key, notify } from "../state.js";
+import { command, key, notify } from "../state.js";
 import { go } from "../router.js";
 import { Acting, Button, Code, Head, Tabs } from "../ui/parts.js";
 import { useState } from "../html.js";
@@ -30,7 +30,7 @@ export function Welcome() {
       <h2>Nothing has run yet</h2>
       <p>Let the demonstration run: a model, a sandbox, a table of sales, and its whole loop to look at. It takes a few seconds.</p>
       <p><${Acting}><${Button} tone="primary" icon="play" onClick=${demonstrate}>Run the demonstration</${Button}></${Acting}></p>
-      <p>Or from your own program. Put your key in place of <code>sk-moorage-YOUR-KEY</code>: <code>moorage keys create</code> makes one. ${key.value.startsWith("sk-") ? "This page has one of its own." : ""}</p>
+      <p>Or from your own program. Put your key in place of <code>sk-moorage-YOUR-KEY</code>: <code>${command("keys create")}</code> makes one. ${key.value.startsWith("sk-") ? "This page has one of its own." : ""}</p>
       <${Tabs} label="Language" tabs=${[{ id: "python", title: "Python" }, { id: "curl", title: "curl" }]} chosen=${tab} onChoose=${choose} />
       <${Code} text=${tab === "python" ? python : curl} />
     </section>`;

@@ -1,7 +1,7 @@
 // What stands behind a run: its steps, its log, its files, its network, its cost, and the object itself. All as of the cursor.
 import { html, useMemo, useState } from "../html.js";
 import { get, save, saveBlob } from "../api.js";
-import { notify } from "../state.js";
+import { notify, typed } from "../state.js";
 import { address } from "../router.js";
 import { bytes, clock, count, dollars, duration } from "../model/text.js";
 import { callsOf } from "../model/outcome.js";
@@ -62,7 +62,7 @@ function StepFacts({ run, step }) {
     ["tokens out", step.usage && count(step.usage.output_tokens)],
     ["cost", dollars(step.cost_usd)],
     ["upstream request id", step.upstream_request_id && html`<${Id} id=${step.upstream_request_id} whole=${true} />`],
-    ["waits for", step.waiting_for && html`${step.waiting_for.kind}: ${step.waiting_for.detail} (<${Ticking} since=${step.waiting_for.since} />)`],
+    ["waits for", step.waiting_for && html`${step.waiting_for.kind}: ${typed(step.waiting_for.detail)} (<${Ticking} since=${step.waiting_for.since} />)`],
   ];
   return html`<dl class="facts">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     ${step.call_id === null && html`<${Prompt} key=${step.id} runId=${run.id} step=${step} />`}`;

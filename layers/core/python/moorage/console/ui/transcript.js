@@ -1,6 +1,7 @@
 // A run as it reads: what was asked, then round by round what the model said, what ran and what came of it.
 import { html, useEffect } from "../html.js";
 import { dollars, duration, tokens } from "../model/text.js";
+import { typed } from "../state.js";
 import { shortened, stepOfCall, stepOfRound } from "../model/run.js";
 import { Item, Said } from "./cards.js";
 import { useFollow } from "./follow.js";
@@ -22,7 +23,7 @@ export function Transcript({ input, rounds, steps, response, chosen, onChoose, f
       <${RoundHead} round=${round} step=${stepOfRound(steps, round.number)} onChoose=${onChoose} />
       <${Block} root=${box} guess=${120 * round.items.length}>${round.items.map(({ mark, item, isDone }) => html`<${Item} key=${mark.index} item=${item} mark=${mark} isDone=${isDone} isHeld=${held.has(item.call_id)} step=${stepOfCall(steps, item.call_id)} before=${item.type === "compaction" ? shortened({ input, rounds, steps, round: round.number, index: mark.index }) : null} />`)}</${Block}>
     </article>`)}
-    ${response?.error && html`<section class="card failed" role="alert"><h3><${Status} status="failed" /></h3><p>${response.error.message}</p><p class="muted"><code>${response.error.code}</code></p></section>`}
+    ${response?.error && html`<section class="card failed" role="alert"><h3><${Status} status="failed" /></h3><p>${typed(response.error.message)}</p><p class="muted"><code>${response.error.code}</code></p></section>`}
     ${response?.status === "incomplete" && html`<section class="card"><h3><${Status} status="incomplete" /></h3><p class="muted">${response.incomplete_details?.reason ?? ""}</p></section>`}
     ${response?.status === "cancelled" && html`<section class="card"><h3><${Status} status="cancelled" /></h3></section>`}</div>
     ${isBehind && html`<button type="button" class="pill end" onClick=${toEnd}>↓ Jump to latest</button>`}
