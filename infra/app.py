@@ -34,7 +34,8 @@ def check_region(region: str | None) -> None:
 
 def check_arns(config: Config, region: str | None) -> None:
     """Raises :class:`ConfigError` for what is in another region, where none of these can be used from."""
-    given = {"kms_key_arn": config.kms_key_arn, "alarm_topic_arn": config.alarm_topic_arn, "waf_acl_arn": config.waf_acl_arn}
+    names = ("kms_key_arn", "model_keys_kms_arn", "alarm_topic_arn", "waf_acl_arn")
+    given: dict[str, str | None] = {name: getattr(config, name) for name in names}
     for name, arn in given.items():
         if arn and region and arn.split(":")[3] != region:
             raise ConfigError(f"cdk.json: '{name}': is in {arn.split(':')[3]}, and the deployment goes to {region}.")

@@ -269,6 +269,9 @@ class Config(BaseModel):
 
     certificate_arn: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:acm:")
 
+    model_keys_kms_arn: str | None = Field(default=None, pattern=r"^arn:aws:kms:[a-z0-9-]+:\d{12}:key/[0-9A-Za-z-]+$")
+    """The key under which parameters and secrets with model keys are, where that is neither the services' own nor ``kms_key_arn``."""
+
     alarm_email: str | None = Field(default=None, pattern=r"^[^@\s]+@[^@\s]+$")
     """Where alarms go. None makes the first five without a recipient, for the console; with one there are more ($0.10 a month each)."""
 
@@ -418,11 +421,14 @@ class Models(BaseModel):
     text: str
     parameters: tuple[str, ...]
     """SSM parameters that the file refers to, sorted."""
+    secrets: tuple[str, ...]
+    """Secrets of Secrets Manager that it refers to, by name or ARN, sorted."""
     uses_bedrock: bool
     draws_by: tuple[str, ...]
     """ARNs of the models of Bedrock that draw images, but for their partition; none where another server does, or nothing."""
     embedding_parameters: tuple[str, ...]
     """Those of the parameters that its embedding models refer to."""
+    embedding_secrets: tuple[str, ...]
     titan_regions: tuple[str | None, ...]
     """Where Bedrock's Titan embeds texts: None is the deployment's own region. It also serves where no embedding model is named."""
     has_upstream_shell: bool
@@ -439,10 +445,12 @@ class Models(BaseModel):
             raise ConfigError(f"{path.name} cannot be read: {error}.") from error
         return cls(
             text=text,
-            parameters=_parameters(texts),
+            parameters=_named(texts, "ssm:"),
+            secrets=_named(texts, "secretsmanager:"),
             uses_bedrock=any("bedrock" in text for text in _texts({**file, "image_generation": None, "embedding": None})),
             draws_by=_draws_by(file.get("image_generation", {})),
-            embedding_parameters=_parameters(_texts(embedding)),
+            embedding_parameters=_named(_texts(embedding), "ssm:"),
+            embedding_secrets=_named(_texts(embedding), "secretsmanager:"),
             titan_regions=tuple(dict.fromkeys(model.get("region") for model in embedding if model.get("provider") == "bedrock_titan")),
             has_upstream_shell=any(model.get("shell") == "upstream" for model in file.get("models", [])),
         )
@@ -455,9 +463,9 @@ def _draws_by(table: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"bedrock:{region}::foundation-model/{model}" for model in (table.get("model", ""), *table.get("models", ())))
 
 
-def _parameters(texts: Iterable[str]) -> tuple[str, ...]:
-    """The names of SSM parameters among them."""
-    return tuple(sorted({text.removeprefix("ssm:") for text in texts if text.startswith("ssm:")}))
+def _named(texts: Iterable[str], kind: str) -> tuple[str, ...]:
+    """The names among them that are of this kind, such as ``ssm:``."""
+    return tuple(sorted({text.removeprefix(kind) for text in texts if text.startswith(kind)}))
 
 
 def _texts(value: Any) -> list[str]:

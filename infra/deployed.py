@@ -58,8 +58,10 @@ def _domain(own: Mapping[str, str]) -> str:
 
 
 def _models(models: Models) -> str:
-    if models.parameters:
-        lines = [f"  aws ssm put-parameter --type SecureString --name {name} --value ...\n" for name in models.parameters]
+    made = [name for name in models.secrets if not name.startswith("arn:")]
+    lines = [f"  aws ssm put-parameter --type SecureString --name {name} --value ...\n" for name in models.parameters]
+    lines += [f"  aws secretsmanager create-secret --name {name} --secret-string ...\n" for name in made]
+    if lines:
         return "\nStore the keys that models.toml refers to, once:\n\n" + "".join(lines)
     if "models" in tomllib.loads(models.text):
         return ""

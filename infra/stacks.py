@@ -17,7 +17,7 @@ from moorage.settings import Settings, warm_pool_sizes
 from infra.agent_loop import AgentLoop, grant_executions, machine_arn
 from infra.api import BUFFERED_TIMEOUT, OTHERS, STREAM_SECONDS_MAX, STREAM_TIMEOUT, Api, Handlers
 from infra.bundling import ROOT
-from infra.config import Config, Models
+from infra.config import Config, ConfigError, Models
 from infra.custom_resource import CustomResources, VectorBucketResource
 from infra.egress import EgressProxy
 from infra.functions import REAPER_MEMORY_MIB, FunctionFactory, audit_log_group, live
@@ -336,7 +336,7 @@ class ServiceStack(cdk.Stack):
         self._tell_keys(streaming)
         askers = [*streaming, model, *([handlers.containers] if self._models.has_upstream_shell else [])]
         for function in askers:
-            self._allow_parameters(function, self._models.parameters)
+            self._allow_model_keys(function, self._models.parameters, self._models.secrets)
             if self._models.uses_bedrock:
                 _grant_bedrock(function)
         if self._models.draws_by:
@@ -345,7 +345,7 @@ class ServiceStack(cdk.Stack):
         # A service call may search files, for which its query is embedded; neither it nor the indexing asks a model that answers.
         embedders = [steps["ServiceStep"], steps["IndexStep"]]
         for function in embedders:
-            self._allow_parameters(function, self._models.embedding_parameters)
+            self._allow_model_keys(function, self._models.embedding_parameters, self._models.embedding_secrets)
         for function in (*askers, *embedders):
             self._allow_titan(function)
         self._export_traces([*streaming, model, steps["ContinueStep"], steps["FailResponse"], recovery])
@@ -414,11 +414,36 @@ class ServiceStack(cdk.Stack):
             function.add_environment("MOORAGE_AUDIT_LOG_GROUP", group.log_group_name)
         cdk.CfnOutput(self, "AuditLogGroup", value=group.log_group_name)
 
-    def _allow_parameters(self, function: lambda_.Function, names: tuple[str, ...]) -> None:
-        """Read the model keys that ``models.toml`` names, and no other parameter."""
-        arns = [self.format_arn(service="ssm", resource="parameter", resource_name=name.removeprefix("/")) for name in names]
+    def _allow_model_keys(self, function: lambda_.Function, parameters: tuple[str, ...], names: tuple[str, ...]) -> None:
+        """Read the model keys that ``models.toml`` names, and no other parameter or secret."""
+        arns = [self.format_arn(service="ssm", resource="parameter", resource_name=name.removeprefix("/")) for name in parameters]
         if arns:
             function.add_to_role_policy(iam.PolicyStatement(actions=["ssm:GetParameter"], resources=arns))
+        stored = [self._secret_arn(name) for name in names]
+        if stored:
+            function.add_to_role_policy(iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=stored))
+        if self._config.model_keys_kms_arn and (arns or stored):
+            # By the two services alone: the key opens nothing else for a function.
+            services = [f"{service}.{self.region}.amazonaws.com" for service in ("secretsmanager", "ssm")]
+            function.add_to_role_policy(
+                iam.PolicyStatement(
+                    actions=["kms:Decrypt"],
+                    resources=[self._config.model_keys_kms_arn],
+                    conditions={"StringEquals": {"kms:ViaService": services}},
+                )
+            )
+
+    def _secret_arn(self, name: str) -> str:
+        """Secrets Manager puts six characters behind a secret's name (its user guide, "Secret ARN")."""
+        if not name.startswith("arn:"):
+            suffixed = f"{name}-??????"
+            return self.format_arn(
+                service="secretsmanager", resource="secret", resource_name=suffixed, arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME
+            )
+        region = name.split(":")[3]
+        if not cdk.Token.is_unresolved(self.region) and region != self.region:
+            raise ConfigError(f"models.toml: the secret {name} is in {region}, and the deployment goes to {self.region}.")
+        return name
 
     def _allow_titan(self, function: lambda_.Function) -> None:
         """Embed texts, and ask no other model."""

@@ -32,6 +32,7 @@ VALUES: dict[str, Any] = {
     "content_key_edition": "2",
     "drain": True,
     "log_level": "DEBUG",
+    "model_keys_kms_arn": COMPANY["kms_key_arn"],
     "log_retention_days": 7,
     "memory_tiers": ["1g", "4g"],
     "model_memory_mib": 1024,

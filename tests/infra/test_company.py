@@ -132,6 +132,7 @@ REGIONS = {
     "kms_key_arn": KEY,
     "alarm_topic_arn": TOPIC,
     "waf_acl_arn": ACL,
+    "model_keys_kms_arn": KEY,
 }
 
 

@@ -163,6 +163,17 @@ def test_model_keys_of_the_environment_become_parameters_on_aws(tmp_path: Path) 
     assert not models.has_upstream_shell
 
 
+def test_secrets_of_model_keys_are_found_by_name_and_by_arn(tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    arn = "arn:aws:secretsmanager:us-east-1:111122223333:secret:shared-Ab12Cd"
+    file.write_text(
+        f'[[models]]\nkey = "secretsmanager:/mine/openai"\n[[models]]\nkey = "secretsmanager:{arn}"\n'
+        '[[embedding]]\nname = "small"\nprovider = "openai"\nkey = "secretsmanager:/mine/embedding"\n'
+    )
+    models = Models.from_file(file, Config(name="mine"))
+    assert (models.secrets, models.embedding_secrets) == (("/mine/embedding", "/mine/openai", arn), ("/mine/embedding",))
+
+
 def test_titan_embeds_where_it_is_named_and_where_no_other_model_is(tmp_path: Path) -> None:
     file = tmp_path / "models.toml"
     file.write_text("")

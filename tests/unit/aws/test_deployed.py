@@ -37,6 +37,11 @@ Store the keys that models.toml refers to, once:
 
   aws ssm put-parameter --type SecureString --name /mine/OPENAI_API_KEY --value ...
 """
+SECRETS = """
+Store the keys that models.toml refers to, once:
+
+  aws secretsmanager create-secret --name /mine/openai --secret-string ...
+"""
 NEXT = f"""
 Make a key, and see whether all of it works:
 
@@ -58,9 +63,10 @@ print(client.responses.create(model=client.models.list().data[0].id, input="hell
     [
         ("", NO_MODEL),
         ('[[models]]\nname = "gpt"\nprovider = "openai_responses"\nkey = "env:OPENAI_API_KEY"\n', KEYS),
+        ('[[models]]\nname = "gpt"\nprovider = "openai_responses"\nkey = "secretsmanager:/mine/openai"\n', SECRETS),
         ('[[models]]\nname = "nova"\nprovider = "bedrock_converse"\n', ""),
     ],
-    ids=["no model", "a model with a key", "a model without one"],
+    ids=["no model", "a model with a key", "a model with a secret", "a model without one"],
 )
 def test_a_deployment_ends_with_where_it_is_and_what_to_do(models: str, between: str, tmp_path: Path) -> None:
     (tmp_path / "models.toml").write_text(models)

@@ -69,8 +69,9 @@ def account(*said: dict[str, Said], asked: dict[str, Any] | None = None) -> Iter
                 stubber.add_response(method, answer, asked.get(call) if asked else None)
 
         def connect() -> AwsClients:
-            sts, ssm, iam, lambda_, quotas = (client(name)[0] for name in ("sts", "ssm", "iam", "lambda", "service-quotas"))
-            return AwsClients(REGION, sts, ssm, iam, lambda_, quotas, bedrock=lambda region: client("bedrock")[0])
+            names = ("sts", "ssm", "secretsmanager", "iam", "lambda", "service-quotas")
+            sts, ssm, secrets, iam, lambda_, quotas = (client(name)[0] for name in names)
+            return AwsClients(REGION, sts, ssm, secrets, iam, lambda_, quotas, bedrock=lambda region: client("bedrock")[0])
 
         yield connect
 
@@ -220,6 +221,20 @@ MODELS_AT_FAULT: dict[str, tuple[str, dict[str, Said], Finding]] = {
             Level.FAIL,
             "model 'gpt' has no key: there is no SSM parameter /moorage/OPENAI_API_KEY",
             "Run 'aws ssm put-parameter --type SecureString --name /moorage/OPENAI_API_KEY --value ...'.",
+        ),
+    ),
+    "a key that is a secret": (
+        OPENAI.replace("ssm:", "secretsmanager:"),
+        {"secretsmanager describe_secret": yes(Name="/moorage/OPENAI_API_KEY")},
+        Finding(Level.OK, "model 'gpt': its key is the secret /moorage/OPENAI_API_KEY"),
+    ),
+    "a secret that is not stored": (
+        OPENAI.replace("ssm:", "secretsmanager:"),
+        {"secretsmanager describe_secret": no("ResourceNotFoundException")},
+        Finding(
+            Level.FAIL,
+            "model 'gpt' has no key: Secrets Manager has no secret /moorage/OPENAI_API_KEY",
+            "Run 'aws secretsmanager create-secret --name /moorage/OPENAI_API_KEY --secret-string ...'.",
         ),
     ),
     "a server on the laptop": (

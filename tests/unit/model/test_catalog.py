@@ -209,11 +209,20 @@ WRONG: dict[str, tuple[str, str]] = {
     "no name": ("[[models]]\nprovider='demo'\n", "models.toml is wrong at 'models.0.name': "),
     "a key instead of a reference": (
         "[[models]]\nname='a'\nprovider='demo'\nkey='sk-123'\n",
-        "models.toml, model 'a': key must be a reference, 'env:NAME' or 'ssm:/path', never the key itself.",
+        "models.toml, model 'a': key must be a reference, 'env:NAME', 'ssm:/path' or 'secretsmanager:/name', never the key "
+        "itself.",
     ),
     "a key that is not set": (
         "[[models]]\nname='a'\nprovider='demo'\nkey='env:NOPE'\n",
         "models.toml, model 'a': key refers to the environment variable NOPE, which is not set.",
+    ),
+    "a secret off AWS": (
+        "[[models]]\nname='a'\nprovider='demo'\nkey='secretsmanager:/k'\n",
+        "models.toml, model 'a': key refers to Secrets Manager (/k), which can be read only on AWS; use env:NAME here.",
+    ),
+    "a secret by half an ARN": (
+        "[[models]]\nname='a'\nprovider='demo'\nkey='secretsmanager:arn:aws:secretsmanager:us-east-1:111122223333:secret:k'\n",
+        "models.toml, model 'a': key refers to a secret by its name, or by its whole ARN, which ends with six characters.",
     ),
     "an SSM key off AWS": ("[[models]]\nname='a'\nprovider='demo'\nkey='ssm:/k'\n", "models.toml, model 'a': key refers to SSM (/k)"),
     "no address": ("[[models]]\nname='a'\nprovider='chat_completions'\n", "models.toml, model 'a': chat_completions needs a base_url"),
@@ -423,7 +432,7 @@ def test_each_kind_of_entry_makes_its_provider() -> None:
     claude = provider(entry("anthropic_messages", key="ssm:/keys/a", max_output_tokens=64_000), "m")
     assert isinstance(claude, AnthropicMessages)
     assert claude.upstream.url == "https://api.anthropic.com/v1/messages"
-    assert claude.upstream.headers == {"anthropic-version": "2023-06-01", "x-api-key": "secret of /keys/a"}
+    assert claude.upstream.headers == {"anthropic-version": "2023-06-01", "x-api-key": "secret of ssm:/keys/a"}
     assert claude.output_tokens_max == 64_000
 
     nova = provider(entry("bedrock_converse", region="eu-west-1"), "m")

@@ -28,7 +28,7 @@ def test_a_key_on_aws_is_read_when_it_is_needed() -> None:
     catalog = ModelCatalog.load(SERVER + 'secret = "ssm:/depot"\n', {}, secret=secret)
     assert read == []
     assert catalog.remote_servers.by_label["depot"].headers == {"Authorization": "Bearer k3y"}
-    assert read == ["/depot"]
+    assert read == ["ssm:/depot"]
 
 
 def test_without_servers_there_are_none() -> None:

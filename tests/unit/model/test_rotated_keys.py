@@ -47,16 +47,18 @@ class World:
     seen: list[str] = field(default_factory=list)
     """Keys that the upstream was asked with."""
     is_throttled: bool = False
+    kind: str = "ssm"
+    """Where the key is kept."""
 
     def __post_init__(self) -> None:
-        self.catalog = ModelCatalog.load(MODELS, {}, secret=self._read, clock=lambda: self.now)
+        self.catalog = ModelCatalog.load(MODELS.replace("ssm:", f"{self.kind}:"), {}, secret=self._read, clock=lambda: self.now)
         self.transport = httpx.MockTransport(self._answer)
         (table,) = self.catalog.embeddings
         self.embedder = embedder_of(table, self.catalog.embedding_upstream(table, self.transport))
         """Made once in a process."""
 
     def _read(self, name: str) -> str:
-        assert name == "/moorage/KEY"
+        assert name == f"{self.kind}:/moorage/KEY"
         self.reads += 1
         if self.is_throttled:
             raise ClientError({"Error": {"Code": "ThrottlingException"}}, "GetParameter")
@@ -94,9 +96,10 @@ WAYS = {"a model": World.ask, "an embedding model": World.embed, "an upstream's 
 each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 
 
+@pytest.mark.parametrize("kind", ["ssm", "secretsmanager"])
 @each_way
-async def test_a_rotated_key_is_used_within_five_minutes(way: Any) -> None:
-    world = World()
+async def test_a_rotated_key_is_used_within_five_minutes(way: Any, kind: str) -> None:
+    world = World(kind=kind)
     await way(world)
     world.rotate()
     await way(world)
@@ -105,9 +108,10 @@ async def test_a_rotated_key_is_used_within_five_minutes(way: Any) -> None:
     assert (world.seen, world.reads, limits.SECRET_SECONDS_MAX) == (["old", "old", "new"], 2, 300)
 
 
+@pytest.mark.parametrize("kind", ["ssm", "secretsmanager"])
 @each_way
-async def test_a_key_that_is_refused_is_read_again_at_once(way: Any) -> None:
-    world = World()
+async def test_a_key_that_is_refused_is_read_again_at_once(way: Any, kind: str) -> None:
+    world = World(kind=kind)
     await way(world)
     world.rotate()
     world.revoke()

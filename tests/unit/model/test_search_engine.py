@@ -49,7 +49,7 @@ def test_a_key_on_aws_is_read_when_it_is_needed() -> None:
     assert (catalog.searches_web, read) == (True, [])
     found = catalog.remote_servers.search
     assert found is not None
-    assert (found.key, read) == ("k3y", ["/search"])
+    assert (found.key, read) == ("k3y", ["ssm:/search"])
 
 
 WRONG = {

@@ -64,6 +64,7 @@ from moorage.store.sqlite_table import SqliteTable
 from moorage.store.step_functions import StepFunctions
 from moorage.store.steps import Steps
 from moorage.store.stored_bytes import StoredBytes
+from moorage.store.stored_keys import StoredKeys
 from moorage.store.table import Table
 from moorage.store.vector_bucket import VectorBucket
 from moorage.vector_stores.attachments import AttachmentReader, FairTurns
@@ -274,7 +275,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         conversations=Conversations(table, blobs, clock=clock),
         api_keys=ApiKeys(table, clock=clock),
         executions=_executions(settings, executor),
-        catalog=ModelCatalog.load(Path(settings.models_file), settings.upstream, secret=_parameter),
+        catalog=ModelCatalog.load(Path(settings.models_file), settings.upstream, secret=StoredKeys().value),
         http=upstream_transport(),
         clock=clock,
         keys=keys,
@@ -339,12 +340,6 @@ def _s3() -> "S3Client":
         "s3", signature_version="s3v4", s3={"addressing_style": "path", "us_east_1_regional_endpoint": "regional"}
     )
     return client
-
-
-def _parameter(name: str) -> str:
-    """A SecureString of the Parameter Store: what ``ssm:`` references in ``models.toml`` stand for."""
-    value: str = aws_client("ssm").get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"]
-    return value
 
 
 def _secret(arn: str) -> str:

@@ -5,7 +5,7 @@ earlier entries over later ones. Where ``models.toml`` configures nothing, the f
 ``MOORAGE_UPSTREAM_URL`` (or ``MOORAGE_UPSTREAM_KIND=bedrock_converse``), ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, an Ollama on
 this machine, and at last the scripted ``demo`` model.
 
-Keys are named by reference (``env:NAME``, ``ssm:/path``) and read when a provider is made; no entry holds one.
+Keys are named by reference (``model/references.py``) and read when a provider is made; no entry holds one.
 """
 
 import fnmatch
@@ -38,7 +38,7 @@ from moorage.model.image_engine import ImageTable, check_images, images_of
 from moorage.model.models_file import CONTEXT_WINDOW_TOKENS, ModelTable, ProviderKind
 from moorage.model.openai_responses import OpenAIResponses
 from moorage.model.prices import FREE, Price, list_price
-from moorage.model.references import why_no_key
+from moorage.model.references import check_form, why_no_key
 from moorage.model.remote_servers import RemoteServers, ServerTable, check_hosts, check_server, server_of
 from moorage.model.search_engine import SearchTable, check_engine, engine_of
 from moorage.net.sigv4 import AwsAuth
@@ -76,7 +76,7 @@ class ModelEntry:
     """The upstream's name; ``*`` stands for the requested name."""
     base_url: str = ""
     key: str | None = None
-    """A reference: ``env:NAME`` or ``ssm:/path``."""
+    """A reference: ``env:NAME``, ``ssm:/path`` or ``secretsmanager:/name``."""
     aliases: tuple[str, ...] = ()
     context_window_tokens: int = CONTEXT_WINDOW_TOKENS
     max_output_tokens: int | None = None
@@ -175,7 +175,7 @@ class ModelCatalog:
         """Read ``models.toml`` (a path; a string with a line break, or an empty one, is the text itself).
 
         ``upstream`` holds the environment, with the models of a local Ollama in ``MOORAGE_OLLAMA_MODELS`` (what starts the local
-        stack asks for them once, by ``probe_ollama``); ``secret`` reads ``ssm:`` references. Nothing is asked over the network
+        stack asks for them once, by ``probe_ollama``); ``secret`` reads references to what AWS keeps. Nothing is asked over the network
         here. Raises SettingsConflict with one sentence for whatever is wrong.
         """
         file = models_file.read(source)
@@ -374,12 +374,12 @@ class ModelCatalog:
         return self._search is not None
 
     def _value_of(self, reference: str, *, refused: str | None = None) -> str:
-        """What ``env:NAME`` or ``ssm:/path`` stands for; ``refused`` as :meth:`KeptSecrets.value` has it."""
+        """What a reference stands for; ``refused`` as :meth:`CachedSecrets.value` has it."""
         kind, _, name = reference.partition(":")
         if kind == "env":
             return self._upstream[name]
         assert self._secrets is not None, "checked when the catalogue was loaded"
-        return self._secrets.value(name, refused=refused)
+        return self._secrets.value(reference, refused=refused)
 
     def listing(self) -> list[Model]:
         """The data of ``GET /v1/models``: every exact name and alias, and the default."""
@@ -441,14 +441,8 @@ def _check(entry: ModelEntry, *, has_secrets: bool) -> None:
         raise SettingsConflict(f"{where}: base_url '{entry.base_url}' is not an http or https URL.")
     if entry.is_pattern and entry.upstream_model.count("*") > 1:
         raise SettingsConflict(f"{where}: upstream_model may hold one '*' for the requested name.")
-    if entry.key is None:
-        return
-    kind, _, name = entry.key.partition(":")
-    if kind not in ("env", "ssm") or not name:
-        # The value is not quoted: it may be a key that somebody wrote here.
-        raise SettingsConflict(f"{where}: key must be a reference, 'env:NAME' or 'ssm:/path', never the key itself.")
-    if kind == "ssm" and not has_secrets:
-        raise SettingsConflict(f"{where}: key refers to SSM ({name}), which can be read only on AWS; use env:NAME here.")
+    if entry.key is not None:
+        check_form(where, "key", entry.key, has_secrets=has_secrets)
 
 
 def _without_key(entry: ModelEntry, upstream: Mapping[str, str]) -> str | None:

@@ -5,7 +5,7 @@ kind = "openai"                       # a server of OpenAI's Images API, or bedr
 model = "gpt-image-1.5"
 models = ["gpt-image-*"]              # others that a request may name
 url = "http://127.0.0.1:8080/v1"      # of a server of one's own; OpenAI's without it
-key = "env:OPENAI_API_KEY"            # or ssm:/path; on Bedrock IAM credentials take its place
+key = "env:OPENAI_API_KEY"            # or ssm:/path, secretsmanager:/name; on Bedrock IAM credentials take its place
 region = "us-west-2"                  # of Bedrock
 """
 
@@ -19,7 +19,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from moorage.errors import SettingsConflict
-from moorage.model.references import check_reference
+from moorage.model.references import KINDS, check_reference
 
 ImageKind = Literal["openai", "bedrock"]
 
@@ -77,7 +77,7 @@ def check_images(table: ImageTable | None, upstream: Mapping[str, str], *, has_s
     if table.kind == "openai" and table.region is not None:
         raise SettingsConflict(f"{_WHERE}: openai takes no region: leave it out.")
     if table.kind == "openai" and table.url is None and table.key is None:
-        raise SettingsConflict(f"{_WHERE}: OpenAI needs a key, 'env:NAME' or 'ssm:/path'; a server of your own a url.")
+        raise SettingsConflict(f"{_WHERE}: OpenAI needs a key, {KINDS}; a server of your own a url.")
     if table.key is not None:
         check_reference(_WHERE, "key", table.key, upstream, has_secrets=has_secrets)
 

@@ -3,7 +3,7 @@
 [web_search]
 kind = "searxng"                     # or brave, tavily, exa, mcp
 url = "http://searxng.internal:8080" # a SearXNG's; the others have addresses of their own
-key = "env:BRAVE_API_KEY"            # or ssm:/path; a SearXNG takes none, an MCP server a bearer token
+key = "env:BRAVE_API_KEY"            # or ssm:/path, secretsmanager:/name; a SearXNG takes none, an MCP server a bearer token
 tool = "search"                      # of an MCP server: the one that searches,
 argument = "query"                   # what it is given the query as,
 arguments = {max_results = 10}       # and what else
@@ -19,7 +19,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 
 from moorage.errors import SettingsConflict
-from moorage.model.references import check_reference
+from moorage.model.references import KINDS, check_reference
 
 EngineKind = Literal["searxng", "brave", "tavily", "exa", "mcp"]
 
@@ -74,7 +74,7 @@ def check_engine(table: SearchTable | None, upstream: Mapping[str, str], *, has_
     if table.kind != "mcp" and named is not None:
         raise SettingsConflict(f"{_WHERE}: {named} belongs to the kind mcp: leave it out.")
     if table.kind in _URLS and table.key is None:
-        raise SettingsConflict(f"{_WHERE}: {table.kind} needs a key, 'env:NAME' or 'ssm:/path'.")
+        raise SettingsConflict(f"{_WHERE}: {table.kind} needs a key, {KINDS}.")
     if table.kind == "searxng" and table.key is not None:
         raise SettingsConflict(f"{_WHERE}: {table.kind} takes no key: leave it out.")
     if table.key is not None:

@@ -44,6 +44,7 @@ class AwsClients:
     region: str
     sts: Any
     ssm: Any
+    secretsmanager: Any
     iam: Any
     lambda_: Any
     service_quotas: Any
@@ -61,6 +62,7 @@ class AwsClients:
             session.region_name,
             client("sts"),
             client("ssm"),
+            client("secretsmanager"),
             client("iam"),
             client("lambda"),
             client("service-quotas"),
@@ -192,12 +194,12 @@ def _models(aws: AwsClients, models_toml: str) -> Iterator[Finding]:
         entry = ModelEntry(table.name, kind, table.upstream_model or TITAN, table.base_url, table.key, region=table.region)
         yield asked(f"model '{entry.name}'", partial(_model, aws, entry))
     for what, reference in catalog.engine_keys.items():
-        yield asked(what, partial(_key, aws, what, reference.removeprefix("ssm:")))
+        yield asked(what, partial(_key, aws, what, reference))
 
 
 def _model(aws: AwsClients, entry: ModelEntry) -> Finding:
     if entry.key is not None:
-        return _key(aws, f"model '{entry.name}'", entry.key.removeprefix("ssm:"))
+        return _key(aws, f"model '{entry.name}'", entry.key)
     if entry.provider_kind == "bedrock_converse" or entry.auth == "sigv4":
         return _bedrock(aws, entry)
     if not _is_public(urlsplit(entry.base_url).hostname or ""):
@@ -208,7 +210,24 @@ def _model(aws: AwsClients, entry: ModelEntry) -> Finding:
     return ok(f"model '{entry.name}' at {entry.base_url} needs no key")
 
 
-def _key(aws: AwsClients, what: str, parameter: str) -> Finding:
+def _key(aws: AwsClients, what: str, reference: str) -> Finding:
+    kind, _, name = reference.partition(":")
+    return _secret(aws, what, name) if kind == "secretsmanager" else _parameter(aws, what, name)
+
+
+def _secret(aws: AwsClients, what: str, name: str) -> Finding:
+    """Asked without its value, which is nobody's business here."""
+    try:
+        aws.secretsmanager.describe_secret(SecretId=name)
+    except aws.secretsmanager.exceptions.ResourceNotFoundException:
+        return fail(
+            f"{what} has no key: Secrets Manager has no secret {name}",
+            f"Run 'aws secretsmanager create-secret --name {name} --secret-string ...'.",
+        )
+    return ok(f"{what}: its key is the secret {name}")
+
+
+def _parameter(aws: AwsClients, what: str, parameter: str) -> Finding:
     try:
         aws.ssm.get_parameter(Name=parameter)
     except aws.ssm.exceptions.ParameterNotFound:
