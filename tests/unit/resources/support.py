@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from moorage import limits
-from moorage.errors import SandboxCapacity, SandboxError, SandboxFileMissing, SandboxGone, SandboxOrdered, SandboxStarting
+from moorage.errors import (
+    SandboxCapacity,
+    SandboxError,
+    SandboxFileMissing,
+    SandboxGone,
+    SandboxOrdered,
+    SandboxStarting,
+    SandboxUnreachable,
+)
 from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecEvent, ExecOutput, FileListing, SandboxFile, SandboxHealth
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.store import keys
@@ -74,6 +82,8 @@ class FakeSandbox:
     others: dict[str, str] = field(default_factory=dict)
     """Path to ``symlink`` or ``other``."""
     is_alive: bool = True
+    is_cut_off: bool = False
+    """What stands before it answers in its place."""
     running: int = 0
     silent: set[str] = field(default_factory=set)
     """The calls that it does not answer, though it lives."""
@@ -111,6 +121,8 @@ class FakeClient:
 
     def _alive(self, call: str = "") -> FakeSandbox:
         assert not self.is_closed
+        if self.sandbox is not None and self.sandbox.is_cut_off:
+            raise SandboxUnreachable
         if self.sandbox is None or not self.sandbox.is_alive or call in self.sandbox.silent:
             raise SandboxGone("The container does not answer.")
         if self.handle.token != self.sandbox.token:

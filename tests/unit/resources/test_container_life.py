@@ -9,7 +9,7 @@ from moorage import limits
 from moorage.containers.claims import Claims
 from moorage.containers.lifecycle import LiveContainer
 from moorage.containers.store import ContainerStore
-from moorage.errors import ApiError, SandboxCapacity, SandboxGone, SandboxStarting
+from moorage.errors import ApiError, SandboxCapacity, SandboxGone, SandboxStarting, SandboxUnreachable
 
 from tests.unit.resources.support import chunked
 from tests.unit.resources.world import IDLE, World
@@ -65,6 +65,34 @@ async def test_while_a_sandbox_is_on_its_way_the_caller_is_told_to_wait(world: W
         assert caught.value.retry_after_seconds == seconds
     live = await world.containers.sandboxes.ensure("ten", record.id)
     assert (live.record.incarnation, live.is_revived) == (1, False)
+
+
+async def test_a_sandbox_that_is_cut_off_lives_on_and_is_waited_for(world: World) -> None:
+    record = await world.new()
+    async with await world.containers.sandboxes.ensure("ten", record.id) as live:
+        sandbox = world.provisioner.sandboxes[live.handle.sandbox_id]
+        sandbox.is_cut_off = True
+        with pytest.raises(SandboxUnreachable):
+            await world.containers.sandboxes.ensure("ten", record.id)
+        assert not await world.containers.sandboxes.confirm_gone(live)
+        sandbox.is_cut_off = False
+    async with await world.containers.sandboxes.ensure("ten", record.id) as again:
+        assert (again.handle, again.is_revived) == (live.handle, False)
+    assert (world.provisioner.running(), world.provisioner.starts) == ([sandbox.sandbox_id], 1)
+
+
+async def test_a_sandbox_that_is_cut_off_while_it_starts_is_found_again(world: World) -> None:
+    record = await world.new()
+    world.provisioner.is_slow = True
+    with pytest.raises(SandboxStarting):
+        await world.containers.sandboxes.ensure("ten", record.id)
+    world.provisioner.is_slow, world.provisioner.sandboxes["sb-1"].is_cut_off = False, True
+    with pytest.raises(SandboxUnreachable):
+        await world.containers.sandboxes.ensure("ten", record.id)
+    world.provisioner.sandboxes["sb-1"].is_cut_off = False
+    async with await world.containers.sandboxes.ensure("ten", record.id) as live:
+        assert (live.handle.sandbox_id, live.record.incarnation) == ("sb-1", 1)
+    assert world.provisioner.starts == 1
 
 
 async def test_after_a_refusal_for_capacity_the_next_call_tries_again(world: World) -> None:

@@ -47,6 +47,7 @@ from moorage.errors import (
     SandboxHostAway,
     SandboxOrdered,
     SandboxStarting,
+    SandboxUnreachable,
     TenantCapacity,
 )
 from moorage.sandbox.exec_client import ExecClient
@@ -208,7 +209,10 @@ class ContainerSandboxes:
     async def confirm_gone(self, live: LiveContainer) -> bool:
         """After a :class:`SandboxGone`: True if the sandbox is dead (the next :meth:`ensure` revives the container), False if only
         the connection was torn (attach again)."""
-        if await self._answers(live.client):
+        try:
+            if await self._answers(live.client):
+                return False
+        except SandboxUnreachable:
             return False
         record = await self._store.get(live.record.tenant_id, live.record.id)
         if record.incarnation == live.record.incarnation and record.sandbox is not None:
@@ -356,6 +360,11 @@ class ContainerSandboxes:
             running = SandboxRecord("running", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
             written = {"files_staged": record.files_added, "removals": [], "running_at_ms": self._claims.now_ms()}
             record = await self._claims.write(record, running, **written)
+        except SandboxUnreachable as error:
+            await client.aclose()
+            with suppress(ConditionFailed):
+                await self._claims.release(record, error)
+            raise
         except SandboxError:
             await client.aclose()
             await self.end(record, handle.sandbox_id, "failed")
@@ -403,6 +412,8 @@ class ContainerSandboxes:
     async def _answers(self, client: ExecClient) -> bool:
         try:
             await client.health()
+        except SandboxUnreachable:
+            raise
         except SandboxError:
             return False
         return True

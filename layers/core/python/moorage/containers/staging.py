@@ -6,7 +6,7 @@ from moorage.containers.claims import Claims, Lease
 from moorage.containers.store import ContainerFileRecord, ContainerRecord, ContainerStore
 from moorage.containers.transfers import bounded
 from moorage.containers.workspace import absolute, stamp_of
-from moorage.errors import ConditionFailed, SandboxError, SandboxGone
+from moorage.errors import ConditionFailed, SandboxError, SandboxGone, SandboxUnreachable
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Provisioner
 from moorage.skills.attached_store import ContainerSkills
@@ -51,7 +51,7 @@ class Staging:
         """Write one file into the sandbox; a note if that is not possible."""
         try:
             await client.write_file(row.path, lease.watched(self._blobs.get_stream(row.key)))
-        except SandboxGone:
+        except (SandboxGone, SandboxUnreachable):
             raise
         except SandboxError as error:
             return f"Note: {row.path} could not be put into the container: {error.message}"

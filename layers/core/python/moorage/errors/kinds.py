@@ -189,6 +189,13 @@ class SandboxHostAway(SandboxStarting):
         super().__init__(SANDBOX_HOST_POLL_SECONDS, "What starts sandboxes on this machine does not answer.")
 
 
+class SandboxUnreachable(SandboxStarting):
+    """What stands before the sandbox answered in its place. That says nothing of the container: it is asked again, and not ended."""
+
+    def __init__(self) -> None:
+        super().__init__(SANDBOX_HOST_POLL_SECONDS, "The way to the container is busy.")
+
+
 class SandboxGone(SandboxError):
     """The sandbox died or was stopped; what ran in it is lost, its saved files are not."""
 

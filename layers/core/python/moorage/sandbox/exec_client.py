@@ -19,6 +19,7 @@ import httpx
 from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
 from moorage.limits import BATCH_FILE_BYTES_MAX, EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX
 from moorage.net.transport import UpstreamTransport
+from moorage.sandbox.microvm_endpoint import REPEATABLE
 from moorage.sandbox.over_http import OverHttp
 from moorage.sandbox.provisioner import Handle
 
@@ -245,7 +246,11 @@ class ExecClient(OverHttp):
     async def write_stdin(self, exec_id: str, data: bytes, *, close: bool = False) -> None:
         """Feed an exec that was started with ``has_stdin``."""
         response = await self._request(
-            "POST", f"/v1/execs/{quote(exec_id, safe='')}/stdin", params={"close": str(close).lower()}, content=data
+            "POST",
+            f"/v1/execs/{quote(exec_id, safe='')}/stdin",
+            params={"close": str(close).lower()},
+            content=data,
+            extensions={REPEATABLE: False},
         )
         _refuse_errors(response)
 

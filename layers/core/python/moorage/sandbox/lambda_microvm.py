@@ -3,7 +3,7 @@ contract.
 
 A VM starts in seconds, sleeps with memory and disk when nothing speaks to it, and wakes at the next request, so that a container
 costs little between two turns. Its endpoint is public HTTPS and takes, beside the exec server's token, a token of AWS's own that is
-bound to this VM and port and lives for an hour at most: :class:`MicrovmAuth` adds and renews it. The exec server's configuration
+bound to this VM and port and lives for an hour at most (``sandbox/microvm_endpoint.py``). The exec server's configuration
 comes by the run hook; without an execution role the VM holds no AWS credentials at all.
 """
 
@@ -12,21 +12,20 @@ import hashlib
 import json
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-import httpx
 from botocore.exceptions import ClientError
 
 from moorage import limits
-from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
+from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, SandboxUnreachable
 from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.microvm_endpoint import EXEC_PORT, MicrovmAuth
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
 
-EXEC_PORT: Final = 8080
 COMMAND_UID: Final = 1000
 """The image's ``user`` (``functions/sandbox/Dockerfile``)."""
 
@@ -38,13 +37,15 @@ IDLE_SECONDS: Final = 120
 
 HOOK_PAYLOAD_BYTES_MAX: Final = 4_096
 TOKEN_MINUTES: Final = 60
-_TOKEN_RENEWED_SECONDS: Final = 50 * 60
 _POLL_SECONDS: Final = 1.0
 _RUNS_MAX: Final = 3
 _AUTHS_MAX: Final = 1_000
 """VMs whose tokens a process remembers; a forgotten one costs a call."""
 _GONE: Final = frozenset({"TERMINATING", "TERMINATED"})
-_CAPACITY_CODES: Final = frozenset({"InsufficientCapacityException", "ServiceQuotaExceededException", "ThrottlingException"})
+_CAPACITY_CODES: Final = frozenset({"InsufficientCapacityException", "ServiceQuotaExceededException"})
+_WAITED_CODES: Final = frozenset({"ThrottlingException", "TooManyRequestsException", "InternalServerException", "ServiceException"})
+"""They say nothing of a VM: the call is made again. ``ConflictException``, too, where a VM is ended or a token made."""
+_RETRY_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class LambdaMicrovmProvisioner:
 
     def connect(self, handle: Handle) -> ExecClient:
         """A client of the VM's exec server that passes AWS's gate before it; clients of one VM share its token."""
-        auth = self._auths.pop(handle.sandbox_id, None) or MicrovmAuth(self, handle.sandbox_id, time.monotonic)
+        auth = self._auths.pop(handle.sandbox_id, None) or MicrovmAuth(self, handle.sandbox_id, time.monotonic, asyncio.sleep)
         self._auths[handle.sandbox_id] = auth
         if len(self._auths) > _AUTHS_MAX:
             self._auths.popitem(last=False)
@@ -98,8 +99,13 @@ class LambdaMicrovmProvisioner:
         try:
             await self._call("terminate_microvm", microvmIdentifier=sandbox_id)
         except ClientError as error:
-            if error.response["Error"]["Code"] != "ResourceNotFoundException":
-                raise
+            match error.response["Error"]["Code"]:
+                case "ResourceNotFoundException":
+                    return
+                case "ConflictException":  # It is being changed: it can be ended a moment later.
+                    raise SandboxStarting(_RETRY_SECONDS) from error
+                case _:
+                    raise
 
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
@@ -117,13 +123,22 @@ class LambdaMicrovmProvisioner:
         return SandboxStatus.STARTING if vm["state"] == "PENDING" else SandboxStatus.RUNNING
 
     async def proxy_token(self, sandbox_id: str) -> str:
-        """A token for the VM's endpoint and the exec server's port, good for an hour."""
-        answer = await self._call(
-            "create_microvm_auth_token",
-            microvmIdentifier=sandbox_id,
-            expirationInMinutes=TOKEN_MINUTES,
-            allowedPorts=[{"port": EXEC_PORT}],
-        )
+        """A token for the VM's endpoint and the exec server's port, good for an hour. Raises :class:`SandboxGone`."""
+        try:
+            answer = await self._call(
+                "create_microvm_auth_token",
+                microvmIdentifier=sandbox_id,
+                expirationInMinutes=TOKEN_MINUTES,
+                allowedPorts=[{"port": EXEC_PORT}],
+            )
+        except ClientError as error:
+            match error.response["Error"]["Code"]:
+                case "ResourceNotFoundException":
+                    raise SandboxGone("The container's sandbox has ended.") from error
+                case "ConflictException":
+                    raise SandboxUnreachable from error
+                case _:
+                    raise
         token: str = answer["authToken"]["X-aws-proxy-auth"]
         return token
 
@@ -165,26 +180,14 @@ class LambdaMicrovmProvisioner:
         }
 
     async def _call(self, operation: str, **request: Any) -> Any:
+        """Raises :class:`SandboxStarting` where AWS asks for patience, and ``ClientError``."""
         method = getattr(self._client, operation)
-        return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: method(**request))
-
-
-class MicrovmAuth(httpx.Auth):
-    """What an HTTP client of one VM adds to each request: AWS's token and the port. The exec server's own token stays as it is."""
-
-    def __init__(self, provisioner: LambdaMicrovmProvisioner, sandbox_id: str, clock: Callable[[], float]) -> None:
-        self._provisioner = provisioner
-        self._sandbox_id = sandbox_id
-        self._clock = clock
-        self._token = ""
-        self._renewed_at = float("-inf")
-
-    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        if self._clock() - self._renewed_at > _TOKEN_RENEWED_SECONDS:
-            self._token, self._renewed_at = await self._provisioner.proxy_token(self._sandbox_id), self._clock()
-        request.headers["X-aws-proxy-auth"] = self._token
-        request.headers["X-aws-proxy-port"] = str(EXEC_PORT)
-        yield request
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: method(**request))
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _WAITED_CODES:
+                raise SandboxStarting(_retry_seconds(error)) from error
+            raise
 
 
 def _server_config(spec: SandboxSpec) -> dict[str, Any]:
@@ -205,6 +208,12 @@ def _server_config(spec: SandboxSpec) -> dict[str, Any]:
 
 def _url(endpoint: str) -> str:
     return endpoint if "://" in endpoint else f"https://{endpoint}"
+
+
+def _retry_seconds(error: ClientError) -> float:
+    """``Retry-After``, which both models of these errors have."""
+    told = error.response["ResponseMetadata"].get("HTTPHeaders", {}).get("retry-after", "")
+    return float(told) if told.isdecimal() else _RETRY_SECONDS
 
 
 def _refusal(code: str) -> SandboxError:

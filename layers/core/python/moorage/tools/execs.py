@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from moorage import limits
-from moorage.errors import SandboxGone
+from moorage.errors import SandboxGone, SandboxUnreachable
 from moorage.sandbox.exec_client import ExecEnded, ExecEvent, ExecOutput, PythonEnded, PythonEvent
 from moorage.tools.calls import NOT_ALLOWED, CallEnd
 from moorage.tools.run import Workplace
@@ -112,7 +112,7 @@ async def follow(exec_: FollowedExec, begin: Begin, workplace: Workplace) -> Asy
                     case _:
                         pass
             return
-        except SandboxGone:
+        except (SandboxGone, SandboxUnreachable):
             if not await workplace.is_alive():
                 break
     raise SandboxLost

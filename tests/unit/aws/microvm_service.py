@@ -1,0 +1,177 @@
+"""Lambda MicroVMs for tests: boto3's own client, answered in this process.
+
+Each call is held against botocore's model beyond what boto3 checks itself: longest texts and lists, patterns, words. What the model
+does not say comes from reports of people with an account, as each place says. Faults can be put before calls.
+"""
+
+import itertools
+import json
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import boto3
+import botocore.session
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
+from botocore.config import Config
+
+MODEL: Final = botocore.session.get_session().get_service_model("lambda-microvms")
+STARTED_AT: Final = 1_767_312_000
+OPEN_INTERNET: Final = "arn:aws:lambda:us-east-1:aws:network-connector:aws-network-connector:INTERNET_EGRESS"
+PAGE: Final = 2
+"""VMs of one page: so few that tests have several."""
+
+
+class Refused(Exception):
+    def __init__(self, code: str, message: str = "no", retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retry_after = retry_after
+
+
+class FakeMicrovms:
+    """One account in one region."""
+
+    def __init__(self) -> None:
+        self.vms: dict[str, dict[str, Any]] = {}
+        self.images: dict[str, str] = {}
+        """The egress connector of an image's version, by ARN; ``INTERNET_EGRESS`` if it was made without."""
+        self.faults: deque[tuple[str, Refused]] = deque()
+        """By operation; each befalls one call."""
+        self.calls: list[str] = []
+        self.ignores_egress = False
+        """RunMicrovm takes no notice of the field: no known fault, but the one that would be dearest."""
+        self._by_token: dict[str, tuple[str, str]] = {}
+        self._numbers = itertools.count(1)
+        self.client: Any = boto3.client(
+            "lambda-microvms",
+            region_name="us-east-1",
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+            config=Config(retries={"mode": "standard", "total_max_attempts": 1}),
+        )
+        self.client.meta.events.register("before-send.lambda-microvms", self._answer)
+
+    def becomes(self, state: str, vm_id: str | None = None) -> None:
+        for each in self.vms.values() if vm_id is None else [self.vms[vm_id]]:
+            each["state"] = state
+
+    def states(self) -> list[str]:
+        return [vm["state"] for vm in self.vms.values()]
+
+    def _answer(self, request: AWSPreparedRequest, event_name: str, **_: Any) -> AWSResponse:
+        name = event_name.rpartition(".")[2]
+        self.calls.append(name)
+        try:
+            if self.faults and self.faults[0][0] == name:
+                raise self.faults.popleft()[1]
+            asked = _asked(name, request)
+            return _response(request, 200, getattr(self, f"_{name}")(asked), {})
+        except Refused as refusal:
+            headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
+            status = MODEL.shape_for(refusal.code).metadata["error"]["httpStatusCode"]
+            return _response(request, status, {"message": str(refusal)}, headers | {"x-amzn-ErrorType": refusal.code})
+
+    def _RunMicrovm(self, asked: dict[str, Any]) -> dict[str, Any]:
+        token, wish = asked.pop("clientToken"), json.dumps(asked, sort_keys=True)
+        if token in self._by_token:
+            vm_id, earlier = self._by_token[token]
+            if earlier != wish:
+                raise Refused("ConflictException", "The client token was used with other parameters.")
+            return self.vms[vm_id] | {"state": "PENDING"}  # the answer of the first call
+        if asked["imageIdentifier"] not in self.images:
+            raise Refused("ResourceNotFoundException")
+        vm_id = f"microvm-{next(self._numbers):08x}-0000-0000-0000-000000000000"
+        # Left out or empty, it is the image version's connector: two reports, against what the documentation leads to expect.
+        inherited = [self.images[asked["imageIdentifier"]]]
+        egress = inherited if self.ignores_egress else asked.get("egressNetworkConnectors") or inherited
+        self.vms[vm_id] = {
+            "microvmId": vm_id,
+            "state": "PENDING",
+            "endpoint": f"{vm_id}.lambda-microvm.us-east-1.on.aws",
+            "imageArn": asked["imageIdentifier"],
+            "imageVersion": "1.0",
+            "maximumDurationInSeconds": asked["maximumDurationInSeconds"],
+            "startedAt": STARTED_AT,
+            "egressNetworkConnectors": egress,
+        }
+        self._by_token[token] = (vm_id, wish)
+        return self.vms[vm_id]
+
+    def _GetMicrovm(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return self._vm(asked)
+
+    def _TerminateMicrovm(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self._vm(asked)["state"] = "TERMINATED"
+        return {}
+
+    def _CreateMicrovmAuthToken(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self._vm(asked)
+        return {"authToken": {"X-aws-proxy-auth": f"token-{self.calls.count('CreateMicrovmAuthToken')}"}}
+
+    def _ListMicrovms(self, asked: dict[str, Any]) -> dict[str, Any]:
+        # A page is cut before the filter applies, and ended VMs stay for 20 minutes or more: two reports.
+        first = int(asked.get("nextToken", 0))
+        page = [vm for vm in list(self.vms.values())[first : first + PAGE] if vm["imageArn"] == asked["imageIdentifier"]]
+        items = [{name: vm[name] for name in ("microvmId", "state", "imageArn", "imageVersion", "startedAt")} for vm in page]
+        return {"items": items} | ({"nextToken": str(first + PAGE)} if first + PAGE < len(self.vms) else {})
+
+    def _vm(self, asked: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self.vms[asked["microvmIdentifier"]]
+        except KeyError:
+            raise Refused("ResourceNotFoundException") from None
+
+
+def _asked(name: str, request: AWSPreparedRequest) -> dict[str, Any]:
+    operation, url = MODEL.operation_model(name), urlsplit(str(request.url))
+    path = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(operation.http["requestUri"]))
+    found = re.fullmatch(path, url.path)
+    assert found is not None, url.path
+    asked = {key: unquote(value) for key, value in found.groupdict().items()}
+    asked |= dict(parse_qsl(url.query)) | json.loads(request.body if isinstance(request.body, bytes) else b"{}")
+    if operation.input_shape is not None:
+        _check(operation.input_shape, {key: value for key, value in asked.items() if key != "maxResults"}, name)
+    return asked
+
+
+def _check(shape: Any, value: Any, where: str) -> None:
+    """Of the model's rules those that boto3 leaves to the service."""
+    match shape.type_name:
+        case "structure":
+            for key, each in value.items():
+                _check(shape.members[key], each, f"{where}.{key}")
+        case "list":
+            _at_most(shape, len(value), where)
+            for each in value:
+                _check(shape.member, each, where)
+        case "string":
+            _at_most(shape, len(value), where)
+            pattern = shape.metadata.get("pattern")
+            if (shape.enum and value not in shape.enum) or (pattern and not re.fullmatch(pattern, value, re.DOTALL)):
+                raise Refused("ValidationException", f"{where} does not fit the model.")
+        case "integer" | "long":
+            _at_most(shape, value, where)
+
+
+def _at_most(shape: Any, size: int, where: str) -> None:
+    if (most := shape.metadata.get("max")) is not None and size > most:
+        raise Refused("ValidationException", f"{where} is above {most}.")
+
+
+class _Raw:
+    """A body as botocore reads one."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self, *_: Any, **__: Any) -> Sequence[bytes]:
+        return [self._content]
+
+
+def _response(request: AWSPreparedRequest, status: int, answer: Mapping[str, Any], headers: Mapping[str, str]) -> AWSResponse:
+    body = json.dumps(answer).encode()
+    return AWSResponse(request.url, status, HTTPHeaders.from_dict({"content-type": "application/json", **headers}), _Raw(body))
