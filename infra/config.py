@@ -23,7 +23,7 @@ from moorage.limits import (
     TENANT_STARTS_PER_SECOND,
     TENANT_VCPUS_MAX,
 )
-from moorage.settings import as_deployed, warm_pool_sizes
+from moorage.settings import as_deployed, issuer_of, warm_pool_sizes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 CONTEXT_KEY = "moorage"
@@ -75,6 +75,12 @@ def _origins(value: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
+def _place(value: str) -> str:
+    if issuer_of(value) is None:
+        raise ValueError(f"takes an address that begins with https, without a query, not '{value}'")
+    return value
+
+
 def _warm_pool(value: tuple[str, ...]) -> tuple[str, ...]:
     warm_pool_sizes(value)
     return value
@@ -117,6 +123,35 @@ class UsagePlan(BaseModel):
     def _fits_together(self) -> Self:
         if (self.requests_per_second is None) != (self.request_burst is None):
             raise ValueError("requests_per_second and request_burst belong together; set both or neither")
+        return self
+
+
+class Oidc(BaseModel):
+    """Whose tokens open the API beside its keys, and what they mean (``docs/sign-in.md``)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    issuer: Annotated[str, AfterValidator(_place)]
+    audience: str | None = None
+    tenants: Annotated[Words, Field(min_length=1)]
+    tenant_claim: str = "tenant"
+    role_claim: str = "roles"
+    roles: dict[str, Literal["admin", "member", "reader"]] = Field(default_factory=dict)
+    """By what the claim says; without any, each role by its name."""
+    client_id: str | None = None
+    client_secret: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:secretsmanager:[^:]+:\d{12}:secret:[^:]+-[A-Za-z0-9]{6}$")
+    """ARN of a secret of yours whose text is the client's."""
+    console_url: Annotated[str, AfterValidator(_place)] | None = None
+    scopes: str = "openid profile"
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if not (self.audience or self.client_id):
+            raise ValueError("issuer needs audience, client_id or both")
+        if (self.client_id is None) != (self.console_url is None):
+            raise ValueError("client_id and console_url belong together; set both or neither")
+        if self.client_secret and not self.client_id:
+            raise ValueError("client_secret needs client_id")
         return self
 
 
@@ -308,6 +343,9 @@ class Config(BaseModel):
 
     tags: Annotated[dict[str, str], AfterValidator(_tags)] = Field(default_factory=dict)
     """Beside ``moorage:deployment``, on everything of the templates that takes tags."""
+
+    oidc: Oidc | None = None
+    """Tokens of an OpenID Connect issuer beside API keys, and signing in to the console with it. None: keys alone."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 

@@ -107,6 +107,10 @@ class ServiceStack(cdk.Stack):
         cdk.CfnOutput(self, "TableName", value=state.table.table_name)
         cdk.CfnOutput(self, "BucketName", value=state.bucket.bucket_name)
         cdk.CfnOutput(self, "StateMachineArn", value=self.loop.machine.state_machine_arn)
+        if config.oidc and config.oidc.client_secret:
+            secret = secrets.Secret.from_secret_complete_arn(self, "OidcClientSecret", config.oidc.client_secret)
+            # As an encrypted variable, filled by CloudFormation; the template has only the reference.
+            self.handlers.responses.add_environment("MOORAGE_OIDC_CLIENT_SECRET", secret.secret_value.unsafe_unwrap())
         if config.audit_retention_days:
             self._keep_audit_trail()
         if self.egress:
@@ -140,6 +144,7 @@ class ServiceStack(cdk.Stack):
             requests_per_minute=config.requests_per_minute,
             tokens_per_minute=config.tokens_per_minute,
             warm_pool=warm_pool_sizes(config.warm_pool),
+            **_identity(config),
         )
         environment = {
             **settings.to_environment(),
@@ -453,6 +458,24 @@ class ServiceStack(cdk.Stack):
         ]
         if arns:
             function.add_to_role_policy(iam.PolicyStatement(actions=["bedrock:InvokeModel"], resources=arns))
+
+
+def _identity(config: Config) -> dict[str, Any]:
+    """Settings of :class:`Settings`, which are public: a secret of the client reaches one function alone."""
+    oidc = config.oidc
+    if oidc is None:
+        return {}
+    return {
+        "oidc_issuer": oidc.issuer,
+        "oidc_audience": oidc.audience,
+        "oidc_client_id": oidc.client_id,
+        "oidc_console_url": oidc.console_url,
+        "oidc_scopes": oidc.scopes,
+        "oidc_tenants": oidc.tenants,
+        "oidc_tenant_claim": oidc.tenant_claim,
+        "oidc_role_claim": oidc.role_claim,
+        **({"oidc_roles": oidc.roles} if oidc.roles else {}),
+    }
 
 
 def _grant_bedrock(function: lambda_.Function) -> None:

@@ -9,13 +9,19 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
+from moorage.egress.fetch import Fetcher
+from moorage.errors import ApiError
+from moorage.identity.ended import EndedSessions, looks_like_token
 from moorage.net.aws import aws_client
 from moorage.settings import Settings, usage_key
 from moorage.store.api_keys import ApiKey, ApiKeys
 from moorage.store.dynamodb import DynamoTable
+
+if TYPE_CHECKING:
+    from moorage.identity.tokens import Tokens
 
 
 @cache
@@ -30,6 +36,19 @@ def _keys() -> ApiKeys:
 
 
 @cache
+def _tokens() -> "Tokens | None":
+    settings = _settings()
+    if settings.oidc_issuer is None:
+        return None
+    from moorage.identity.issuer import Issuer  # With libraries that others have no use for.
+    from moorage.identity.tokens import Tokens
+
+    table = DynamoTable(aws_client("dynamodb", checks_parameters=False), settings.table_name, ThreadPoolExecutor(1))
+    issuer = Issuer(settings.oidc_issuer, Fetcher.of(settings), time.time)
+    return Tokens(settings, issuer, table, EndedSessions(table, time.time), time.time)
+
+
+@cache
 def _loop() -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
@@ -37,11 +56,23 @@ def _loop() -> asyncio.AbstractEventLoop:
 def handle(event: dict[str, Any], _context: object) -> dict[str, Any]:
     """Entry point of the function. Raises ``Unauthorized``, which API Gateway answers with 401."""
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
-    scheme, _, key = headers.get("authorization", "").partition(" ")
-    found = _loop().run_until_complete(_keys().find(key.strip())) if scheme.lower() == "bearer" else None
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    found = _loop().run_until_complete(found_by(secret.strip(), _keys(), _tokens())) if scheme.lower() == "bearer" else None
     if found is None:
         raise PermissionError("Unauthorized")
     return allow(found.tenant_id, event["methodArn"]) | counted(_settings(), found)
+
+
+async def found_by(secret: str, keys: ApiKeys, tokens: "Tokens | None") -> ApiKey | None:
+    """Of a token only what it says itself: whether its session was ended, the application asks."""
+    if tokens is None or not looks_like_token(secret):
+        return await keys.find(secret)
+    try:
+        return tokens.key_of(await tokens.verified(secret, tokens.audiences))
+    except ApiError as error:
+        if error.status >= 500:
+            raise
+        return None
 
 
 def counted(settings: Settings, key: ApiKey) -> dict[str, str]:

@@ -41,7 +41,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
     ),
     ("transports", ("net",)),
     ("stores, model clients", ("store", "model", "files", "conversations")),
-    ("the way out", ("egress",)),
+    ("the way out", ("egress", "identity")),
     ("what files are searched by", ("knowledge",)),
     ("places of sandboxes", ("sandbox",)),
     ("containers", ("containers", "skills", "terminals")),

@@ -87,6 +87,8 @@ NOT_DRIVEN: dict[str, str] = {
         ANSWER_CHECKED_CHARS_MAX ANSWER_CHECKED_HERE_CHARS_MAX ANSWER_DEPTH_MAX ANSWER_SCHEMA_CHARS_TOLD_MAX ANSWER_STEPS_HERE_MAX
         ANSWER_STEPS_MAX""",
     "each step towards it is a request, and each request is bounded": "CHAIN_RESPONSES_MAX SKILL_VERSIONS_MAX TREE_DEPTH_MAX",
+    "of what an issuer answers, and of its tokens, whose bounds are met before anything is done with them (tests/unit/identity)": """
+        ISSUER_ANSWER_BYTES_MAX ISSUER_KEYS_MAX ISSUER_LOOKS_MAX RSA_BITS_MIN SUBJECT_CHARS_MAX TOKENS_KEPT_MAX TOKEN_CHARS_MAX""",
     "of the audit trail, a line of which follows from a change and not from a length": """
         AUDIT_FILE_BYTES_MAX AUDIT_FILES_MAX AUDIT_OPENINGS_MAX""",
     "a zip's folders beside its files, which are driven": "SKILL_ZIP_ENTRIES_MAX",

@@ -108,6 +108,7 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table(docume
         "DELETE /v1/sessions/{session_id}": "an extension",
         "GET /v1/me": "an extension",
         "POST /v1/console/session": "an extension",
+        "DELETE /v1/console/session": "an extension",
         "GET /v1/usage": "an extension",
         "GET /v1/webhook_endpoints/{webhook_endpoint_id}/deliveries": "an extension",
         "POST /v1/webhook_endpoints/{webhook_endpoint_id}/deliveries/{event_id}/redeliver": "an extension",

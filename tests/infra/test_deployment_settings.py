@@ -29,6 +29,9 @@ WRONG = {
     "a domain without its certificate": ({"domain_name": "api.example.com"}, "belong together"),
     "any origin of pages": ({"cors_origins": ["*"]}, "takes origins such as 'https://app.example.com'"),
     "an origin that closes the template's text": ({"cors_origins": ['https://a.example"']}, "takes origins such as"),
+    "tokens for anybody": ({"oidc": {"issuer": "https://a.example", "tenants": ["a"]}}, "issuer needs audience, client_id or both"),
+    "an issuer in clear text": ({"oidc": {"issuer": "http://a.example", "audience": "a", "tenants": ["a"]}}, "begins with https"),
+    "tokens of no tenant": ({"oidc": {"issuer": "https://a.example", "audience": "a", "tenants": []}}, "at least 1"),
     "a proxy without Fargate": ({"provisioner": "none", "allowed_egress_domains": ["pkg.example.com"]}, "needs provisioner 'fargate'"),
     "MicroVMs without images": ({"provisioner": "lambda_microvm"}, "microvm_images and microvm_egress_connector belong together"),
     "MicroVMs without a connector": ({**MICROVMS, "microvm_egress_connector": None}, "belong together"),
@@ -107,6 +110,7 @@ def test_every_setting_is_set_by_the_deployment_or_left_alone_for_a_reason(every
     source = ast.parse((ROOT / "infra" / "stacks.py").read_text())
     calls = [node for node in ast.walk(source) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Settings"]
     passed_on = {keyword.arg for call in calls for keyword in call.keywords}
+    passed_on |= {str(n.value) for n in ast.walk(source) if isinstance(n, ast.Constant) and str(n.value).startswith("oidc_")}
     read = {name for name, variable in VARIABLES.items() if variable.field not in passed_on} | set(GROUPS.values())
     functions = everything.of_type("AWS::Lambda::Function").values()
     told = {name for f in functions for name in f.get("Environment", {}).get("Variables", {})}

@@ -25,6 +25,7 @@ from moorage.egress.keys import key_service
 from moorage.egress.service import EgressService
 from moorage.files.store import FileStore
 from moorage.files.upload_store import Uploads
+from moorage.identity.ended import EndedSessions, looks_like_token
 from moorage.knowledge.knowledge import Knowledge
 from moorage.model.catalog import ModelCatalog, ModelEntry
 from moorage.net.aws import READ_SECONDS, aws_client
@@ -41,7 +42,7 @@ from moorage.sandbox.reach_only import ReachOnlyProvisioner
 from moorage.sandbox.warm_pool import PooledProvisioner, WarmPool
 from moorage.settings import Settings, SettingsError
 from moorage.skills.store import SkillStore
-from moorage.store.api_keys import ApiKeys
+from moorage.store.api_keys import ApiKey, ApiKeys, hash_of
 from moorage.store.audit import Audit, AuditFile, AuditLog
 from moorage.store.bell import BELL, Bell
 from moorage.store.blobs import Blobs
@@ -74,6 +75,8 @@ from moorage.wire.requests import WebSearchMode
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+    from moorage.identity.tokens import Tokens
 
 _YOUNG_OBJECTS = 10_000
 
@@ -113,6 +116,8 @@ class Runtime:
     grammar_places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(limits.GRAMMAR_CHECKS_MAX))
     """For checks of grammars, each of which is a process."""
     audit: Audit = field(default_factory=lambda: Audit(None, time.time))
+    tokens: "Tokens | None" = None
+    """Of an issuer, beside API keys; None where none is taken."""
     vector_bucket: Callable[[], VectorBucket] | None = None
     """Where the vectors of vector stores are compared; None where that is in memory."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -125,6 +130,7 @@ class Runtime:
     """For documents of the input that are read here."""
 
     _knowledge: Knowledge | None = None
+    _ended: EndedSessions | None = None
 
     @property
     def knowledge(self) -> Knowledge:
@@ -166,6 +172,23 @@ class Runtime:
         """What reads the documents of an input for a model."""
         chars_max = min(limits.ATTACHMENT_CHARS_MAX, entry.context_window_tokens * limits.ATTACHMENT_CHARS_PER_WINDOW_TOKEN)
         return AttachmentReader(self.containers, self.attachment_turns, tenant_id, takes=entry.documents, chars_max=chars_max)
+
+    @property
+    def ended(self) -> EndedSessions:
+        """Sessions of the console, and of tokens, that were ended before their time. One for the process: it holds what was read."""
+        if self._ended is None:
+            self._ended = EndedSessions(self.table, self.clock)
+        return self._ended
+
+    async def caller_of(self, secret: str) -> ApiKey | None:
+        """Who a key or a token stands for; None for a key that opens nothing. Raises :class:`~moorage.errors.ApiError` for such a
+        token."""
+        if self.tokens is not None and looks_like_token(secret):
+            return await self.tokens.find(secret)
+        found = await self.api_keys.find(secret)
+        if found is not None and found.parent and await self.ended.has(hash_of(secret)):
+            return None
+        return found
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Hold a task that outlives its request; asyncio itself holds tasks only weakly."""
@@ -287,12 +310,23 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         vector_bucket=_vector_bucket(settings, executor),
     )
     files.before_erasure = runtime.vector_stores.forget_file
+    runtime.tokens = _tokens(settings, runtime)
     return runtime
 
 
 def _sandbox_usage(settings: Settings, table: Table, clock: Callable[[], float]) -> SandboxUsage:
     price, retention_seconds = SandboxPrice.of(settings), settings.retention_seconds
     return SandboxUsage(table, Budgets(table, clock), price, clock=clock, retention_seconds=retention_seconds)
+
+
+def _tokens(settings: Settings, runtime: Runtime) -> "Tokens | None":
+    if settings.oidc_issuer is None:
+        return None
+    from moorage.identity.issuer import Issuer  # With a library that others have no use for.
+    from moorage.identity.tokens import Tokens
+
+    issuer = Issuer(settings.oidc_issuer, runtime.fetcher, runtime.clock)
+    return Tokens(settings, issuer, runtime.table, runtime.ended, runtime.clock)
 
 
 def _audit_log(settings: Settings, executor: Executor) -> AuditLog | None:

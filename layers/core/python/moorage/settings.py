@@ -94,6 +94,24 @@ class Settings:
     """Private ranges from which the API itself fetches what a request names by URL (``file_url``), for every tenant."""
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may call ``/v1`` from a browser, each as a whole. Empty: none."""
+    oidc_issuer: str | None = None
+    """Whose tokens are taken beside API keys (``identity/tokens.py``), as the tokens themselves say it. None: nobody's."""
+    oidc_audience: str | None = None
+    """What tokens for this API name as their audience."""
+    oidc_client_id: str | None = None
+    """The console as the issuer knows it. None: nobody signs in to the console with the issuer."""
+    oidc_client_secret: str | None = field(default=None, repr=False)
+    """Where the issuer has given it one."""
+    oidc_console_url: str | None = None
+    """Where browsers find the console; the issuer sends them back below it."""
+    oidc_scopes: str = "openid profile"
+    """What signing in asks of the issuer."""
+    oidc_tenants: tuple[str, ...] = ()
+    """Tenants that tokens may name; ``*`` is any. Where there is one alone, a token need not name it."""
+    oidc_tenant_claim: str = "tenant"
+    oidc_role_claim: str = "roles"
+    oidc_roles: Mapping[str, str] = field(default_factory=lambda: {"admin": "admin", "member": "member", "reader": "reader"})
+    """``admin``, ``member`` or ``reader`` by what the claim says."""
     presigned_downloads: bool = False
     """Content downloads answer 302 to S3 (API Gateway cannot carry large bodies)."""
     retention_seconds: int = 30 * 24 * 3600
@@ -167,6 +185,7 @@ class Settings:
         settings = cls(**told, upstream=dict(env))
         if settings.warm_pool and settings.provisioner == "lambda_microvm":
             raise SettingsError("MOORAGE_WARM_POOL needs the provisioner 'fargate', 'docker' or 'launcher'.")
+        _check_identity(settings)
         return settings
 
     @property
@@ -187,6 +206,20 @@ class Settings:
         for group, prefix in GROUPS.items():
             written |= {prefix + name.upper(): value for name, value in getattr(self, group).items()}
         return written
+
+
+def _check_identity(settings: Settings) -> None:
+    """Of tokens, what belongs together. Nobody's tokens are taken for any audience or any tenant by leaving something out."""
+    if settings.oidc_issuer is None:
+        if settings.oidc_audience or settings.oidc_client_id or settings.oidc_tenants:
+            raise SettingsError("MOORAGE_OIDC_AUDIENCE, MOORAGE_OIDC_CLIENT_ID and MOORAGE_OIDC_TENANTS need MOORAGE_OIDC_ISSUER.")
+        return
+    if not (settings.oidc_audience or settings.oidc_client_id):
+        raise SettingsError("MOORAGE_OIDC_ISSUER needs MOORAGE_OIDC_AUDIENCE, MOORAGE_OIDC_CLIENT_ID or both.")
+    if not settings.oidc_tenants:
+        raise SettingsError("MOORAGE_OIDC_ISSUER needs MOORAGE_OIDC_TENANTS: the tenants that tokens may name, or '*'.")
+    if (settings.oidc_client_id is None) != (settings.oidc_console_url is None):
+        raise SettingsError("MOORAGE_OIDC_CLIENT_ID and MOORAGE_OIDC_CONSOLE_URL belong together; set both or neither.")
 
 
 def _default(field: "Field[Any]") -> Any:
@@ -351,6 +384,42 @@ def _origins(name: str, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(origin for origin in origins.values() if origin is not None))
 
 
+def issuer_of(text: str) -> str | None:
+    """An issuer's address (OpenID Connect Core 1.0, section 2), or one of its places: over TLS, or on this machine. None for others."""
+    parts = urlsplit(text)
+    is_here = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+    is_one = (parts.scheme == "https" or is_here) and parts.hostname and not (parts.query or parts.fragment or parts.username)
+    return text if is_one else None
+
+
+def _issuer(name: str, text: str) -> str:
+    if issuer_of(text) is None:
+        raise SettingsError(f"{name} takes an address that begins with https, without a query, not '{text}'.")
+    return text
+
+
+def role_of(word: str) -> tuple[str, str]:
+    """``staff:member`` as a pair; raises :class:`ValueError` with the end of a sentence. The role stands behind the last colon."""
+    said, _, role = word.rpartition(":")
+    if not said or role not in _ROLES:
+        raise ValueError(f"takes what the claim says and one of {', '.join(_ROLES)}, such as 'staff:member', not '{word}'")
+    return said, role
+
+
+_ROLES: Final = ("admin", "member", "reader")
+
+
+def _roles(name: str, text: str) -> Mapping[str, str]:
+    try:
+        return dict(map(role_of, _words(name, text)))
+    except ValueError as error:
+        raise SettingsError(f"{name} {error}.") from error
+
+
+def _role_list(roles: Mapping[str, str]) -> str:
+    return _listed(f"{said}:{role}" for said, role in roles.items())
+
+
 def _code_seconds(name: str, text: str) -> int:
     seconds, most = _whole(name, text), COMMAND_TIMEOUT_MS_MAX // 1000
     if not 0 < seconds <= most:
@@ -458,6 +527,16 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_EGRESS_ALLOWED_NETWORKS": _Variable("egress_allowed_networks", _networks, _listed),
     "MOORAGE_FETCH_ALLOWED_NETWORKS": _Variable("fetch_allowed_networks", _networks, _listed),
     "MOORAGE_CORS_ORIGINS": _Variable("cors_origins", _origins, _listed),
+    "MOORAGE_OIDC_ISSUER": _Variable("oidc_issuer", _issuer),
+    "MOORAGE_OIDC_AUDIENCE": _Variable("oidc_audience", _text),
+    "MOORAGE_OIDC_CLIENT_ID": _Variable("oidc_client_id", _text),
+    "MOORAGE_OIDC_CLIENT_SECRET": _Variable("oidc_client_secret", _text),
+    "MOORAGE_OIDC_CONSOLE_URL": _Variable("oidc_console_url", _issuer),
+    "MOORAGE_OIDC_SCOPES": _Variable("oidc_scopes", _text),
+    "MOORAGE_OIDC_TENANTS": _Variable("oidc_tenants", _words, _listed),
+    "MOORAGE_OIDC_TENANT_CLAIM": _Variable("oidc_tenant_claim", _text),
+    "MOORAGE_OIDC_ROLE_CLAIM": _Variable("oidc_role_claim", _text),
+    "MOORAGE_OIDC_ROLES": _Variable("oidc_roles", _roles, _role_list),
     "MOORAGE_PRESIGNED_DOWNLOADS": _Variable("presigned_downloads", _switch, _on_or_off),
     "MOORAGE_RETENTION_SECONDS": _Variable("retention_seconds", _whole),
     "MOORAGE_STREAM_SECONDS_MAX": _Variable("stream_seconds_max", lambda name, text: _whole(name, text) or None),

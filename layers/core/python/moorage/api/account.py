@@ -20,7 +20,7 @@ router = Router()
 async def me(request: Request, caller: Caller) -> Me:
     """What the key of this request stands for."""
     runtime, settings = caller.runtime, caller.runtime.settings
-    key = await runtime.api_keys.find(secret_of(request.headers))
+    key = await runtime.caller_of(secret_of(request.headers))
     assert key is not None, "the gate has let a request without a key through"
     return {
         "object": "me",

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
@@ -45,6 +45,9 @@ from moorage.store.rates import Rates
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tracing import Trace
 
+if TYPE_CHECKING:
+    from moorage.identity.sign_in import SignIn
+
 _STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
 _API_VERSION: Final = (b"openai-version", b"2020-10-01")
 """What OpenAI has sent as ``openai-version`` ever since."""
@@ -76,7 +79,13 @@ def create_app(runtime: Runtime, routers: Iterable[Routed], command: str = "moor
     app.add_api_route("/healthz", _healthz, methods=["GET"])
     app.add_api_route("/", _welcome, methods=["GET"])
     app.add_api_route("/openapi.json", _openapi, methods=["GET"])
-    Console.beside_the_package(command).add_to(app)
+    console = Console.beside_the_package(command, has_sign_in=runtime.settings.oidc_client_id is not None)
+    app.state.sign_in = _sign_in(runtime)
+    if app.state.sign_in is not None:
+        from moorage.api.sign_in import add_sign_in
+
+        add_sign_in(app, app.state.sign_in, console)
+    console.add_to(app)
     add_approval_page(app)
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(UpstreamError, _on_upstream_error)
@@ -91,6 +100,14 @@ def create_app(runtime: Runtime, routers: Iterable[Routed], command: str = "moor
     if settings.cors_origins:
         app.add_middleware(CrossOriginPages, origins=settings.cors_origins)
     return app
+
+
+def _sign_in(runtime: Runtime) -> "SignIn | None":
+    if runtime.tokens is None or runtime.settings.oidc_client_id is None:
+        return None
+    from moorage.identity.sign_in import SignIn  # With a library that others have no use for.
+
+    return SignIn(runtime.settings, runtime.tokens, runtime.table, runtime.keys.content, runtime.clock)
 
 
 async def _welcome(request: Request) -> Response:
@@ -202,7 +219,8 @@ class AuthenticationMiddleware:
                 scope["state"]["tenant_id"] = key.tenant_id
                 scope["state"]["key_digest"] = key.parent or hash_of(secret)
                 scope["state"]["budgets"] = key.budgets
-                actor = Actor(key_id_of(scope["state"]["key_digest"]), key.tenant_id, request_id)
+                scope["state"]["subject"] = key.subject
+                actor = Actor(key_id_of(scope["state"]["key_digest"]), key.tenant_id, request_id, key.subject)
             with acting(actor):
                 await self._app(scope, receive, send_named)
         except ApiError as error:
@@ -222,7 +240,7 @@ class AuthenticationMiddleware:
     async def _key(self, secret: str) -> ApiKey:
         if not secret:
             raise missing_api_key()
-        key = await self._runtime.api_keys.find(secret)
+        key = await self._runtime.caller_of(secret)
         if key is None:
             raise invalid_api_key() if secret.startswith(KEY_PREFIX) else foreign_api_key(KEY_PREFIX)
         return key

@@ -19,13 +19,15 @@ class _Caller:
     key_id: str
     draws_on: tuple[str, ...]
     """The budgets of its key and its tenant."""
+    subject: str = ""
+    """Of a token: who it was issued for."""
 
 
 async def _caller(connection: HTTPConnection) -> _Caller:
     state = connection.state
     key_id = key_id_of(state.key_digest)
     draws_on = draws_of(state.tenant_id, key_id, state.budgets)
-    return _Caller(connection.app.state.runtime, state.tenant_id, key_id, draws_on)
+    return _Caller(connection.app.state.runtime, state.tenant_id, key_id, draws_on, state.subject)
 
 
 Caller = Annotated[_Caller, Depends(_caller)]

@@ -32,7 +32,7 @@ POLICY: Final = (
 )
 """No markup and no script can come from anywhere but these files, and no code of theirs can make either of a string."""
 
-_HEADERS: Final = {
+HEADERS: Final = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -70,15 +70,17 @@ class Asset:
 class Console:
     """What is served, read when it is first asked for."""
 
-    def __init__(self, folder: Path, vendors: Sequence[Path], command: str = "moorage") -> None:
+    def __init__(self, folder: Path, vendors: Sequence[Path], command: str = "moorage", *, has_sign_in: bool = False) -> None:
+        """``has_sign_in``: whether people may sign in with an issuer (``api/sign_in.py``)."""
         self._folder = folder
         self._vendors = vendors
         self._command = command
+        self._has_sign_in = has_sign_in
 
     @classmethod
-    def beside_the_package(cls, command: str = "moorage") -> "Console":
+    def beside_the_package(cls, command: str = "moorage", *, has_sign_in: bool = False) -> "Console":
         """``command`` is the word that starts moorage where the console's reader is thought to be."""
-        return cls(_PACKAGE / "console", _VENDORS, command)
+        return cls(_PACKAGE / "console", _VENDORS, command, has_sign_in=has_sign_in)
 
     def add_to(self, app: FastAPI) -> None:
         app.add_api_route("/console", _to_the_folder, methods=["GET", "HEAD"])
@@ -87,7 +89,7 @@ class Console:
     async def _serve(self, request: Request, path: str) -> Response:
         if not self._has_libraries:
             words = as_typed(_UNFETCHED, self._command)
-            return Response(words, 503, _HEADERS | {"cache-control": "no-store"}, "text/plain; charset=utf-8")
+            return Response(words, 503, HEADERS | {"cache-control": "no-store"}, "text/plain; charset=utf-8")
         if path in ("", "index.html"):
             return _answer(request, self._index, "no-cache")
         start, _, name = path.partition("/")
@@ -95,7 +97,7 @@ class Console:
         if start != "a" or name not in self._assets:
             raise not_found(f"The console has no '{path[:200]}'.", code="unknown_url")
         # A page that was loaded before an upgrade asks for files of before: it gets those of now, and keeps them for no other page.
-        return _answer(request, self._assets[name], _FOR_EVER if digest == self._digest else "no-store")
+        return _answer(request, self._assets[name], _FOR_EVER if digest == self.digest else "no-store")
 
     @cached_property
     def _has_libraries(self) -> bool:
@@ -110,7 +112,7 @@ class Console:
         return {name: Asset(path.read_bytes(), _type_of(name)) for name, path in sorted({**own, **libraries}.items())}
 
     @cached_property
-    def _digest(self) -> str:
+    def digest(self) -> str:
         digest = hashlib.sha256()
         for name, asset in self._assets.items():
             digest.update(f"{name}\0{len(asset.body)}\0".encode() + asset.body)
@@ -120,10 +122,14 @@ class Console:
     def _index(self) -> Asset:
         """With the address of the files, and the modules of the first page named ahead, so that they come side by side."""
         page = (self._folder / "index.html").read_text()
-        preloads = "\n".join(f'<link rel="modulepreload" href="a/{self._digest}/{name}">' for name in sorted(self.first_modules))
+        preloads = "\n".join(f'<link rel="modulepreload" href="a/{self.digest}/{name}">' for name in sorted(self.first_modules))
         command = html.escape(self._command)
-        page = as_typed(page, command).replace("{{command}}", command)
-        return Asset(page.replace("{{assets}}", f"a/{self._digest}").replace("{{preloads}}", preloads).encode(), _TYPES[".html"])
+        page = as_typed(page, command)
+        sign_in = "yes" if self._has_sign_in else "no"
+        told = {"{{command}}": command, "{{sign_in}}": sign_in, "{{assets}}": f"a/{self.digest}", "{{preloads}}": preloads}
+        for name, value in told.items():
+            page = page.replace(name, value)
+        return Asset(page.encode(), _TYPES[".html"])
 
     @cached_property
     def first_modules(self) -> frozenset[str]:
@@ -150,7 +156,7 @@ def _type_of(name: str) -> str:
 
 
 def _answer(request: Request, asset: Asset, cache_control: str) -> Response:
-    headers = _HEADERS | {"cache-control": cache_control, "etag": asset.etag}
+    headers = HEADERS | {"cache-control": cache_control, "etag": asset.etag}
     if asset.etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):

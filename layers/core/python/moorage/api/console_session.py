@@ -14,7 +14,7 @@ from moorage.errors import bad_request
 from moorage.store.api_keys import CODE, hash_of, key_id_of
 from moorage.store.audit import AuditKind
 from moorage.store.console_codes import ConsoleCodes
-from moorage.wire.operator_answers import ConsoleSession
+from moorage.wire.operator_answers import ConsoleSession, ConsoleSessionEnded
 
 router = Router()
 
@@ -28,3 +28,17 @@ async def exchange(request: Request, caller: Caller) -> ConsoleSession:
     key = await ConsoleCodes(caller.runtime.table, caller.runtime.api_keys, caller.runtime.clock).exchange(code, found)
     await caller.runtime.audit.note(AuditKind.SIGNED_IN, {"by": "code of 'moorage console'", "key_id": key_id_of(hash_of(key))})
     return {"object": "console.session", "key": key}
+
+
+@router.delete("/console/session", "endConsoleSession", "End the session of the console that asks, or of a token")
+async def end(request: Request, caller: Caller) -> ConsoleSessionEnded:
+    """A key that somebody made and keeps is none of a session: it goes on, and the page forgets it."""
+    runtime, secret = caller.runtime, secret_of(request.headers)
+    found = await runtime.caller_of(secret)
+    if found is None or not found.parent:
+        return {"object": "console.session.ended", "ended": False, "logout_url": None}
+    await runtime.ended.end(hash_of(secret), found.expires_at)
+    await runtime.audit.note(AuditKind.SIGNED_OUT, {"session": key_id_of(hash_of(secret))})
+    sign_in = request.app.state.sign_in
+    out = await sign_in.way_out() if sign_in is not None and found.subject else None
+    return {"object": "console.session.ended", "ended": True, "logout_url": out}

@@ -9,10 +9,12 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from moorage import limits
-from moorage.errors import key_is_code, key_reads_only, too_many_connections
-from moorage.store.api_keys import CODE, READ, ApiKey
+from moorage.errors import admin_only, key_is_code, key_reads_only, too_many_connections
+from moorage.store.api_keys import CODE, MEMBER, READ, ApiKey
 
 EXCHANGE: Final = "/v1/console/session"
+_OF_THE_TENANT: Final = "/v1/webhook_endpoints"
+"""What concerns all of a tenant's people: where its events are sent to."""
 _LOOKING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -26,8 +28,12 @@ def check_scope(key: ApiKey, scope: Scope) -> None:
     """Raises :class:`ApiError` for what this key may not do."""
     if key.scope == CODE and scope["path"] != EXCHANGE:
         raise key_is_code()
-    if key.scope == READ and (scope["type"] != "http" or scope["method"] not in _LOOKING):
+    if scope["type"] == "http" and (scope["method"] in _LOOKING or (scope["method"], scope["path"]) == ("DELETE", EXCHANGE)):
+        return
+    if key.scope == READ:
         raise key_reads_only()
+    if key.scope == MEMBER and scope["path"].startswith(_OF_THE_TENANT):
+        raise admin_only()
 
 
 class ConnectionCounts:

@@ -20,7 +20,7 @@ from moorage.approvals.link_store import ApprovalLinkRecord
 from moorage.approvals.page_routes import PAGE as APPROVAL_PAGE
 from moorage.approvals.store import Approval, ApprovalDecision
 from moorage.approvals.waiting import decide, find, question_of
-from moorage.errors import approval_decided, unknown_parameter
+from moorage.errors import approval_decided, link_needs_key, unknown_parameter
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.store.listing import unknown_after
@@ -93,6 +93,8 @@ async def link_approval(
 ) -> ApprovalLinkAnswer:
     """For a person without a key. Nothing is stored: what may be decided stands in the link, sealed."""
     runtime = caller.runtime
+    if caller.subject:
+        raise link_needs_key()
     approval = await find(runtime, caller.tenant_id, response_id, approval_id)
     if not approval.is_waiting:
         raise approval_decided(approval_id, approval.status)

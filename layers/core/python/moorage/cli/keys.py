@@ -97,7 +97,7 @@ def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _shown(key: ApiKey) -> dict[str, Any]:
-    return {name: value for name, value in asdict(key).items() if name not in ("parent", "sealed")}
+    return {name: value for name, value in asdict(key).items() if name not in ("parent", "sealed", "subject")}
 
 
 def _until(key: Mapping[str, Any]) -> str:

@@ -23,6 +23,13 @@ function App() {
   return html`<${Shell} /><${Notices} />${palette.value && html`<${Palette} />`}${help.value && html`<${Help} />`}${drawer.value && html`<${FileDrawer} key=${drawer.value.fileId} ...${drawer.value} />`}`;
 }
 
+// A key that was made for this page ends, and so does a token; one that was pasted is only forgotten.
+async function signOut() {
+  const answer = await call("DELETE", "console/session");
+  leave();
+  if (answer.data?.logout_url) location.assign(answer.data.logout_url);
+}
+
 async function recognise() {
   const answer = await call("GET", "me");
   if (answer.ok) me.value = answer.data;
@@ -75,7 +82,7 @@ function Bar({ title }) {
     ${me.value && html`<span class="chip" title=${`Key ${me.value.key.id} ${me.value.key.name}`}>${me.value.tenant}</span>`}
     <button type="button" class="ghost" aria-label=${`Theme: ${theme.value}. Change to ${following}`} title=${`Theme: ${theme.value}`}
       onClick=${() => chooseTheme(following)}><${Icon} name=${icon} /></button>
-    <button type="button" class="ghost" aria-label="Forget the key and leave" title="Forget the key and leave" onClick=${leave}><${Icon} name="leave" /></button>
+    <button type="button" class="ghost" aria-label="Forget the key and leave" title="Forget the key and leave" onClick=${signOut}><${Icon} name="leave" /></button>
   </header>`;
 }
 

@@ -79,6 +79,34 @@ def invalid_api_key() -> ApiError:
     return _unauthorized("Incorrect API key provided.")
 
 
+def invalid_token(reason: str) -> ApiError:
+    """``reason`` is what is wrong with it, without a word of it."""
+    return ApiError(401, f"This token opens nothing: {reason}.", code="invalid_token")
+
+
+def token_without_place(what: str, claim: str) -> ApiError:
+    message = f"This token opens nothing: its claim '{claim}' names no {what} of this deployment. Ask the operator for one."
+    return ApiError(403, message, code="token_without_place")
+
+
+def issuer_unreachable() -> ApiError:
+    message = "The issuer of tokens cannot be reached at the moment. Please try again."
+    return ApiError(503, message, type="server_error", code="issuer_unreachable", headers={"retry-after": "5"})
+
+
+def sign_in_failed(reason: str) -> ApiError:
+    return ApiError(400, f"{reason} Sign in again.", code="sign_in_failed")
+
+
+def admin_only() -> ApiError:
+    return ApiError(403, "Only an administrator of the tenant may change this.", code="admin_only")
+
+
+def link_needs_key() -> ApiError:
+    message = "A link ends with the API key that made it, and a token ends within hours: make the link with an API key."
+    return ApiError(403, message, code="link_needs_key")
+
+
 def key_reads_only() -> ApiError:
     advice = "'moorage console' without --read-only opens one that may."
     return ApiError(403, f"This key may look and change nothing. {advice}", code="read_only_key")

@@ -153,12 +153,14 @@ class LocalOriginGuard:
     changed by a page.
     """
 
-    def __init__(self, app: Any, origins: Collection[str] = ()) -> None:
+    def __init__(self, app: Any, origins: Collection[str] = (), landings: Collection[str] = ()) -> None:
+        """``landings`` are paths to which other sites send a browser, as the issuer does that somebody signs in with."""
         self._app = app
         self._origins = frozenset(origins)
+        self._landings = frozenset(landings)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] not in ("http", "websocket") or _is_from_here(scope["headers"], self._origins):
+        if scope["type"] not in ("http", "websocket") or _is_from_here(scope["headers"], self._origins, self._lands(scope)):
             await self._app(scope, receive, send)
             return
         message = "This stack serves this machine alone, and no web page. 'moorage up --host' serves others."
@@ -172,13 +174,19 @@ class LocalOriginGuard:
         await send({"type": "http.response.body", "body": body})
 
 
-def _is_from_here(headers: Iterable[tuple[bytes, bytes]], origins: Collection[str]) -> bool:
+    def _lands(self, scope: Any) -> bool:
+        """A browser that goes there itself, which no page sees the answer of."""
+        is_whole_page = (b"sec-fetch-mode", b"navigate") in scope["headers"] and (b"sec-fetch-dest", b"document") in scope["headers"]
+        return scope.get("method") == "GET" and scope["path"] in self._landings and is_whole_page
+
+
+def _is_from_here(headers: Iterable[tuple[bytes, bytes]], origins: Collection[str], lands: bool) -> bool:
     said = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
     if not _is_local_name(f"//{said.get('host', '')}"):
         return False
     if said.get("origin") in origins:
         return True
-    if said.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+    if not lands and said.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return False
     return "origin" not in said or _is_local_name(said["origin"])
 

@@ -45,10 +45,14 @@ class ApiKey:
     """Of a code: the key that it is exchanged for, under the code itself."""
     budgets: tuple[str, ...] = ()
     """Of what there is a budget: ``key``, ``tenant``. So a request without one asks the table for none."""
+    subject: str = ""
+    """Of a token (``identity/tokens.py``): who it was issued for. Keys in the table have none."""
 
 
 READ: Final = "read"
 """May look, and change nothing."""
+MEMBER: Final = "member"
+"""Of tokens: may do everything but change what concerns the whole tenant."""
 CODE: Final = "code"
 """Opens nothing: it is exchanged once for another key."""
 
@@ -56,7 +60,7 @@ _KEY: Final = Codec(
     ApiKey,
     names={"tenant_id": "tenant"},
     nested={"sealed": FieldCodec(bytes, bytes)},
-    sparse=("budgets", "scope", "expires_at", "parent", "sealed"),
+    sparse=("budgets", "scope", "expires_at", "parent", "sealed", "subject"),
 )
 
 

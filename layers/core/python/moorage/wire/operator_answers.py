@@ -282,3 +282,9 @@ class ApprovalLinkAnswer(TypedDict):
 class ConsoleSession(TypedDict):
     object: Literal["console.session"]
     key: str
+
+
+class ConsoleSessionEnded(TypedDict):
+    object: Literal["console.session.ended"]
+    ended: bool
+    logout_url: str | None

@@ -1,0 +1,41 @@
+"""Sessions that were ended before their time: keys of the console, and tokens. The note goes when the session would have ended."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from moorage import limits
+from moorage.store import keys
+from moorage.store.table import Table
+
+_ENDED = "ENDED"
+COME_BACK: Final = "signed-in"
+"""The last part of the address that an issuer sends browsers back to; it stands below the console's."""
+
+
+def looks_like_token(secret: str) -> bool:
+    """Whether it has the form of a signed JWT, which no key has."""
+    return secret.count(".") == 2 and secret.startswith("eyJ")
+
+
+@dataclass(slots=True)
+class EndedSessions:
+    table: Table
+    clock: Callable[[], float]
+    _seen: dict[str, tuple[float, bool]] = field(default_factory=dict)
+
+    async def end(self, digest: str, expires_at: int) -> None:
+        """``digest`` is the hash of the session's secret. Other processes obey within 30 seconds."""
+        await self.table.put({"PK": keys.console_code(digest), "SK": _ENDED, "ttl": expires_at + limits.TOKEN_LEEWAY_SECONDS})
+        self._seen[digest] = (self.clock(), True)
+
+    async def has(self, digest: str) -> bool:
+        now = self.clock()
+        read_at, is_ended = self._seen.get(digest, (0.0, False))
+        if is_ended or now - read_at < limits.TOKEN_KEPT_SECONDS:
+            return is_ended
+        is_ended = await self.table.get(keys.console_code(digest), _ENDED) is not None
+        if len(self._seen) >= limits.TOKENS_KEPT_MAX:
+            self._seen.clear()
+        self._seen[digest] = (now, is_ended)
+        return is_ended

@@ -1,0 +1,166 @@
+"""What an issuer says of itself: its document and its keys (OpenID Connect Discovery 1.0, RFC 7517).
+
+Both are kept for an hour. A token whose key is not among the known ones makes the keys be read again, a few times a minute at most:
+tokens that name keys at random must not become requests to the issuer. Where it cannot be reached, what was read last is used.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import jwt
+import orjson
+from jwt.exceptions import PyJWTError
+
+from moorage import limits
+from moorage.egress.fetch import Fetcher, FetchError
+from moorage.errors import issuer_unreachable
+
+FAMILIES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
+    **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
+    "EdDSA": "OKP",
+}
+"""Every algorithm that is taken, with the kind of key that it takes. All have a private key that only the issuer holds: with HMAC,
+whoever checks a token could make one."""
+_CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
+
+
+class IssuerWrong(Exception):
+    """What came is not what an issuer says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    jwks_uri: str
+    authorization_endpoint: str = ""
+    token_endpoint: str = ""
+    end_session_endpoint: str = ""
+
+
+class Issuer:
+    def __init__(self, url: str, fetcher: Fetcher, clock: Callable[[], float]) -> None:
+        """``url`` is compared with what tokens say, letter by letter."""
+        self.url = url
+        self.fetcher = fetcher
+        self._clock = clock
+        self._document: Document | None = None
+        self._keys: dict[str, tuple[Mapping[str, Any], Any]] = {}
+        self._read_at = 0.0
+        self._looks: deque[float] = deque(maxlen=limits.ISSUER_LOOKS_MAX)
+        self._looking = asyncio.Lock()
+
+    async def document(self) -> Document:
+        """Raises :class:`~moorage.errors.ApiError` where it was never read and cannot be."""
+        if self._document is None or self._age() > limits.ISSUER_FRESH_SECONDS:
+            await self._look()
+        if self._document is None or self._age() > limits.ISSUER_STALE_SECONDS:
+            raise issuer_unreachable()
+        return self._document
+
+    async def key(self, key_id: str | None, algorithm: str) -> Any:
+        """The public key for a token's header; None if the issuer has none. Raises :class:`~moorage.errors.ApiError` as above."""
+        await self.document()
+        found = self._fitting(key_id, algorithm)
+        if found is None:
+            await self._look()
+            found = self._fitting(key_id, algorithm)
+        return found
+
+    def _fitting(self, key_id: str | None, algorithm: str) -> Any:
+        """A key without a name stands for tokens without one, if it is the only one that fits."""
+        fitting = [
+            key
+            for name, (described, key) in self._keys.items()
+            if (key_id is None or name == key_id) and _fits(described, algorithm)
+        ]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def _age(self) -> float:
+        return self._clock() - self._read_at
+
+    async def _look(self) -> None:
+        """Read both anew, unless that was done often enough a moment ago."""
+        seen = self._read_at
+        async with self._looking:
+            now = self._clock()
+            is_enough = len(self._looks) == limits.ISSUER_LOOKS_MAX and now - self._looks[0] < limits.ISSUER_LOOKS_SECONDS
+            if self._read_at != seen or is_enough:
+                return
+            self._looks.append(now)
+            try:
+                document = _document(await self._ask(f"{self.url.rstrip('/')}/.well-known/openid-configuration"), self.url)
+                keys = _keys(await self._ask(document.jwks_uri))
+            except (FetchError, IssuerWrong, ValueError):
+                return
+            self._document, self._keys, self._read_at = document, keys, now
+
+    async def _ask(self, url: str) -> Any:
+        body = await self.fetcher.ask(
+            url,
+            method="GET",
+            headers={"accept": "application/json"},
+            bytes_max=limits.ISSUER_ANSWER_BYTES_MAX,
+            seconds=limits.ISSUER_SECONDS_MAX,
+        )
+        return orjson.loads(body)
+
+
+def _document(said: Any, issuer: str) -> Document:
+    if not isinstance(said, dict) or said.get("issuer") != issuer:
+        raise IssuerWrong("its document names another issuer")
+    names = ("jwks_uri", "authorization_endpoint", "token_endpoint", "end_session_endpoint")
+    places = {name: said[name] for name in names if isinstance(said.get(name), str)}
+    if "jwks_uri" not in places or not all(is_safe(place, issuer) for place in places.values()):
+        raise IssuerWrong("its document names places in clear text")
+    return Document(**places)
+
+
+def is_safe(url: str, issuer: str) -> bool:
+    """Whether it is over TLS; in clear only where the issuer itself is, which is on this machine then."""
+    return urlsplit(url).scheme in ("https", urlsplit(issuer).scheme)
+
+
+def _keys(said: Any) -> dict[str, tuple[Mapping[str, Any], Any]]:
+    """By name. What is no public key for signatures is left out: an issuer may publish others beside them."""
+    listed = said.get("keys") if isinstance(said, dict) else None
+    if not isinstance(listed, list) or len(listed) > limits.ISSUER_KEYS_MAX:
+        raise IssuerWrong("it publishes no list of keys, or too long a one")
+    found: dict[str, tuple[Mapping[str, Any], Any]] = {}
+    for number, described in enumerate(listed):
+        if not isinstance(described, dict) or described.get("kty") not in FAMILIES.values() or described.get("use", "sig") != "sig":
+            continue
+        name = described.get("kid", f"#{number}")
+        public = {part: value for part, value in described.items() if part != "d"}
+        try:
+            key = jwt.PyJWK(public, algorithm=_any_algorithm(public)).key
+        except (PyJWTError, ValueError, TypeError):
+            continue
+        if isinstance(name, str) and getattr(key, "key_size", limits.RSA_BITS_MIN) >= _bits_min(public):
+            found[name] = (public, key)
+    return found
+
+
+def _any_algorithm(described: Mapping[str, Any]) -> str:
+    match described["kty"]:
+        case "RSA":
+            return "RS256"
+        case "EC":
+            return next((name for name, curve in _CURVES.items() if curve == described.get("crv")), "ES256")
+    return "EdDSA"
+
+
+def _bits_min(described: Mapping[str, Any]) -> int:
+    return limits.RSA_BITS_MIN if described["kty"] == "RSA" else 0
+
+
+def _fits(described: Mapping[str, Any], algorithm: str) -> bool:
+    """The kind of key, its curve, and its own word on what it is for."""
+    return (
+        described["kty"] == FAMILIES[algorithm]
+        and described.get("alg", algorithm) == algorithm
+        and described.get("crv") == _CURVES.get(algorithm, described.get("crv"))
+    )
