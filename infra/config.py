@@ -462,6 +462,8 @@ class Models(BaseModel):
     secrets: tuple[str, ...]
     """Secrets of Secrets Manager that it refers to, by name or ARN, sorted."""
     uses_bedrock: bool
+    guardrails: tuple[str, ...]
+    """ARNs of the guardrails that its models name, but for their partition."""
     draws_by: tuple[str, ...]
     """ARNs of the models of Bedrock that draw images, but for their partition; none where another server does, or nothing."""
     embedding_parameters: tuple[str, ...]
@@ -486,12 +488,24 @@ class Models(BaseModel):
             parameters=_named(texts, "ssm:"),
             secrets=_named(texts, "secretsmanager:"),
             uses_bedrock=any("bedrock" in text for text in _texts({**file, "image_generation": None, "embedding": None})),
+            guardrails=_guardrails(file.get("models", [])),
             draws_by=_draws_by(file.get("image_generation", {})),
             embedding_parameters=_named(_texts(embedding), "ssm:"),
             embedding_secrets=_named(_texts(embedding), "secretsmanager:"),
             titan_regions=tuple(dict.fromkeys(model.get("region") for model in embedding if model.get("provider") == "bedrock_titan")),
             has_upstream_shell=any(model.get("shell") == "upstream" for model in file.get("models", [])),
         )
+
+
+def _guardrails(models: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    named = [(model.get("region", "${AWS::Region}"), model["guardrail"].rpartition(":")[0]) for model in models if "guardrail" in model]
+    arns = [
+        identifier.removeprefix("arn:aws:")
+        if identifier.startswith("arn:")
+        else f"bedrock:{region}:${{AWS::AccountId}}:guardrail/{identifier}"
+        for region, identifier in named
+    ]
+    return tuple(sorted(set(arns)))
 
 
 def _draws_by(table: Mapping[str, Any]) -> tuple[str, ...]:

@@ -344,6 +344,9 @@ class ServiceStack(cdk.Stack):
             self._allow_model_keys(function, self._models.parameters, self._models.secrets)
             if self._models.uses_bedrock:
                 _grant_bedrock(function)
+            if self._models.guardrails:
+                arns = [cdk.Fn.sub(f"arn:${{AWS::Partition}}:{each}") for each in self._models.guardrails]
+                function.add_to_role_policy(iam.PolicyStatement(actions=["bedrock:ApplyGuardrail"], resources=arns))
         if self._models.draws_by:
             arns = [cdk.Fn.sub(f"arn:${{AWS::Partition}}:{each}") for each in self._models.draws_by]
             steps["ServiceStep"].add_to_role_policy(iam.PolicyStatement(actions=["bedrock:InvokeModel"], resources=arns))

@@ -1,4 +1,4 @@
-"""Who may read the keys that a ``models.toml`` names in Secrets Manager, and under which key."""
+"""Rights that follow from ``models.toml``: to keys in Secrets Manager, to the key that they are under, to guardrails."""
 
 import json
 from pathlib import Path
@@ -62,6 +62,36 @@ def test_those_who_ask_models_read_the_named_secrets_and_no_others(tmp_path: Pat
     opened = {function: statement["Condition"] for function, statement in found if statement["Resource"] == KEY}
     through = {"StringEquals": {"kms:ViaService": ["secretsmanager.us-east-1.amazonaws.com", "ssm.us-east-1.amazonaws.com"]}}
     assert opened == dict.fromkeys(readable, through)
+
+
+GUARDED = """
+[[models]]
+name = "near"
+provider = "bedrock_converse"
+guardrail = "abc123:1"
+
+[[models]]
+name = "far"
+provider = "bedrock_converse"
+region = "us-west-2"
+guardrail = "def456:DRAFT"
+
+[[models]]
+name = "shared"
+provider = "bedrock_converse"
+guardrail = "arn:aws:bedrock:us-east-1:444455556666:guardrail/ghi789:2"
+"""
+
+
+def test_those_who_ask_models_may_apply_the_named_guardrails_and_no_others(tmp_path: Path) -> None:
+    found = statements(GUARDED, tmp_path)
+    applied = {function: set(listed(each["Resource"])) for function, each in found if each["Action"] == "bedrock:ApplyGuardrail"}
+    named = {
+        "arn:aws:bedrock:us-east-1:111122223333:guardrail/abc123",
+        "arn:aws:bedrock:us-west-2:111122223333:guardrail/def456",
+        "arn:aws:bedrock:us-east-1:444455556666:guardrail/ghi789",
+    }
+    assert applied == {"Responses": named, "ModelStep": named}
 
 
 def listed(value: Any) -> list[Any]:

@@ -75,6 +75,7 @@ DEEDS: dict[str, tuple[Reply, ...]] = {
     "finish reason `error`": (slowly("error"),),
     "an unknown finish reason": (slowly("banana"),),
     "finish reason `length` inside a call": (ended(HALF_PAY, chunk(finish="length"), DONE),),
+    "finish reason `content_filter` after words": (slowly("content_filter"),),
     "`[DONE]` and nothing else": (ended(DONE),),
     "a JSON error as the body": (ended(dumps({"error": {"message": SENTENCE, "code": 503}}).encode()),),
     "arguments that are no JSON": (ended(HALF_PAY, chunk(finish="tool_calls"), DONE),),
@@ -185,7 +186,7 @@ def websocket(stack: Stack, model: str, *, wants_json: bool) -> End:
 TOOLS: Any = [SHELL, PAY]
 CHAT_TOOLS: Any = [SHELL, CHAT_PAY]
 ASKED: Any = [{"role": "user", "content": "go"}]
-_CHAT = {"stop": "completed", "tool_calls": "completed", "length": "incomplete"}
+_CHAT = {"stop": "completed", "tool_calls": "completed", "length": "incomplete", "content_filter": "incomplete"}
 _LAST = ("response.completed", "response.failed", "response.incomplete", "error")
 
 
@@ -278,7 +279,7 @@ def _named(deed: str, end: End, requests: int) -> str:
             return "completed"
         case End("completed", "", ('{"amount": 1}',), "") if requests == 1:
             return "first call kept"
-        case End("incomplete", "", _, "") if requests == 1:
+        case End("incomplete", "" | "Let me look.", _, "") if requests == 1:
             return "incomplete"
         case End("failed", "" | "Let me look." | '{"price": "one"}', (), message) if TOLD.get(deed, "?") in message:
             return "failed"

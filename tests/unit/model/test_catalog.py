@@ -224,6 +224,14 @@ WRONG: dict[str, tuple[str, str]] = {
         "[[models]]\nname='a'\nprovider='demo'\nkey='secretsmanager:arn:aws:secretsmanager:us-east-1:111122223333:secret:k'\n",
         "models.toml, model 'a': key refers to a secret by its name, or by its whole ARN, which ends with six characters.",
     ),
+    "a guardrail of another provider": (
+        "[[models]]\nname='a'\nprovider='demo'\nguardrail='abc123:1'\n",
+        "models.toml, model 'a': guardrail belongs to the provider bedrock_converse: leave it out.",
+    ),
+    "a guardrail without a version": (
+        "[[models]]\nname='a'\nprovider='bedrock_converse'\nguardrail='abc123'\n",
+        "models.toml, model 'a': guardrail is 'id:version' or 'arn:version', such as",
+    ),
     "an SSM key off AWS": ("[[models]]\nname='a'\nprovider='demo'\nkey='ssm:/k'\n", "models.toml, model 'a': key refers to SSM (/k)"),
     "no address": ("[[models]]\nname='a'\nprovider='chat_completions'\n", "models.toml, model 'a': chat_completions needs a base_url"),
     "no URL": (

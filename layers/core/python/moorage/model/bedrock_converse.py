@@ -43,6 +43,9 @@ _CACHE_POINT: Final = {"cachePoint": {"type": "default"}}
 _WITH_CACHE: Final = re.compile(r"anthropic\.claude|amazon\.nova")
 """Other models refuse cache points."""
 
+GUARDRAIL: Final = re.compile(r"([a-z0-9]+|arn:aws:bedrock:[a-z0-9-]{1,20}:[0-9]{12}:guardrail/[a-z0-9]+):([1-9][0-9]{0,7}|DRAFT)")
+"""``id:version`` (Bedrock API reference, ``GuardrailStreamConfiguration``)."""
+
 _PRELUDE: Final = struct.Struct("!I4xI")
 """Of a message in AWS's event stream: its length with all that it holds, and the checksum of ..."""
 _CHECKED_BYTES: Final = 8
@@ -59,17 +62,19 @@ class BedrockConverse:
     """``url`` is the endpoint; the model's path is added."""
     native_tools: frozenset[str] = frozenset({"function"})
     output_tokens_max: int | None = None
+    guardrail: str | None = None
+    """As ``GUARDRAIL`` has it."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         url = f"{self.upstream.url.rstrip('/')}/model/{quote(request.model, safe='')}/converse-stream"
-        body = request_body(request, output_tokens_max=self.output_tokens_max)
+        body = request_body(request, output_tokens_max=self.output_tokens_max, guardrail=self.guardrail)
         return replace(self.upstream, url=url).stream(body, lambda: unfenced(ConverseDecoder(), request))
 
 
 # --- the request ----------------------------------------------------------------------------------------------------------------
 
 
-def request_body(request: ModelRequest, *, output_tokens_max: int | None = None) -> dict[str, Any]:
+def request_body(request: ModelRequest, *, output_tokens_max: int | None = None, guardrail: str | None = None) -> dict[str, Any]:
     turns = ConversationTurns.of(request.instructions, request.items)
     is_claude = "anthropic" in request.model
     has_cache = _WITH_CACHE.search(request.model) is not None
@@ -99,6 +104,11 @@ def request_body(request: ModelRequest, *, output_tokens_max: int | None = None)
         body["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
     if thinking:
         body["additionalModelRequestFields"] = thinking
+    if guardrail is not None:
+        identifier, _, version = guardrail.rpartition(":")
+        # Words come when they have been looked at: async would show first what is taken back then.
+        mode = {"streamProcessingMode": "sync"}
+        body["guardrailConfig"] = {"guardrailIdentifier": identifier, "guardrailVersion": version, **mode}
     return body | _tools(request, turns, is_thinking=bool(thinking))
 
 

@@ -25,7 +25,7 @@ from moorage.errors import SettingsConflict
 from moorage.model import anthropic_messages, models_file, openai_responses
 from moorage.model.anthropic_messages import AnthropicMessages
 from moorage.model.base import Provider
-from moorage.model.bedrock_converse import BedrockConverse
+from moorage.model.bedrock_converse import GUARDRAIL, BedrockConverse
 from moorage.model.cached_secrets import CachedSecrets
 from moorage.model.chat_completions import ChatCompletions
 from moorage.model.chat_messages import MessageStyle
@@ -96,6 +96,8 @@ class ModelEntry:
     encrypted_reasoning: bool | None = None
     auth: Literal["bearer", "sigv4"] = "bearer"
     region: str | None = None
+    guardrail: str | None = None
+    """Of Bedrock's Converse: ``id:version``, or the guardrail's ARN in place of the id."""
     headers: Mapping[str, str] = field(default_factory=dict)
     idle_seconds: float = limits.UPSTREAM_IDLE_SECONDS
     price: Price | None = None
@@ -286,7 +288,7 @@ class ModelCatalog:
             case "bedrock_converse":
                 url = entry.base_url or f"https://bedrock-runtime.{self._region(entry)}.amazonaws.com"
                 upstream = self._over_http(replace(entry, base_url=url, auth="bearer" if entry.key else "sigv4"), transport, "")
-                return BedrockConverse(upstream, output_tokens_max=entry.max_output_tokens)
+                return BedrockConverse(upstream, output_tokens_max=entry.max_output_tokens, guardrail=entry.guardrail)
 
     def upstream_of(self, entry: ModelEntry, transport: httpx.AsyncBaseTransport) -> Upstream:
         """The address of a resolved entry, for what is passed on as it is."""
@@ -441,6 +443,10 @@ def _check(entry: ModelEntry, *, has_secrets: bool) -> None:
         raise SettingsConflict(f"{where}: base_url '{entry.base_url}' is not an http or https URL.")
     if entry.is_pattern and entry.upstream_model.count("*") > 1:
         raise SettingsConflict(f"{where}: upstream_model may hold one '*' for the requested name.")
+    if entry.guardrail is not None and entry.provider_kind != "bedrock_converse":
+        raise SettingsConflict(f"{where}: guardrail belongs to the provider bedrock_converse: leave it out.")
+    if entry.guardrail is not None and GUARDRAIL.fullmatch(entry.guardrail) is None:
+        raise SettingsConflict(f"{where}: guardrail is 'id:version' or 'arn:version', such as 'abc123:1' or 'abc123:DRAFT'.")
     if entry.key is not None:
         check_form(where, "key", entry.key, has_secrets=has_secrets)
 

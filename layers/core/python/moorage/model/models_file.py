@@ -54,6 +54,7 @@ class ModelTable(BaseModel):
     encrypted_reasoning: bool | None = None
     auth: Literal["bearer", "sigv4"] = "bearer"
     region: str | None = None
+    guardrail: str | None = None
     headers: dict[str, str] = Field(default_factory=dict)
     idle_seconds: float = Field(default=limits.UPSTREAM_IDLE_SECONDS, gt=0)
     price: _PriceTable | None = None
