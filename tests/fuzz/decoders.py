@@ -148,6 +148,8 @@ def is_within(part: str, whole: str) -> bool:
 # --- growth ---------------------------------------------------------------------------------------------------------------------------
 
 _RATIO_MAX: Final = 9
+_AGAIN_MAX: Final = 3
+"""So often a ratio that is too large is measured again. The work is the same each time, so the least ratio is nearest to the truth."""
 _SECONDS_LEAST: Final = 0.02
 """What takes less is compared with this, for a clock is no judge of it."""
 
@@ -168,5 +170,10 @@ def test_four_times_the_stream_takes_four_times_the_work(kind: Kind, size: int, 
         pieces = [body[at : at + size] for at in range(0, len(body), size)]
         return min(max(seconds(kind, pieces), _SECONDS_LEAST) for _ in range(2))
 
-    small, large = took(100), took(400)
-    assert large / small < _RATIO_MAX, f"{small:.3f} s, then {large:.3f} s"
+    ratios = list[float]()
+    for _ in range(1 + _AGAIN_MAX):
+        small, large = took(100), took(400)
+        ratios.append(large / small)
+        if ratios[-1] < _RATIO_MAX:
+            break
+    assert min(ratios) < _RATIO_MAX, ratios

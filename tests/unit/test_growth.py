@@ -1,6 +1,7 @@
 """Work on an event loop grows no faster than its input, whatever a tenant, a model or a server sends: neighbours share the loop.
 
-Four times the input may take at most nine times the processor time: linear work takes four times, quadratic work sixteen.
+Four times the input may take at most nine times the processor time: linear work takes four times, quadratic work sixteen. A pair that
+exceeds this is measured again, up to three times, and its least ratio counts: the work is the same each time, and only noise differs.
 """
 
 import asyncio
@@ -42,6 +43,7 @@ from tests.unit.model.encodings import (
 )
 
 _RATIO_MAX = 9
+_AGAIN_MAX = 3
 _SECONDS_LEAST = 0.02
 """What takes less is compared with this, for a clock is no judge of it."""
 
@@ -225,8 +227,14 @@ CASES: dict[str, tuple[int, Callable[[int], Work]]] = {
 
 @pytest.mark.parametrize(("size", "case"), CASES.values(), ids=CASES.keys())
 def test_four_times_the_input_takes_four_times_the_work(size: int, case: Callable[[int], Work]) -> None:
-    small, large = (max(seconds(case(n)), _SECONDS_LEAST) for n in (size, 4 * size))
-    assert large / small < _RATIO_MAX, f"{small:.3f} s, then {large:.3f} s"
+    measured = list[tuple[float, float, float]]()
+    for _ in range(1 + _AGAIN_MAX):
+        small, large = (max(seconds(case(n)), _SECONDS_LEAST) for n in (size, 4 * size))
+        measured.append((large / small, small, large))
+        if large / small < _RATIO_MAX:
+            break
+    ratio, small, large = min(measured)
+    assert ratio < _RATIO_MAX, f"{small:.3f} s, then {large:.3f} s"
 
 
 def test_a_strangers_pattern_is_compiled_by_nobody() -> None:
