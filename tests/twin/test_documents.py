@@ -4,6 +4,7 @@ import asyncio
 import base64
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from moorage.api.app import create_app
 from moorage.api.foreground import erase
 from moorage.api.input_tokens import input_tokens
 from moorage.api.routers import ROUTERS
-from moorage.errors import ApiError
+from moorage.errors import ApiError, ConditionFailed
 from moorage.loop.create import InlineFirstStep, PreparedResponse, start_background
 from moorage.model.catalog import ModelEntry
 from moorage.store.responses import Ancestor, StoredResponse
@@ -411,3 +412,51 @@ def test_readings_are_bounded() -> None:
         assert (await place.ended(stored))["error"]["code"] == "container_unavailable"
 
     run(story())
+
+
+def test_documents_send_no_more_responses_to_the_loop_than_a_tenant_may_have_there() -> None:
+    async def story() -> None:
+        place = Readers(say("Ice."))
+        place.outside = replace(place.outside, settings=replace(place.outside.settings, running_responses_max=1))
+        running = await place.background()
+        answer = await served(place).post("/responses", RESPONSE)
+        message = (
+            "1 responses of yours are running with tools or in the background; 1 may run at once. Retry when one has ended, or cancel "
+            "one."
+        )
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"], error["message"]) == (429, "rate_limit_exceeded", message)
+        assert await place.outside.responses.inflight_of("t") == [running.response_id]
+        assert place.lab.model.requests == []
+
+    run(story())
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_whenever_a_response_is_erased_no_step_puts_anything_of_it_back(is_stored: bool) -> None:
+    """A function of Lambda's goes on when its execution has been stopped."""
+
+    async def story(at: int) -> bool:
+        place = Readers(say("Ice."), seed=at)
+        stored = await place.background(is_stored=is_stored)
+        left = at
+
+        async def before_write(record: Record) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                place.lab.executions.states[stored.response_id] = "ABORTED"
+                await erase(place.outside, stored)
+
+        place.lab.table.before_write = before_write
+        with suppress(ApiError, ConditionFailed):
+            await place.machine.run(place.lab.executions.started[stored.response_id])
+        if left <= 0:
+            assert [place.left(word) for word in ("glaciers", "a.pdf", "JVBERi")] == [[], [], []], at
+            assert place.left(stored.input_items[0]["id"]) == [], at
+        return left > 0
+
+    at = 1
+    while not run(story(at)):
+        at += 1
+    assert at > 10

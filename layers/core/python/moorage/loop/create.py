@@ -109,7 +109,8 @@ async def prepare(
     )
     check_budget(runtime, request.model, request.budget)
     await check_tools(runtime, tenant_id, said, request.tools)
-    await _check_room(runtime, tenant_id, request)
+    if request.background or any(map(is_hosted, request.tools)):
+        await _check_room(runtime, tenant_id)
     now = runtime.clock()
     response_id, expires_at = ids.new_response_id(now), runtime.responses.expiry(is_stored=request.store)
     stored = StoredResponse(
@@ -199,10 +200,8 @@ def _given(environment: Environment | None, files: list[StoredFile]) -> str:
     return line_of(list(places(files)))
 
 
-async def _check_room(runtime: Runtime, tenant_id: str, request: CreateRequest) -> None:
-    """Refuse what would run in the state machine beside too many others of the tenant's, before it takes anything."""
-    if not request.background and not any(map(is_hosted, request.tools)):
-        return
+async def _check_room(runtime: Runtime, tenant_id: str) -> None:
+    """Refuse what would run in the state machine beside too many others of the tenant's."""
     most = runtime.settings.running_responses_max
     running = len(await runtime.responses.inflight_of(tenant_id))
     if running >= most:
@@ -355,6 +354,7 @@ class InlineFirstStep:
                 await self._break_off()
                 return
             except DocumentsUnread:
+                await _check_room(self.runtime, stored.tenant_id)
                 await self._hand_over()
                 return
             tell_step(stored, StepPosition(0), outcome, attempt=1, began=self._began, first_output_ms=self._first_output_ms)

@@ -7,6 +7,9 @@ items. The model step is asked again, and finds the texts.
     model ──► read ──► model          (a foreground response comes to the first of these from the API process)
 
 Running any part twice is harmless. A list and a text are written over by the same. A container that a dead step has reserved idles out.
+
+A function on AWS goes on after its execution has been stopped. So each part looks at its end whether its response has been erased, and
+then erases what it has put.
 """
 
 import asyncio
@@ -47,6 +50,7 @@ async def send(runtime: Runtime, stored: StoredResponse, state: LoopState, docum
     listed = [document.to_json(await _source_key(runtime, stored, document)) for document in documents]
     await runtime.blobs.put_bytes(_key(stored.tenant_id, stored.response_id, _LIST), orjson.dumps(listed))
     await runtime.responses.note_wait(stored, WAITS_FOR)
+    await _put_nothing_back(runtime, stored)
     reader_id = await _placed(runtime, stored.tenant_id, state.reader_id)
     return replace(state, next=Next.READ, calls=(), reader_id=reader_id, readings=readings, is_read=False)
 
@@ -74,6 +78,12 @@ async def _source_key(runtime: Runtime, stored: StoredResponse, document: Unread
     return key
 
 
+async def _put_nothing_back(runtime: Runtime, stored: StoredResponse) -> None:
+    """Erasing begins with the record. So what was put before the record was seen is erased by whoever erases it."""
+    if await runtime.responses.is_gone(stored.tenant_id, stored.response_id):
+        await finish.forget(runtime, stored)
+
+
 async def _placed(runtime: Runtime, tenant_id: str, reader_id: str | None) -> str:
     """The container, or another one where that is gone, with a sandbox on its way."""
     if reader_id is not None:
@@ -93,7 +103,15 @@ async def _placed(runtime: Runtime, tenant_id: str, reader_id: str | None) -> st
 
 async def read_step(runtime: Runtime, state: LoopState) -> LoopState:
     """The task ``ParseStep`` for a response: read what is listed, and keep the texts. What is left when time is up, or for want of the
-    sandbox, is found by the model step, which sends it again."""
+    sandbox, is found by the model step, which sends it again. Raises 404 if the response is gone."""
+    stored = await runtime.responses.load(state.tenant_id, state.response_id)
+    try:
+        return await _with_sandbox(runtime, state)
+    finally:
+        await _put_nothing_back(runtime, stored)
+
+
+async def _with_sandbox(runtime: Runtime, state: LoopState) -> LoopState:
     assert state.reader_id is not None
     async with AttachmentReader(
         runtime.containers, runtime.attachment_turns, state.tenant_id, container_id=state.reader_id
@@ -116,6 +134,8 @@ async def _read(runtime: Runtime, state: LoopState, attachments: AttachmentReade
     for document in documents:
         if asyncio.get_running_loop().time() > deadline:
             return state
+        if await runtime.responses.is_cancel_requested(state.tenant_id, state.response_id):
+            return state  # Nobody waits for the text.
         if await _is_there(runtime, document.text_key):
             continue
         try:

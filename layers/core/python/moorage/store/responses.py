@@ -352,6 +352,10 @@ class Responses:
         record = await self._table.get(keys.response(tenant_id, response_id), keys.META)
         return record is None or bool(record.get("cancel_requested"))
 
+    async def is_gone(self, tenant_id: str, response_id: str) -> bool:
+        """Whether it has been erased, or never was."""
+        return await self._table.get(keys.response(tenant_id, response_id), keys.META) is None
+
     async def note_wait(self, stored: StoredResponse, reason: str | None) -> None:
         """Say on the record what the response waits for; None: it goes on. Costs a write only where that changes."""
         if reason == stored.waiting_for:
