@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from moorage.api.answers import BodyPiece, StreamedResponse
+from moorage import limits
+from moorage.api.answers import BodyPiece, JsonResponse, StreamedResponse
 
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain; charset=utf-8")]}
 
@@ -50,6 +51,30 @@ async def test_a_body_ends_also_where_no_piece_was_the_last() -> None:
     client = Client()
     await client.get(pieces())
     assert client.sent == [START, body(b"a", more=True), body(b"", more=False)]
+
+
+SIZE = limits.BLOB_READ_BYTES
+
+
+async def test_a_large_piece_is_sent_in_parts() -> None:
+    async def pieces() -> AsyncGenerator[BodyPiece, None]:
+        yield BodyPiece(b"a" * (SIZE + 1))
+        yield BodyPiece(b"b" * SIZE, is_last=True)
+
+    client = Client()
+    await client.get(pieces())
+    assert client.sent == [START, body(b"a" * SIZE, more=True), body(b"a", more=True), body(b"b" * SIZE, more=False)]
+
+
+@pytest.mark.parametrize(("chars", "sizes"), [(2, [4]), (SIZE - 2, [SIZE]), (2 * SIZE, [SIZE, SIZE, 2])])
+async def test_a_large_json_body_is_sent_in_parts(chars: int, sizes: list[int]) -> None:
+    client = Client()
+    await JsonResponse("a" * chars)({"type": "http"}, client.receive, client.send)
+    start, *parts = client.sent
+    length = (b"content-length", b"%d" % (chars + 2))
+    assert start == {"type": "http.response.start", "status": 200, "headers": [length, (b"content-type", b"application/json")]}
+    assert [(len(part["body"]), part["more_body"]) for part in parts] == [(n, at < len(sizes)) for at, n in enumerate(sizes, 1)]
+    assert b"".join(part["body"] for part in parts) == b'"' + b"a" * chars + b'"'
 
 
 @dataclass

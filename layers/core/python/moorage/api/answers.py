@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from moorage import limits
 from moorage.model.tokens import outweighs
+from moorage.parallel import Breath
 
 
 class JsonResponse(Response):
@@ -20,6 +21,19 @@ class JsonResponse(Response):
 
     def render(self, content: Any) -> bytes:
         return orjson.dumps(content)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await _send_body(send, bytes(self.body), is_last=True)
+
+
+async def _send_body(send: Send, body: bytes, *, is_last: bool) -> None:
+    """In pieces. A server hands all it is given to the kernel in one turn of the loop, which takes long for a body of some MiB."""
+    size, breath = limits.BLOB_READ_BYTES, Breath()
+    for at in range(0, max(len(body), 1), size):
+        await breath.taken()
+        goes_on = not is_last or at + size < len(body)
+        await send({"type": "http.response.body", "body": body[at : at + size], "more_body": goes_on})
 
 
 async def rendered(content: Any) -> JsonResponse:
@@ -58,7 +72,7 @@ class StreamedResponse(Response):
                 async for body, is_last in pieces:
                     if is_last:
                         watch.cancel()  # The server says that the client has left also when the answer is complete.
-                    await send({"type": "http.response.body", "body": body, "more_body": not is_last})
+                    await _send_body(send, body, is_last=is_last)
                     if is_last:
                         return
             watch.cancel()

@@ -8,6 +8,7 @@ import httpx
 from moorage import limits
 from moorage.knowledge.embeddings import Embeddings, EmbeddingSource, Meter
 from moorage.knowledge.index import VectorIndex
+from moorage.parallel import imported
 from moorage.store.blobs import Blobs
 from moorage.store.budgets import Budgets
 from moorage.store.vector_bucket import VectorBucket
@@ -40,7 +41,7 @@ class Knowledge:
 
     @cached_property
     def index(self) -> VectorIndex:
-        # numpy takes a tenth of a second, and most processes never search.
+        """Made at once. A process that serves others asks :meth:`opened_index`."""
         from moorage.knowledge.neighbours import Neighbours
         from moorage.knowledge.object_index import ObjectIndex
 
@@ -48,3 +49,8 @@ class Knowledge:
         return ObjectIndex(
             self._blobs, self.embeddings, clock=self._clock, neighbours=neighbours, cache_bytes_max=self._cache_bytes_max
         )
+
+    async def opened_index(self) -> VectorIndex:
+        """Its modules take a tenth of a second, and most processes never search: they are imported on a thread."""
+        await imported("moorage.knowledge.object_index")
+        return self.index

@@ -138,7 +138,7 @@ class Indexing:
     async def _tidied_for_a_slice(self, store: VectorStoreRecord) -> bool:
         """Whether there is more to tidy."""
         deadline = asyncio.get_running_loop().time() + limits.INDEXING_SLICE_SECONDS
-        while await self.knowledge.index.tidy(store.ref):
+        while await (await self.knowledge.opened_index()).tidy(store.ref):
             if asyncio.get_running_loop().time() > deadline:
                 return True
         return False
@@ -204,12 +204,12 @@ class Indexing:
             return IndexStepResult.LEFT
         chunks = await asyncio.to_thread(chunks_of, text, file.chunking)
         ref = replace(store.ref, draws_on=file.draws_on)
-        used = await self.knowledge.index.put_file(ref, IndexedFile(file.id, file.filename, file.attributes), chunks)
+        used = await (await self.knowledge.opened_index()).put_file(ref, IndexedFile(file.id, file.filename, file.attributes), chunks)
         if not await self.files.settle(store, file, "completed", usage_bytes=used):
             return await self._left(store)
         settled = await self.files.find(store, file.id)
         if settled is not None and dict(settled.attributes) != dict(file.attributes):
-            await self.knowledge.index.set_attributes(store.ref, file.id, settled.attributes)
+            await (await self.knowledge.opened_index()).set_attributes(store.ref, file.id, settled.attributes)
         tell("file_indexed", {"tenant_id": store.tenant_id, "vector_store_id": store.id, "file_id": file.id, "chunks": len(chunks)})
         return IndexStepResult.SETTLED
 
@@ -218,18 +218,18 @@ class Indexing:
         try:
             await self.stores.active(store.tenant_id, store.id)
         except ApiError:
-            await self.knowledge.index.delete(store.ref)
+            await (await self.knowledge.opened_index()).delete(store.ref)
         return IndexStepResult.LEFT
 
     async def _clear_away(self, store: VectorStoreRecord, todo: IndexNote) -> IndexStepResult:
-        await self.knowledge.index.delete_file(store.ref, todo.file_id)
+        await (await self.knowledge.opened_index()).delete_file(store.ref, todo.file_id)
         await self.reading.drop(store, todo.file_id)
         await self.files.forget(store, todo)
         return IndexStepResult.SETTLED
 
     async def _fail(self, store: VectorStoreRecord, file: StoreFile, code: ErrorCode, message: str) -> IndexStepResult:
         """What an earlier addition of the file has left in the index goes first: a failed file is not found."""
-        await self.knowledge.index.delete_file(store.ref, file.id)
+        await (await self.knowledge.opened_index()).delete_file(store.ref, file.id)
         await self.reading.drop(store, file.id)
         is_settled = await self.files.settle(store, file, "failed", error=(code, message))
         return IndexStepResult.SETTLED if is_settled else IndexStepResult.LEFT

@@ -43,6 +43,8 @@ class StoreKnowledge(Protocol):
     @property
     def index(self) -> VectorIndex: ...
 
+    async def opened_index(self) -> VectorIndex: ...
+
 
 @dataclass(frozen=True, slots=True)
 class StorePage:

@@ -62,7 +62,7 @@ class VectorStoreSweep:
     async def erase(self, store: VectorStoreRecord, *, with_record: bool) -> None:
         """All that a store holds. One that an execution is at work on is erased again when that is over for certain: what it was about
         to write may come after this."""
-        await self._knowledge.index.delete(store.ref)
+        await (await self._knowledge.opened_index()).delete(store.ref)
         await self._blobs.delete_prefix(keys.vector_objects(store.tenant_id, store.id))
         await self._stored.forget(store.holder)
         rows = await self._table.query(store.pk)

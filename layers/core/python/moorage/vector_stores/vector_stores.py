@@ -79,7 +79,7 @@ class VectorStores:
     ) -> list[Hit]:
         """``draws_on`` are the budgets that pay for the embedding of the queries."""
         refs = await self.stores.resolve(tenant_id, store_ids)
-        return await self._knowledge.index.search([replace(ref, draws_on=draws_on) for ref in refs], queries, options)
+        return await (await self._knowledge.opened_index()).search([replace(ref, draws_on=draws_on) for ref in refs], queries, options)
 
     # --- Files ---------------------------------------------------------------------------------------------------------------------
 
@@ -119,14 +119,14 @@ class VectorStores:
     async def set_attributes(self, store: VectorStoreRecord, file_id: str, attributes: Attributes) -> StoreFile:
         """The record first: whoever is reading the file looks at it again when it is in the index."""
         changed = await self.files.set_attributes(store, await self.files.get(store, file_id), attributes)
-        if await self._knowledge.index.set_attributes(store.ref, file_id, attributes):
+        if await (await self._knowledge.opened_index()).set_attributes(store.ref, file_id, attributes):
             await self.jobs.work(store, _nothing)
         return changed
 
     async def remove(self, store: VectorStoreRecord, file_id: str) -> None:
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             file = await self.files.get(store, file_id)
-            has_copies = await self._knowledge.index.delete_file(store.ref, file_id)
+            has_copies = await (await self._knowledge.opened_index()).delete_file(store.ref, file_id)
             await self.indexing.reading.drop(store, file_id)
             if await self._take_out(store, file, has_copies=has_copies):
                 return
