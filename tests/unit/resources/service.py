@@ -141,6 +141,7 @@ def build_app(
         skills=SkillStore(store.table, store.blobs, clock=clock),
         conversations=Conversations(store.table, store.blobs, clock=clock),
         api_keys=_Keys(),
+        tokens=None,
         contents_of=lambda tenant_id: Contents(store.blobs, store_files, tenant_id),
         clock=clock,
     )
