@@ -37,6 +37,7 @@ def test_a_backup_of_a_running_stack_is_restored_elsewhere(tmp_path: Path) -> No
         assert first.stop() == 0
     restored = moorage(tmp_path / "second", "restore", str(tmp_path / "backup.tar"))
     assert (restored.returncode, restored.stderr) == (0, "")
+    assert "A backup holds no models.toml: bring the one along that names the models of these responses." in restored.stdout
     second = Stack(tmp_path / "second").start()
     try:
         client = second.client(key)

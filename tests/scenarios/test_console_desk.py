@@ -162,7 +162,7 @@ def test_the_commands_that_the_page_of_keys_makes_do_what_it_says(console: Conso
     page.get_by_role("spinbutton", name="At most").fill("5")
     page.get_by_role("combobox", name="Then").select_option("finish")
     expect(page.locator(".commands pre")).to_contain_text("finish")
-    lines(stack, shown_command(console))
+    assert lines(stack, shown_command(console))[-1] == "Processes that have just seen a key obey within 30 seconds."
     (shown,) = lines(stack, ["keys", "budget", made["key"]["id"], "--json"])
     budget = json.loads(shown)
     assert (budget["limits"], budget["on_limit"]) == ({"tool_calls": 5}, "finish")

@@ -80,3 +80,31 @@ def test_every_page_fits(browser: Browser, stack: Stack, furnished: tuple[str, d
                 wrong[f"{page}, {theme}"] = said
     context.close()
     assert wrong == {}
+
+
+_COVERED = """() => [...document.querySelectorAll(".rail a:has(.badge)")].map((link) => {
+    const [badge, icon] = [".badge", "svg"].map((name) => link.querySelector(name).getBoundingClientRect());
+    const wide = Math.max(0, Math.min(badge.right, icon.right) - Math.max(badge.left, icon.left));
+    const high = Math.max(0, Math.min(badge.bottom, icon.bottom) - Math.max(badge.top, icon.top));
+    return (wide * high) / (icon.width * icon.height) > 0.1;
+})"""
+"""Whether a count hides the sign of the page that it stands beside."""
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_run_shows_its_tabs_heads_and_counts_whole(
+    browser: Browser, stack: Stack, furnished: tuple[str, dict[str, str]], size: str
+) -> None:
+    key, found = furnished
+    width, height = SIZES[size]
+    context = context_of(browser, viewport={"width": width, "height": height})
+    page = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(key, found["run"]).page
+    expect(page.get_by_role("navigation", name="Pages").locator(".badge")).to_be_visible()
+    assert page.evaluate(_COVERED) == [False]
+    round_one = page.get_by_role("button", name="Round 1", exact=True)
+    assert round_one.evaluate("(button) => button.getBoundingClientRect().height") < 30
+    shown = "(tabs) => [tabs.scrollWidth - tabs.clientWidth, tabs.childElementCount]"
+    assert page.get_by_role("tablist").first.evaluate(shown) == [0, 6]
+    for bar in page.locator(".timeline text.exit").all_text_contents():
+        assert bar.startswith("exit ")
+    context.close()

@@ -50,6 +50,14 @@ def test_a_first_visit_shows_the_lines_to_type_and_a_button_that_makes_a_run(con
     expect(console.transcript.get_by_role("link", name="chart.png")).to_be_attached()
 
 
+@pytest.mark.parametrize(("platform", "key_name"), [("Linux x86_64", "Ctrl"), ("Win32", "Ctrl"), ("MacIntel", "⌘")])
+def test_keys_are_named_as_the_readers_keyboard_has_them(platform: str, key_name: str, console: Console, key: str) -> None:
+    console.page.add_init_script(f"Object.defineProperty(navigator, 'platform', {{ get: () => '{platform}' }})")
+    page = console.enter(key, "#/playground").page
+    expect(page.locator("kbd").filter(has_text="Enter")).to_have_text(f"{key_name} Enter")
+    expect(page.locator("kbd").filter(has_text="K")).to_have_text(f"{key_name} K")
+
+
 _EXAMPLES = {
     "runs": "client.responses.create(",
     "approvals": '"require_approval": "always"',

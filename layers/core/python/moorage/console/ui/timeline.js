@@ -159,7 +159,7 @@ function Bar({ bar, y, x, cut, onStep }) {
     <title>${title}</title>
     ${piece(bar.wait, bar.from, "wait")}${piece(bar.from, bar.first, `${bar.kind} early`)}${piece(Math.max(bar.from, bar.first), bar.to, `${bar.kind} ${bar.isBad ? "bad" : ""} ${bar.isOpen ? "open" : ""}`)}
     ${bar.step?.attempts.lost > 0 && html`<path class="break" d=${`M${x(bar.from) + 4} ${y - 2}l3 5l-4 3l3 6`} />`}
-    ${bar.exit && end - x(bar.from) > 22 && html`<text class="exit" aria-hidden="true" x=${end - 4} y=${y + 9}>${end - x(bar.from) > 52 && bar.exit !== "timeout" ? `exit ${bar.exit}` : bar.exit}</text>`}
+    ${bar.exit && end - x(bar.from) > 46 && html`<text class="exit" aria-hidden="true" x=${end - 4} y=${y + 9}>${bar.exit === "timeout" ? "timeout" : `exit ${bar.exit}`}</text>`}
   </g>`;
 }
 

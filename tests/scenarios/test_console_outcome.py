@@ -1,0 +1,124 @@
+"""The outcome first, in a real browser: what came out, what went wrong, and the same on a phone."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from openai import OpenAI
+from playwright.sync_api import Browser, expect
+
+from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.scenarios.visits import make_key
+from tests.stack import SHELL, Stack, say, script, shell
+
+expect.set_options(timeout=WAIT_MS)
+
+_PHONE = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def key(stack: Stack) -> str:
+    return make_key(stack, "outcome")
+
+
+@pytest.fixture(scope="module")
+def client(stack: Stack, key: str) -> OpenAI:
+    return stack.client(key)
+
+
+def opened(browser: Browser, stack: Stack, key: str, where: str, **options: Any) -> Console:
+    return Console.opened(context_of(browser, **options), stack.url.removesuffix("v1") + "console/").enter(key, where)
+
+
+def closed(console: Console) -> None:
+    console.page.context.close()
+    assert console.said == []
+
+
+def test_a_run_begins_with_its_request_and_its_answer_and_its_files(browser: Browser, stack: Stack, key: str, client: OpenAI) -> None:
+    steps = script(shell("echo 48 > sold.csv"), say("We sold **48** anchors."))
+    ran = client.responses.create(model="demo", input=f"How many anchors did we sell? {steps}", tools=[SHELL])
+    console = opened(browser, stack, key, f"#/runs/{ran.id}")
+    page = console.page
+    expect(page.get_by_role("heading", level=1)).to_have_text("How many anchors did we sell?")
+    answer = page.get_by_role("region", name="Answer")
+    expect(answer).to_contain_text("We sold 48 anchors.")
+    expect(answer.get_by_role("link", name="sold.csv")).to_be_visible()
+    tops = [one.bounding_box() for one in (answer, page.get_by_role("group", name="Timeline"), page.locator(".transcript"))]
+    places = [box["y"] for box in tops if box is not None]
+    assert places == sorted(places)
+    assert len(places) == 3
+    closed(console)
+
+
+def test_what_failed_is_red_in_the_timeline_and_among_the_steps(browser: Browser, stack: Stack, key: str, client: OpenAI) -> None:
+    steps = script(shell("echo fine"), shell("sleep 0.3; exit 6"), say("It failed."))
+    ran = client.responses.create(model="demo", input=f"Try it. {steps}", tools=[SHELL])
+    console = opened(browser, stack, key, f"#/runs/{ran.id}")
+    page = console.page
+    red = "(element, property) => getComputedStyle(element)[property] === getComputedStyle(document.querySelector('.bad')).color"
+    rows = page.locator(".step-row.of-tool")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).not_to_contain_text("exit")
+    expect(rows.nth(1)).to_contain_text("sleep 0.3; exit 6")
+    expect(rows.nth(1).get_by_text("exit 6", exact=True)).to_have_class("bad")
+    bars = page.locator(".timeline [data-bar]").filter(has=page.locator("rect.tool"))
+    failed = page.locator(".timeline rect.tool.bad")
+    expect(bars).to_have_count(2)
+    expect(failed).to_have_count(1)
+    assert failed.evaluate(red, "fill")
+    closed(console)
+
+
+def test_a_model_that_gave_no_answer_is_red_too(browser: Browser, stack: Stack, key: str) -> None:
+    steps = script({"fail": {"status": 400, "after_deltas": 3, "times": 0}, "say": "broken off here"})
+    with stack.http(key) as http:
+        ran = http.post("/responses", json={"model": "demo", "input": steps, "background": True}).json()
+    console = opened(browser, stack, key, f"#/runs/{ran['id']}")
+    page = console.page
+    expect(page.get_by_role("alert")).to_contain_text("failed")
+    expect(page.locator(".timeline rect.model.bad")).to_have_count(1)
+    expect(page.locator(".step-row .step-name")).to_have_class("step-name bad")
+    closed(console)
+
+
+def test_a_timeline_hides_lanes_without_content_and_folds(browser: Browser, stack: Stack, key: str, client: OpenAI) -> None:
+    spoken = client.responses.create(model="demo", input=f"Greet. {script(say('hello'))}")
+    console = opened(browser, stack, key, f"#/runs/{spoken.id}")
+    page = console.page
+    expect(page.locator(".timeline text.lane").first).to_have_text("model")
+    assert {"tools", "sandbox", "files", "network"} & set(page.locator(".timeline text.lane").all_text_contents()) == set()
+    page.get_by_role("button", name="Hide timeline").click()
+    expect(page.locator(".timeline.folded")).to_be_attached()
+    page.reload()
+    page.get_by_role("button", name="Show timeline").click()
+    expect(page.locator(".timeline.folded")).to_have_count(0)
+    closed(console)
+
+
+def test_on_a_phone_four_pages_have_names_and_the_others_are_behind_more(browser: Browser, stack: Stack, key: str) -> None:
+    console = opened(browser, stack, key, "#/runs", viewport=_PHONE)
+    pages = console.page.get_by_role("navigation", name="Pages")
+    shown = "(links) => links.filter((link) => link.offsetParent).map((link) => link.querySelector('span').textContent)"
+    assert pages.get_by_role("link").evaluate_all(shown) == ["Runs", "Playground", "Approvals", "Containers"]
+    expect(pages.get_by_role("link", name="Doctor")).to_be_hidden()
+    pages.get_by_role("button", name="More").click()
+    pages.get_by_role("link", name="Doctor").click()
+    expect(console.page.get_by_role("heading", level=1, name="Doctor")).to_be_visible()
+    closed(console)
+
+
+def test_on_a_phone_the_playground_goes_to_its_run(browser: Browser, stack: Stack, key: str) -> None:
+    console = opened(browser, stack, key, "#/playground", viewport=_PHONE)
+    page = console.page
+    page.get_by_role("textbox").first.fill(f"Greet. {script(say('A short answer.'))}")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_role("region", name="Answer")).to_contain_text("A short answer.")
+    expect(page.get_by_role("region", name="Answer")).to_be_in_viewport()
+    closed(console)
