@@ -13,7 +13,14 @@ from tests.stack import SHELL, Stack, say, script, shell
 
 expect.set_options(timeout=WAIT_MS)
 
+TOOLS: Any = [SHELL]
 _PHONE = {"width": 390, "height": 844}
+_IN_SIGHT = """(words) => [...document.querySelectorAll("main p")].some((each) => {
+    const { top, bottom } = each.getBoundingClientRect();
+    const main = document.getElementById("main").getBoundingClientRect();
+    return each.textContent === words && top >= main.top && bottom <= main.bottom;
+})"""
+"""In the card of the answer, or at the end of the transcript, which a live run follows."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +50,7 @@ def closed(console: Console) -> None:
 
 def test_a_run_begins_with_its_request_and_its_answer_and_its_files(browser: Browser, stack: Stack, key: str, client: OpenAI) -> None:
     steps = script(shell("echo 48 > sold.csv"), say("We sold **48** anchors."))
-    ran = client.responses.create(model="demo", input=f"How many anchors did we sell? {steps}", tools=[SHELL])
+    ran = client.responses.create(model="demo", input=f"How many anchors did we sell? {steps}", tools=TOOLS)
     console = opened(browser, stack, key, f"#/runs/{ran.id}")
     page = console.page
     expect(page.get_by_role("heading", level=1)).to_have_text("How many anchors did we sell?")
@@ -59,7 +66,7 @@ def test_a_run_begins_with_its_request_and_its_answer_and_its_files(browser: Bro
 
 def test_what_failed_is_red_in_the_timeline_and_among_the_steps(browser: Browser, stack: Stack, key: str, client: OpenAI) -> None:
     steps = script(shell("echo fine"), shell("sleep 0.3; exit 6"), say("It failed."))
-    ran = client.responses.create(model="demo", input=f"Try it. {steps}", tools=[SHELL])
+    ran = client.responses.create(model="demo", input=f"Try it. {steps}", tools=TOOLS)
     console = opened(browser, stack, key, f"#/runs/{ran.id}")
     page = console.page
     red = "(element, property) => getComputedStyle(element)[property] === getComputedStyle(document.querySelector('.bad')).color"
@@ -120,5 +127,5 @@ def test_on_a_phone_the_playground_goes_to_its_run(browser: Browser, stack: Stac
     page.get_by_role("textbox").first.fill(f"Greet. {script(say('A short answer.'))}")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_role("region", name="Answer")).to_contain_text("A short answer.")
-    expect(page.get_by_role("region", name="Answer")).to_be_in_viewport()
+    page.wait_for_function(_IN_SIGHT, arg="A short answer.")
     closed(console)

@@ -1,5 +1,5 @@
 // Try something: a request by switches, its run beside it, and always the program that would do the same.
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { BASE, call, get, post } from "../api.js";
 import { setQuery } from "../router.js";
 import { isReadOnly, me, notify, route } from "../state.js";
@@ -31,6 +31,7 @@ export function Playground() {
   const [files, attach] = useState([]);
   const [tokens, open] = useState({});
   const result = useRef(null);
+  const sent = useRef(""); // the run that was begun here
   const models = useData((signal) => get("models", {}, signal), []);
   const run = query.run ?? "";
   const tab = query.code in LANGUAGES ? query.code : "run";
@@ -56,9 +57,13 @@ export function Playground() {
     if (!answer.ok) return notify(answer.message, "bad");
     type("");
     attach([]);
-    setQuery(route.value, { run: answer.data.id, after: "", code: "" }, { isStep: true });
-    return result.current.scrollIntoView({ block: "start" }); // on a narrow screen it lies below the form
+    sent.current = answer.data.id;
+    return setQuery(route.value, { run: answer.data.id, after: "", code: "" }, { isStep: true });
   };
+  // On a narrow screen it lies below the form. A run may have ended before it is drawn, and then it is not followed.
+  useLayoutEffect(() => {
+    if (run && run === sent.current) result.current.scrollIntoView({ block: "start" });
+  }, [run]);
   const press = (event) => {
     if (event.key === "Enter" && (event.metaKey || event.ctrlKey) && text.trim()) send();
   };
@@ -81,7 +86,7 @@ export function Playground() {
         ${run && !query.after && html`<${Button} onClick=${() => setQuery(route.value, { after: run })}>Continue this run</${Button}>`}</p>
       <${Settings} settings=${settings} set=${set} models=${answering(models.data?.data ?? [])} tokens=${tokens} open=${open} />
     </${Drop}>
-    <section class="seen" aria-label="Result" ref=${result}><${Tabs} label="Result" tabs=${[{ id: "run", title: "Run" }, ...Object.keys(LANGUAGES).map((id) => ({ id, title: id === "node" ? "Node" : id === "curl" ? "curl" : "Python" }))]} chosen=${tab} onChoose=${choose} />
+    <section class=${`seen ${run ? "has-run" : ""}`} aria-label="Result" ref=${result}><${Tabs} label="Result" tabs=${[{ id: "run", title: "Run" }, ...Object.keys(LANGUAGES).map((id) => ({ id, title: id === "node" ? "Node" : id === "curl" ? "curl" : "Python" }))]} chosen=${tab} onChoose=${choose} />
       ${tab === "run" ? (run ? html`<${Run} key=${run} id=${run} embedded=${true} />` : html`<${Empty} title="The run shows here"><p>Its timeline, its transcript and its files, live. The other tabs hold the same request as a program.</p></${Empty}>`) : html`<div class="pad-top"><${Code} text=${LANGUAGES[tab](requestOf(settings, text || "…", { ...more, tokens: hidden }), URL_OF_API)} /></div>`}
     </section></div>`;
 }
