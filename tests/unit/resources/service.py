@@ -126,6 +126,7 @@ def build_app(
         clock=clock,
     )
     store_files.before_erasure = stores.forget_file
+    api_keys = _Keys()
     runtime = SimpleNamespace(
         settings=Settings("table", "bucket", presigned_downloads=presigned_downloads),
         table=store.table,
@@ -140,7 +141,8 @@ def build_app(
         upstream_containers=UpstreamContainers(store.table, clock=clock, retention_seconds=3600),
         skills=SkillStore(store.table, store.blobs, clock=clock),
         conversations=Conversations(store.table, store.blobs, clock=clock),
-        api_keys=_Keys(),
+        api_keys=api_keys,
+        caller_of=api_keys.find,
         tokens=None,
         contents_of=lambda tenant_id: Contents(store.blobs, store_files, tenant_id),
         clock=clock,
