@@ -286,6 +286,8 @@ def test_microvms_are_chosen_by_configuration(linear: Stacks) -> None:
     }
     reach = {"GetMicrovm", "CreateMicrovmAuthToken"}
     start, stop = reach | {"RunMicrovm", "ResumeMicrovm", "PassNetworkConnector"}, reach | {"TerminateMicrovm"}
+    closed = MICROVMS["microvm_egress_connector"]
+    connectors = [closed, "arn:aws:lambda:us-east-1:aws:network-connector:aws-network-connector:HTTP_INGRESS"]
     granted: dict[str, set[str]] = {}
     for name, policy in found.of_type("AWS::IAM::Policy").items():
         owner = name.split("Role")[0].removeprefix("Functions")
@@ -294,7 +296,7 @@ def test_microvms_are_chosen_by_configuration(linear: Stacks) -> None:
             mine = {action.removeprefix("lambda:") for action in actions if re.search("Microvm|Connector", action)}
             if mine:
                 granted[owner] = granted.get(owner, set()) | mine
-                assert statement["Resource"] == ("*" if "PassNetworkConnector" in mine else list(MICROVM_IMAGES.values()))
+                assert statement["Resource"] == (connectors if "PassNetworkConnector" in mine else list(MICROVM_IMAGES.values()))
     both = start | stop
     assert granted == dict.fromkeys(
         ("Responses", "ModelStep", "ToolStep", "IndexStep", "ParseStep", "Expiry", "Containers", "Sessions"), both

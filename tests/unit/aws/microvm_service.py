@@ -44,6 +44,7 @@ class FakeMicrovms:
         self.calls: list[str] = []
         self.ignores_egress = False
         """RunMicrovm takes no notice of the field: no known fault, but the one that would be dearest."""
+        self.starts_as = "PENDING"
         self._by_token: dict[str, tuple[str, str]] = {}
         self._numbers = itertools.count(1)
         self.client: Any = boto3.client(
@@ -90,7 +91,7 @@ class FakeMicrovms:
         egress = inherited if self.ignores_egress else asked.get("egressNetworkConnectors") or inherited
         self.vms[vm_id] = {
             "microvmId": vm_id,
-            "state": "PENDING",
+            "state": self.starts_as,
             "endpoint": f"{vm_id}.lambda-microvm.us-east-1.on.aws",
             "imageArn": asked["imageIdentifier"],
             "imageVersion": "1.0",

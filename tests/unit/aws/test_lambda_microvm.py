@@ -74,6 +74,7 @@ def vm(state: str, **more: Any) -> dict[str, Any]:
         "imageVersion": "1",
         "maximumDurationInSeconds": 28_800,
         "startedAt": datetime(2026, 1, 2, tzinfo=UTC),
+        "egressNetworkConnectors": [CONNECTOR],
         **more,
     }
 

@@ -25,6 +25,7 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.microvm_endpoint import EXEC_PORT, MicrovmAuth
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
+from moorage.telemetry import tell_error
 
 COMMAND_UID: Final = 1000
 """The image's ``user`` (``functions/sandbox/Dockerfile``)."""
@@ -154,8 +155,20 @@ class LambdaMicrovmProvisioner:
             # A repeated call may be answered with what was true at the first one.
             vm: dict[str, Any] = await self._call("get_microvm", microvmIdentifier=started["microvmId"])
             if vm["state"] not in _GONE:
+                await self._check_way_out(vm)
                 return vm
         raise SandboxError(f"The container's sandbox ended while it started: {vm.get('stateReason', 'no reason given')}.")
+
+    async def _check_way_out(self, vm: Mapping[str, Any]) -> None:
+        """End a VM whose only connector is not the one that was asked for. An image's own takes the place of one that got lost, and
+        AWS's default is the public internet."""
+        asked, given = self._settings.egress_connector, vm.get("egressNetworkConnectors", [])
+        if len(given) == 1 and (given[0] == asked or given[0].startswith(f"{asked}:")):  # A version may follow.
+            return
+        await self.stop(vm["microvmId"])
+        error = SandboxError("The container's sandbox had another network than was asked for, and was ended.")
+        tell_error(error, "a MicroVM was given another network than was asked for", sandbox_id=vm["microvmId"], given=",".join(given))
+        raise error
 
     def _request(self, spec: SandboxSpec) -> dict[str, Any]:
         image = self._settings.images.get(spec.memory_gib)

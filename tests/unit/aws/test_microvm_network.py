@@ -1,0 +1,71 @@
+"""A VM whose network is not the one that was asked for is ended before anybody uses it."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from moorage.errors import SandboxError, SandboxStarting
+from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmSettings
+from moorage.sandbox.provisioner import SandboxSpec
+
+from tests.unit.aws.microvm_service import OPEN_INTERNET, FakeMicrovms
+
+IMAGE = "arn:aws:lambda:us-east-1:000000000000:microvm-image:moorage"
+CLOSED = "arn:aws:lambda:us-east-1:000000000000:network-connector:closed"
+SPEC = SandboxSpec("acme", "cntr_1", "t" * 64)
+
+
+@pytest.fixture
+def service() -> Iterator[FakeMicrovms]:
+    service = FakeMicrovms()
+    yield service
+    service.client.close()
+
+
+@pytest.fixture
+def provisioner(service: FakeMicrovms) -> Iterator[LambdaMicrovmProvisioner]:
+    with ThreadPoolExecutor(1) as executor:
+        yield LambdaMicrovmProvisioner(service.client, MicrovmSettings({1: IMAGE}, CLOSED), executor)
+
+
+async def test_a_vm_with_the_connector_that_was_asked_for_starts(service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner) -> None:
+    service.images[IMAGE] = OPEN_INTERNET
+    with pytest.raises(SandboxStarting):
+        await provisioner.start(SPEC)
+    assert [vm["egressNetworkConnectors"] for vm in service.vms.values()] == [[CLOSED]]
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "SUSPENDED"])
+async def test_a_vm_that_inherits_the_internet_is_ended(
+    service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner, state: str
+) -> None:
+    service.images[IMAGE], service.ignores_egress = OPEN_INTERNET, True
+    service.starts_as = state
+    with pytest.raises(SandboxError, match="another network") as refused:
+        await provisioner.start(SPEC)
+    assert (type(refused.value), service.states()) == (SandboxError, ["TERMINATED"])
+
+
+@pytest.mark.parametrize(
+    ("given", "is_well"),
+    [
+        pytest.param([f"{CLOSED}:3"], True, id="a version of it"),
+        pytest.param([f"{CLOSED}-2"], False, id="one of a longer name"),
+        pytest.param([CLOSED, OPEN_INTERNET], False, id="it and another"),
+        pytest.param([], False, id="none"),
+        pytest.param(None, False, id="nothing is said of it"),
+    ],
+)
+async def test_of_the_answers_connectors(
+    service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner, given: list[str] | None, is_well: bool
+) -> None:
+    service.images[IMAGE] = CLOSED
+    with pytest.raises(SandboxStarting):
+        await provisioner.start(SPEC)
+    (vm,) = service.vms.values()
+    del vm["egressNetworkConnectors"]
+    if given is not None:
+        vm["egressNetworkConnectors"] = given
+    with pytest.raises(SandboxStarting if is_well else SandboxError):
+        await provisioner.start(SPEC)
+    assert service.states() == ["PENDING" if is_well else "TERMINATED"]
