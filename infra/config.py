@@ -56,6 +56,8 @@ def _tiers(value: tuple[str, ...]) -> tuple[str, ...]:
 
 def _images(value: dict[str, str]) -> dict[str, str]:
     unknown = [tier for tier in value if tier not in MEMORY_LIMITS]
+    if "64g" in value:
+        raise ValueError("has no image for 64g: the largest MicroVM has 32 GB of memory")
     if unknown or not all(re.match(r"arn:aws[a-z-]*:lambda:[^:]+:\d{12}:microvm-image:[^:]+$", arn) for arn in value.values()):
         raise ValueError(f"takes ARNs of MicroVM images by memory tier ({', '.join(MEMORY_LIMITS)})")
     return value

@@ -36,6 +36,7 @@ WRONG = {
     "MicroVMs without images": ({"provisioner": "lambda_microvm"}, "microvm_images and microvm_egress_connector belong together"),
     "MicroVMs without a connector": ({**MICROVMS, "microvm_egress_connector": None}, "belong together"),
     "MicroVM images for Fargate": ({**MICROVMS, "provisioner": "fargate"}, "belong together"),
+    "MicroVMs of 64 GiB": ({**MICROVMS, "microvm_images": {"64g": "any"}}, "has no image for 64g: the largest MicroVM has 32 GB"),
     "MicroVM images by name": ({**MICROVMS, "microvm_images": {"1g": "moorage"}}, "takes ARNs of MicroVM images by memory tier"),
     "AWS's own connector, which leads to the internet": (
         {

@@ -22,7 +22,7 @@ from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting
 from moorage.runtime import build_runtime
 from moorage.sandbox.exec_client import ExecClient, SandboxHealth
-from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmSettings
+from moorage.sandbox.lambda_microvm import DISK_BYTES, LambdaMicrovmProvisioner, MicrovmSettings
 from moorage.sandbox.microvm_endpoint import MicrovmAuth
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import Settings, SettingsError
@@ -55,8 +55,8 @@ def run(number: int = 0) -> dict[str, Any]:
                 "env": {"KEY": "placeholder"},
                 "limits": {
                     "processes": limits.CONTAINER_PROCESSES_MAX,
-                    "open_files": limits.CONTAINER_OPEN_FILES_MAX,
-                    "disk_bytes": limits.WORKSPACE_BYTES_MAX,
+                    "open_files": 1_024,
+                    "disk_bytes": 4 * 1024**3,
                     "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
                 },
             },
@@ -206,6 +206,17 @@ async def test_requests_bear_a_token_that_is_renewed_before_it_ends(microvms: Mi
 def test_settings_refuse_a_vm_on_the_open_internet() -> None:
     with pytest.raises(SettingsError, match="EGRESS_CONNECTOR"):
         MicrovmSettings.from_settings({"image_1g": IMAGE})
+
+
+def test_settings_refuse_an_image_larger_than_any_vm() -> None:
+    with pytest.raises(SettingsError, match="32 GB"):
+        MicrovmSettings.from_settings({"image_64g": IMAGE, "egress_connector": CONNECTOR})
+
+
+@pytest.mark.parametrize(("memory_gib", "disk_gb"), [(1, 8), (4, 8), (16, 16)])
+def test_the_disk_quota_acts_before_the_disk_is_full(memory_gib: int, disk_gb: int) -> None:
+    image_bytes, reserve_bytes = 3 * 1024**3, 1024**3
+    assert DISK_BYTES[memory_gib] + image_bytes + reserve_bytes <= disk_gb * 1024**3
 
 
 def test_settings_name_an_image_for_each_size() -> None:

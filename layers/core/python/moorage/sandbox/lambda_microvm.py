@@ -36,6 +36,14 @@ LIFE_SECONDS: Final = 8 * 3600
 IDLE_SECONDS: Final = 120
 """Without traffic for this long a VM goes to sleep. The exec server's heartbeats keep it awake while somebody reads."""
 
+GIB: Final = 1024**3
+DISK_BYTES: Final = {1: 4 * GIB, 4: 4 * GIB, 16: 12 * GIB}
+"""What a container may write, by GiB of memory. The disks of the smallest images that have so much memory are of 8, 8 and 16 GB
+(https://docs.aws.amazon.com/lambda/latest/dg/microvms-images.html). The container image, about 3 GB, lies on it too."""
+
+OPEN_FILES: Final = 1_024
+"""The hard limit in a MicroVM without additional capabilities (reported)."""
+
 HOOK_PAYLOAD_BYTES_MAX: Final = 4_096
 TOKEN_MINUTES: Final = 60
 _POLL_SECONDS: Final = 1.0
@@ -62,6 +70,8 @@ class MicrovmSettings:
     def from_settings(cls, values: Mapping[str, str]) -> Self:
         """Read ``image_1g`` ... and ``egress_connector``; raises :class:`SettingsError`."""
         images = {gib: values[f"image_{tier}"] for tier, gib in limits.MEMORY_LIMITS.items() if f"image_{tier}" in values}
+        if not images.keys() <= DISK_BYTES.keys():
+            raise SettingsError("MOORAGE_MICROVM_IMAGE_64G cannot be set: the largest MicroVM has 32 GB of memory.")
         if not images or "egress_connector" not in values:
             raise SettingsError("MOORAGE_MICROVM_IMAGE_1G (or another tier) and MOORAGE_MICROVM_EGRESS_CONNECTOR must be set.")
         return cls(images, values["egress_connector"])
@@ -212,8 +222,8 @@ def _server_config(spec: SandboxSpec) -> dict[str, Any]:
         "env": dict(spec.env),
         "limits": {
             "processes": limits.CONTAINER_PROCESSES_MAX,
-            "open_files": limits.CONTAINER_OPEN_FILES_MAX,
-            "disk_bytes": limits.WORKSPACE_BYTES_MAX,
+            "open_files": OPEN_FILES,
+            "disk_bytes": DISK_BYTES[spec.memory_gib],
             "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
         },
     }
