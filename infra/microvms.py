@@ -34,6 +34,11 @@ class Microvms:
         self._grant_reach(function)
         self._allow(function, "lambda:TerminateMicrovm")
 
+    def grant_list(self, function: lambda_.Function) -> None:
+        """See which VMs live, for the function that ends lost ones. A list takes no resource."""
+        self._allow(function, "lambda:ListTags")
+        function.add_to_role_policy(iam.PolicyStatement(actions=["lambda:ListMicrovms"], resources=["*"]))
+
     @property
     def environment(self) -> dict[str, str]:
         """``MOORAGE_MICROVM_*`` as ``sandbox/lambda_microvm.py`` reads them."""

@@ -366,6 +366,8 @@ class ServiceStack(cdk.Stack):
             for function in starters:
                 sandboxes.grant_start(function)
                 sandboxes.grant_stop(function)
+        if self.microvms:
+            self.microvms.grant_list(expiry)
         if self.egress:
             for function in starters:
                 self.egress.grant_scale(function)

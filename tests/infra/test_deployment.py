@@ -293,13 +293,15 @@ def test_microvms_are_chosen_by_configuration(linear: Stacks) -> None:
         owner = name.split("Role")[0].removeprefix("Functions")
         for statement in policy["PolicyDocument"]["Statement"]:
             actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
-            mine = {action.removeprefix("lambda:") for action in actions if re.search("Microvm|Connector", action)}
+            mine = {action.removeprefix("lambda:") for action in actions if re.search("Microvm|Connector|lambda:ListTags", action)}
             if mine:
                 granted[owner] = granted.get(owner, set()) | mine
-                assert statement["Resource"] == (connectors if "PassNetworkConnector" in mine else list(MICROVM_IMAGES.values()))
+                images = list(MICROVM_IMAGES.values())
+                assert statement["Resource"] == {"PassNetworkConnector": connectors, "ListMicrovms": "*"}.get(min(mine), images)
     both = start | stop
+    assert granted.pop("Expiry") == both | {"ListMicrovms", "ListTags"}
     assert granted == dict.fromkeys(
-        ("Responses", "ModelStep", "ToolStep", "IndexStep", "ParseStep", "Expiry", "Containers", "Sessions"), both
+        ("Responses", "ModelStep", "ToolStep", "IndexStep", "ParseStep", "Containers", "Sessions"), both
     )
 
 

@@ -39,6 +39,8 @@ class FakeMicrovms:
         self.vms: dict[str, dict[str, Any]] = {}
         self.images: dict[str, str] = {}
         """The egress connector of an image's version, by ARN; ``INTERNET_EGRESS`` if it was made without."""
+        self.tags: dict[str, dict[str, str]] = {}
+        """Of images. A VM can have none: RunMicrovm takes none, and TagResource refuses its ARN (reported)."""
         self.faults: deque[tuple[str, Refused]] = deque()
         """By operation; each befalls one call."""
         self.calls: list[str] = []
@@ -112,6 +114,9 @@ class FakeMicrovms:
     def _CreateMicrovmAuthToken(self, asked: dict[str, Any]) -> dict[str, Any]:
         self._vm(asked)
         return {"authToken": {"X-aws-proxy-auth": f"token-{self.calls.count('CreateMicrovmAuthToken')}"}}
+
+    def _ListTags(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return {"Tags": self.tags.get(asked["Resource"], {})}
 
     def _ListMicrovms(self, asked: dict[str, Any]) -> dict[str, Any]:
         # A page is cut before the filter applies, and ended VMs stay for 20 minutes or more: two reports.

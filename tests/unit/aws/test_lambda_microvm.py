@@ -23,6 +23,7 @@ from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxSt
 from moorage.runtime import build_runtime
 from moorage.sandbox.exec_client import ExecClient, SandboxHealth
 from moorage.sandbox.lambda_microvm import DISK_BYTES, LambdaMicrovmProvisioner, MicrovmSettings
+from moorage.sandbox.lost_microvms import LostMicrovms
 from moorage.sandbox.microvm_endpoint import MicrovmAuth
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import Settings, SettingsError
@@ -305,7 +306,8 @@ SETTINGS = Settings("t", "b", models_file=str(ROOT / "models.toml"), content_key
 async def test_a_process_is_put_together_with_this_provisioner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     runtime = build_runtime(replace(SETTINGS, microvm={"image_1g": IMAGE, "egress_connector": CONNECTOR}))
-    assert (runtime.settings.provisioner, runtime.orphans) == ("lambda_microvm", None)
+    assert (runtime.settings.provisioner, type(runtime.fleet)) == ("lambda_microvm", LambdaMicrovmProvisioner)
+    assert isinstance(runtime.orphans, LostMicrovms)
     await runtime.aclose()
 
 

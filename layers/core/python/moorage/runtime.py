@@ -36,6 +36,7 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.fargate import FargateProvisioner, FargateSettings
 from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmSettings
 from moorage.sandbox.launcher_client import LauncherProvisioner
+from moorage.sandbox.lost_microvms import LostMicrovms
 from moorage.sandbox.orphans import OrphanSandboxes
 from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.sandbox.reach_only import ReachOnlyProvisioner
@@ -104,9 +105,9 @@ class Runtime:
     clock: Callable[[], float]
     """Unix seconds."""
     keys: DeploymentKeys
-    fleet: PooledProvisioner | None = None
+    fleet: PooledProvisioner | LambdaMicrovmProvisioner | None = None
     """Who runs the sandboxes, where they can be listed; None where they cannot, or there are none."""
-    orphans: OrphanSandboxes | None = None
+    orphans: OrphanSandboxes | LostMicrovms | None = None
     """None where sandboxes end with their owner's process, or cannot be told apart from outside."""
     warm_pool: WarmPool | None = None
     """Also where none is wanted any more, on Fargate: the reaper then stops what an earlier deployment left waiting."""
@@ -255,8 +256,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     connect = _connect(provisioner)
     fleet = _fleet(provisioner)
     ecs = fleet if isinstance(fleet, FargateProvisioner) else None
-    # A launcher's sandboxes end with it, so that none of them is ever lost.
-    listed = None if isinstance(fleet, LauncherProvisioner) else fleet
+    lister = provisioner if isinstance(provisioner, LambdaMicrovmProvisioner) else fleet
     pooled = fleet if settings.warm_pool else ecs
     pool = None if pooled is None else WarmPool(table, pooled, settings.warm_pool, key=keys.sandboxes, clock=clock, connect=connect)
     if settings.warm_pool:
@@ -302,8 +302,8 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         http=upstream_transport(),
         clock=clock,
         keys=keys,
-        fleet=fleet,
-        orphans=None if listed is None else OrphanSandboxes(table, listed, containers.incarnations.token_of, clock),
+        fleet=lister,
+        orphans=_orphans(lister, table, containers.incarnations.token_of, clock),
         warm_pool=pool,
         fetcher=Fetcher.of(settings),
         audit=Audit(_audit_log(settings, executor), clock),
@@ -393,6 +393,21 @@ def _connect(provisioner: Provisioner) -> Callable[[Handle], ExecClient] | None:
             return ExecClient
 
 
+def _orphans(
+    lister: FargateProvisioner | LauncherProvisioner | DockerProvisioner | LambdaMicrovmProvisioner | None,
+    table: Table,
+    token_of: Callable[[str, int], str],
+    clock: Callable[[], float],
+) -> OrphanSandboxes | LostMicrovms | None:
+    match lister:
+        case LambdaMicrovmProvisioner():
+            return LostMicrovms(table, lister, clock)
+        case None | LauncherProvisioner():  # A launcher's sandboxes end with it, so that none of them is ever lost.
+            return None
+        case _:
+            return OrphanSandboxes(table, lister, token_of, clock)
+
+
 def _fleet(provisioner: Provisioner) -> FargateProvisioner | LauncherProvisioner | DockerProvisioner | None:
     match provisioner:
         case FargateProvisioner(has_sandboxes=True) | LauncherProvisioner() | DockerProvisioner():
@@ -437,4 +452,4 @@ def _provisioner(settings: Settings, executor: Executor) -> Provisioner:
             return ReachOnlyProvisioner()
         case "lambda_microvm":
             client = aws_client("lambda-microvms")
-            return LambdaMicrovmProvisioner(client, MicrovmSettings.from_settings(settings.microvm), executor)
+            return LambdaMicrovmProvisioner(client, MicrovmSettings.from_settings(settings.microvm, settings.name), executor)

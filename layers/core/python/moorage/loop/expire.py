@@ -5,13 +5,12 @@ says which. Every part is harmless to run twice, or by two reapers at once.
 """
 
 from collections.abc import Awaitable, Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 from moorage.loop.usage_ledger import keep_due
 from moorage.recount import recount_due
 from moorage.retention import purge_expired
 from moorage.runtime import Runtime
-from moorage.sandbox.orphans import Running
 from moorage.telemetry import Metric, tell
 
 
@@ -47,4 +46,4 @@ async def _look_at_fleet(runtime: Runtime) -> int:
     if alive:
         tell("sandboxes", {}, {Metric.SANDBOXES_ALIVE: len(alive)})
     # Where there are orphans to look for, the fleet is theirs.
-    return 0 if runtime.orphans is None else await runtime.orphans.stop_lost(cast("Sequence[Running]", alive))
+    return 0 if runtime.orphans is None else await runtime.orphans.stop_lost(cast("Sequence[Any]", alive))

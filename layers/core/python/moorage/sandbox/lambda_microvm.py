@@ -22,11 +22,13 @@ from botocore.exceptions import ClientError
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, SandboxUnreachable
 from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.lost_microvms import RunningMicrovm
 from moorage.sandbox.microvm_endpoint import EXEC_PORT, MicrovmAuth
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
 from moorage.telemetry import tell_error
 
+DEPLOYMENT_TAG: Final = "moorage:deployment"
 COMMAND_UID: Final = 1000
 """The image's ``user`` (``functions/sandbox/Dockerfile``)."""
 
@@ -65,16 +67,18 @@ class MicrovmSettings:
     """ARN by GiB of memory: a VM's size is its image's."""
     egress_connector: str
     """A network connector into isolated subnets. AWS's default is the public internet, so there is none here."""
+    deployment: str = ""
+    """An image with this as its tag ``moorage:deployment`` runs VMs of this deployment only, so that a lost one can be told."""
 
     @classmethod
-    def from_settings(cls, values: Mapping[str, str]) -> Self:
+    def from_settings(cls, values: Mapping[str, str], deployment: str = "") -> Self:
         """Read ``image_1g`` ... and ``egress_connector``; raises :class:`SettingsError`."""
         images = {gib: values[f"image_{tier}"] for tier, gib in limits.MEMORY_LIMITS.items() if f"image_{tier}" in values}
         if not images.keys() <= DISK_BYTES.keys():
             raise SettingsError("MOORAGE_MICROVM_IMAGE_64G cannot be set: the largest MicroVM has 32 GB of memory.")
         if not images or "egress_connector" not in values:
             raise SettingsError("MOORAGE_MICROVM_IMAGE_1G (or another tier) and MOORAGE_MICROVM_EGRESS_CONNECTOR must be set.")
-        return cls(images, values["egress_connector"])
+        return cls(images, values["egress_connector"], deployment)
 
 
 class LambdaMicrovmProvisioner:
@@ -83,6 +87,7 @@ class LambdaMicrovmProvisioner:
         self._client = client
         self._settings = settings
         self._executor = executor
+        self._own_images: set[str] = set()
         self._auths: OrderedDict[str, MicrovmAuth] = OrderedDict()
 
     def connect(self, handle: Handle) -> ExecClient:
@@ -103,7 +108,7 @@ class LambdaMicrovmProvisioner:
         return Handle(_url(vm["endpoint"]), spec.token, vm["microvmId"])
 
     async def find(self, spec: SandboxSpec) -> str | None:
-        """Never found: no call of AWS tells a VM by its client token. One that nobody speaks to sleeps and then ends by itself."""
+        """Never found: no call of AWS tells a VM by its client token. One that nobody names is ended by its id (:meth:`running`)."""
         return None
 
     async def stop(self, sandbox_id: str) -> None:
@@ -117,6 +122,12 @@ class LambdaMicrovmProvisioner:
                     raise SandboxStarting(_RETRY_SECONDS) from error
                 case _:
                     raise
+
+    async def running(self) -> list[RunningMicrovm]:
+        """The VMs that live, for the reaper: of the images that carry this deployment's name. Those of an image without it may be
+        another's."""
+        images = [image for image in dict.fromkeys(self._settings.images.values()) if await self._is_own(image)]
+        return [vm for image in images for vm in await self._running(image)]
 
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
@@ -152,6 +163,26 @@ class LambdaMicrovmProvisioner:
                     raise
         token: str = answer["authToken"]["X-aws-proxy-auth"]
         return token
+
+    async def _is_own(self, image: str) -> bool:
+        if image not in self._own_images:
+            tags = (await self._call("list_tags", Resource=image)).get("Tags", {})
+            if not self._settings.deployment or tags.get(DEPLOYMENT_TAG) != self._settings.deployment:
+                return False
+            self._own_images.add(image)
+        return True
+
+    async def _running(self, image: str) -> list[RunningMicrovm]:
+        found: list[RunningMicrovm] = []
+        page: dict[str, str] = {}
+        while True:  # An empty page need not be the last: AWS filters after it has cut one.
+            answer = await self._call("list_microvms", imageIdentifier=image, **page)
+            found += [
+                RunningMicrovm(vm["microvmId"], vm["startedAt"].timestamp()) for vm in answer["items"] if vm["state"] not in _GONE
+            ]
+            if not answer.get("nextToken"):
+                return found
+            page = {"nextToken": answer["nextToken"]}
 
     async def _run(self, spec: SandboxSpec) -> dict[str, Any]:
         request = self._request(spec)
