@@ -25,9 +25,7 @@ class Microvms:
         # With "*" a function could hand a VM AWS's INTERNET_EGRESS. The default ingress has to be passed too.
         _, partition, _, region, *_ = self._connector.split(":")
         ingress = f"arn:{partition}:lambda:{region}:aws:network-connector:aws-network-connector:HTTP_INGRESS"
-        function.add_to_role_policy(
-            iam.PolicyStatement(actions=["lambda:PassNetworkConnector"], resources=[ingress, self._connector])
-        )
+        function.add_to_role_policy(iam.PolicyStatement(actions=["lambda:PassNetworkConnector"], resources=[ingress, self._connector]))
 
     def grant_stop(self, function: lambda_.Function) -> None:
         """End VMs, and look into them before, for the functions that can see whether one is dead, and for a container's deletion."""

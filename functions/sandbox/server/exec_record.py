@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Callable, Dict, Optional
 
+from awake_timer import AwakeTimer
 from health import HealthCounters
 from streams import Stdin
 from transcript import Transcript
@@ -31,7 +32,7 @@ class ExecRecord:
         self.leader: Optional[int] = None
         """The process that leads its session, if it has one."""
         self._flush_timer: Optional[asyncio.TimerHandle] = None
-        self._timeout_timer: Optional[asyncio.TimerHandle] = None
+        self._timeout_timer: Optional[AwakeTimer] = None
         self._killed_as: Optional[str] = None
         self._is_settled = False
         self._on_finished: Callable[[], None] = lambda: None
@@ -51,7 +52,7 @@ class ExecRecord:
         self._on_finished = on_finished
         self.transcript.started()
         self._mark = self._vitals.mark()
-        self._timeout_timer = self._loop.call_later(self._timeout_ms / 1000, self.kill, "timeout")
+        self._timeout_timer = AwakeTimer(self._loop, self._timeout_ms / 1000, lambda: self.kill("timeout"))
 
     def settle(self) -> None:
         """Its process has ended; only output is still awaited. From now on it can be neither killed nor timed out."""

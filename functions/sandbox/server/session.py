@@ -8,6 +8,7 @@ import shlex
 import signal
 from typing import Callable, Dict, List, Optional, Union
 
+from awake_timer import AwakeTimer
 from health import HealthCounters
 from process_groups import kill_session
 from processes import Processes
@@ -46,7 +47,7 @@ class Session:
         self._ending: Optional[int] = None
         """The exit code, while late output is still awaited."""
         self._killed_as: Optional[str] = None
-        self._timer = loop.call_later(seconds_max, self.kill, "timeout")
+        self._timer = AwakeTimer(loop, seconds_max, lambda: self.kill("timeout"))
         self.leader: Optional[int] = None
         self.exit_code: Optional[int] = None
         self.outcome: Optional[str] = None
