@@ -164,7 +164,8 @@ async def test_a_start_is_refused_without_a_call_for(microvms: Microvms, spec: S
     [
         ("PENDING", SandboxStatus.STARTING),
         ("RUNNING", SandboxStatus.RUNNING),
-        ("SUSPENDED", SandboxStatus.RUNNING),
+        ("SUSPENDING", SandboxStatus.ASLEEP),
+        ("SUSPENDED", SandboxStatus.ASLEEP),
         ("TERMINATING", SandboxStatus.STOPPED),
         ("TERMINATED", SandboxStatus.STOPPED),
     ],

@@ -105,6 +105,19 @@ async def test_a_vm_that_has_ended_is_gone_by_what_its_owner_says(world: World, 
     assert len(world.seen) == 2
 
 
+@pytest.mark.parametrize(("state", "requests"), [("RUNNING", 1), ("SUSPENDING", 0), ("SUSPENDED", 0)])
+async def test_looking_wakes_no_vm(world: World, state: str, requests: int) -> None:
+    async with await world.client() as client:
+        world.service.becomes(state)
+        client.looks_only()
+        if state == "RUNNING":
+            assert await client.health() == WELL
+        else:
+            with pytest.raises(SandboxError, match="sleeps"):
+                await client.processes()
+    assert (len(world.seen), world.service.states()) == (requests, [state])
+
+
 async def test_a_vm_that_aws_has_forgotten_is_gone(world: World) -> None:
     async with await world.client() as client:
         world.service.vms.clear()

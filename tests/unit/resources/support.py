@@ -129,6 +129,9 @@ class FakeClient:
             raise SandboxError("The token is wrong.")
         return self.sandbox
 
+    def looks_only(self) -> None:
+        """None of these sleeps."""
+
     async def health(self) -> SandboxHealth:
         return SandboxHealth(1, "boot", self._alive("health").running)
 

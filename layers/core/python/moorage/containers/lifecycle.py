@@ -185,10 +185,13 @@ class ContainerSandboxes:
         """Whether sandboxes can be reached from here, and not only started and stopped."""
         return self._connect is not None
 
-    def reach(self, record: ContainerRecord) -> LiveContainer:
-        """The sandbox that the record says runs; whether it answers is not asked."""
+    def reach(self, record: ContainerRecord, *, looks_only: bool = False) -> LiveContainer:
+        """The sandbox that the record says runs; whether it answers is not asked. Who only looks wakes none that sleeps."""
         handle = self._incarnations.handle(record)
-        return LiveContainer(record, handle, self._client(handle), is_revived=False)
+        client = self._client(handle)
+        if looks_only:
+            client.looks_only()
+        return LiveContainer(record, handle, client, is_revived=False)
 
     async def find(self, tenant_id: str, container_id: str, incarnation: int) -> str | None:
         """Which sandbox the starter of this incarnation has begun, though it did not write it down; None if there is none."""

@@ -1,7 +1,7 @@
 """``/v1/processes/{container_id}``: what runs in the sandbox of a container. An extension of ours.
 
 Its address is not below ``/v1/containers``, because another function serves it on AWS: one that reaches sandboxes. Looking does not
-count as use, and starts nothing.
+count as use, starts nothing, and wakes none that sleeps.
 """
 
 
@@ -28,7 +28,7 @@ async def list_processes(caller: Caller, container_id: str) -> ListOf[ContainerP
     if record.sandbox is None or record.sandbox.state != "running":
         return list_object([], has_more=False)
     try:
-        async with containers.sandboxes.reach(record) as live:
+        async with containers.sandboxes.reach(record, looks_only=True) as live:
             running = await live.client.processes()
     except SandboxError as error:
         raise container_unavailable(error.message) from error

@@ -19,7 +19,7 @@ import httpx
 from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
 from moorage.limits import BATCH_FILE_BYTES_MAX, EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX
 from moorage.net.transport import UpstreamTransport
-from moorage.sandbox.microvm_endpoint import REPEATABLE
+from moorage.sandbox.microvm_endpoint import MAY_WAKE, REPEATABLE
 from moorage.sandbox.over_http import OverHttp
 from moorage.sandbox.provisioner import Handle
 
@@ -169,6 +169,7 @@ class ExecClient(OverHttp):
         self.auth = auth
         if transport is None and not handle.endpoint.startswith("https:"):
             transport = _Transport(handle.endpoint.removeprefix("unix:") if handle.endpoint.startswith("unix:") else None)
+        self._extensions: dict[str, bool] = {}
         self._base = httpx.URL("http://sandbox" if handle.endpoint.startswith("unix:") else handle.endpoint)
         self._http = httpx.AsyncClient(
             headers={"authorization": f"Bearer {handle.token}"},
@@ -178,6 +179,10 @@ class ExecClient(OverHttp):
             auth=auth,
             trust_env=False,
         )
+
+    def looks_only(self) -> None:
+        """From now on wake no sandbox that sleeps: requests raise :class:`SandboxError` in its place."""
+        self._extensions = {MAY_WAKE: False}
 
     async def health(self) -> SandboxHealth:
         body = await self.ask("GET", "/v1/health")
@@ -346,6 +351,7 @@ class ExecClient(OverHttp):
 
     async def _request(self, method: str, path: str, *, params: Mapping[str, str] | None = None, **arguments: Any) -> httpx.Response:
         try:
+            arguments["extensions"] = self._extensions | arguments.get("extensions", {})
             return await self._http.request(method, self._url(path, params), **arguments)
         except httpx.TransportError as error:
             raise SandboxGone("The container does not answer.") from error
@@ -360,7 +366,7 @@ class ExecClient(OverHttp):
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, **arguments: Any
     ) -> AsyncIterator[httpx.Response]:
         try:
-            async with self._http.stream(method, self._url(path, params), **arguments) as response:
+            async with self._http.stream(method, self._url(path, params), extensions=self._extensions, **arguments) as response:
                 if response.is_error:
                     await response.aread()
                     _refuse_errors(response)

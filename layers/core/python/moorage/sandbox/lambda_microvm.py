@@ -53,6 +53,11 @@ _RUNS_MAX: Final = 3
 _AUTHS_MAX: Final = 1_000
 """VMs whose tokens a process remembers; a forgotten one costs a call."""
 _GONE: Final = frozenset({"TERMINATING", "TERMINATED"})
+_STATUSES: Final = {
+    "PENDING": SandboxStatus.STARTING,
+    "SUSPENDING": SandboxStatus.ASLEEP,
+    "SUSPENDED": SandboxStatus.ASLEEP,
+}
 _CAPACITY_CODES: Final = frozenset({"InsufficientCapacityException", "ServiceQuotaExceededException"})
 _WAITED_CODES: Final = frozenset({"ThrottlingException", "TooManyRequestsException", "InternalServerException", "ServiceException"})
 """They say nothing of a VM: the call is made again. ``ConflictException``, too, where a VM is ended or a token made."""
@@ -141,8 +146,7 @@ class LambdaMicrovmProvisioner:
             raise
         if vm["state"] in _GONE:
             return SandboxStatus.STOPPED
-        # A sleeping VM wakes at the next request: to the caller it runs.
-        return SandboxStatus.STARTING if vm["state"] == "PENDING" else SandboxStatus.RUNNING
+        return _STATUSES.get(vm["state"], SandboxStatus.RUNNING)
 
     async def proxy_token(self, sandbox_id: str) -> str:
         """A token for the VM's endpoint and the exec server's port, good for an hour. Raises :class:`SandboxGone`."""

@@ -11,12 +11,14 @@ from typing import Final, Protocol
 
 import httpx
 
-from moorage.errors import SandboxGone, SandboxStarting, SandboxUnreachable
+from moorage.errors import SandboxError, SandboxGone, SandboxStarting, SandboxUnreachable
 from moorage.sandbox.provisioner import SandboxStatus
 
 EXEC_PORT: Final = 8080
 REPEATABLE: Final = "is_repeatable"
 """The extension of a request that must not be sent twice has False here."""
+MAY_WAKE: Final = "may_wake"
+"""The extension of a request that only looks has False here."""
 
 _TOKEN_RENEWED_SECONDS: Final = 50 * 60
 _ENDPOINT_SECONDS: Final = 30.0
@@ -52,6 +54,8 @@ class MicrovmAuth(httpx.Auth):
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
         deadline, pause, answers, has_renewed = self._clock() + _ENDPOINT_SECONDS, _PAUSE_SECONDS_MIN, 0, False
+        if not request.extensions.get(MAY_WAKE, True) and await self._owner.describe(self._sandbox_id) is not SandboxStatus.RUNNING:
+            raise SandboxError("The container sleeps, and keeps its processes. Its next command wakes it.")
         # Content that is read while it goes out is there once.
         is_kept = isinstance(request.stream, httpx.ByteStream)
         while True:

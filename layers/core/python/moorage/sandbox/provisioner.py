@@ -18,6 +18,8 @@ CONFIG_VARIABLE: Final = "MOORAGE_SANDBOX_CONFIG"
 class SandboxStatus(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
+    ASLEEP = "asleep"
+    """It sleeps with its processes, and the next request wakes it."""
     STOPPED = "stopped"
     """Stopped, dead, or never there: the three are alike to the caller."""
 
@@ -87,5 +89,5 @@ class Provisioner(Protocol):
         ...
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:
-        """What the owner of the sandbox knows of it. Compares equal to ``"starting"``, ``"running"`` and ``"stopped"``."""
+        """What the owner of the sandbox knows of it. Equal to ``"starting"``, ``"running"``, ``"asleep"`` and ``"stopped"``."""
         ...

@@ -208,7 +208,7 @@ class TerminalSessions:
         if not there or not self._sandboxes.can_connect:
             return
         with suppress(SandboxError):  # Then they count on.
-            async with self._sandboxes.reach(container) as live:
+            async with self._sandboxes.reach(container, looks_only=True) as live:
                 has_ended = False
                 for session in there:
                     shown = await self._shown(session, live, _BEHIND_ALL, 0)
