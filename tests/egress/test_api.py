@@ -31,6 +31,7 @@ async def client() -> httpx.AsyncClient:
     async def authenticate(request: Request, call_next: Any) -> Any:
         request.state.tenant_id = request.headers.get("x-tenant", "t1")
         request.state.key_digest = "0" * 64
+        request.state.subject = ""
         request.state.budgets = ()
         return await call_next(request)
 

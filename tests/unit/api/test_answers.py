@@ -23,7 +23,7 @@ class Client:
 
     async def send(self, message: Any) -> None:
         self.sent.append(message)
-        if message["type"] == "http.response.body" and not message["more_body"]:
+        if message["type"] == "http.response.body" and not message.get("more_body"):
             self.has_left.set()  # As uvicorn says it.
 
     async def get(self, pieces: AsyncGenerator[BodyPiece, None]) -> None:
@@ -73,8 +73,15 @@ async def test_a_large_json_body_is_sent_in_parts(chars: int, sizes: list[int]) 
     start, *parts = client.sent
     length = (b"content-length", b"%d" % (chars + 2))
     assert start == {"type": "http.response.start", "status": 200, "headers": [length, (b"content-type", b"application/json")]}
-    assert [(len(part["body"]), part["more_body"]) for part in parts] == [(n, at < len(sizes)) for at, n in enumerate(sizes, 1)]
+    assert [len(part["body"]) for part in parts] == sizes
+    assert [part.get("more_body", False) for part in parts] == [True] * (len(sizes) - 1) + [False]
     assert b"".join(part["body"] for part in parts) == b'"' + b"a" * chars + b'"'
+
+
+async def test_the_refusal_of_a_websocket_has_messages_of_its_own() -> None:
+    client = Client()
+    await JsonResponse({}, status_code=429)({"type": "websocket", "extensions": {}}, client.receive, client.send)
+    assert [message["type"] for message in client.sent] == ["websocket.http.response.start", "websocket.http.response.body"]
 
 
 @dataclass

@@ -23,6 +23,9 @@ class JsonResponse(Response):
         return orjson.dumps(content)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if len(self.body) <= limits.BLOB_READ_BYTES:  # Among them is each refusal of a WebSocket, which has messages of its own.
+            await super().__call__(scope, receive, send)
+            return
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await _send_body(send, bytes(self.body), is_last=True)
 
