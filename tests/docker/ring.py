@@ -251,7 +251,7 @@ class running:
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ({"MOORAGE_DOCKER_IMAGE": "nobodys"}, "The container engine has no image 'nobodys': 'moorage sandbox-image build' makes it."),
+        ({"MOORAGE_DOCKER_IMAGE": "nobodys"}, "The container engine has no image 'nobodys': '"),
         ({"MOORAGE_DOCKER_RUNTIME": "unknown"}, "MOORAGE_DOCKER_RUNTIME is 'unknown'. The engine has "),
         ({"DOCKER_HOST": "unix:///nowhere.sock"}, "The container engine does not answer at /nowhere.sock; is it running?"),
         ({"MOORAGE_PROVISIONER": "fargate"}, "MOORAGE_PROVISIONER is 'fargate'. On one machine it is 'launcher' (bubblewrap) or "),
