@@ -63,6 +63,7 @@ NOT_DRIVEN: dict[str, str] = {
         SESSION_OUTPUT_TOKENS_DEFAULT SESSION_OUTPUT_TOKENS_MAX SKILL_CONTEXT_CHARS_MAX TOOLS_DEFERRED_CHARS_MAX
         WEBSOCKET_SHORT_CHARS GRAMMAR_EXPECTED_MAX COMPACTION_NOTES_SHARE COMPACTION_NOTES_TOKENS""",
     "of reading the table: sizes of single requests to it": """
+        AGENT_INLINE_BYTES_MAX AGENT_PAGE_BYTES_MAX
         BATCH_EVENTS_BYTES_MAX CONDITIONAL_WRITES_MAX CONVERSATION_BATCH_INLINE_BYTES_MAX CONVERSATION_REWINDS_MAX
         CONVERSATION_WRITES_MAX EVENTS_FOLD_BATCHES EVENTS_PAGE_BATCHES_MAX EVENTS_READ_BATCHES IDEMPOTENCY_ANSWER_BYTES_MAX
         ITEM_INLINE_BYTES_MAX LIST_ENTRIES_MAX LIST_FIRST_ENTRIES LIST_READ_ENTRIES LIST_READ_RESPONSES_MAX LIST_STRETCH_GAP_ROWS
@@ -86,7 +87,8 @@ NOT_DRIVEN: dict[str, str] = {
     "of the comparison of an answer with its schema; the story `an answer by schema` has the longest answer": """
         ANSWER_CHECKED_CHARS_MAX ANSWER_CHECKED_HERE_CHARS_MAX ANSWER_DEPTH_MAX ANSWER_SCHEMA_CHARS_TOLD_MAX ANSWER_STEPS_HERE_MAX
         ANSWER_STEPS_MAX""",
-    "each step towards it is a request, and each request is bounded": "CHAIN_RESPONSES_MAX SKILL_VERSIONS_MAX TREE_DEPTH_MAX",
+    "each step towards it is a request, and each request is bounded": """
+        AGENT_VERSIONS_MAX CHAIN_RESPONSES_MAX SKILL_VERSIONS_MAX TREE_DEPTH_MAX""",
     "of what an issuer answers, and of its tokens, whose bounds are met before anything is done with them (tests/unit/identity)": """
         ISSUER_ANSWER_BYTES_MAX ISSUER_KEYS_MAX ISSUER_LOOKS_MAX RSA_BITS_MIN SUBJECT_CHARS_MAX TOKENS_KEPT_MAX TOKEN_CHARS_MAX""",
     "of the audit trail, a line of which follows from a change and not from a length": """

@@ -15,6 +15,7 @@ from moorage.api.routers import ROUTERS
 from moorage.api.routing import Operation, operations_of
 from moorage.errors import ApiError
 from moorage.wire.queries import (
+    parse_agent_version,
     parse_archive,
     parse_content,
     parse_log_page,
@@ -50,13 +51,16 @@ def documented(document: Document) -> set[tuple[str, str]]:
 def served() -> set[tuple[str, str]]:
     """HTTP routes; the WebSocket transport has no place in an OpenAPI document."""
     routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
-    return {(method, "/v1" + route.path.replace(":path}", "}")) for route in routes for method in (route.methods or set()) - {"HEAD"}}
+    return {(method, "/v1" + re.sub(r":\w+}", "}", route.path)) for route in routes for method in (route.methods or set()) - {"HEAD"}}
 
 
 _CALL = re.compile(
     r'self\._(?P<kind>get|post|delete|get_api_list)\(\s*(?:path_template\()?\s*f?"(?P<path>[^"]+)"(?P<rest>.*?)\n        \)', re.DOTALL
 )
-SDK_RESOURCES = ("responses", "conversations", "containers", "files", "uploads", "models", "skills", "vector_stores", "webhooks")
+SDK_RESOURCES = (
+    *("responses", "conversations", "containers", "files", "uploads", "models"),
+    *("skills", "vector_stores", "webhooks", "beta/agents"),
+)
 
 
 def called_by_the_sdk() -> set[tuple[str, str]]:
@@ -192,6 +196,7 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
     "listResponseEvents": parse_log_page,
     "listContainerTree": parse_tree,
     "usage": partial(parse_usage, now=1),
+    "retrieveAgent": parse_agent_version,
     "readSession": parse_session_read,
     "downloadContainerFile": parse_content,
     "downloadContainerArchive": parse_archive,
@@ -205,7 +210,7 @@ QUERIES = {name: operation for name, (_, operation) in operations_of(ROUTERS).it
 def test_a_documented_query_is_understood(name: str, operation: Operation) -> None:
     values = {"stream": "true", "starting_after": "1", "include_obfuscation": "false", "limit": "1", "order": "asc", "at": "1"}
     values |= {"status": "failed", "created_after": "1", "created_before": "2", "after": "1", "depth": "1", "group_by": "day"}
-    values |= {"split_by": "key", "from": "2026-01-02", "to": "2026-01-03", "wait_ms": "1", "has_container": "true"}
+    values |= {"version": "1", "split_by": "key", "from": "2026-01-02", "to": "2026-01-03", "wait_ms": "1", "has_container": "true"}
     include = ("include[]", "reasoning.encrypted_content")
     query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in operation.query]
     alone = [[one] for one in query if one[0] == "at"]  # It goes with no stream.

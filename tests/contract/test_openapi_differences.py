@@ -5,6 +5,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from docs import openapi as page
 
 RESOURCES = (
     *("responses", "conversations", "containers", "files", "uploads", "models", "skills", "webhooks", "vector_stores", "embeddings"),
+    "beta.agents",
 )
 VERBS = (
     *("create", "retrieve", "update", "delete", "cancel", "list", "list_files", "search"),
@@ -43,7 +45,7 @@ def sdk_methods(resource: Any) -> Iterator[Callable[..., Any]]:
 
 def sdk_features(mine: set[str]) -> set[str]:
     client = OpenAI(api_key="unused", base_url="http://127.0.0.1:9")
-    return {feature for name in RESOURCES for method in sdk_methods(getattr(client, name)) for feature in _features(method, mine)}
+    return {feature for name in RESOURCES for method in sdk_methods(attrgetter(name)(client)) for feature in _features(method, mine)}
 
 
 def _features(method: Callable[..., Any], mine: set[str]) -> Iterator[str]:

@@ -24,6 +24,8 @@ SPEAKERS = {
     "moorage.tools.mcp.workspace.files": "the command that applies patches in a container",
     "moorage.tools.mcp.workspace.toolset": "the names of tools, as models were trained on them",
     "moorage.tools.mcp.workspace.terminals": "the name of an argument, which models were trained on",
+    "moorage.agents.shapes": "the Agents API's own form of tools",
+    "moorage.agents.settings": "the same, said in the form of ``/v1/responses``",
     "moorage.model.search_engine": "a kind of search engine that is a server of this protocol",
     "moorage.tools.web_search.engines": "the same",
     "moorage.settings": "the word of a setting, which says what becomes of the tool where there is no engine",

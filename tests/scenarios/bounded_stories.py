@@ -183,6 +183,21 @@ def webhook(at: Bounds, site: Site) -> None:
         answered(site.post("/webhook_endpoints", body), 200, 400)
 
 
+def agent(at: Bounds, site: Site) -> None:
+    """Made, listed and changed with as many bytes of tools as an agent may have."""
+    one = {"type": "function", "name": "f0000", "description": "", "parameters": {"type": "object", "properties": {}}}
+    count = at.TOOLS_MAX
+    words = "d" * max(0, at.AGENT_TOOLS_BYTES_MAX // count - 120)
+    tools = [{**one, "name": f"f{number}", "description": words} for number in range(count)]
+    made = site.post("/agents", {"model": "demo", "name": "n" * at.AGENT_NAME_CHARS_MAX, "tools": tools})
+    answered(made)
+    place = f"/agents/{made.json()['id']}"
+    answered(site.post(place, {"instructions": "Be brief."}))
+    with site.stack.http() as http:
+        answered(http.get("/agents"))
+        http.delete(place)
+
+
 def head(at: Bounds, site: Site) -> None:
     headers = {f"x-{n}": "a" for n in range(at.HEAD_BYTES_MAX // 12)}
     with site.stack.http() as http:
@@ -346,6 +361,7 @@ STORIES: dict[str, Story] = {
     "a skill in a zip": skill_in_a_zip,
     "a container": container,
     "webhooks": webhook,
+    "an agent": agent,
     "a head": head,
     "a verdict": verdict,
     "pages": pages,

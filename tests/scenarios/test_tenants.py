@@ -70,6 +70,7 @@ def belongings(stack: Stack) -> dict[str, str]:
         "file": client.files.create(file=("a.txt", b"abc"), purpose="user_data").id,
         "conversation": conversation.id,
         "conversation_item": client.conversations.items.list(conversation.id).data[0].id or "",
+        "agent": client.beta.agents.create(model="demo").id,
         "upload": upload.id,
         "skill": client.skills.create(files=list(skill().items())).id,
         "store": store.id,
@@ -129,6 +130,10 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/conversations/{conversation}/items/{conversation_item}", None),
     ("DELETE", "/conversations/{conversation}/items/{conversation_item}", None),
     ("DELETE", "/conversations/{conversation}", None),
+    ("GET", "/agents/{agent}", None),
+    ("GET", "/agents/{agent}?version=1", None),
+    ("POST", "/agents/{agent}", {"name": "x"}),
+    ("DELETE", "/agents/{agent}", None),
     ("POST", "/uploads/{upload}/parts", b"abc"),
     ("POST", "/uploads/{upload}/cancel", None),
     ("POST", "/uploads/{upload}/complete", {"part_ids": ["part_0"]}),
@@ -213,7 +218,8 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
         for what, reference, status in REFERENCES:
             answer = http.post("/responses", json={"model": "demo", "input": "x", **filled(reference, ids)})
             assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
-        for path in ("/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints", "/approvals", "/vector_stores"):
+        lists = ("/agents", "/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints", "/approvals")
+        for path in (*lists, "/vector_stores"):
             assert http.get(path).json()["data"] == [], path
         assert http.get("/me").json()["storage"]["used_bytes"] == 0, "what another tenant stores does not count"
     with stack.http() as http:

@@ -191,7 +191,23 @@ def embedding_route(world: World) -> None:
     assert [len(each["embedding"]) for each in answer["data"]] == [8, 8]
 
 
+def agent_routes(world: World) -> None:
+    made = world.post("/agents", {"model": "native", "name": "clerk", "metadata": {"a": "1"}})
+    path = f"/agents/{made['id']}"
+    assert world.get(path) == made
+    changed = world.post(path, {"name": None, "instructions": "Be brief."})
+    assert changed == made | {"name": None, "instructions": "Be brief.", "version": 2, "updated_at": changed["updated_at"]}
+    assert world.get(path, version=1) == made
+    assert changed in world.get("/agents")["data"]
+    assert world.http.delete(path).json() == {"id": made["id"], "object": "agent.deleted", "deleted": True}
+    assert world.http.get(path).status_code == 404
+    for name in ("sessions", "environments", "automations"):
+        absent(f"/v1/agents/{name}", world)
+    assert world.http.post("/agents", json={"model": "unheard-of"}).json()["error"]["code"] == "model_not_found"
+
+
 _STORIES = {
+    "/v1/agents": agent_routes,
     "/v1/embeddings": embedding_route,
     "/v1/chat": chat_route,
     "/v1/responses": called_routes,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from moorage import limits
+from moorage.agents.store import Agents
 from moorage.approvals.link_store import ApprovalLinks
 from moorage.approvals.store import ApprovalStore
 from moorage.containers.containers import Containers
@@ -219,6 +220,10 @@ class Runtime:
     @property
     def webhooks(self) -> Webhooks:
         return Webhooks(self.table, self.sealer, clock=self.clock)
+
+    @property
+    def agents(self) -> Agents:
+        return Agents(self.table, self.blobs, clock=self.clock)
 
     def contents_of(self, tenant_id: str) -> Contents:
         """What of a tenant's items are objects of their own."""

@@ -1,5 +1,6 @@
 """All routes, for the ways of running that serve everything from one process."""
 
+from moorage.agents import routes as agents
 from moorage.api import (
     account,
     chat_completions,
@@ -40,6 +41,7 @@ ROUTERS = (
     compact.router,
     chat_completions.router,
     conversations.router,
+    agents.router,
     models.router,
     embeddings.router,
     files.router,

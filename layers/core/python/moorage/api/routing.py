@@ -6,6 +6,7 @@ parameters, the body (:func:`~moorage.api.bodies.body_of`) and the answer are re
 
 import functools
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar, get_type_hints
@@ -141,7 +142,7 @@ def method_of(route: APIRoute) -> str:
 
 
 def path_of(route: APIRoute) -> str:
-    return "/v1" + route.path.replace(":path}", "}")
+    return "/v1" + re.sub(r":\w+}", "}", route.path)
 
 
 def operations_of(routers: Iterable[Router]) -> Mapping[str, tuple[APIRoute, Operation]]:

@@ -20,7 +20,7 @@ from moorage.terminal import say
 _WHERE: Final = """\
 The commands speak to the local stack whose .moorage/ lies in this folder or one above it, or to the deployment that these name:
   MOORAGE_URL, MOORAGE_API_KEY  the API's address (it ends with /v1) and a key: models, containers, files, skills,
-                                ls, show, stop, pause, resume, fork, approvals, usage,
+                                ls, show, stop, pause, resume, fork, agents, approvals, usage,
                                 storage, webhooks, tail, console, doctor
   MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, stop --tenant,
                                 console, doctor
@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "pause": "stop a response before its next step",
     "fork": "fork a response at one of its events",
     "resume": "resume a paused response",
+    "agents": "saved agents: list, show, delete",
     "approvals": "calls that wait for approval: list, approve, deny, link",
     "usage": "responses, calls and tokens, by day, model, key or tool",
     "storage": "stored bytes of files, containers and vector stores, and the limit",
@@ -66,6 +67,7 @@ ACTIONS: Final = {
     "containers": ("list", "cp", "tree", "exec", "shell", "egress"),
     "files": ("list", "put", "get"),
     "skills": ("list", "push", "show", "pull", "delete", "validate"),
+    "agents": ("list", "show", "delete"),
     "approvals": ("list", "approve", "deny", "link"),
     "webhooks": ("list", "create", "delete", "test", "deliveries"),
     "completion": ("bash", "fish", "zsh"),
@@ -73,7 +75,7 @@ ACTIONS: Final = {
     "service": ("install", "status", "uninstall"),
 }
 """What comes behind some of them; for completion, which is asked for whenever a shell starts."""
-_OF_RESOURCES: Final = ("approvals", "containers", "files", "skills", "webhooks")
+_OF_RESOURCES: Final = ("agents", "approvals", "containers", "files", "skills", "webhooks")
 _INTERRUPTED: Final = 130
 
 

@@ -446,6 +446,15 @@ def conversation_busy(conversation_id: str) -> ApiError:
     return ApiError(409, message, code="conversation_locked")
 
 
+def agent_not_found(agent_id: str, *, param: str | None = None) -> ApiError:
+    return not_found(f"Agent with id '{agent_id}' not found.", param=param, code="agent_not_found")
+
+
+def agent_busy(agent_id: str) -> ApiError:
+    """Worth a retry, and the SDKs do retry a 409."""
+    return ApiError(409, f"Agent '{agent_id}' is being changed by too many requests at once. Please retry.", code="agent_locked")
+
+
 def webhook_endpoint_not_found(endpoint_id: str) -> ApiError:
     return not_found(f"No such webhook endpoint: {endpoint_id}", code="webhook_endpoint_not_found")
 

@@ -6,6 +6,7 @@ and images have modules of their own, whose names are names of this one too. The
 
 from typing import Final
 
+from moorage.limits.agents import *
 from moorage.limits.approvals import *
 from moorage.limits.connections import *
 from moorage.limits.containers import *

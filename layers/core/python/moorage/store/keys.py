@@ -33,6 +33,7 @@ sandboxes without an owner                 ``PK=ORPHANS``, ``SK`` the sandbox's 
 files, uploads, inputs due to end          ``GSI1PK=DUE#<kind>``, ``GSI1SK`` up to now          Query on GSI1 + BatchGet
 a skill's versions                         ``PK=T#t#S#id``, ``SK`` begins with ``VER#``         Query
 add a version of a skill                   ``SK=VER#n``, ``META`` counts, the bundle's ``META`` TransactWriteItems
+an agent, and its versions                 ``PK=T#t#A#id``, ``SK=META``, ``VER#n``              GetItem + GetItem
 a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with ``BATCH#``       Query
 append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
 what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``                   GetItem
@@ -150,6 +151,15 @@ def file(tenant_id: str, file_id: str) -> str:
 
 def upload(tenant_id: str, upload_id: str) -> str:
     return f"T#{tenant_id}#U#{upload_id}"
+
+
+def agent(tenant_id: str, agent_id: str) -> str:
+    return f"T#{tenant_id}#A#{agent_id}"
+
+
+def agent_version(version: int) -> str:
+    """Sort key of one version of an agent."""
+    return f"{VERSION_PREFIX}{version:08d}"
 
 
 def conversation(tenant_id: str, conversation_id: str) -> str:
@@ -457,6 +467,15 @@ def upload_objects(tenant_id: str, upload_id: str) -> str:
 
 def upload_object(tenant_id: str, upload_id: str, part_id: str) -> str:
     return f"{upload_objects(tenant_id, upload_id)}{part_id}"
+
+
+def agent_objects(tenant_id: str, agent_id: str) -> str:
+    """Prefix of an agent's long versions."""
+    return f"T/{tenant_id}/A/{agent_id}/"
+
+
+def agent_object(tenant_id: str, agent_id: str, name: str) -> str:
+    return f"{agent_objects(tenant_id, agent_id)}{name}"
 
 
 def conversation_objects(tenant_id: str, conversation_id: str) -> str:

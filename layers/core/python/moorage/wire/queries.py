@@ -270,6 +270,14 @@ def parse_session_read(query: Query) -> SessionRead:
     )
 
 
+def parse_agent_version(query: Query) -> int | None:
+    """The query of ``GET /v1/agents/{id}``: a version, or None for the latest. Raises :class:`~moorage.errors.ApiError`."""
+    values = _single(query, ("version",))
+    if any(name in ("include", "include[]") for name, _ in query):
+        raise errors.unknown_parameter("include")
+    return _whole_number("version", values["version"], 1, limits.AGENT_VERSIONS_MAX) if "version" in values else None
+
+
 _BETA: Final = ("beta", "true")
 """What the SDK's beta methods put behind every address. What is new in their bodies has to be refused by its own name."""
 

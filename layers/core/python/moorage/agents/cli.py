@@ -1,0 +1,59 @@
+"""``moorage agents``: saved agents."""
+
+import argparse
+from collections.abc import Mapping
+
+from moorage.cli.output import add_json, listing, moment, say_json, told
+from moorage.cli.pages import entries
+from moorage.cli.target import answer_of, find
+from moorage.terminal import say
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Saved agents: a model with its instructions and tools."
+    add_json(parser)
+    parser.set_defaults(run=_list)
+    actions = parser.add_subparsers(metavar="ACTION")
+    listed = actions.add_parser("list", help="all agents, newest first (without ACTION too)")
+    add_json(listed, is_inherited=True)
+    listed.set_defaults(run=_list)
+    show = actions.add_parser("show", help="the settings of an agent")
+    show.add_argument("--version", type=int, metavar="N", help="an earlier version; by default the latest")
+    add_json(show, is_inherited=True)
+    show.set_defaults(run=_show)
+    delete = actions.add_parser("delete", help="delete an agent with its versions")
+    add_json(delete, is_inherited=True)
+    delete.set_defaults(run=_delete)
+    for action in (show, delete):
+        action.add_argument("agent_id", metavar="AGENT_ID", help="agent_... from the list")
+
+
+def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        return listing(
+            options,
+            entries(http, "/agents"),
+            ("AGENT", "VERSION", "CREATED", "MODEL", "NAME"),
+            lambda one: (one["id"], str(one["version"]), moment(one["created_at"]), one["model"], one["name"] or ""),
+        )
+
+
+def _show(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    query = {} if options.version is None else {"version": options.version}
+    with find(environ).http() as http:
+        agent = answer_of(http.get(f"/agents/{options.agent_id}", params=query))
+    if options.json:
+        say_json(agent)
+        return 0
+    tools = ", ".join(tool.get("name") or tool.get("server_label") or tool["type"] for tool in agent["tools"]) or "none"
+    say(f"{agent['id']}  version {agent['version']}, {moment(agent['updated_at'])}  {agent['name'] or ''}".rstrip())
+    say(f"model  {agent['model']}\ntools  {tools}")
+    if agent["instructions"]:
+        say(f"\n{agent['instructions']}")
+    return 0
+
+
+def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        gone = answer_of(http.delete(f"/agents/{options.agent_id}"))
+    return told(options, gone, f"{options.agent_id} is deleted.")

@@ -1,0 +1,108 @@
+"""``/v1/agents``: saved agents, and their versions."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, cast
+
+import orjson
+from fastapi import Depends, Request
+from starlette.convertors import StringConvertor, register_url_convertor
+
+from moorage import limits
+from moorage.agents.settings import as_answer, checked
+from moorage.agents.shapes import CREATE_AGENT, UPDATE_AGENT, SavedAgent
+from moorage.agents.store import AgentRecord
+from moorage.api.bodies import RawBody
+from moorage.api.caller import Caller
+from moorage.api.listings import AnyPage
+from moorage.api.routing import Router
+from moorage.errors import invalid_value
+from moorage.loop.prepare import conceal
+from moorage.parallel import beside
+from moorage.wire.answers import Deleted, ListOf
+from moorage.wire.queries import parse_agent_version
+from moorage.wire.query_parameters import PAGE
+from moorage.wire.responses import deleted, list_object
+from moorage.wire.validation import Fields, parse_object
+
+
+class _AgentId(StringConvertor):
+    """Not what stands beside agents: a path that is not served is no agent of that name."""
+
+    regex = "(?!(?:automations|environments|sessions)(?:/|$))[^/]+"
+
+
+register_url_convertor("agent", _AgentId())
+router = Router()
+_ONE: Final = "/agents/{agent_id:agent}"
+_VERSION: Final = ("version", {"type": "integer", "minimum": 1, "maximum": limits.AGENT_VERSIONS_MAX})
+
+
+@router.post("/agents", "createAgent", "Save an agent", body=("CreateAgent", CREATE_AGENT), statuses=(404,))
+async def create(caller: Caller, body: RawBody) -> SavedAgent:
+    settings = await beside(len(body), lambda: CREATE_AGENT.body(body))
+    await _check(caller, settings, len(body))
+    return as_object(await caller.runtime.agents.create(caller.tenant_id, _kept(settings)))
+
+
+@router.get("/agents", "listAgents", "Saved agents, newest first", query=PAGE)
+async def list_agents(caller: Caller, page: AnyPage) -> ListOf[SavedAgent]:
+    found, has_more = await caller.runtime.agents.page(caller.tenant_id, page)
+    return list_object([as_object(agent) for agent in found], has_more=has_more)
+
+
+async def _wanted_version(request: Request) -> int | None:
+    return parse_agent_version(request.query_params.multi_items())
+
+
+@router.get(_ONE, "retrieveAgent", "An agent, as it is or in an earlier version", query=(_VERSION,))
+async def retrieve(caller: Caller, agent_id: str, version: Annotated[int | None, Depends(_wanted_version)]) -> SavedAgent:
+    return as_object(await caller.runtime.agents.get(caller.tenant_id, agent_id, version=version))
+
+
+@router.post(_ONE, "updateAgent", "Change an agent", body=("UpdateAgent", UPDATE_AGENT), statuses=(409,))
+async def update(caller: Caller, agent_id: str, body: RawBody) -> SavedAgent:
+    """What is left out stays, and null sets it back. A session keeps the version that it began with."""
+    given = await beside(len(body), lambda: parse_object(body))
+    if given.get("model", "") is None:
+        raise invalid_value("model", "an agent needs one.")
+    changes = _kept(await beside(len(body), lambda: UPDATE_AGENT(given)))
+    reset = {name for name, value in given.items() if value is None}
+
+    async def change(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        following = {name: value for name, value in settings.items() if name not in reset} | changes
+        await _check(caller, following, len(orjson.dumps(following)))
+        return following
+
+    return as_object(await caller.runtime.agents.update(caller.tenant_id, agent_id, change))
+
+
+@router.delete(_ONE, "deleteAgent", "Delete an agent with its versions")
+async def delete(caller: Caller, agent_id: str) -> Deleted[Literal["agent.deleted"]]:
+    await caller.runtime.agents.delete(caller.tenant_id, agent_id)
+    return deleted(agent_id, "agent.deleted")
+
+
+async def _check(caller: Caller, settings: Mapping[str, Any], size: int) -> None:
+    """Raises :class:`~moorage.errors.ApiError` for what no response could do. ``size`` is that of the settings, in bytes."""
+    runtime = caller.runtime
+    wanted = await beside(size, lambda: checked(settings, web_search=runtime.web_search))
+    runtime.catalog.resolve(wanted.model)
+    conceal(runtime, caller.tenant_id, wanted.tools)
+
+
+def _kept(settings: Fields) -> Fields:
+    """Without what has one value only."""
+    return {name: value for name, value in settings.items() if name not in ("multi_agent", "compaction", "experimental")}
+
+
+def as_object(agent: AgentRecord) -> SavedAgent:
+    said = {
+        "id": agent.id,
+        "object": "agent",
+        "created_at": agent.created_at,
+        "updated_at": agent.updated_at,
+        "version": agent.version,
+        **as_answer(agent.settings),
+        "metadata": dict(agent.settings.get("metadata", {})),
+    }
+    return cast("SavedAgent", said)

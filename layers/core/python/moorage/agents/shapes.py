@@ -1,0 +1,248 @@
+"""Agents: their bodies and answers.
+
+What a model is asked with is OpenAI's own here: a format has no name, a server is a ``transport``. ``settings.py`` says the same in the
+words of ``/v1/responses``, whose types check it.
+"""
+
+from typing import Annotated, Any, Final, Literal, Required
+
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
+
+from moorage import limits
+from moorage.wire.answers import Json, Seconds
+from moorage.wire.create import Metadata, Model
+from moorage.wire.refusals import wrong_value
+from moorage.wire.tools import ASYNC_REASON, REFUSED_TOOLS
+from moorage.wire.validation import (
+    Fields,
+    FreeObject,
+    JsonValidator,
+    Length,
+    OneOf,
+    Only,
+    RefusedField,
+    RefusedVariant,
+    Text,
+    wire,
+)
+
+AgentServiceTier = Literal["auto", "default", "flex", "priority", "fast", "ultrafast"]
+
+_NO_SUBAGENTS: Final = "Subagents are not available in this version: let your program give each task to an agent."
+_NO_STDIO: Final = "Servers are reached over HTTP in this version: name one by 'server_url'."
+_NO_VAULTS: Final = "Vaults are not available in this version: the operator names a server with its key in models.toml."
+_NO_REQUIRED: Final = "A server that does not answer is told to the model, and the turn goes on."
+_NOT_FROM_INSIDE: Final = "Servers are asked by the service in this version, not from inside an environment."
+_NO_SECRETS: Final = "An agent keeps no secrets."
+_OF_SECRETS: Final = ("auth", "cookie", "key", "secret", "token")
+"""A part of the names of headers that carry credentials."""
+
+
+def _shown_headers(headers: dict[str, str]) -> dict[str, str]:
+    """Whoever reads an agent sees its headers."""
+    for name in headers:
+        if any(part in name.lower() for part in _OF_SECRETS):
+            raise wrong_value(f"the header '{name}' would show a credential to everybody who reads the agent.")
+    return headers
+
+
+# --- Tools --------------------------------------------------------------------------------------------------------------
+
+AgentFunction = TypedDict(
+    "AgentFunction",
+    {
+        "type": Required[Literal["function"]],
+        "name": Required[str],
+        "description": Required[Text],
+        "parameters": Required[FreeObject],
+        "defer_loading": bool,
+        "async": Annotated[bool, Only(False, ASYNC_REASON)],
+    },
+    total=False,
+)
+wire(AgentFunction)
+
+
+@wire
+class AgentToolSearch(TypedDict):
+    type: Literal["tool_search"]
+
+
+@wire
+class HttpTransport(TypedDict, total=False):
+    type: Required[Literal["http"]]
+    server_url: Required[str]
+    headers: Annotated[dict[str, str], AfterValidator(_shown_headers)]
+    authorization: Annotated[Any, RefusedField(_NO_SECRETS)]
+
+
+@wire
+class AgentMcp(TypedDict, total=False):
+    """``require_approval`` is an extension, as in ``/v1/responses``."""
+
+    type: Required[Literal["mcp"]]
+    server_label: Required[str]
+    transport: Required[Annotated[HttpTransport, OneOf({"http": HttpTransport, "stdio": RefusedVariant(_NO_STDIO)})]]
+    allowed_tools: list[str]
+    connection_origin: Annotated[Literal["service", "environment"], Only("service", _NOT_FROM_INSIDE)]
+    required: Annotated[bool, Only(False, _NO_REQUIRED)]
+    require_approval: Any
+    credential_id: Annotated[Any, RefusedField(_NO_VAULTS)]
+    request_metadata: Annotated[Any, RefusedField("Metadata of requests to a server is not available in this version.")]
+
+
+@wire
+class SearchLocation(TypedDict, total=False):
+    city: str
+    country: str
+    region: str
+    timezone: str
+
+
+@wire
+class AgentWebSearch(TypedDict, total=False):
+    type: Required[Literal["web_search"]]
+    mode: Literal["disabled", "cached", "live"]
+    context_size: Literal["low", "medium", "high"]
+    allowed_domains: list[str]
+    location: SearchLocation
+
+
+_TOOLS: Final[dict[str, Any]] = {
+    "function": AgentFunction,
+    "tool_search": AgentToolSearch,
+    "mcp": AgentMcp,
+    "web_search": AgentWebSearch,
+    **{name: RefusedVariant(reason) for name, reason in REFUSED_TOOLS.items()},
+    "computer_use": RefusedVariant("A browser of the service is not available in this version."),
+    "automations": RefusedVariant("Automations are not available in this version: let your scheduler start a turn."),
+}
+_Tools = Annotated[list[Annotated[Any, OneOf(_TOOLS)]], Length(limits.TOOLS_MAX)]
+
+# --- The other settings -------------------------------------------------------------------------------------------------
+
+
+@wire
+class AgentPlainText(TypedDict):
+    type: Literal["text"]
+
+
+@wire
+class AgentJsonText(TypedDict):
+    """Without the name and the strictness of ``/v1/responses``."""
+
+    type: Literal["json_schema"]
+    schema: FreeObject
+
+
+@wire
+class AgentText(TypedDict, total=False):
+    format: Annotated[AgentPlainText | AgentJsonText, OneOf({"text": AgentPlainText, "json_schema": AgentJsonText})]
+    verbosity: Literal["low", "medium", "high"]
+
+
+@wire
+class AgentReasoning(TypedDict, total=False):
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+    summary: Literal["concise", "detailed", "auto"]
+
+
+@wire
+class Subagents(TypedDict, total=False):
+    """Without them ``max_concurrent_subagents`` has no meaning."""
+
+    enabled: Required[Annotated[bool, Only(False, _NO_SUBAGENTS)]]
+    max_concurrent_subagents: Annotated[int, Field(ge=1)]
+
+
+Compaction = TypedDict(
+    "Compaction",
+    {"async": Annotated[bool, Only(False, "Context is compacted between two steps, while the agent waits.")]},
+    total=False,
+)
+wire(Compaction)
+
+
+@wire
+class Experimental(TypedDict, total=False):
+    time_awareness: Annotated[bool, Only(False, "Tell the model the time in your input.")]
+
+
+class _Settings(TypedDict, total=False):
+    """What creating an agent and changing one share."""
+
+    name: Annotated[str, Field(max_length=limits.AGENT_NAME_CHARS_MAX)]
+    instructions: Text
+    tools: _Tools
+    reasoning: AgentReasoning
+    text: AgentText
+    service_tier: AgentServiceTier
+    multi_agent: Subagents
+    compaction: Compaction
+    experimental: Experimental
+    metadata: Metadata
+
+
+@wire
+class CreateAgent(_Settings, total=False):
+    """``POST /v1/agents``."""
+
+    model: Required[Model]
+
+
+@wire
+class UpdateAgent(_Settings, total=False):
+    """``POST /v1/agents/{agent_id}``: what is left out stays as it is, and null sets it back."""
+
+    model: Model
+
+
+CREATE_AGENT: Final = JsonValidator[Fields](CreateAgent)
+UPDATE_AGENT: Final = JsonValidator[Fields](UpdateAgent)
+
+# --- Answers ------------------------------------------------------------------------------------------------------------
+
+
+class AgentReasoningAnswer(TypedDict):
+    effort: str | None
+    summary: str | None
+
+
+class AgentTextAnswer(TypedDict):
+    format: Json
+    verbosity: Literal["low", "medium", "high"]
+
+
+class SubagentsAnswer(TypedDict):
+    enabled: bool
+    max_concurrent_subagents: int | None
+
+
+CompactionAnswer = TypedDict("CompactionAnswer", {"async": bool})
+
+
+class ExperimentalAnswer(TypedDict):
+    time_awareness: bool
+
+
+class SavedAgent(TypedDict):
+    """OpenAI's, and its version."""
+
+    id: str
+    object: Literal["agent"]
+    created_at: Seconds
+    updated_at: Seconds
+    version: int
+    """An extension: 1, and one more with each change."""
+    name: str | None
+    model: str
+    instructions: str | None
+    tools: list[Json]
+    reasoning: AgentReasoningAnswer
+    text: AgentTextAnswer
+    service_tier: AgentServiceTier
+    multi_agent: SubagentsAnswer
+    compaction: CompactionAnswer
+    experimental: ExperimentalAnswer
+    metadata: Metadata

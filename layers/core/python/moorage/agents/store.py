@@ -1,0 +1,153 @@
+"""Agents: settings under a name, which change by versions that stay.
+
+An agent's record counts its versions. A version is a record that never changes; where its settings are long they are an object in the
+bucket. One transaction writes a version and counts it, so that two changes at once come one after the other.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+
+from moorage import limits
+from moorage.errors import agent_busy, agent_not_found, bad_request
+from moorage.files.store import Clock
+from moorage.ids import new_listed_id
+from moorage.store import keys
+from moorage.store.blobs import Blobs
+from moorage.store.listing import gone_record, listing_attributes, read_page
+from moorage.store.packing import packed, unpacked
+from moorage.store.table import Record, Table, Write
+from moorage.wire.queries import PageQuery
+
+KIND: Final = "agents"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRecord:
+    tenant_id: str
+    id: str
+    created_at: int
+    version: int
+    updated_at: int
+    """When this version was made."""
+    settings: Mapping[str, Any]
+    """Fields of ``shapes.py: CreateAgent`` in canonical form, ``metadata`` among them."""
+
+
+class Agents:
+    def __init__(self, table: Table, blobs: Blobs, *, clock: Clock) -> None:
+        self._table = table
+        self._blobs = blobs
+        self._clock = clock
+
+    async def create(self, tenant_id: str, settings: Mapping[str, Any]) -> AgentRecord:
+        now = self._clock()
+        agent = AgentRecord(tenant_id, new_listed_id("agent", now), int(now), 1, int(now), dict(settings))
+        await self._table.put(await self._version_record(agent))
+        # The record comes last: until it is there, nobody can see half of it.
+        await self._table.put(
+            {
+                "PK": keys.agent(tenant_id, agent.id),
+                "SK": keys.META,
+                "id": agent.id,
+                "created_at": agent.created_at,
+                "version": 1,
+                **listing_attributes(tenant_id, KIND, agent.created_at, agent.id),
+            }
+        )
+        return agent
+
+    async def get(self, tenant_id: str, agent_id: str, *, version: int | None = None, param: str | None = None) -> AgentRecord:
+        """An agent as it is, or as it was in a version. Raises 404 for what is unknown, deleted or foreign."""
+        record = await self._table.get(keys.agent(tenant_id, agent_id), keys.META)
+        if record is None:
+            raise agent_not_found(agent_id, param=param)
+        if version is not None and not 0 < version <= record["version"]:
+            raise bad_request(f"Agent '{agent_id}' has {record['version']} versions.", param="version", code="invalid_value")
+        return await self._read(tenant_id, record, version or record["version"], param)
+
+    async def page(self, tenant_id: str, page: PageQuery) -> tuple[list[AgentRecord], bool]:
+        """A page, and whether there is more: it is shorter than asked for where its settings are long."""
+        found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.agent, keep=lambda _: True)
+        places = [(record["PK"], keys.agent_version(record["version"])) for record in found.records]
+        versions = {record["PK"]: record for record in await self._table.get_many(places)}
+        whole = [(record, versions[record["PK"]]) for record in found.records if record["PK"] in versions]
+        taken = _fitting([version["size"] for _, version in whole])
+        read = await asyncio.gather(*(self._opened(tenant_id, record, version) for record, version in whole[:taken]))
+        return read, found.has_more or taken < len(whole)
+
+    async def update(
+        self, tenant_id: str, agent_id: str, change: Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+    ) -> AgentRecord:
+        """``change`` makes the next settings of the latest; the same again are no version. Raises :class:`~moorage.errors.ApiError`."""
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            agent = await self.get(tenant_id, agent_id)
+            settings = await change(agent.settings)
+            if settings == agent.settings:
+                return agent
+            if agent.version >= limits.AGENT_VERSIONS_MAX:
+                raise bad_request(f"An agent has at most {limits.AGENT_VERSIONS_MAX} versions. Create another one.")
+            following = replace(agent, version=agent.version + 1, updated_at=int(self._clock()), settings=dict(settings))
+            record = await self._version_record(following)
+            counted = Write(
+                keys.agent(tenant_id, agent_id), keys.META, set={"version": following.version}, condition={"version": agent.version}
+            )
+            if not await self._table.write_together([record], [counted]):
+                return following
+            if "blob" in record:
+                await self._blobs.delete(record["blob"])
+        raise agent_busy(agent_id)
+
+    async def delete(self, tenant_id: str, agent_id: str) -> None:
+        """What hangs below goes first, so that a deletion that breaks off can be repeated."""
+        pk = keys.agent(tenant_id, agent_id)
+        agent = await self._table.get(pk, keys.META)
+        if agent is None:
+            raise agent_not_found(agent_id)
+        await self._blobs.delete_prefix(keys.agent_objects(tenant_id, agent_id))
+        versions = await self._table.query(pk, prefix=keys.VERSION_PREFIX)
+        await self._table.write_many(deletes=[(pk, record["SK"]) for record in versions])
+        gone = gone_record(pk, keys.GONE, agent["created_at"], agent_id, self._clock())
+        await self._table.write_many(puts=[gone], deletes=[(pk, keys.META)])
+
+    async def _read(self, tenant_id: str, record: Record, version: int, param: str | None) -> AgentRecord:
+        agent_id = record["id"]
+        stored = await self._table.get(keys.agent(tenant_id, agent_id), keys.agent_version(version))
+        if stored is None:
+            raise agent_not_found(agent_id, param=param)
+        return await self._opened(tenant_id, record, stored)
+
+    async def _opened(self, tenant_id: str, record: Record, version: Record) -> AgentRecord:
+        body = version["body"] if "body" in version else await self._blobs.get_bytes(version["blob"])
+        return AgentRecord(
+            tenant_id, record["id"], record["created_at"], version["version"], version["updated_at"], await unpacked(body)
+        )
+
+    async def _version_record(self, agent: AgentRecord) -> Record:
+        body = await packed(dict(agent.settings))
+        record: Record = {
+            "PK": keys.agent(agent.tenant_id, agent.id),
+            "SK": keys.agent_version(agent.version),
+            "version": agent.version,
+            "updated_at": agent.updated_at,
+            "size": len(orjson.dumps(dict(agent.settings))),
+        }
+        if len(body) <= limits.AGENT_INLINE_BYTES_MAX:
+            return record | {"body": body}
+        key = keys.agent_object(agent.tenant_id, agent.id, secrets.token_hex(16))
+        await self._blobs.put_bytes(key, body)
+        return record | {"blob": key}
+
+
+def _fitting(sizes: Sequence[int]) -> int:
+    """How many of a page's agents it has; one at least."""
+    total = 0
+    for count, size in enumerate(sizes):
+        total += size
+        if count and total > limits.AGENT_PAGE_BYTES_MAX:
+            return count
+    return len(sizes)
