@@ -81,6 +81,8 @@ _OTHERS: Final = {
     "s3vectors.DeleteIndex": Check("s3vectors:DeleteIndex", "vector index"),
     "s3vectors.PutVectors": Check("s3vectors:PutVectors", "vector index"),
     "s3vectors.DeleteVectors": Check("s3vectors:DeleteVectors", "vector index"),
+    "logs.CreateLogStream": Check("logs:CreateLogStream", "audit trail"),
+    "logs.PutLogEvents": Check("logs:PutLogEvents", "audit trail"),
     "kms.GenerateDataKey": Check("kms:GenerateDataKey", "secrets key"),
     "kms.Decrypt": Check("kms:Decrypt", "secrets key"),
     "secretsmanager.GetSecretValue": Check("secretsmanager:GetSecretValue", "content key"),

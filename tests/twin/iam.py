@@ -103,6 +103,8 @@ class Account:
                 return variables["MOORAGE_EGRESS_KEY"]
             case "content key":
                 return f"<{self.template.one('AWS::SecretsManager::Secret')[0]}>"
+            case "audit trail":
+                return f"<{self.template.one('AWS::Logs::LogGroup', 'Audit')[0]}.Arn>"
             case "data key":
                 assert self.data_key is not None
                 return self.data_key

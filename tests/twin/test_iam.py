@@ -111,6 +111,26 @@ def test_only_index_search_and_delete_reach_the_vector_bucket(full: Template) ->
     assert in_code == {operation for operations in VECTORS_ASKED_BY.values() for operation in operations}
 
 
+AUDIT_ASKED_BY = {name: ["logs.CreateLogStream", "logs.PutLogEvents"] for name in ("Responses", "Recovery", "SocketWork")}
+"""The deployment of the tests keeps no trail, so nothing is recorded of it: what a writer calls of ``store/audit_log_group.py``."""
+
+
+@pytest.mark.parametrize("deployment", ["everything", "company"])
+def test_only_those_who_answer_people_write_the_audit_trail(deployment: str, request: pytest.FixtureRequest) -> None:
+    found: Stacks = request.getfixturevalue(deployment)
+    account = Account(Template.of(found.state, found.service))
+    assert refused(account, AUDIT_ASKED_BY) == []
+    writes = [check for operation in AUDIT_ASKED_BY["Responses"] for check in checks(operation)]
+    able = {name for name, role in account.roles().items() if any(account.allows(role, check) for check in writes)}
+    assert able == AUDIT_ASKED_BY.keys()
+    known = operations_of("logs")
+    assert {known[each] for each in methods_in("store/audit_log_group.py") if each in known} == set(AUDIT_ASKED_BY["Responses"])
+    others = [
+        Check(f"logs:{action}", "audit trail") for action in ("GetLogEvents", "FilterLogEvents", "DeleteLogStream", "DeleteLogGroup")
+    ]
+    assert [name for name, role in account.roles().items() if any(account.allows(role, check) for check in others)] == []
+
+
 # --- the evaluator says no ---------------------------------------------------------------------------------------------------
 
 REFUSED = {

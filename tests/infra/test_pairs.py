@@ -1,0 +1,113 @@
+"""Pairs of templates: a setting off and on, and all that differs between the two. Who does not ask for a setting has nothing of it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+
+from tests.infra.conftest import EVERYTHING, Stacks, masked, shared
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of the service's template, and of the state's, whose names begin with "state "."""
+
+    added: dict[str, int] = field(default_factory=dict)
+    """Resources by kind."""
+    removed: dict[str, int] = field(default_factory=dict)
+    changed: frozenset[str] = frozenset()
+    """Places of resources in both, as ``kind path``. Of a list what is more is ``path +``, and what is less ``path -``."""
+    outputs: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Pair:
+    on: Settings
+    difference: Difference
+    off: Settings = field(default_factory=dict)
+
+
+_OIDC: Final = ("AUDIENCE", "CLIENT_ID", "CLIENT_SECRET", "CONSOLE_URL", "ISSUER", "ROLES", "ROLE_CLAIM", "SCOPES", "TENANTS")
+_VARIABLES: Final = "AWS::Lambda::Function Properties/Environment/Variables"
+_STATEMENTS: Final = "AWS::IAM::Policy Properties/PolicyDocument/Statement"
+_ANSWERS: Final = "AWS::ApiGateway::GatewayResponse Properties/ResponseParameters/gatewayresponse.header"
+
+PAIRS: dict[str, Pair] = {
+    "pages of named origins": Pair(
+        on={"cors_origins": EVERYTHING["cors_origins"]},
+        difference=Difference(
+            added={"AWS::ApiGateway::Method": 14},
+            changed=frozenset(
+                {
+                    "AWS::ApiGateway::Deployment DependsOn +",
+                    f"{_ANSWERS}.access-control-allow-origin",
+                    f"{_ANSWERS}.access-control-expose-headers",
+                    f"{_ANSWERS}.vary",
+                }
+            ),
+        ),
+    ),
+    "the audit trail": Pair(
+        on={"audit_retention_days": 365},
+        difference=Difference(
+            added={"AWS::Logs::LogGroup": 1},
+            # One statement names both log groups of a function.
+            changed=frozenset({f"{_VARIABLES}/MOORAGE_AUDIT_LOG_GROUP", f"{_STATEMENTS} +", f"{_STATEMENTS} -"}),
+            outputs=frozenset({"AuditLogGroup"}),
+        ),
+    ),
+    "tokens of an issuer": Pair(
+        on={"oidc": EVERYTHING["oidc"]},
+        difference=Difference(
+            changed=frozenset({f"{_VARIABLES}/MOORAGE_OIDC_{name}" for name in (*_OIDC, "TENANT_CLAIM")}),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_setting_changes_what_is_its_own_and_nothing_else(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    pair = PAIRS[name]
+    off, on = (shared(settings, tmp_path_factory) for settings in (pair.off, {**pair.off, **pair.on}))
+    assert on.findings == []
+    assert difference(off, on) == pair.difference
+
+
+def difference(off: Stacks, on: Stacks) -> Difference:
+    """Without hashes: those of code change with every setting that lies beside it."""
+    before, after = ({f"{prefix}{name}": each for prefix, name, each in _parts(stacks, "Resources")} for stacks in (off, on))
+    outputs = [{f"{prefix}{name}" for prefix, name, _ in _parts(stacks, "Outputs")} for stacks in (off, on)]
+    return Difference(
+        added=dict(Counter(after[name]["Type"] for name in after.keys() - before.keys())),
+        removed=dict(Counter(before[name]["Type"] for name in before.keys() - after.keys())),
+        changed=frozenset(
+            f"{before[name]['Type']} {place}" for name in before.keys() & after.keys() for place in _places(before[name], after[name])
+        ),
+        outputs=frozenset(outputs[0] ^ outputs[1]),
+    )
+
+
+def _parts(stacks: Stacks, part: str) -> Iterator[tuple[str, str, Any]]:
+    for prefix, template in (("", stacks.service), ("state ", stacks.state)):
+        for name, each in json.loads(masked(json.loads(json.dumps(template)))).get(part, {}).items():
+            yield prefix, name, each
+
+
+def _places(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """Where both differ, as far down as they have names."""
+    if any(isinstance(side, dict) and len(side) == 1 and next(iter(side)).startswith(("Ref", "Fn::")) for side in (before, after)):
+        yield from [path] if before != after else []
+    elif isinstance(before or {}, dict) and isinstance(after or {}, dict) and (before or after):
+        old, new = before or {}, after or {}
+        for key in old.keys() | new.keys():
+            yield from _places(old.get(key), new.get(key), f"{path}/{key}" if path else key)
+    elif isinstance(before or [], list) and isinstance(after or [], list) and (before or after):
+        old, new = ([json.dumps(each, sort_keys=True) for each in side or []] for side in (before, after))
+        yield from ([f"{path} +"] if Counter(new) - Counter(old) else []) + ([f"{path} -"] if Counter(old) - Counter(new) else [])
+    elif before != after:
+        yield path
