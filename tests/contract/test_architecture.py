@@ -49,14 +49,25 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
     ("what requests bring along", ("inputs", "recount", "retention")),
     ("hosted tools", ("tools",)),
     ("the runtime", ("runtime",)),
-    ("the loop", ("loop", "agents", "approvals", "webhooks")),
+    ("the loop", ("loop", "agents", "approvals", "environments", "webhooks")),
     ("the API", ("api",)),
     ("the stack on one machine", ("local",)),
     ("the command line", ("cli", "__main__")),
 ]
 """From the bottom up. A module belongs to the entry that names it most exactly, and imports nothing from above its own rank."""
 
-RESOURCES = ("agents", "approvals", "containers", "conversations", "files", "skills", "terminals", "vector_stores", "webhooks")
+RESOURCES = (
+    "agents",
+    "approvals",
+    "containers",
+    "conversations",
+    "environments",
+    "files",
+    "skills",
+    "terminals",
+    "vector_stores",
+    "webhooks",
+)
 """Folders with everything about one resource."""
 
 ROLES = {

@@ -83,7 +83,8 @@ NOT_DRIVEN: dict[str, str] = {
         COMPACT_THRESHOLD_TOKENS_MIN EMBEDDING_DIMENSIONS_MAX LOWERED_HERE_MAX OUTPUT_TOKENS_MIN PAGE_ITEMS_DEFAULT
         QUERY_DIGITS_MAX SEARCH_RESULTS_DEFAULT STORE_SEARCH_RESULTS_DEFAULT TRUNCATION_EXCESS USAGE_DAYS_DEFAULT WORDS_PER_TOKEN
         WORKED_HERE_BYTES_MAX KIB MIB""",
-    "of sandboxes, which a tenant has few of and starts one by one": "SANDBOX_CPU_UNITS TENANT_STARTS_PER_SECOND TENANT_VCPUS_MAX VCPU",
+    "of sandboxes, which a tenant has few of and starts one by one": """
+        ENVIRONMENT_SIZES SANDBOX_CPU_UNITS TENANT_STARTS_PER_SECOND TENANT_VCPUS_MAX VCPU""",
     "of the comparison of an answer with its schema; the story `an answer by schema` has the longest answer": """
         ANSWER_CHECKED_CHARS_MAX ANSWER_CHECKED_HERE_CHARS_MAX ANSWER_DEPTH_MAX ANSWER_SCHEMA_CHARS_TOLD_MAX ANSWER_STEPS_HERE_MAX
         ANSWER_STEPS_MAX""",
@@ -93,6 +94,7 @@ NOT_DRIVEN: dict[str, str] = {
         ISSUER_ANSWER_BYTES_MAX ISSUER_KEYS_MAX ISSUER_LOOKS_MAX RSA_BITS_MIN SUBJECT_CHARS_MAX TOKENS_KEPT_MAX TOKEN_CHARS_MAX""",
     "of the audit trail, a line of which follows from a change and not from a length": """
         AUDIT_FILE_BYTES_MAX AUDIT_FILES_MAX AUDIT_OPENINGS_MAX""",
+    "of environments, which no route takes yet": "ENVIRONMENT_FILES_MAX ENVIRONMENT_PATH_CHARS_MAX",
     "a zip's folders beside its files, which are driven": "SKILL_ZIP_ENTRIES_MAX",
 }
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from math import ceil
@@ -11,7 +11,7 @@ from moorage import limits
 from moorage.containers.history_store import ContainerPast, time_after
 from moorage.containers.lifecycle import LiveContainer
 from moorage.containers.store import ContainerFileRecord, ContainerRecord, ContainerStore
-from moorage.containers.transfers import bounded, bytes_of, new_bytes, store_content, stored_content
+from moorage.containers.transfers import bounded, bytes_of, new_bytes, one_piece, store_content, stored_content
 from moorage.containers.workspace import absolute, diff, note_of_no_room, stamp_of, without
 from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone, StorageFull
 from moorage.files.store import Clock
@@ -133,7 +133,7 @@ class Artifacts:
         many equal files."""
         record, path = live.record, absolute(file)
         earlier = before.get(path)
-        chunks = live.client.read_file(file.path) if content is None else _one(content)
+        chunks = live.client.read_file(file.path) if content is None else one_piece(content)
         try:
             blob = await store_content(self._blobs, record, chunks, known=known, bytes_max=limits.ARTIFACT_BYTES_MAX)
         except SandboxFileMissing:
@@ -187,7 +187,3 @@ def _batches(files: Sequence[SandboxFile]) -> list[Sequence[SandboxFile]]:
     """Small files that are read by one request each: together, but not so many that other requests have nothing to do."""
     size = max(1, min(limits.BATCH_FILES_MAX, ceil(len(files) / limits.BATCHES_MAX)))
     return [files[start : start + size] for start in range(0, len(files), size)]
-
-
-async def _one(content: bytes) -> AsyncIterator[bytes]:
-    yield content

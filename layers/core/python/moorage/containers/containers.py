@@ -28,7 +28,7 @@ from moorage.containers.store import (
     ContainerStore,
 )
 from moorage.containers.sweep import ContainerSweep
-from moorage.containers.transfers import bounded, new_bytes, store_content, stored_content
+from moorage.containers.transfers import bounded, new_bytes, one_piece, store_content, stored_content
 from moorage.egress.policy import EgressPolicy
 from moorage.egress.service import EgressService
 from moorage.errors import (
@@ -75,6 +75,16 @@ class Incoming:
     """Of its content: what is there already need not be read."""
     size: int
     chunks: Callable[[], AsyncIterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFile:
+    """A user's file with the whole of its path."""
+
+    path: str
+    """Absolute, below ``/mnt/data/``, without detours."""
+    content: StoredFile | bytes
+    """A file of the Files API, of which a copy is put there, or the bytes themselves."""
 
 
 class Containers:
@@ -360,6 +370,23 @@ class Containers:
         await self._add_rows(record, [row], rows)
         return row
 
+    async def place(self, record: ContainerRecord, files: Sequence[PlacedFile]) -> list[ContainerFileRecord]:
+        """Put user's files where their paths say, replacing what is there. No path may be another one's folder."""
+        rows = await self._store.files(record)
+        _check_room(rows, [file.path for file in files])
+        known = stored_content(rows)
+        sizes = [len(file.content) if isinstance(file.content, bytes) else _new_size(file.content, known) for file in files]
+        await self._stored.check(record.tenant_id, sum(sizes))
+        added = await bounded(lambda file: self._placed(record, file, known), files)
+        if added:
+            await self._add_rows(record, added, rows)
+        return added
+
+    async def _placed(self, record: ContainerRecord, file: PlacedFile, known: Mapping[str, str]) -> ContainerFileRecord:
+        if isinstance(file.content, bytes):
+            return await self._take_in(record, file.path, one_piece(file.content), known)
+        return await self._copy(record, file.path, file.content)
+
     async def delete_file(self, record: ContainerRecord, file_id: str) -> None:
         """Delete a file, in the running sandbox too: at once, or from where that cannot be reached by the next command. It is gone from
         the container's past as well; a container that was copied before keeps its own."""
@@ -510,6 +537,10 @@ def places(files: Sequence[StoredFile]) -> dict[str, StoredFile]:
     for file in files:
         placed[WORKSPACE + free_name(file.filename, [path.removeprefix(WORKSPACE) for path in placed])] = file
     return placed
+
+
+def _new_size(file: StoredFile, known: Mapping[str, str]) -> int:
+    return 0 if file.sha256 in known else file.bytes
 
 
 def _has(row: ContainerFileRecord | None, sha256: str) -> bool:

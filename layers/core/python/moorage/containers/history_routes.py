@@ -1,7 +1,6 @@
 """``/v1/containers/{id}/sandboxes``, ``/versions`` and ``/skills``: what a container has been, and was given. Extensions of ours;
 looking does not count as use."""
 
-
 from collections.abc import Mapping
 from typing import cast
 

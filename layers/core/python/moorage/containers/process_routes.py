@@ -4,7 +4,6 @@ Its address is not below ``/v1/containers``, because another function serves it 
 count as use, starts nothing, and wakes none that sleeps.
 """
 
-
 from moorage.api.caller import Caller
 from moorage.api.routing import Router
 from moorage.errors import SandboxError, container_unavailable

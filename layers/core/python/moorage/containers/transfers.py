@@ -57,3 +57,7 @@ async def bounded(work: Callable[[_A], Awaitable[_T]], things: Iterable[_A], at_
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+async def one_piece(content: bytes) -> AsyncIterator[bytes]:
+    yield content

@@ -11,6 +11,7 @@ from moorage.limits.approvals import *
 from moorage.limits.connections import *
 from moorage.limits.containers import *
 from moorage.limits.egress import *
+from moorage.limits.environments import *
 from moorage.limits.identity import *
 from moorage.limits.images import *
 from moorage.limits.knowledge import *

@@ -1,0 +1,104 @@
+"""A container as an environment shows it."""
+
+from collections.abc import Collection
+from typing import Final
+
+from moorage import limits
+from moorage.containers.store import ContainerFileRecord, ContainerRecord
+from moorage.environments.opening import environment_path
+from moorage.environments.shapes import (
+    ContainerSize,
+    EnvironmentState,
+    EnvironmentStatus,
+    FileByIdAnswer,
+    HostedEnvironment,
+    InlineFileAnswer,
+    InlineSkillAnswer,
+    NetworkAnswer,
+    NoEnvironment,
+    SkillReferenceAnswer,
+)
+from moorage.runtime import Runtime
+from moorage.skills.attached_store import ContainerSkill
+
+_SIZES: Final[dict[str, ContainerSize]] = {limit: size for size, limit in limits.ENVIRONMENT_SIZES.items()}  # type: ignore[misc]
+
+
+async def environment_of(runtime: Runtime, record: ContainerRecord | None) -> NoEnvironment | HostedEnvironment:
+    """The ``environment`` of a session, by its container; None is ``none``."""
+    if record is None:
+        return {"type": "none"}
+    return {
+        "id": record.id,
+        "type": "openai_hosted",
+        "capability_directories": [],
+        "container_size": _SIZES.get(record.memory_limit),
+        "desktop": {"enabled": False},
+        "files": await given_files(runtime, record),
+        "network": _network(runtime, record),
+        "packages": {"npm": [], "python": [], "system": []},
+        "plugins": [],
+        "skills": await given_skills(runtime, record),
+    }
+
+
+def state_of(runtime: Runtime, record: ContainerRecord, *, is_in_use: bool = False) -> EnvironmentState:
+    """What a session's events say of its environment. ``is_in_use``: a turn runs commands in it, or may."""
+    status = status_of(record, now=runtime.clock(), strict_expiry=runtime.settings.strict_expiry, is_in_use=is_in_use)
+    return {"id": record.id, "type": "openai_hosted", "status": status, "error": None}
+
+
+def status_of(record: ContainerRecord, *, now: float, strict_expiry: bool, is_in_use: bool = False) -> EnvironmentStatus:
+    """One that has lost its sandbox is ``suspended``: the next command brings it back with its files. It is ``expired`` only where the
+    operator lets no expired container come back."""
+    state = None if record.sandbox is None else record.sandbox.state
+    match state:
+        case "running":
+            return "connected" if is_in_use else "ready"
+        case "starting":
+            return "pending"
+        case "stopping":
+            return "disconnected"
+        case None:
+            if record.expires_at <= now:
+                return "expired" if strict_expiry else "suspended"
+            return "suspended" if record.incarnation else "pending"
+
+
+async def given_files(runtime: Runtime, record: ContainerRecord) -> list[FileByIdAnswer | InlineFileAnswer]:
+    """What users put there, by path; not what commands made."""
+    rows = await runtime.containers.files_of(record.tenant_id, record.id)
+    return [_given_file(row) for row in sorted(rows, key=lambda row: row.path) if row.origin is not None]
+
+
+def _given_file(row: ContainerFileRecord) -> FileByIdAnswer | InlineFileAnswer:
+    path = environment_path(row.path)
+    if row.upload_id:
+        return {"type": "file_id", "id": row.id, "file_id": row.upload_id, "path": path, "size_bytes": row.bytes}
+    return {"type": "inline", "id": row.id, "path": path, "size_bytes": row.bytes}
+
+
+async def given_skills(runtime: Runtime, record: ContainerRecord) -> list[SkillReferenceAnswer | InlineSkillAnswer]:
+    return [_given_skill(skill) for skill in await runtime.containers.skills.of(record)]
+
+
+def _given_skill(skill: ContainerSkill) -> SkillReferenceAnswer | InlineSkillAnswer:
+    if skill.skill_id is None or skill.version is None:
+        return {"type": "inline", "name": skill.name, "description": skill.description}
+    return {
+        "type": "skill_reference",
+        "skill_id": skill.skill_id,
+        "version": skill.version,
+        "name": skill.name,
+        "description": skill.description,
+    }
+
+
+def _network(runtime: Runtime, record: ContainerRecord) -> NetworkAnswer:
+    """``enabled`` where a container reaches all that the operator lets any reach. Without ``*``, which is no domain."""
+    policy = record.network_policy
+    if policy["type"] == "disabled":
+        return {"access": "disabled", "allowed_domains": []}
+    domains: Collection[str] = policy["allowed_domains"]
+    is_all = set(domains) == set(runtime.settings.allowed_egress_domains)
+    return {"access": "enabled" if is_all else "restricted", "allowed_domains": [each for each in domains if each != "*"]}

@@ -1,0 +1,136 @@
+"""An environment that a session asks for, as a container.
+
+The container's record, its files and its skills are all that there is of it: a session keeps the container's id.
+"""
+
+import base64
+import binascii
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from moorage import limits
+from moorage.containers.containers import PlacedFile
+from moorage.containers.store import WORKSPACE as CONTAINER_WORKSPACE
+from moorage.containers.store import ContainerFileRecord, ContainerRecord
+from moorage.egress.policy import SETTING
+from moorage.environments.shapes import WORKSPACE
+from moorage.errors import ApiError, bad_request, invalid_value
+from moorage.runtime import Runtime
+from moorage.skills.attach import GivenSkill
+from moorage.wire.network_policy import NetworkPolicy, parse_network_policy
+from moorage.wire.validation import Fields
+
+_SIZE: Final = "medium"
+"""As in OpenAI's reference."""
+
+
+async def open_environment(
+    runtime: Runtime, tenant_id: str, spec: Mapping[str, Any], *, param: str, name: str = "environment"
+) -> ContainerRecord | None:
+    """The container of an ``environment`` (``shapes.py: EnvironmentParam``), made or found; None for ``none``. ``param`` is the place
+    of ``spec`` in the request, such as ``environment``. A new one has no sandbox yet.
+
+    Raises :class:`ApiError` that names the field. Nothing is left behind then.
+    """
+    if spec["type"] == "none":
+        return None
+    if "environment_id" in spec:
+        return await runtime.containers.use(tenant_id, spec["environment_id"], param=f"{param}.environment_id")
+    files = await _placed(runtime, tenant_id, spec.get("files", ()), f"{param}.files")
+    skills = await runtime.containers.skills.resolve(tenant_id, spec.get("skills", ()), param=f"{param}.skills")
+    record = await _reserved(runtime, tenant_id, spec, skills, param, name)
+    try:
+        await runtime.containers.place(record, files)
+    except ApiError:
+        await runtime.containers.delete(tenant_id, record.id)
+        raise
+    return await runtime.containers.get(tenant_id, record.id)
+
+
+async def put_file(runtime: Runtime, record: ContainerRecord, file: Fields) -> ContainerFileRecord:
+    """Put one file (``shapes.py: EnvironmentFileParam``) into an environment, replacing what is there."""
+    placed = await _placed_file(runtime, record.tenant_id, file, "")
+    there = {row.path for row in await runtime.containers.files_of(record.tenant_id, record.id)}
+    _check_folders(placed.path, there)
+    (row,) = await runtime.containers.place(record, [placed])
+    return row
+
+
+def container_path(path: str) -> str:
+    """Where a file of an environment lies in its container."""
+    return CONTAINER_WORKSPACE + path.removeprefix(WORKSPACE)
+
+
+def environment_path(path: str) -> str:
+    """And back."""
+    return WORKSPACE + path.removeprefix(CONTAINER_WORKSPACE)
+
+
+async def _reserved(
+    runtime: Runtime, tenant_id: str, spec: Mapping[str, Any], skills: Sequence[GivenSkill], param: str, name: str
+) -> ContainerRecord:
+    try:
+        return await runtime.containers.reserve(
+            tenant_id,
+            name=name,
+            memory_limit=limits.ENVIRONMENT_SIZES[spec.get("container_size", _SIZE)],
+            network_policy=_policy(runtime, spec.get("network"), f"{param}.network"),
+            skills=skills,
+            param=f"{param}.",
+        )
+    except ApiError as error:
+        raise _in_its_words(error) from error
+
+
+def _policy(runtime: Runtime, network: Mapping[str, Any] | None, param: str) -> NetworkPolicy | None:
+    """``enabled`` is all that the operator lets containers reach."""
+    if network is None or network["access"] == "disabled":
+        return None
+    if network["access"] == "restricted":
+        domains = network["allowed_domains"]
+        wanted = {"type": "allowlist", "allowed_domains": domains}
+        return parse_network_policy(wanted, param)
+    ceiling = runtime.settings.allowed_egress_domains
+    if not ceiling:
+        raise bad_request(
+            f"'{param}.access' asks for a network, and the operator of this deployment lists no domain that containers may reach "
+            f"({SETTING}). Use 'disabled'.",
+            param=f"{param}.access",
+            code="network_unavailable",
+        )
+    return NetworkPolicy("allowlist", ceiling)
+
+
+def _in_its_words(error: ApiError) -> ApiError:
+    """A container's ``network_policy`` is an environment's ``network``."""
+
+    def said(text: str) -> str:
+        return text.replace("network_policy", "network").replace("{'type': 'disabled'}", "{'access': 'disabled'}")
+
+    return ApiError(error.status, said(error.message), param=said(error.param or "") or None, code=error.code)
+
+
+async def _placed(runtime: Runtime, tenant_id: str, files: Sequence[Fields], param: str) -> list[PlacedFile]:
+    return [await _placed_file(runtime, tenant_id, file, f"{param}[{index}].") for index, file in enumerate(files)]
+
+
+async def _placed_file(runtime: Runtime, tenant_id: str, file: Fields, param: str) -> PlacedFile:
+    path = container_path(file["path"])
+    if file["type"] == "file_id":
+        return PlacedFile(path, await runtime.files.get(tenant_id, file["file_id"], param=f"{param}file_id"))
+    try:
+        return PlacedFile(path, base64.b64decode(file["data"], validate=True))
+    except (binascii.Error, ValueError) as error:
+        raise invalid_value(f"{param}data", f"it is not base64 ({error}).") from error
+
+
+def _check_folders(path: str, there: set[str]) -> None:
+    """A file of the container is no folder, and a folder is no file."""
+    above = posixpath.dirname(path)
+    while above.startswith(CONTAINER_WORKSPACE):
+        if above in there:
+            raise invalid_value("path", f"'{environment_path(above)}' is a file.")
+        above = posixpath.dirname(above)
+    if any(each.startswith(f"{path}/") for each in there):
+        raise invalid_value("path", f"'{environment_path(path)}' is a folder.")

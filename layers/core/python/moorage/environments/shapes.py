@@ -1,0 +1,248 @@
+"""Hosted environments: their bodies and answers.
+
+An environment is a container. Its files lie under ``/workspace``, which is the container's ``/mnt/data`` by another name.
+"""
+
+import posixpath
+from typing import Annotated, Any, Final, Literal, Required
+
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
+
+from moorage import limits
+from moorage.wire.refusals import wrong_value
+from moorage.wire.resources import AskedSkills
+from moorage.wire.validation import Fields, Length, Name, OneOf, Only, RefusedField, RefusedVariant, Text, wire, wire_with
+
+WORKSPACE: Final = "/workspace/"
+ContainerSize = Literal["small", "medium", "large"]
+NetworkAccess = Literal["enabled", "disabled", "restricted"]
+EnvironmentStatus = Literal["pending", "ready", "connected", "disconnected", "suspended", "expired", "failed"]
+
+_NO_SELF_HOSTED: Final = "Commands run in containers of this service in this version: use 'openai_hosted', or 'none'."
+_NO_BLOCKED: Final = "A network is opened by name in this version: list what may be reached in 'allowed_domains'."
+_NO_PLUGINS: Final = "Plugins are not available in this version: give their skills by 'skills'."
+_NO_CAPABILITIES: Final = "Folders with capabilities are not read in this version: give skills by 'skills'."
+_NO_DESKTOP: Final = "A desktop is not available in this version."
+
+
+def _file_path(path: str) -> str:
+    """The path without detours."""
+    whole = posixpath.normpath(path)
+    if not whole.startswith(WORKSPACE) or not path.isprintable() or path.endswith("/"):
+        raise wrong_value(f"it must be the path of a file below '{WORKSPACE}'.")
+    if any(len(name.encode()) > limits.FILE_NAME_BYTES_MAX for name in whole.split("/")):
+        raise wrong_value(f"a name in it is longer than {limits.FILE_NAME_BYTES_MAX} bytes.")
+    if whole == f"{WORKSPACE}outputs":
+        raise wrong_value("'/workspace/outputs' is the folder of the artifacts.")
+    return whole
+
+
+FilePath = Annotated[str, Field(min_length=1, max_length=limits.ENVIRONMENT_PATH_CHARS_MAX), AfterValidator(_file_path)]
+
+
+@wire
+class FileById(TypedDict):
+    """A copy of a file of the Files API."""
+
+    type: Literal["file_id"]
+    file_id: Name
+    path: FilePath
+
+
+@wire
+class InlineFile(TypedDict):
+    type: Literal["inline"]
+    data: Text
+    """Base64."""
+    path: FilePath
+
+
+EnvironmentFileParam = Annotated[FileById | InlineFile, OneOf({"file_id": FileById, "inline": InlineFile})]
+
+
+def _files(files: list[Fields]) -> list[Fields]:
+    """No path twice, and none below another one."""
+    paths = {file["path"] for file in files}
+    if len(paths) < len(files):
+        raise wrong_value("two of the files have the same path.")
+    for path in sorted(paths):
+        above = posixpath.dirname(path)
+        while above.startswith(WORKSPACE):
+            if above in paths:
+                raise wrong_value(f"'{above}' is a file, and cannot hold '{path}'.")
+            above = posixpath.dirname(above)
+    return files
+
+
+EnvironmentFilesParam = Annotated[list[EnvironmentFileParam], Length(limits.ENVIRONMENT_FILES_MAX), AfterValidator(_files)]
+
+
+def _none_of(reason: str) -> Any:
+    """Of a list that is known and must be empty."""
+
+    def check(values: list[Any]) -> list[Any]:
+        if values:
+            raise wrong_value(f"it must be empty. {reason}")
+        return values
+
+    return AfterValidator(check)
+
+
+def _network(network: Fields) -> Fields:
+    domains = network.get("allowed_domains", [])
+    if network["access"] == "restricted" and not domains:
+        raise wrong_value("'restricted' needs 'allowed_domains'; use 'disabled' for no network.", "allowed_domains")
+    if network["access"] != "restricted" and domains:
+        raise wrong_value("it needs 'access' to be 'restricted'.", "allowed_domains")
+    return network
+
+
+@wire_with(_network)
+class NetworkParam(TypedDict, total=False):
+    access: Required[NetworkAccess]
+    allowed_domains: Annotated[list[Name], Length(limits.ALLOWED_DOMAINS_MAX)]
+    """Of this service: patterns such as ``*.example.com`` as well."""
+    blocked_domains: Annotated[list[Name], Length(limits.ALLOWED_DOMAINS_MAX), _none_of(_NO_BLOCKED)]
+
+
+@wire
+class DesktopParam(TypedDict):
+    enabled: Annotated[bool, Only(False, _NO_DESKTOP)]
+
+
+_NOT_YET: Final = "It is not available in this version."
+
+
+class _Configuration(TypedDict, total=False):
+    """What a hosted environment and a template share."""
+
+    files: EnvironmentFilesParam
+    skills: AskedSkills
+    network: NetworkParam
+    desktop: DesktopParam
+    plugins: Annotated[list[Any], Length(limits.SKILLS_ATTACHED_MAX), _none_of(_NO_PLUGINS)]
+    capability_directories: Annotated[list[Name], Length(limits.SKILLS_ATTACHED_MAX), _none_of(_NO_CAPABILITIES)]
+    env: Annotated[Any, RefusedField(_NOT_YET)]
+    setup_commands: Annotated[Any, RefusedField(_NOT_YET)]
+    packages: Annotated[Any, RefusedField(_NOT_YET)]
+
+
+class _Hosted(_Configuration, total=False):
+    type: Required[Literal["openai_hosted"]]
+    container_size: ContainerSize
+    environment_template_id: Annotated[Any, RefusedField(_NOT_YET)]
+
+
+def _hosted(environment: Fields) -> Fields:
+    others = sorted(environment.keys() - {"type", "environment_id"})
+    if "environment_id" in environment and others:
+        raise wrong_value(f"it cannot be combined with '{others[0]}': the environment is there already.", "environment_id")
+    return environment
+
+
+@wire_with(_hosted)
+class HostedEnvironmentParam(_Hosted, total=False):
+    """One that is made for a session, or one that is there already (``environment_id``, which is a container's id)."""
+
+    environment_id: Name
+
+
+@wire
+class NoEnvironmentParam(TypedDict):
+    type: Literal["none"]
+
+
+EnvironmentParam = Annotated[
+    NoEnvironmentParam | HostedEnvironmentParam,
+    OneOf(
+        {
+            "none": NoEnvironmentParam,
+            "openai_hosted": HostedEnvironmentParam,
+            "self_hosted": RefusedVariant(_NO_SELF_HOSTED),
+        }
+    ),
+]
+"""``environment`` of a session."""
+
+# --- Answers ------------------------------------------------------------------------------------------------------------
+
+
+class NetworkAnswer(TypedDict):
+    access: NetworkAccess
+    allowed_domains: list[str]
+
+
+class PackagesAnswer(TypedDict):
+    npm: list[str]
+    python: list[str]
+    system: list[str]
+
+
+class DesktopAnswer(TypedDict):
+    enabled: bool
+
+
+class FileByIdAnswer(TypedDict):
+    """``id`` is the container file's."""
+
+    type: Literal["file_id"]
+    id: str
+    file_id: str
+    path: str
+    size_bytes: int
+
+
+class InlineFileAnswer(TypedDict):
+    type: Literal["inline"]
+    id: str
+    path: str
+    size_bytes: int
+
+
+class SkillReferenceAnswer(TypedDict):
+    type: Literal["skill_reference"]
+    skill_id: str
+    version: str
+    name: str
+    description: str
+
+
+class InlineSkillAnswer(TypedDict):
+    type: Literal["inline"]
+    name: str
+    description: str
+
+
+class NoEnvironment(TypedDict):
+    type: Literal["none"]
+
+
+class HostedEnvironment(TypedDict):
+    """As a session shows it."""
+
+    id: str
+    type: Literal["openai_hosted"]
+    capability_directories: list[str]
+    container_size: ContainerSize | None
+    desktop: DesktopAnswer
+    files: list[FileByIdAnswer | InlineFileAnswer]
+    network: NetworkAnswer
+    packages: PackagesAnswer
+    plugins: list[Any]
+    skills: list[SkillReferenceAnswer | InlineSkillAnswer]
+
+
+class EnvironmentErrorAnswer(TypedDict):
+    code: str
+    message: str
+    type: str
+
+
+class EnvironmentState(TypedDict):
+    """As the events of a session tell it."""
+
+    id: str
+    type: Literal["openai_hosted"]
+    status: EnvironmentStatus
+    error: EnvironmentErrorAnswer | None

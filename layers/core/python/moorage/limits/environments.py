@@ -1,0 +1,12 @@
+"""Bounds of hosted environments."""
+
+from typing import Final
+
+ENVIRONMENT_FILES_MAX: Final = 500
+"""Files that one request puts into an environment. Each is a copy in the bucket; eight are made at once."""
+
+ENVIRONMENT_PATH_CHARS_MAX: Final = 1_024
+"""Of a path below /workspace. Linux takes 4,096 bytes, and a character has up to four."""
+
+ENVIRONMENT_SIZES: Final = {"small": "1g", "medium": "4g", "large": "16g"}
+"""``container_size``, and the ``memory_limit`` that it stands for."""

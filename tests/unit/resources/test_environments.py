@@ -1,0 +1,232 @@
+"""Environments of the Agents API, which are containers: made, found and shown."""
+
+import base64
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from moorage import limits
+from moorage.containers.store import ContainerRecord
+from moorage.egress.service import EgressService
+from moorage.environments.answers import environment_of, state_of
+from moorage.environments.opening import open_environment
+from moorage.environments.shapes import EnvironmentParam
+from moorage.errors import ApiError
+from moorage.settings import Settings
+from moorage.wire.validation import Fields, JsonValidator
+
+from tests.unit.resources.service import Service, build_service
+from tests.unit.resources.support import Clock, Store
+from tests.unit.skills.archives import skill, zip_of
+
+HOSTED: Any = {"type": "openai_hosted"}
+PARSE: JsonValidator[Fields] = JsonValidator(EnvironmentParam)
+SETTINGS = Settings("t", "b", allowed_egress_domains=("*.example.com",), egress_proxy="unix:/run/egress.sock")
+
+
+@pytest.fixture
+async def service(store: Store, clock: Clock) -> AsyncIterator[Service]:
+    """With a way out to ``*.example.com``."""
+    built = build_service(store, clock, egress=EgressService(store.table, None, SETTINGS, lambda: int(clock())))
+    built.runtime.settings = SETTINGS
+    yield built
+    await built.http.aclose()
+    await built.sdk.close()
+    await built.stranger.close()
+
+
+async def opened(service: Service, **spec: Any) -> ContainerRecord:
+    record = await open_environment(service.runtime, "ten_a", PARSE({**HOSTED, **spec}), param="environment")
+    assert record is not None
+    return record
+
+
+def inline(path: str, content: bytes = b"a,b\n") -> Any:
+    return {"type": "inline", "path": path, "data": base64.b64encode(content).decode()}
+
+
+async def test_no_environment_is_no_container(service: Service) -> None:
+    assert await open_environment(service.runtime, "ten_a", PARSE({"type": "none"}), param="environment") is None
+    assert await environment_of(service.runtime, None) == {"type": "none"}
+    assert service.store.records() == []
+
+
+async def test_an_environment_is_a_container_with_its_files_skills_and_network(service: Service) -> None:
+    uploaded = await service.sdk.files.create(file=("sales.csv", b"1,2\n"), purpose="user_data")
+    made = await service.sdk.skills.create(files=list(skill().items()))
+    record = await opened(
+        service,
+        container_size="small",
+        files=[
+            {"type": "file_id", "file_id": uploaded.id, "path": "/workspace/in/2026/sales.csv"},
+            inline("/workspace/in/../notes.txt", b"Be brief."),
+        ],
+        skills=[{"type": "skill_reference", "skill_id": made.id, "version": "latest"}],
+        network={"access": "restricted", "allowed_domains": ["api.example.com"]},
+    )
+    container = await service.sdk.containers.retrieve(record.id)
+    assert (container.memory_limit, container.to_dict()["network_policy"]) == (
+        "1g",
+        {"type": "allowlist", "allowed_domains": ["api.example.com"]},
+    )
+    files = {file.path: file.id async for file in service.sdk.containers.files.list(record.id)}
+    assert sorted(files) == ["/mnt/data/in/2026/sales.csv", "/mnt/data/notes.txt"]
+    assert await environment_of(service.runtime, record) == {
+        "id": record.id,
+        "type": "openai_hosted",
+        "capability_directories": [],
+        "container_size": "small",
+        "desktop": {"enabled": False},
+        "files": [
+            {
+                "type": "file_id",
+                "id": files["/mnt/data/in/2026/sales.csv"],
+                "file_id": uploaded.id,
+                "path": "/workspace/in/2026/sales.csv",
+                "size_bytes": 4,
+            },
+            {"type": "inline", "id": files["/mnt/data/notes.txt"], "path": "/workspace/notes.txt", "size_bytes": 9},
+        ],
+        "network": {"access": "restricted", "allowed_domains": ["api.example.com"]},
+        "packages": {"npm": [], "python": [], "system": []},
+        "plugins": [],
+        "skills": [
+            {
+                "type": "skill_reference",
+                "skill_id": made.id,
+                "version": "1",
+                "name": "make-tables",
+                "description": "Makes tables.",
+            }
+        ],
+    }
+    async with await service.runtime.containers.sandboxes.ensure("ten_a", record.id):
+        (sandbox,) = service.provisioner.sandboxes.values()
+        assert {path: content for path, (content, _, _) in sandbox.files.items()} == {
+            "in/2026/sales.csv": b"1,2\n",
+            "notes.txt": b"Be brief.",
+        }
+
+
+async def test_what_is_left_open_is_a_medium_container_without_a_network(service: Service) -> None:
+    record = await opened(service)
+    shown = await environment_of(service.runtime, record)
+    assert shown == {
+        "id": record.id,
+        "type": "openai_hosted",
+        "capability_directories": [],
+        "container_size": "medium",
+        "desktop": {"enabled": False},
+        "files": [],
+        "network": {"access": "disabled", "allowed_domains": []},
+        "packages": {"npm": [], "python": [], "system": []},
+        "plugins": [],
+        "skills": [],
+    }
+
+
+async def test_an_inline_skill_is_one_of_the_container(service: Service) -> None:
+    source = {"type": "base64", "media_type": "application/zip", "data": base64.b64encode(zip_of(skill())).decode()}
+    asked = {"type": "inline", "name": "make-tables", "description": "Makes tables.", "source": source}
+    shown: Any = await environment_of(service.runtime, await opened(service, skills=[asked]))
+    assert shown["skills"] == [{"type": "inline", "name": "make-tables", "description": "Makes tables."}]
+
+
+async def test_an_enabled_network_is_what_the_operator_lets_containers_reach(service: Service) -> None:
+    record = await opened(service, network={"access": "enabled"})
+    assert record.network_policy == {"type": "allowlist", "allowed_domains": ["*.example.com"]}
+    shown: Any = await environment_of(service.runtime, record)
+    assert shown["network"] == {"access": "enabled", "allowed_domains": ["*.example.com"]}
+    service.runtime.settings = replace(SETTINGS, allowed_egress_domains=())
+    with pytest.raises(ApiError) as caught:
+        await opened(service, network={"access": "enabled"})
+    assert (caught.value.param, caught.value.code) == ("environment.network.access", "network_unavailable")
+
+
+async def test_a_container_that_is_there_is_taken_as_it_is(service: Service) -> None:
+    container = await service.sdk.containers.create(name="mine")
+    assert (await opened(service, environment_id=container.id)).id == container.id
+    with pytest.raises(ApiError) as caught:
+        await open_environment(service.runtime, "ten_b", PARSE({**HOSTED, "environment_id": container.id}), param="environment")
+    assert (caught.value.status, caught.value.param) == (404, "environment.environment_id")
+
+
+REFUSED: list[tuple[Any, str, str]] = [
+    ({"type": "self_hosted", "workspace_directory": "/w"}, "type", "unsupported_value"),
+    ({"type": "cloud"}, "type", "invalid_value"),
+    ({"type": "none", "files": []}, "files", "unknown_parameter"),
+    ({**HOSTED, "container_size": "huge"}, "container_size", "invalid_value"),
+    ({**HOSTED, "environment_id": "cntr_1", "container_size": "small"}, "environment_id", "invalid_value"),
+    ({**HOSTED, "plugins": [{"type": "inline"}]}, "plugins", "invalid_value"),
+    ({**HOSTED, "capability_directories": ["/workspace/x"]}, "capability_directories", "invalid_value"),
+    ({**HOSTED, "desktop": {"enabled": True}}, "desktop.enabled", "unsupported_value"),
+    ({**HOSTED, "network": {"access": "restricted"}}, "network.allowed_domains", "invalid_value"),
+    ({**HOSTED, "network": {"access": "enabled", "allowed_domains": ["a.example.com"]}}, "network.allowed_domains", "invalid_value"),
+    ({**HOSTED, "network": {"access": "restricted", "blocked_domains": ["a.example"]}}, "network.blocked_domains", "invalid_value"),
+    ({**HOSTED, "files": [inline("notes.txt")]}, "files[0].path", "invalid_value"),
+    ({**HOSTED, "files": [inline("/mnt/data/notes.txt")]}, "files[0].path", "invalid_value"),
+    ({**HOSTED, "files": [inline("/workspace/../etc/passwd")]}, "files[0].path", "invalid_value"),
+    ({**HOSTED, "files": [inline("/workspace/")]}, "files[0].path", "invalid_value"),
+    ({**HOSTED, "files": [inline("/workspace/outputs")]}, "files[0].path", "invalid_value"),
+    ({**HOSTED, "files": [inline("/workspace/" + "a" * 256)]}, "files[0].path", "invalid_value"),
+    ({**HOSTED, "files": [inline("/workspace/" + "a/" * 600 + "a")]}, "files[0].path", "string_above_max_length"),
+    ({**HOSTED, "files": [inline("/workspace/a"), inline("/workspace/./a")]}, "files", "invalid_value"),
+    ({**HOSTED, "files": [inline("/workspace/a"), inline("/workspace/a/b/c")]}, "files", "invalid_value"),
+    ({**HOSTED, "files": [inline("/workspace/a")] * (limits.ENVIRONMENT_FILES_MAX + 1)}, "files", "array_above_max_length"),
+]
+
+
+@pytest.mark.parametrize(("spec", "param", "code"), REFUSED)
+def test_what_is_not_honoured_is_refused_by_name(spec: Any, param: str, code: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        PARSE(spec)
+    assert (caught.value.param, caught.value.code) == (param, code), caught.value.message
+
+
+UNMADE: list[tuple[Any, str, int]] = [
+    ({"files": [{"type": "file_id", "file_id": "file-1", "path": "/workspace/a"}]}, "environment.files[0].file_id", 404),
+    ({"files": [{"type": "inline", "data": "%", "path": "/workspace/a"}]}, "environment.files[0].data", 400),
+    ({"skills": [{"type": "skill_reference", "skill_id": "skill_1"}]}, "environment.skills[0].skill_id", 404),
+    (
+        {"network": {"access": "restricted", "allowed_domains": ["evil.example"]}},
+        "environment.network.allowed_domains[0]",
+        400,
+    ),
+    ({"network": {"access": "restricted", "allowed_domains": ["http://a"]}}, "environment.network.allowed_domains[0]", 400),
+]
+
+
+@pytest.mark.parametrize(("spec", "param", "status"), UNMADE)
+async def test_an_environment_that_cannot_be_made_leaves_no_container(service: Service, spec: Any, param: str, status: int) -> None:
+    with pytest.raises(ApiError) as caught:
+        await opened(service, **spec)
+    assert (caught.value.param, caught.value.status) == (param, status), caught.value.message
+    assert "network_policy" not in caught.value.message
+    assert service.store.records() == []
+
+
+async def test_its_state_follows_the_sandbox_of_the_container(service: Service) -> None:
+    containers = service.runtime.containers
+    seen: list[str] = []
+
+    async def look(*, is_in_use: bool = False) -> None:
+        record = await containers.get("ten_a", made.id)
+        seen.append(state_of(service.runtime, record, is_in_use=is_in_use)["status"])
+
+    made = await opened(service)
+    await look()
+    service.provisioner.is_slow = True
+    await containers.sandboxes.place("ten_a", made.id)
+    await look()
+    service.provisioner.is_slow = False
+    async with await containers.waiting.sandbox("ten_a", made.id):
+        await look()
+        await look(is_in_use=True)
+    service.clock.advance(made.idle_minutes * 60 + 61)
+    await containers.sweep.expire_due(service.clock())
+    await look()
+    assert seen == ["pending", "pending", "ready", "connected", "suspended"]
+    service.runtime.settings = replace(SETTINGS, strict_expiry=True)
+    await look()
+    assert seen[-1] == "expired"
