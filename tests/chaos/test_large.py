@@ -16,9 +16,7 @@ _RSS_BYTES_MAX = 256 * 1024 * 1024
 def fill(journal: Path, like: str) -> None:
     """Copies of one stored response, under ids of their own."""
     with closing(sqlite3.connect(journal)) as connection:
-        rows = connection.execute(
-            "SELECT pk, sk, index_pk, index_sk, ttl, item FROM records WHERE pk LIKE ?", (f"%{like}",)
-        ).fetchall()
+        rows = connection.execute("SELECT pk, sk, index_pk, index_sk, ttl, item FROM records WHERE pk LIKE ?", (f"%{like}",)).fetchall()
         assert len(rows) == 2
 
         def copies() -> object:

@@ -69,9 +69,7 @@ class Places:
             return Bucket(FileBlobs(journal, self._executor), lambda: len(_files(folder) - _named(journal)))
         name, client = f"bucket-{secrets.token_hex(6)}", self._clients(kind).s3
         client.create_bucket(Bucket=name)
-        return Bucket(
-            S3Blobs(client, name, self._executor), lambda: len(client.list_multipart_uploads(Bucket=name).get("Uploads", []))
-        )
+        return Bucket(S3Blobs(client, name, self._executor), lambda: len(client.list_multipart_uploads(Bucket=name).get("Uploads", [])))
 
     def _journal(self, folder: Path, stack: ExitStack) -> Journal:
         journal = Journal(folder)

@@ -35,10 +35,7 @@ SECRETS_OF_CONTAINERS = (f"shell.environment<container_auto>.{DOMAIN_SECRETS}", 
 OURS_ALONE = {
     "parameter": {
         "client_metadata": "Codex CLI sends it",
-        **{
-            f"multi_agent{field}": "the SDK has it among its beta resources"
-            for field in ("", ".enabled", ".max_concurrent_subagents")
-        },
+        **{f"multi_agent{field}": "the SDK has it among its beta resources" for field in ("", ".enabled", ".max_concurrent_subagents")},
         "budget": "an extension",
         **{f"budget.{name}": "an extension" for name in Budget.__annotations__},
         "approvals": "an extension",

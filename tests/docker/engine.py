@@ -45,6 +45,7 @@ _USERS: Final = (
     'ln -s /usr/bin/python3 "$1/usr/local/bin/python3"',
     'chroot "$1" useradd --uid 1000 --create-home --home-dir /home/user --shell /bin/bash user',
     'install --directory --owner=1000 --group=1000 "$1/mnt/data"',
+    'ln -s /mnt/data "$1/workspace"',
     'install --directory "$1/home/oai/skills"',
     'find "$1" -xdev -type f -perm /6000 -exec chmod a-s {} +',
 )

@@ -300,9 +300,7 @@ def test_microvms_are_chosen_by_configuration(linear: Stacks) -> None:
                 assert statement["Resource"] == {"PassNetworkConnector": connectors, "ListMicrovms": "*"}.get(min(mine), images)
     both = start | stop
     assert granted.pop("Expiry") == both | {"ListMicrovms", "ListTags"}
-    assert granted == dict.fromkeys(
-        ("Responses", "ModelStep", "ToolStep", "IndexStep", "ParseStep", "Containers", "Sessions"), both
-    )
+    assert granted == dict.fromkeys(("Responses", "ModelStep", "ToolStep", "IndexStep", "ParseStep", "Containers", "Sessions"), both)
 
 
 def test_traces_are_sent_at_ends_and_no_template_has_their_headers(stacks: Stacks, everything: Stacks) -> None:

@@ -27,6 +27,7 @@ for block in json.load(sys.stdin):
     exec(compile(block, "a block of the page", "exec"), {"__name__": "__main__"})
 """
 
+
 def program_of(page: str) -> str:
     """The page's Python blocks as one program, each line at its own number."""
     lines: list[str] = []

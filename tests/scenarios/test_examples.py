@@ -35,9 +35,7 @@ def environment(stack: Stack) -> dict[str, str]:
 
 def run(stack: Stack, folder: Path, *command: str, **more: str) -> str:
     """What the command prints."""
-    done = subprocess.run(
-        command, cwd=folder, env=environment(stack) | more, capture_output=True, text=True, timeout=180, check=False
-    )
+    done = subprocess.run(command, cwd=folder, env=environment(stack) | more, capture_output=True, text=True, timeout=180, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return done.stdout
 

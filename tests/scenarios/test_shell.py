@@ -68,6 +68,26 @@ def test_the_container_and_its_files_stay_along_the_chain(client: OpenAI) -> Non
     assert first.tools[0].environment == second.tools[0].environment  # type: ignore[union-attr]
 
 
+def test_workspace_is_the_folder_of_the_containers_files(client: OpenAI) -> None:
+    response = client.responses.create(
+        model="demo",
+        input=script(
+            shell("cd /workspace && mkdir out && echo kept > out/note.txt && ls /mnt/data/out"),
+            shell("echo more >> /workspace/out/note.txt; mv /workspace/out/note.txt /mnt/data/moved.txt; cat /workspace/moved.txt"),
+            shell("touch /workspace2 || rm /workspace || echo closed"),
+            say("It is in /workspace/moved.txt."),
+        ),
+        tools=TOOLS,
+    )
+    first, second, third = outputs(response.output)
+    assert [first, second] == [[("note.txt\n", "", 0)], [("kept\nmore\n", "", 0)]]
+    assert third[0][0] == "closed\n"
+    (citation,) = response.output[-1].content[0].annotations  # type: ignore[union-attr, index]
+    container_id = response.tools[0].environment.container_id  # type: ignore[union-attr]
+    assert citation.to_dict()["filename"] == "moved.txt"
+    assert [file.path for file in client.containers.files.list(container_id)] == ["/mnt/data/moved.txt"]
+
+
 def test_a_service_started_in_one_command_answers_in_the_next(client: OpenAI) -> None:
     response = client.responses.create(
         model="demo",

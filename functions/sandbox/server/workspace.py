@@ -14,6 +14,8 @@ BATCH_FILE_BYTES_MAX = 256 * 1024
 """A file in an answer that holds many; each is read whole, so that its length stands before it."""
 TREE_DEPTH_MAX = 100
 UPLOAD_PREFIX = ".moorage-upload-"
+LINK = "/workspace"
+"""Another name of the directory, for commands and models; no link is followed to find it."""
 
 
 class Workspace:
@@ -132,7 +134,8 @@ class Workspace:
                 os.close(directory)
 
     def _components(self, path: str) -> List[str]:
-        relative = os.path.relpath(path, self._root) if path.startswith("/") else path
+        root = LINK if path == LINK or path.startswith(f"{LINK}/") else self._root
+        relative = os.path.relpath(path, root) if path.startswith("/") else path
         components = [part for part in relative.split("/") if part not in ("", ".")]
         if not components or ".." in components or "\0" in path or len(components) > TREE_DEPTH_MAX:
             raise RequestError(400, "invalid_path", f"'{path}' is not a path below {self._root}.")

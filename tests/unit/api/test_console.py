@@ -125,7 +125,7 @@ async def test_without_its_libraries_it_says_which_command_fetches_them(folders:
 
 async def test_the_page_and_errors_name_the_command_as_the_stacks_owner_types_it(folders: tuple[Path, Path]) -> None:
     own, vendor = folders
-    (own / "index.html").write_text("<meta name=\"moorage-command\" content=\"{{command}}\"><p>'moorage ls' shows it.</p>")
+    (own / "index.html").write_text('<meta name="moorage-command" content="{{command}}"><p>\'moorage ls\' shows it.</p>')
     page = await ask(Console(own, [vendor], "'a <b>/bin/moorage'"), "/console/")
     assert page.text == (
         '<meta name="moorage-command" content="&#x27;a &lt;b&gt;/bin/moorage&#x27;">'

@@ -209,8 +209,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "no name": ("[[models]]\nprovider='demo'\n", "models.toml is wrong at 'models.0.name': "),
     "a key instead of a reference": (
         "[[models]]\nname='a'\nprovider='demo'\nkey='sk-123'\n",
-        "models.toml, model 'a': key must be a reference, 'env:NAME', 'ssm:/path' or 'secretsmanager:/name', never the key "
-        "itself.",
+        "models.toml, model 'a': key must be a reference, 'env:NAME', 'ssm:/path' or 'secretsmanager:/name', never the key itself.",
     ),
     "a key that is not set": (
         "[[models]]\nname='a'\nprovider='demo'\nkey='env:NOPE'\n",

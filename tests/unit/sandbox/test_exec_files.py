@@ -63,7 +63,14 @@ class TestFiles:
         with pytest.raises(SandboxError, match="list of texts"):
             await anext(client.read_files([1]))  # type: ignore[list-item]
 
-    @pytest.mark.parametrize("path", ["../log", "/etc/passwd", "a/../../log", "", "/", "."])
+    async def test_the_workspace_has_another_name(self, client: ExecClient) -> None:
+        await client.write_file("/workspace/linked/a.txt", pieces(b"a"))
+        assert (await run(client, "cat linked/a.txt")).stdout == "a"
+        assert await collect_bytes(client, "/workspace/linked/a.txt") == b"a"
+
+    @pytest.mark.parametrize(
+        "path", ["../log", "/etc/passwd", "/workspace", "/workspace/../etc/passwd", "/workspaces/a", "a/../../log", "", "/", "."]
+    )
     async def test_a_path_outside_is_refused(self, client: ExecClient, path: str) -> None:
         with pytest.raises(SandboxError, match="not a path below"):
             await collect_bytes(client, path)

@@ -77,9 +77,7 @@ async def test_a_write_without_room_is_refused_and_room_heals(journal: Journal) 
 
 async def test_one_write_without_room_does_not_take_the_others_along(journal: Journal) -> None:
     await limit_pages(journal, 4)
-    outcomes = await asyncio.gather(
-        journal.write(note("small")), journal.write(note("large", "x" * 1_000_000)), return_exceptions=True
-    )
+    outcomes = await asyncio.gather(journal.write(note("small")), journal.write(note("large", "x" * 1_000_000)), return_exceptions=True)
     assert isinstance(outcomes[1], StorageFull)
     assert names(journal) == ([] if isinstance(outcomes[0], StorageFull) else ["small"])
 

@@ -37,9 +37,7 @@ def test_a_head_that_is_cut_off_is_no_picture_and_no_crash(content: bytes) -> No
     assert sizes <= {None, "60x40"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "side"), [("png", 2**31 - 1), ("jpeg", 2**16 - 1), ("webp", 2**24)], ids=["png", "jpeg", "webp"]
-)
+@pytest.mark.parametrize(("kind", "side"), [("png", 2**31 - 1), ("jpeg", 2**16 - 1), ("webp", 2**24)], ids=["png", "jpeg", "webp"])
 def test_a_vast_picture_is_measured_and_not_decoded(kind: str, side: int) -> None:
     assert picture_of(VAST[kind]) == Picture(VAST[kind], kind, f"{side}x{side}")
 

@@ -4,7 +4,6 @@ The command line writes both into the table, the key sealed under the code (``st
 keys. What is done here is to see that a code is used once.
 """
 
-
 from fastapi import Request
 
 from moorage.api.caller import Caller

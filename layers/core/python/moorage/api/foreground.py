@@ -139,9 +139,7 @@ class Foreground:
         stored = self._prepared.stored
         snapshot = await self._runtime.responses.snapshot(stored.tenant_id, stored.response_id)
         # Before it is stopped: a step that sees the flag ends the response as cancelled.
-        await finish.end_from_outside(
-            self._runtime, snapshot.stored, status="incomplete", incomplete_reason=reason, drops_partial=True
-        )
+        await finish.end_from_outside(self._runtime, snapshot.stored, status="incomplete", incomplete_reason=reason, drops_partial=True)
         await stop(self._runtime, snapshot)
 
     def _is_time_over(self) -> bool:

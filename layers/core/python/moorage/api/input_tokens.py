@@ -26,7 +26,6 @@ router = Router()
     "/responses/input_tokens",
     "countInputTokens",
     "How long a prompt would be, by estimate",
-
     body=("CountInputTokens", COUNT),
     statuses=(404,),
 )

@@ -33,7 +33,6 @@ router = Router()
     "/responses/{response_id}/events",
     "listResponseEvents",
     "The log of a response, with the times of its events, oldest first",
-
     query=(limit(limits.EVENTS_PAGE_MAX), OLDEST_FIRST, ("after", COUNT), ("types", STRING)),
 )
 async def list_events(request: Request, caller: Caller, response_id: str) -> ListOf[LoggedEvent]:
@@ -63,7 +62,6 @@ def _as_object(told: TimestampedEvent, view: ResponseView) -> LoggedEvent:
     "/responses/{response_id}/steps",
     "listResponseSteps",
     "The loop of a response, unrolled, and what it waits for",
-
     query=(limit(), OLDEST_FIRST, AFTER),
 )
 async def list_steps(request: Request, caller: Caller, response_id: str) -> ListOf[ResponseStep]:
@@ -79,9 +77,7 @@ async def list_steps(request: Request, caller: Caller, response_id: str) -> List
     return list_object([step.to_json() for step in steps[: page.limit]], has_more=len(steps) > page.limit)
 
 
-@router.get(
-    "/responses/{response_id}/steps/{step_id}/prompt", "retrieveResponsePrompt", "What a model step was sent"
-)
+@router.get("/responses/{response_id}/steps/{step_id}/prompt", "retrieveResponsePrompt", "What a model step was sent")
 async def retrieve_prompt(caller: Caller, response_id: str, step_id: str) -> StepPrompt:
     snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
     sent = await prompt.sent(caller.runtime, snapshot, step_id)
@@ -92,7 +88,6 @@ async def retrieve_prompt(caller: Caller, response_id: str, step_id: str) -> Ste
     "/responses/{response_id}/trace",
     "retrieveResponseTrace",
     "The trace of a response that has ended, as OTLP's JSON",
-
 )
 async def retrieve_trace(caller: Caller, response_id: str) -> ResponseTrace:
     snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)

@@ -34,9 +34,7 @@ from moorage.wire.responses import list_object
 router = Router()
 
 
-@router.get(
-    "/approvals", "listApprovals", "The calls that wait for a person's word, newest first", query=PAGE
-)
+@router.get("/approvals", "listApprovals", "The calls that wait for a person's word, newest first", query=PAGE)
 async def list_waiting(caller: Caller, page: AnyPage) -> ListOf[ResponseApproval]:
     """What waits, over all responses of the tenant."""
     found = await caller.runtime.approvals.waiting(caller.tenant_id, page, caller.runtime.clock())
@@ -47,7 +45,6 @@ async def list_waiting(caller: Caller, page: AnyPage) -> ListOf[ResponseApproval
     "/responses/{response_id}/approvals",
     "listResponseApprovals",
     "The calls of a response that needed a person's word, oldest first",
-
     query=(limit(), OLDEST_FIRST, AFTER),
 )
 async def list_of_response(request: Request, caller: Caller, response_id: str) -> ListOf[ResponseApproval]:
@@ -86,7 +83,6 @@ async def decide_approval(
     "/responses/{response_id}/approvals/{approval_id}/link",
     "linkApproval",
     "A link by which somebody without a key decides, until it expires",
-
 )
 async def link_approval(
     caller: Caller, response_id: str, approval_id: str, wanted: Annotated[ApprovalLink, body_of(ApprovalLink)]

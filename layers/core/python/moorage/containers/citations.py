@@ -1,7 +1,8 @@
 """Where an answer names a file of its container: ``container_file_citation`` annotations.
 
-A file is named by its path (``/mnt/data/out/plot.png``, also with ``sandbox:`` before it), by its path below ``/mnt/data``, or by its
-bare name as a word. A bare name counts only if it has a dot in it: a file called ``report`` must not make a citation of every "report".
+A file is named by its path (``/mnt/data/out/plot.png`` or ``/workspace/out/plot.png``, also with ``sandbox:`` before it), by its path
+below that, or by its bare name as a word. A bare name counts only if it has a dot in it: a file called ``report`` must not make a
+citation of every "report".
 
 Models percent-encode links as they like, and macOS decomposes names that models compose. So a text is read twice, as it stands and
 percent-decoded, and each reading is compared with the names in Unicode's composed form (NFC).
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
-from moorage.containers.store import WORKSPACE, ContainerFileRecord
+from moorage.containers.store import LINK, WORKSPACE, ContainerFileRecord
 
 _SCHEME: Final = "sandbox:"
 _JOINERS: Final = "_-"
@@ -120,17 +121,16 @@ def _is_composed_with(before: str, after: str) -> bool:
 
 def _mentions(reading: _NormalisedText, file: ContainerFileRecord) -> Iterator[_Mention]:
     text = reading.text
-    path, relative, filename = (
-        unicodedata.normalize("NFC", name) for name in (file.path, file.path.removeprefix(WORKSPACE), file.filename)
-    )
+    relative, filename = (unicodedata.normalize("NFC", name) for name in (file.path.removeprefix(WORKSPACE), file.filename))
 
     def mention(start: int, end: int) -> _Mention:
         return _Mention(reading.place(start), reading.place(end), file, reading.is_decoded)
 
-    for start in _occurrences(text, path):
-        if _ends_well(text, start + len(path)):
-            has_scheme = text.startswith(_SCHEME, max(0, start - len(_SCHEME))) and start >= len(_SCHEME)
-            yield mention(start - len(_SCHEME) if has_scheme else start, start + len(path))
+    for path in (WORKSPACE + relative, LINK + relative):
+        for start in _occurrences(text, path):
+            if _ends_well(text, start + len(path)) and (path.startswith(WORKSPACE) or _begins_well(text, start)):
+                has_scheme = text.startswith(_SCHEME, max(0, start - len(_SCHEME))) and start >= len(_SCHEME)
+                yield mention(start - len(_SCHEME) if has_scheme else start, start + len(path))
     for name in dict.fromkeys((relative, filename)):
         if "." in name:
             for start in _occurrences(text, name):

@@ -27,6 +27,8 @@ from moorage.wire.resources import MemoryLimit
 
 KIND: Final = "containers"
 WORKSPACE: Final = "/mnt/data/"
+LINK: Final = "/workspace/"
+"""The same folder, as OpenAI's Agents API has it."""
 Source = Literal["user", "assistant"]
 SandboxState = Literal["starting", "running", "stopping"]
 End = Literal["idle", "lost", "failed"]

@@ -11,10 +11,8 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.containers.containers import PlacedFile
-from moorage.containers.store import WORKSPACE as CONTAINER_WORKSPACE
-from moorage.containers.store import ContainerFileRecord, ContainerRecord
+from moorage.containers.store import LINK, WORKSPACE, ContainerFileRecord, ContainerRecord
 from moorage.egress.policy import SETTING
-from moorage.environments.shapes import WORKSPACE
 from moorage.errors import ApiError, bad_request, invalid_value
 from moorage.runtime import Runtime
 from moorage.skills.attach import GivenSkill
@@ -59,12 +57,12 @@ async def put_file(runtime: Runtime, record: ContainerRecord, file: Fields) -> C
 
 def container_path(path: str) -> str:
     """Where a file of an environment lies in its container."""
-    return CONTAINER_WORKSPACE + path.removeprefix(WORKSPACE)
+    return WORKSPACE + path.removeprefix(LINK)
 
 
 def environment_path(path: str) -> str:
     """And back."""
-    return WORKSPACE + path.removeprefix(CONTAINER_WORKSPACE)
+    return LINK + path.removeprefix(WORKSPACE)
 
 
 async def _reserved(
@@ -128,7 +126,7 @@ async def _placed_file(runtime: Runtime, tenant_id: str, file: Fields, param: st
 def _check_folders(path: str, there: set[str]) -> None:
     """A file of the container is no folder, and a folder is no file."""
     above = posixpath.dirname(path)
-    while above.startswith(CONTAINER_WORKSPACE):
+    while above.startswith(WORKSPACE):
         if above in there:
             raise invalid_value("path", f"'{environment_path(above)}' is a file.")
         above = posixpath.dirname(above)

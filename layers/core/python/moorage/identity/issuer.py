@@ -73,9 +73,7 @@ class Issuer:
     def _fitting(self, key_id: str | None, algorithm: str) -> Any:
         """A key without a name stands for tokens without one, if it is the only one that fits."""
         fitting = [
-            key
-            for name, (described, key) in self._keys.items()
-            if (key_id is None or name == key_id) and _fits(described, algorithm)
+            key for name, (described, key) in self._keys.items() if (key_id is None or name == key_id) and _fits(described, algorithm)
         ]
         return fitting[0] if len(fitting) == 1 else None
 

@@ -173,7 +173,6 @@ class LocalOriginGuard:
         await send({"type": "http.response.start", "status": error.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-
     def _lands(self, scope: Any) -> bool:
         """A browser that goes there itself, which no page sees the answer of."""
         is_whole_page = (b"sec-fetch-mode", b"navigate") in scope["headers"] and (b"sec-fetch-dest", b"document") in scope["headers"]

@@ -107,6 +107,8 @@ def binds(site: Site, directory: Path, skills: Path, egress: EgressSpec | None) 
 
 WORKSPACE: Final = {"data": "/mnt/data", "home": "/home/user", "spool": "/tmp/.exec"}
 """The directories that hold what a container writes, and count against its quota."""
+LINK: Final = "/workspace"
+"""The workspace by the name that it has in OpenAI's Agents API."""
 
 
 def bwrap_arguments(site: Site, visible: Sequence[BindMount], terminals: str | None, memory_gib: int) -> list[str]:
@@ -127,7 +129,7 @@ def bwrap_arguments(site: Site, visible: Sequence[BindMount], terminals: str | N
         arguments += ["--dev-bind", terminals, TERMINALS]
     for path, share in _SCRATCH.items():
         arguments += ["--perms", "1777", "--size", str(memory_gib * 1024**3 // share), "--tmpfs", path]
-    arguments += ["--symlink", "/tmp", "/var/tmp", "--symlink", site.python, f"{FALLBACK}/python"]
+    arguments += ["--symlink", WORKSPACE["data"], LINK, "--symlink", "/tmp", "/var/tmp", "--symlink", site.python, f"{FALLBACK}/python"]
     for bind in visible:
         arguments += ["--bind" if bind.is_writable else "--ro-bind", bind.source, bind.target]
     return arguments

@@ -14,9 +14,7 @@ from moorage.store.table import RECORD_BYTES_MAX, Record, RecordTooLarge, Table,
 _FIND: Final = "SELECT item FROM records WHERE pk = ? AND sk = ?"
 _ADD: Final = "INSERT INTO records (pk, sk, index_pk, index_sk, ttl, item) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (pk, sk) DO "
 _ADD_NEW: Final = _ADD + "NOTHING"
-PUT: Final = (
-    _ADD + "UPDATE SET index_pk = excluded.index_pk, index_sk = excluded.index_sk, ttl = excluded.ttl, item = excluded.item"
-)
+PUT: Final = _ADD + "UPDATE SET index_pk = excluded.index_pk, index_sk = excluded.index_sk, ttl = excluded.ttl, item = excluded.item"
 _DELETE: Final = "DELETE FROM records WHERE pk = ? AND sk = ?"
 _KEYS_AT_ONCE: Final = 400
 _SURELY_SMALL_BYTES: Final = RECORD_BYTES_MAX // 2

@@ -172,9 +172,7 @@ class StoredBytes:
     async def looked(self, due: RecountTask, place: str) -> None:
         """It was looked through up to a place; "" is the end, and the next look is a day later."""
         at = 0 if place else int(self._clock()) + limits.RECOUNT_SECONDS
-        await self._table.update(
-            keys.stored(due.tenant_id), keys.TOTAL, set={"place": place, "GSI1SK": keys.due(at, due.tenant_id)}
-        )
+        await self._table.update(keys.stored(due.tenant_id), keys.TOTAL, set={"place": place, "GSI1SK": keys.due(at, due.tenant_id)})
 
     async def holders(self, tenant_id: str, after: str, limit: int) -> list[Holder]:
         """Those that have an entry, in the order of their keys."""

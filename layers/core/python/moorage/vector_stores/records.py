@@ -26,7 +26,6 @@ Phase = Literal["active", "expired", "deleted"]
 DAY_SECONDS: Final = 24 * 3600
 
 
-
 @dataclass(frozen=True, slots=True)
 class Chunking:
     max_chunk_size_tokens: int = limits.CHUNK_TOKENS_DEFAULT

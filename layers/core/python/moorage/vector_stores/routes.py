@@ -71,9 +71,7 @@ async def retrieve(caller: Caller, vector_store_id: str) -> VectorStore:
 
 
 @router.post("/{vector_store_id}", "updateVectorStore", "Change a vector store")
-async def update(
-    caller: Caller, vector_store_id: str, wanted: Annotated[UpdateVectorStore, body_of(UpdateVectorStore)]
-) -> VectorStore:
+async def update(caller: Caller, vector_store_id: str, wanted: Annotated[UpdateVectorStore, body_of(UpdateVectorStore)]) -> VectorStore:
     changed: dict[str, Any] = {}
     if "name" in wanted.model_fields_set:
         changed["name"] = wanted.name or ""
