@@ -65,7 +65,7 @@ class Features:
     def _operation(self, operation: Document) -> Iterator[str]:
         for parameter in map(self._resolve, operation.get("parameters", ())):
             if parameter["in"] == "query":
-                yield f"query {parameter['name'].removesuffix('[]')}"
+                yield f"query {parameter['name'].partition('[')[0]}"
         for content in operation.get("requestBody", {}).get("content", {}).values():
             yield from (f"request {field}" for field in self._fields(content.get("schema", {})))
         for media_type, content in operation["responses"].get("200", {}).get("content", {}).items():

@@ -49,7 +49,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
     ("what requests bring along", ("inputs", "recount", "retention")),
     ("hosted tools", ("tools",)),
     ("the runtime", ("runtime",)),
-    ("the loop", ("loop", "agents", "approvals", "environments", "webhooks")),
+    ("the loop", ("loop", "agents", "approvals", "environments", "vaults", "webhooks")),
     ("the API", ("api",)),
     ("the stack on one machine", ("local",)),
     ("the command line", ("cli", "__main__")),
@@ -65,6 +65,7 @@ RESOURCES = (
     "files",
     "skills",
     "terminals",
+    "vaults",
     "vector_stores",
     "webhooks",
 )

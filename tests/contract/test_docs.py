@@ -29,7 +29,7 @@ _VARIABLE = re.compile(r"\bMOORAGE_[A-Z_]*[A-Z]\b")
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FOLDERS = (
     "functions|infra|layers|localstack|tests|requirements|docs|console|"
-    "agents|api|approvals|cli|containers|conversations|egress|environments|errors|files|knowledge|limits|local|loop|model|net|sandbox|skills|store|terminals|tools|vector_stores|webhooks|wire"
+    "agents|api|approvals|cli|containers|conversations|egress|environments|errors|files|knowledge|limits|local|loop|model|net|sandbox|skills|store|terminals|tools|vaults|vector_stores|webhooks|wire"
 )
 _FILE = re.compile(rf"`((?:{_FOLDERS})/[\w./]+)`")
 

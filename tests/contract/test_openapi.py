@@ -24,6 +24,7 @@ from moorage.wire.queries import (
     parse_session_read,
     parse_tree,
     parse_usage,
+    parse_vaults,
     parse_wanted,
 )
 from openai.types.webhooks import (
@@ -197,6 +198,8 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
     "listContainerTree": parse_tree,
     "usage": partial(parse_usage, now=1),
     "retrieveAgent": parse_agent_version,
+    "listVaults": parse_vaults,
+    "listVaultCredentials": parse_vaults,
     "readSession": parse_session_read,
     "downloadContainerFile": parse_content,
     "downloadContainerArchive": parse_archive,
@@ -211,6 +214,7 @@ def test_a_documented_query_is_understood(name: str, operation: Operation) -> No
     values = {"stream": "true", "starting_after": "1", "include_obfuscation": "false", "limit": "1", "order": "asc", "at": "1"}
     values |= {"status": "failed", "created_after": "1", "created_before": "2", "after": "1", "depth": "1", "group_by": "day"}
     values |= {"version": "1", "split_by": "key", "from": "2026-01-02", "to": "2026-01-03", "wait_ms": "1", "has_container": "true"}
+    values |= {"status": "archived"} if "Vault" in name else {}
     include = ("include[]", "reasoning.encrypted_content")
     query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in operation.query]
     alone = [[one] for one in query if one[0] == "at"]  # It goes with no stream.

@@ -198,6 +198,27 @@ def agent(at: Bounds, site: Site) -> None:
         http.delete(place)
 
 
+def vault(at: Bounds, site: Site) -> None:
+    """Filled with the longest credentials, listed, and deleted with them."""
+    secret, word, name = "s" * at.VAULT_SECRET_CHARS_MAX, "w" * at.OAUTH_PARAMETER_CHARS_MAX, "n" * at.VAULT_NAME_BYTES_MAX
+    basic = {"type": "client_secret_basic", "client_secret": secret}
+    client = {"client_id": word, "refresh_token": secret, "token_endpoint": "https://depot.example/token", "scope": word}
+    refresh = {**client, "token_endpoint_auth": basic, "resource": word}
+    oauth = {"type": "mcp_oauth", "mcp_server_url": "https://depot.example/mcp", "access_token": secret, "refresh": refresh}
+    hosts = [f"h{n}.example.com" for n in range(at.VAULT_HOSTS_MAX)]
+    limited = {"type": "limited", "allowed_hosts": hosts}
+    value = {"type": "environment_variable", "secret_name": "TOKEN", "secret_value": secret, "networking": limited}
+    made = site.post("/vaults", {"name": name, "metadata": metadata_of(at)["metadata"]})
+    answered(made)
+    place = f"/vaults/{made.json()['id']}"
+    for n in range(at.VAULT_CREDENTIALS_MAX):
+        auth = value if n == 0 else oauth
+        answered(site.post(f"{place}/credentials", {"name": name, "auth": auth, "metadata": metadata_of(at)["metadata"]}))
+    with site.stack.http() as http:
+        answered(http.get(f"{place}/credentials?limit=100"))
+        answered(http.delete(place))
+
+
 def head(at: Bounds, site: Site) -> None:
     headers = {f"x-{n}": "a" for n in range(at.HEAD_BYTES_MAX // 12)}
     with site.stack.http() as http:
@@ -362,6 +383,7 @@ STORIES: dict[str, Story] = {
     "a container": container,
     "webhooks": webhook,
     "an agent": agent,
+    "a vault": vault,
     "a head": head,
     "a verdict": verdict,
     "pages": pages,

@@ -15,6 +15,8 @@ from moorage.store.sqlite_table import SqliteTable
 from tests.stack import SHELL, Stack, say, script, shell
 from tests.unit.skills.archives import skill
 
+BEARER: Any = {"type": "static_bearer", "mcp_server_url": "https://depot.example/mcp", "token": "abc"}
+
 
 @pytest.fixture(scope="module")
 def other_key(stack: Stack) -> str:
@@ -57,6 +59,7 @@ def belongings(stack: Stack) -> dict[str, str]:
     ended = client.responses.create(model="demo", input=script(shell("true")), tools=asking)
     upload = client.uploads.create(bytes=3, filename="x.txt", mime_type="text/plain", purpose="user_data")
     store, stored = client.vector_stores.create(name="x"), client.files.create(file=("b.txt", b"abc"), purpose="assistants")
+    vault = client.beta.agents.vaults.create()
     return {
         "response": ran.id,
         "background": queued.id,
@@ -70,6 +73,8 @@ def belongings(stack: Stack) -> dict[str, str]:
         "file": client.files.create(file=("a.txt", b"abc"), purpose="user_data").id,
         "conversation": conversation.id,
         "conversation_item": client.conversations.items.list(conversation.id).data[0].id or "",
+        "vault": vault.id,
+        "credential": client.beta.agents.vaults.credentials.create(vault.id, name="x", auth=BEARER).id,
         "agent": client.beta.agents.create(model="demo").id,
         "upload": upload.id,
         "skill": client.skills.create(files=list(skill().items())).id,
@@ -134,6 +139,14 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/agents/{agent}?version=1", None),
     ("POST", "/agents/{agent}", {"name": "x"}),
     ("DELETE", "/agents/{agent}", None),
+    ("GET", "/vaults/{vault}", None),
+    ("POST", "/vaults/{vault}", {"name": "x"}),
+    ("POST", "/vaults/{vault}/credentials", {"name": "x", "auth": BEARER}),
+    ("GET", "/vaults/{vault}/credentials", None),
+    ("GET", "/vaults/{vault}/credentials/{credential}", None),
+    ("POST", "/vaults/{vault}/credentials/{credential}", {"metadata": {}}),
+    ("DELETE", "/vaults/{vault}/credentials/{credential}", None),
+    ("DELETE", "/vaults/{vault}", None),
     ("POST", "/uploads/{upload}/parts", b"abc"),
     ("POST", "/uploads/{upload}/cancel", None),
     ("POST", "/uploads/{upload}/complete", {"part_ids": ["part_0"]}),
@@ -219,7 +232,7 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
             answer = http.post("/responses", json={"model": "demo", "input": "x", **filled(reference, ids)})
             assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
         lists = ("/agents", "/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints", "/approvals")
-        for path in (*lists, "/vector_stores"):
+        for path in (*lists, "/vaults", "/vector_stores"):
             assert http.get(path).json()["data"] == [], path
         assert http.get("/me").json()["storage"]["used_bytes"] == 0, "what another tenant stores does not count"
     with stack.http() as http:

@@ -206,6 +206,28 @@ def agent_routes(world: World) -> None:
     assert world.http.post("/agents", json={"model": "unheard-of"}).json()["error"]["code"] == "model_not_found"
 
 
+def vault_routes(world: World) -> None:
+    vault = world.post("/vaults", {"name": " staging ", "metadata": {"a": "1"}})
+    path = f"/vaults/{vault['id']}"
+    assert (vault["name"], world.get(path)) == ("staging", vault)
+    assert vault in world.get("/vaults", **{"metadata[a]": "1"})["data"]
+    assert world.get("/vaults", status="archived")["data"] == []
+    assert world.post(path, {"name": None, "metadata": None}) == vault | {"name": None, "metadata": {}}
+    auth = {"type": "static_bearer", "mcp_server_url": "https://depot.example/mcp"}
+    made = world.post(f"{path}/credentials", {"name": "depot", "auth": auth | {"token": "word-1"}, "metadata": {"b": "2"}})
+    place = f"{path}/credentials/{made['id']}"
+    assert made["auth"] == auth
+    assert world.get(place) == made
+    assert world.get(f"{path}/credentials", **{"metadata[b]": "2"})["data"] == [made]
+    assert world.get(f"{path}/credentials", **{"metadata[b]": "3"})["data"] == []
+    rotated = world.post(place, {"auth": {"type": "static_bearer", "token": "word-2"}, "metadata": {}})
+    assert rotated == made | {"metadata": {}, "updated_at": rotated["updated_at"]}
+    assert world.http.delete(place).json() == {"id": made["id"], "object": "vault.credential.deleted", "deleted": True}
+    assert world.http.get(place).status_code == 404
+    assert world.http.delete(path).json() == {"id": vault["id"], "object": "vault.deleted", "deleted": True}
+    assert world.http.get(path).status_code == 404
+
+
 _STORIES = {
     "/v1/agents": agent_routes,
     "/v1/embeddings": embedding_route,
@@ -225,6 +247,7 @@ _STORIES = {
     "/v1/processes": container_routes,
     "/v1/console": console_route,
     "/v1/webhook": webhook_routes,
+    "/v1/vaults": vault_routes,
     "/v1/vector_stores": vector_store_routes,
 }
 

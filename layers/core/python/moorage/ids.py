@@ -117,6 +117,11 @@ def new_webhook_endpoint_id(now_ms: int) -> str:
     return f"wh_{now_ms:012x}{secrets.token_hex(18)}"
 
 
+def new_credential_id(now: float) -> str:
+    """``cred_`` and 48 hex digits, which begin with its microsecond: in the order of their ids credentials stand as they were made."""
+    return f"cred_{int(now * 1_000_000):014x}{secrets.token_hex(17)}"
+
+
 def event_id(response_id: str, ended_at_ms: int) -> str:
     """The id of the event that tells of a response's end: the same whoever tells of it, and in the order of time."""
     return f"evt_{ended_at_ms:012x}{response_id.removeprefix('resp_')[:36]}"

@@ -70,6 +70,7 @@ from moorage.store.stored_bytes import StoredBytes
 from moorage.store.stored_keys import StoredKeys
 from moorage.store.table import Table
 from moorage.store.vector_bucket import VectorBucket
+from moorage.vaults.store import Vaults
 from moorage.vector_stores.attachments import AttachmentReader, FairTurns
 from moorage.vector_stores.vector_stores import VectorStores
 from moorage.webhooks.store import Webhooks
@@ -224,6 +225,10 @@ class Runtime:
     @property
     def agents(self) -> Agents:
         return Agents(self.table, self.blobs, clock=self.clock)
+
+    @property
+    def vaults(self) -> Vaults:
+        return Vaults(self.table, self.sealer, clock=self.clock)
 
     def contents_of(self, tenant_id: str) -> Contents:
         """What of a tenant's items are objects of their own."""

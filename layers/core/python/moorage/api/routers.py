@@ -27,6 +27,7 @@ from moorage.files import routes as files
 from moorage.files import upload_routes as uploads
 from moorage.skills import routes as skills
 from moorage.terminals import routes as sessions
+from moorage.vaults import routes as vaults
 from moorage.vector_stores import routes as vector_stores
 from moorage.webhooks import routes as webhooks
 
@@ -42,6 +43,7 @@ ROUTERS = (
     chat_completions.router,
     conversations.router,
     agents.router,
+    vaults.router,
     models.router,
     embeddings.router,
     files.router,

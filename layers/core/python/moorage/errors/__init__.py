@@ -455,6 +455,35 @@ def agent_busy(agent_id: str) -> ApiError:
     return ApiError(409, f"Agent '{agent_id}' is being changed by too many requests at once. Please retry.", code="agent_locked")
 
 
+def vault_not_found(vault_id: str, *, param: str | None = None) -> ApiError:
+    return not_found(f"Vault with id '{vault_id}' not found.", param=param, code="vault_not_found")
+
+
+def vault_busy(vault_id: str) -> ApiError:
+    """Worth a retry, and the SDKs do retry a 409."""
+    return ApiError(409, f"Vault '{vault_id}' is being changed by too many requests at once. Please retry.", code="vault_locked")
+
+
+def credential_not_found(credential_id: str, *, param: str | None = None) -> ApiError:
+    return not_found(f"Credential with id '{credential_id}' not found.", param=param, code="credential_not_found")
+
+
+def credential_busy(credential_id: str) -> ApiError:
+    message = f"Credential '{credential_id}' is being changed by too many requests at once. Please retry."
+    return ApiError(409, message, code="credential_locked")
+
+
+def credential_unreadable(credential_id: str) -> ApiError:
+    """The deployment's content key is another one, and the older ones are not kept."""
+    message = f"This deployment has no key any more that opens the credential '{credential_id}'. Make it anew."
+    return bad_request(message, code="credential_unreadable")
+
+
+def too_many_credentials(credentials_max: int) -> ApiError:
+    message = f"A vault has at most {credentials_max} credentials. Delete one, or make another vault."
+    return bad_request(message, code="too_many_credentials")
+
+
 def webhook_endpoint_not_found(endpoint_id: str) -> ApiError:
     return not_found(f"No such webhook endpoint: {endpoint_id}", code="webhook_endpoint_not_found")
 

@@ -19,6 +19,7 @@ from moorage.limits.remote import *
 from moorage.limits.sessions import *
 from moorage.limits.storage import *
 from moorage.limits.units import *
+from moorage.limits.vaults import *
 from moorage.limits.vector_stores import *
 from moorage.limits.web import *
 from moorage.limits.webhooks import *

@@ -34,6 +34,8 @@ files, uploads, inputs due to end          ``GSI1PK=DUE#<kind>``, ``GSI1SK`` up 
 a skill's versions                         ``PK=T#t#S#id``, ``SK`` begins with ``VER#``         Query
 add a version of a skill                   ``SK=VER#n``, ``META`` counts, the bundle's ``META`` TransactWriteItems
 an agent, and its versions                 ``PK=T#t#A#id``, ``SK=META``, ``VER#n``              GetItem + GetItem
+a vault's credentials                      ``PK=T#t#VAULT#id``, ``SK`` begins with ``CRED#``    GetItem + Query
+put a credential into a vault              ``SK=CRED#id``, ``META`` counts                      TransactWriteItems
 a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with ``BATCH#``       Query
 append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
 what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``                   GetItem
@@ -162,6 +164,18 @@ def agent_version(version: int) -> str:
     return f"{VERSION_PREFIX}{version:08d}"
 
 
+CREDENTIAL_PREFIX: Final = "CRED#"
+
+
+def vault(tenant_id: str, vault_id: str) -> str:
+    return f"T#{tenant_id}#VAULT#{vault_id}"
+
+
+def credential(credential_id: str) -> str:
+    """Sort key of a credential in a vault; the id begins with its time."""
+    return f"{CREDENTIAL_PREFIX}{credential_id}"
+
+
 def conversation(tenant_id: str, conversation_id: str) -> str:
     return f"T#{tenant_id}#V#{conversation_id}"
 
@@ -272,7 +286,7 @@ BATCH_PREFIX: Final = "BATCH#"
 
 
 def gone(resource_id: str) -> str:
-    """Sort key of a deleted container file's place in the listing."""
+    """Sort key of a deleted container file's, or credential's, place in the listing."""
     return f"{GONE}#{resource_id}"
 
 

@@ -60,6 +60,16 @@ class ListQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class VaultQuery:
+    """Which vaults, or credentials, a list is asked for."""
+
+    page: PageQuery
+    takes_active: bool
+    """Otherwise it takes archived ones alone, and there are none."""
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class LogPage:
     """Which part of a response's log is wanted."""
 
@@ -102,6 +112,7 @@ class SessionRead:
 USAGE_GROUPS: Final = ("day", "model", "key", "tool")
 USAGE_SPLITS: Final = ("model", "key", "tool")
 STATUSES: Final = ("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")
+VAULT_STATUSES: Final = ("active", "archived")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DAY_SECONDS: Final = 24 * 3600
 _METADATA: Final = re.compile(r"metadata\[(?P<key>.+)\]", re.DOTALL)
@@ -110,13 +121,10 @@ _FILTERS: Final = ("status", "model", "conversation", "container", "has_containe
 
 def parse_wanted(query: Query) -> tuple[PageQuery, ListQuery]:
     """The query of ``GET /v1/responses``. Raises :class:`~moorage.errors.ApiError`."""
-    metadata = {found["key"]: value for name, value in query if (found := _METADATA.fullmatch(name)) is not None}
-    rest = [(name, value) for name, value in query if _METADATA.fullmatch(name) is None]
+    metadata, rest = _without_metadata(query)
     page = parse_page(rest, others=_FILTERS)
     if page.include:
         raise errors.unknown_parameter("include")
-    if len(metadata) > limits.METADATA_PAIRS_MAX:
-        raise errors.too_many_properties("metadata", len(metadata), limits.METADATA_PAIRS_MAX)
     values = dict(rest)
     statuses = _words(values.get("status", ""))
     for status in statuses:
@@ -133,6 +141,27 @@ def parse_wanted(query: Query) -> tuple[PageQuery, ListQuery]:
         created_after=_moment("created_after", values),
         created_before=_moment("created_before", values),
     )
+
+
+def parse_vaults(query: Query) -> VaultQuery:
+    """The query of ``GET /v1/vaults`` and of a vault's credentials. Raises :class:`~moorage.errors.ApiError`."""
+    metadata, rest = _without_metadata(query)
+    statuses = [value for name, value in rest if name in ("status", "status[]")]
+    page = parse_page([(name, value) for name, value in rest if name not in ("status", "status[]")])
+    if page.include:
+        raise errors.unknown_parameter("include")
+    for status in statuses:
+        if status not in VAULT_STATUSES:
+            raise errors.invalid_choice("status", status[: limits.PARAM_NAME_CHARS_MAX], VAULT_STATUSES)
+    return VaultQuery(page, not statuses or "active" in statuses, metadata)
+
+
+def _without_metadata(query: Query) -> tuple[dict[str, str], Query]:
+    """What ``metadata[key]=value`` asks for, and the rest."""
+    metadata = {found["key"]: value for name, value in query if (found := _METADATA.fullmatch(name)) is not None}
+    if len(metadata) > limits.METADATA_PAIRS_MAX:
+        raise errors.too_many_properties("metadata", len(metadata), limits.METADATA_PAIRS_MAX)
+    return metadata, [(name, value) for name, value in query if _METADATA.fullmatch(name) is None]
 
 
 def parse_log_page(query: Query) -> LogPage:
