@@ -10,6 +10,7 @@ from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
 from moorage.api.routing import Router
 from moorage.errors import bad_request
+from moorage.identity.ended import session_digest
 from moorage.store.api_keys import CODE, hash_of, key_id_of
 from moorage.store.audit import AuditKind
 from moorage.store.console_codes import ConsoleCodes
@@ -36,8 +37,9 @@ async def end(request: Request, caller: Caller) -> ConsoleSessionEnded:
     found = await runtime.caller_of(secret)
     if found is None or not found.parent:
         return {"object": "console.session.ended", "ended": False, "logout_url": None}
-    await runtime.ended.end(hash_of(secret), found.expires_at)
-    await runtime.audit.note(AuditKind.SIGNED_OUT, {"session": key_id_of(hash_of(secret))})
+    digest = session_digest(secret)
+    await runtime.ended.end(digest, found.expires_at)
+    await runtime.audit.note(AuditKind.SIGNED_OUT, {"session": key_id_of(digest)})
     sign_in = request.app.state.sign_in
     out = await sign_in.way_out() if sign_in is not None and found.subject else None
     return {"object": "console.session.ended", "ended": True, "logout_url": out}

@@ -12,10 +12,10 @@ from starlette.responses import RedirectResponse, Response
 
 from moorage.api.console import HEADERS, Console
 from moorage.errors import ApiError
-from moorage.identity.ended import COME_BACK
+from moorage.identity.ended import COME_BACK, session_digest
 from moorage.identity.sign_in import SignIn
 from moorage.runtime import Runtime
-from moorage.store.api_keys import hash_of, key_id_of
+from moorage.store.api_keys import key_id_of
 from moorage.store.audit import Actor, AuditKind, acting
 
 _COOKIE: Final = "moorage-sign-in"
@@ -50,7 +50,7 @@ def add_sign_in(app: FastAPI, sign_in: SignIn, console: Console) -> None:
         except ApiError as error:
             return _failed(error)
         with acting(Actor(key.key_id, key.tenant_id, request.state.request_id, key.subject)):
-            await runtime.audit.note(AuditKind.SIGNED_IN, {"by": "issuer", "session": key_id_of(hash_of(token))})
+            await runtime.audit.note(AuditKind.SIGNED_IN, {"by": "issuer", "session": key_id_of(session_digest(token))})
         page = _SIGNED_IN.format(digest=console.digest, token=html.escape(token, quote=True))
         return _forgetting(Response(page, 200, _ANSWERS, "text/html; charset=utf-8"))
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from moorage import limits
 from moorage.store import keys
+from moorage.store.api_keys import hash_of
 from moorage.store.table import Table
 
 _ENDED = "ENDED"
@@ -18,6 +19,12 @@ def looks_like_token(secret: str) -> bool:
     return secret.count(".") == 2 and secret.startswith("eyJ")
 
 
+def session_digest(secret: str) -> str:
+    """The hash by which a session is known. Of a token it is that of the signed part: whoever holds a token with an ECDSA signature
+    can write a second valid signature."""
+    return hash_of(secret.rpartition(".")[0] if looks_like_token(secret) else secret)
+
+
 @dataclass(slots=True)
 class EndedSessions:
     table: Table
@@ -25,7 +32,7 @@ class EndedSessions:
     _seen: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
     async def end(self, digest: str, expires_at: int) -> None:
-        """``digest`` is the hash of the session's secret. Other processes obey within 30 seconds."""
+        """``digest`` is that of :func:`session_digest`. Other processes obey within 30 seconds."""
         await self.table.put({"PK": keys.console_code(digest), "SK": _ENDED, "ttl": expires_at + limits.TOKEN_LEEWAY_SECONDS})
         self._seen[digest] = (self.clock(), True)
 

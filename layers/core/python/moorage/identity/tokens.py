@@ -22,7 +22,7 @@ from jwt.exceptions import (
 
 from moorage import limits
 from moorage.errors import invalid_token, token_without_place
-from moorage.identity.ended import EndedSessions
+from moorage.identity.ended import EndedSessions, session_digest
 from moorage.identity.issuer import FAMILIES, Issuer
 from moorage.settings import Settings
 from moorage.store import keys
@@ -44,11 +44,12 @@ class Tokens:
         self._clock = clock
         self.audiences = frozenset(filter(None, (settings.oidc_audience, settings.oidc_client_id)))
         self._seen: dict[str, tuple[float, ApiKey]] = {}
+        """By the hash of the whole token: the signature is checked once, and is a part of what was checked."""
 
     async def find(self, token: str) -> ApiKey:
         """Raises :class:`~moorage.errors.ApiError` for a token that opens nothing, and says why."""
         digest, now = hash_of(token), self._clock()
-        if await self._ended.has(digest):
+        if await self._ended.has(session_digest(token)):
             raise invalid_token("its session was ended")
         read_at, known = self._seen.get(digest, (0.0, None))
         if known is None or now - read_at >= limits.TOKEN_KEPT_SECONDS or known.expires_at <= now:
