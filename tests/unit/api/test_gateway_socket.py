@@ -269,6 +269,16 @@ async def test_a_revoked_key_closes_its_connection() -> None:
     assert (client.errors, client.is_closed, client.records) == ([(401, "invalid_api_key", None)], True, [])
 
 
+async def test_an_ended_session_of_the_console_closes_its_connection() -> None:
+    client = Client(Lab(say("one")))
+    client.keys.found[hash_of(SECRET)] = ApiKey("key_1", "t", "console", 0, parent=hash_of("sk-moorage-0"))
+    await client.connect()
+    await client.lab.runtime.ended.end(hash_of(SECRET), int(client.lab.now) + 600)
+    await client.say()
+    await client.work()
+    assert (client.errors, client.is_closed, client.records) == ([(401, "invalid_api_key", None)], True, [])
+
+
 async def test_a_keys_rate_counts_every_frame() -> None:
     client = Client(Lab(say("one"), say("two")), requests_per_minute=1)
     await client.connect()

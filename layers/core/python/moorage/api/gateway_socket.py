@@ -178,6 +178,9 @@ def _steering_of(response_id: str) -> str:
 
 
 async def _is_known(runtime: Runtime, opened: SocketOpening) -> bool:
-    """Whether the key that opened the connection still belongs to its tenant."""
+    """Whether the key that opened the connection still belongs to its tenant. The function of the handshake reads no ended sessions,
+    so a session that was ended before is found here too."""
     key = await runtime.api_keys.known(opened.digest)
-    return key is not None and key.tenant_id == opened.tenant_id
+    if key is None or key.tenant_id != opened.tenant_id:
+        return False
+    return not (key.parent and await runtime.ended.has(opened.digest))
