@@ -91,7 +91,7 @@ NOT_DRIVEN: dict[str, str] = {
     "each step towards it is a request, and each request is bounded": """
         AGENT_VERSIONS_MAX CHAIN_RESPONSES_MAX SKILL_VERSIONS_MAX TREE_DEPTH_MAX""",
     "of what an issuer answers, and of its tokens, whose bounds are met before anything is done with them (tests/unit/identity)": """
-        ISSUER_ANSWER_BYTES_MAX ISSUER_KEYS_MAX ISSUER_LOOKS_MAX RSA_BITS_MIN SUBJECT_CHARS_MAX TOKENS_KEPT_MAX TOKEN_CHARS_MAX""",
+        ISSUER_ANSWER_BYTES_MAX ISSUER_KEYS_MAX ISSUER_REFRESHES_MAX RSA_BITS_MIN SUBJECT_CHARS_MAX TOKENS_KEPT_MAX TOKEN_CHARS_MAX""",
     "of the audit trail, a line of which follows from a change and not from a length": """
         AUDIT_FILE_BYTES_MAX AUDIT_FILES_MAX AUDIT_OPENINGS_MAX""",
     "of environments, which no route takes yet": "ENVIRONMENT_FILES_MAX ENVIRONMENT_PATH_CHARS_MAX",

@@ -1,5 +1,6 @@
 """An issuer's document and keys: what is taken, how long it is kept, and how often it is asked for."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -25,13 +26,18 @@ class Answers(Fetcher):
         super().__init__()
         object.__setattr__(self, "said", {"/.well-known/openid-configuration": document, "/keys": {"keys": list(keys)}})
         object.__setattr__(self, "asked", Counter())
+        object.__setattr__(self, "gate", asyncio.Event())
+        self.gate.set()
 
     said: dict[str, Any]
     asked: "Counter[str]"  # type: ignore[assignment]
+    gate: asyncio.Event
+    """It answers when this is set."""
 
     async def ask(self, url: str, *, bytes_max: int, **_: Any) -> bytes:
         path = url.removeprefix(URL)
         self.asked[path] += 1
+        await self.gate.wait()
         body = json.dumps(self.said[path]).encode()
         if len(body) > bytes_max or self.said[path] is None:
             raise FetchError("it is larger")
@@ -101,8 +107,8 @@ async def test_keys_are_read_once_an_hour_and_a_few_times_more_for_unknown_ones(
     assert answers.asked["/keys"] == 1
     for number in range(100):
         await issuer.key(f"made up {number}", "RS256")
-    assert answers.asked["/keys"] == limits.ISSUER_LOOKS_MAX
-    clock.now += limits.ISSUER_LOOKS_SECONDS
+    assert answers.asked["/keys"] == limits.ISSUER_REFRESHES_MAX
+    clock.now += limits.ISSUER_REFRESHES_SECONDS
     answers.said["/keys"] = {"keys": [SECOND.public()]}
     assert await issuer.key("second", "ES256") is not None
     assert await issuer.key("first", "RS256") is None  # the issuer has taken it away
@@ -118,6 +124,35 @@ async def test_last_keys_are_used_for_a_day_while_the_issuer_is_away() -> None:
     clock.now += limits.ISSUER_STALE_SECONDS
     with pytest.raises(ApiError, match="cannot be reached"):
         await issuer.key("first", "RS256")
+
+
+async def test_last_keys_wait_for_nobody_while_the_issuer_is_slow() -> None:
+    answers = Answers(DOCUMENT, FIRST.public())
+    issuer, clock = issuer_of(answers)
+    assert await issuer.key("first", "RS256") is not None
+    answers.gate.clear()
+    answers.said["/keys"] = None
+    clock.now += limits.ISSUER_FRESH_SECONDS + 1
+    waiting = asyncio.create_task(issuer.key("first", "RS256"))
+    await asyncio.sleep(0)
+    assert answers.asked["/.well-known/openid-configuration"] == 2
+    assert await issuer.key("first", "RS256") is not None
+    answers.gate.set()
+    assert await waiting is not None
+    answers.gate.clear()
+    assert await issuer.key("first", "RS256") is not None  # the next attempt is a minute away
+
+
+async def test_requests_that_waited_for_a_failed_attempt_make_none_of_their_own() -> None:
+    answers = Answers(None)
+    issuer, _ = issuer_of(answers)
+    answers.gate.clear()
+    asking = [asyncio.create_task(issuer.key("first", "RS256")) for _ in range(10)]
+    await asyncio.sleep(0)
+    answers.gate.set()
+    refused = await asyncio.gather(*asking, return_exceptions=True)
+    assert [getattr(each, "code", None) for each in refused] == ["issuer_unreachable"] * 10
+    assert answers.asked["/.well-known/openid-configuration"] == 1
 
 
 async def test_the_guarded_way_out_reaches_an_issuer_here_and_follows_no_redirection() -> None:

@@ -1,7 +1,8 @@
 """What an issuer says of itself: its document and its keys (OpenID Connect Discovery 1.0, RFC 7517).
 
-Both are kept for an hour. A token whose key is not among the known ones makes the keys be read again, a few times a minute at most:
-tokens that name keys at random must not become requests to the issuer. Where it cannot be reached, what was read last is used.
+Both are used for an hour and then read again. A token that names an unknown key makes the process read the keys again, a few times a
+minute at most: tokens that name keys at random must not become requests to the issuer. If the issuer cannot be reached, the last keys
+are used, and one request a minute waits for another attempt.
 """
 
 import asyncio
@@ -29,8 +30,8 @@ whoever checks a token could make one."""
 _CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 
 
-class IssuerWrong(Exception):
-    """What came is not what an issuer says."""
+class InvalidIssuerAnswer(Exception):
+    """It breaks the standards, or a rule of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +51,30 @@ class Issuer:
         self._document: Document | None = None
         self._keys: dict[str, tuple[Mapping[str, Any], Any]] = {}
         self._read_at = 0.0
-        self._looks: deque[float] = deque(maxlen=limits.ISSUER_LOOKS_MAX)
-        self._looking = asyncio.Lock()
+        self._refreshes: deque[float] = deque(maxlen=limits.ISSUER_REFRESHES_MAX)
+        """When the last ones began."""
+        self._refreshes_ended = 0
+        self._refreshing = asyncio.Lock()
 
     async def document(self) -> Document:
         """Raises :class:`~moorage.errors.ApiError` where it was never read and cannot be."""
-        if self._document is None or self._age() > limits.ISSUER_FRESH_SECONDS:
-            await self._look()
+        is_usable = self._document is not None and self._age() <= limits.ISSUER_STALE_SECONDS
+        if not is_usable or (self._age() > limits.ISSUER_FRESH_SECONDS and self._may_refresh_again()):
+            await self._refresh()
         if self._document is None or self._age() > limits.ISSUER_STALE_SECONDS:
             raise issuer_unreachable()
         return self._document
+
+    def _may_refresh_again(self) -> bool:
+        """What is known can be used meanwhile, so that one request waits for the issuer and not all of them."""
+        return not self._refreshing.locked() and self._clock() - self._refreshes[-1] >= limits.ISSUER_REFRESHES_SECONDS
 
     async def key(self, key_id: str | None, algorithm: str) -> Any:
         """The public key for a token's header; None if the issuer has none. Raises :class:`~moorage.errors.ApiError` as above."""
         await self.document()
         found = self._fitting(key_id, algorithm)
         if found is None:
-            await self._look()
+            await self._refresh()
             found = self._fitting(key_id, algorithm)
         return found
 
@@ -80,20 +88,22 @@ class Issuer:
     def _age(self) -> float:
         return self._clock() - self._read_at
 
-    async def _look(self) -> None:
-        """Read both anew, unless that was done often enough a moment ago."""
-        seen = self._read_at
-        async with self._looking:
+    async def _refresh(self) -> None:
+        """Read both again, unless that was done often enough a moment ago. Who waits for another's attempt makes none of its own."""
+        ended_before = self._refreshes_ended
+        async with self._refreshing:
             now = self._clock()
-            is_enough = len(self._looks) == limits.ISSUER_LOOKS_MAX and now - self._looks[0] < limits.ISSUER_LOOKS_SECONDS
-            if self._read_at != seen or is_enough:
+            is_full = len(self._refreshes) == limits.ISSUER_REFRESHES_MAX
+            if self._refreshes_ended != ended_before or (is_full and now - self._refreshes[0] < limits.ISSUER_REFRESHES_SECONDS):
                 return
-            self._looks.append(now)
+            self._refreshes.append(now)
             try:
                 document = _document(await self._ask(f"{self.url.rstrip('/')}/.well-known/openid-configuration"), self.url)
                 keys = _keys(await self._ask(document.jwks_uri))
-            except (FetchError, IssuerWrong, ValueError):
+            except (FetchError, InvalidIssuerAnswer, ValueError):
                 return
+            finally:
+                self._refreshes_ended += 1
             self._document, self._keys, self._read_at = document, keys, now
 
     async def _ask(self, url: str) -> Any:
@@ -109,11 +119,11 @@ class Issuer:
 
 def _document(said: Any, issuer: str) -> Document:
     if not isinstance(said, dict) or said.get("issuer") != issuer:
-        raise IssuerWrong("its document names another issuer")
+        raise InvalidIssuerAnswer("its document names another issuer")
     names = ("jwks_uri", "authorization_endpoint", "token_endpoint", "end_session_endpoint")
     places = {name: said[name] for name in names if isinstance(said.get(name), str)}
     if "jwks_uri" not in places or not all(is_safe(place, issuer) for place in places.values()):
-        raise IssuerWrong("its document names places in clear text")
+        raise InvalidIssuerAnswer("its document names places in clear text")
     return Document(**places)
 
 
@@ -126,7 +136,7 @@ def _keys(said: Any) -> dict[str, tuple[Mapping[str, Any], Any]]:
     """By name. What is no public key for signatures is left out: an issuer may publish others beside them."""
     listed = said.get("keys") if isinstance(said, dict) else None
     if not isinstance(listed, list) or len(listed) > limits.ISSUER_KEYS_MAX:
-        raise IssuerWrong("it publishes no list of keys, or too long a one")
+        raise InvalidIssuerAnswer("it publishes no list of keys, or too long a one")
     found: dict[str, tuple[Mapping[str, Any], Any]] = {}
     for number, described in enumerate(listed):
         if not isinstance(described, dict) or described.get("kty") not in FAMILIES.values() or described.get("use", "sig") != "sig":

@@ -19,9 +19,9 @@ ISSUER_FRESH_SECONDS: Final = 3_600
 ISSUER_STALE_SECONDS: Final = 24 * 3_600
 """How long they are used when it cannot be reached. Its tokens expire by themselves meanwhile."""
 
-ISSUER_LOOKS_MAX: Final = 4
-ISSUER_LOOKS_SECONDS: Final = 60
-"""How often in this time a process asks it, whoever sends tokens with whatever names of keys."""
+ISSUER_REFRESHES_MAX: Final = 4
+ISSUER_REFRESHES_SECONDS: Final = 60
+"""A process asks the issuer at most four times a minute, whatever keys the tokens name."""
 
 TOKEN_CHARS_MAX: Final = 16 * KIB
 """Of a token. Those with hundreds of groups have 10 KB; the head of a request has a bound besides."""
