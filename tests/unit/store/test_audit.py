@@ -1,5 +1,6 @@
 """The audit trail: whole lines, of many processes, in bounded files; and a log group."""
 
+import getpass
 import io
 import json
 import multiprocessing
@@ -7,8 +8,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 from moorage import limits
+from moorage.cli.audit_trail import operator_of
 from moorage.store.audit import Actor, Audit, AuditFile, AuditKind, acting, append, audit_files
 from moorage.store.audit_log_group import AuditLogGroup
 from moorage.telemetry import close_log, open_log
@@ -68,6 +70,14 @@ class Logs:
             raise ClientError({"Error": {"Code": "ServiceUnavailableException", "Message": ""}}, "PutLogEvents")
         assert (logGroupName, logStreamName) in self.streams
         self.events += logEvents
+
+
+def test_an_operator_has_a_name_although_sts_does_not_answer() -> None:
+    class Sts:
+        def get_caller_identity(self) -> dict[str, str]:
+            raise EndpointConnectionError(endpoint_url="https://sts.example")
+
+    assert operator_of(Sts()) == getpass.getuser()
 
 
 async def test_a_process_writes_a_stream_of_its_own_in_the_log_group() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import boto3
+from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage.cli.at_end import at_end
 from moorage.cli.target import AWS_CONFIG, Target
@@ -23,7 +24,7 @@ def note(target: Target, environ: Mapping[str, str], kind: AuditKind, what: Mapp
 
 
 def _trail(target: Target, environ: Mapping[str, str]) -> tuple[AuditLog | None, str]:
-    """On AWS the operator is who AWS says that the credentials are."""
+    """Where lines go, and the operator's name."""
     if target.state_dir is not None:
         return AuditFile(target.state_dir / AUDIT_FILE), _user()
     group = environ.get("MOORAGE_AUDIT_LOG_GROUP")
@@ -32,7 +33,16 @@ def _trail(target: Target, environ: Mapping[str, str]) -> tuple[AuditLog | None,
     logs, sts = (boto3.client(service, **target.aws, config=AWS_CONFIG) for service in ("logs", "sts"))
     at_end(logs.close)
     at_end(sts.close)
-    return AuditLogGroup(logs, group, None), str(sts.get_caller_identity()["Arn"])
+    return AuditLogGroup(logs, group, None), operator_of(sts)
+
+
+def operator_of(sts: Any) -> str:
+    """The ARN of the credentials. If STS does not answer, the user of this machine: what the line tells of is done already, and the
+    command must still print a key that it made."""
+    try:
+        return str(sts.get_caller_identity()["Arn"])
+    except (BotoCoreError, ClientError):
+        return _user()
 
 
 def _user() -> str:
