@@ -1,5 +1,6 @@
 """``/v1/agents`` as the SDK drives it, and what it refuses."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 from moorage import limits
+from moorage.store import keys
+from moorage.store.table import Record
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
 from tests.unit.api.served import Served
@@ -143,6 +146,29 @@ async def test_long_settings_come_back_whole_and_leave_nothing_behind() -> None:
         assert [agent.instructions async for agent in sdk.beta.agents.list()] == [words]
         await sdk.beta.agents.delete(made.id)
         assert served.lab.blobs.objects == {}
+
+
+async def test_a_change_during_a_deletion_leaves_no_version_behind() -> None:
+    """The change has read the agent before its versions go, and writes before its record goes."""
+    async with serving() as (served, sdk):
+        table, made = served.lab.table, await sdk.beta.agents.create(model=MODEL)
+        versions_are_gone, is_changed = asyncio.Event(), asyncio.Event()
+        deletions: list[asyncio.Task[Any]] = []
+
+        async def interleave(record: Record) -> None:
+            if record["SK"] == keys.GONE:
+                versions_are_gone.set()
+                await is_changed.wait()
+            elif record["SK"] == keys.agent_version(2):
+                deletions.append(asyncio.create_task(sdk.beta.agents.delete(made.id)))
+                await versions_are_gone.wait()
+
+        table.before_write = interleave
+        await sdk.beta.agents.update(made.id, instructions=" ".join(map(str, range(60_000))))
+        is_changed.set()
+        await asyncio.gather(*deletions)
+        left = [sk for pk, sk in table.records if pk == keys.agent("t", made.id)]
+        assert (left, served.lab.blobs.objects) == ([keys.GONE], {})
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [

@@ -103,16 +103,22 @@ class Agents:
         raise agent_busy(agent_id)
 
     async def delete(self, tenant_id: str, agent_id: str) -> None:
-        """What hangs below goes first, so that a deletion that breaks off can be repeated."""
+        """The versions go first, so that a deletion that breaks off can be repeated. They go once more after the agent's record,
+        because a change may have written one meanwhile. No change comes after that: each counts on the record."""
         pk = keys.agent(tenant_id, agent_id)
         agent = await self._table.get(pk, keys.META)
         if agent is None:
             raise agent_not_found(agent_id)
+        await self._delete_versions(tenant_id, agent_id)
+        gone = gone_record(pk, keys.GONE, agent["created_at"], agent_id, self._clock())
+        await self._table.write_many(puts=[gone], deletes=[(pk, keys.META)])
+        await self._delete_versions(tenant_id, agent_id)
+
+    async def _delete_versions(self, tenant_id: str, agent_id: str) -> None:
+        pk = keys.agent(tenant_id, agent_id)
         await self._blobs.delete_prefix(keys.agent_objects(tenant_id, agent_id))
         versions = await self._table.query(pk, prefix=keys.VERSION_PREFIX)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in versions])
-        gone = gone_record(pk, keys.GONE, agent["created_at"], agent_id, self._clock())
-        await self._table.write_many(puts=[gone], deletes=[(pk, keys.META)])
 
     async def _read(self, tenant_id: str, record: Record, version: int, param: str | None) -> AgentRecord:
         agent_id = record["id"]
