@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage.egress.fetch import Fetcher
 from moorage.errors import ApiError
-from moorage.identity.ended import EndedSessions, looks_like_token
+from moorage.identity.ended_sessions import EndedSessions, looks_like_token
 from moorage.net.aws import aws_client
 from moorage.settings import Settings, usage_key
 from moorage.store.api_keys import ApiKey, ApiKeys

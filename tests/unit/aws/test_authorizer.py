@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 from moorage.egress.fetch import Fetcher
-from moorage.identity.ended import EndedSessions
+from moorage.identity.ended_sessions import EndedSessions
 from moorage.identity.issuer import Issuer
 from moorage.identity.tokens import Tokens
 from moorage.settings import Settings, usage_key

@@ -6,7 +6,7 @@ import time
 import pytest
 from moorage.egress.fetch import Fetcher
 from moorage.errors import ApiError
-from moorage.identity.ended import EndedSessions, session_digest
+from moorage.identity.ended_sessions import EndedSessions, session_digest
 from moorage.identity.issuer import Issuer
 from moorage.identity.tokens import Tokens
 from moorage.settings import Settings

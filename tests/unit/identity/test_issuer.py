@@ -162,4 +162,4 @@ async def test_the_guarded_way_out_reaches_an_issuer_here_and_follows_no_redirec
         served.document = {"jwks_uri": f"{served.url}/moved"}
         moved = Issuer(served.url, Fetcher(), Clock())
         with pytest.raises(ApiError, match="cannot be reached"):
-            await moved.document()
+            await moved.metadata()

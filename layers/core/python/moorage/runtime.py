@@ -26,7 +26,7 @@ from moorage.egress.keys import key_service
 from moorage.egress.service import EgressService
 from moorage.files.store import FileStore
 from moorage.files.upload_store import Uploads
-from moorage.identity.ended import EndedSessions, looks_like_token
+from moorage.identity.ended_sessions import EndedSessions, looks_like_token
 from moorage.knowledge.knowledge import Knowledge
 from moorage.model.catalog import ModelCatalog, ModelEntry
 from moorage.net.aws import READ_SECONDS, aws_client

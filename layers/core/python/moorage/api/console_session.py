@@ -10,7 +10,7 @@ from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
 from moorage.api.routing import Router
 from moorage.errors import bad_request
-from moorage.identity.ended import session_digest
+from moorage.identity.ended_sessions import session_digest
 from moorage.store.api_keys import CODE, hash_of, key_id_of
 from moorage.store.audit import AuditKind
 from moorage.store.console_codes import ConsoleCodes
@@ -41,5 +41,5 @@ async def end(request: Request, caller: Caller) -> ConsoleSessionEnded:
     await runtime.ended.end(digest, found.expires_at)
     await runtime.audit.note(AuditKind.SIGNED_OUT, {"session": key_id_of(digest)})
     sign_in = request.app.state.sign_in
-    out = await sign_in.way_out() if sign_in is not None and found.subject else None
-    return {"object": "console.session.ended", "ended": True, "logout_url": out}
+    logout_url = await sign_in.logout_url() if sign_in is not None and found.subject else None
+    return {"object": "console.session.ended", "ended": True, "logout_url": logout_url}

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from moorage.api.console import HEADERS, Console
 from moorage.errors import ApiError
-from moorage.identity.ended import COME_BACK, session_digest
+from moorage.identity.ended_sessions import CALLBACK, session_digest
 from moorage.identity.sign_in import SignIn
 from moorage.runtime import Runtime
 from moorage.store.api_keys import key_id_of
@@ -34,19 +34,19 @@ _FAILED: Final = """\
 def add_sign_in(app: FastAPI, sign_in: SignIn, console: Console) -> None:
     """Before the console's own routes, which take every address below theirs."""
 
-    async def leave() -> Response:
+    async def start() -> Response:
         try:
-            place, cookie = await sign_in.leave()
+            place, cookie = await sign_in.start()
         except ApiError as error:
             return _failed(error)
         answer = RedirectResponse(place, 302, _ANSWERS)
         answer.set_cookie(_COOKIE, cookie, max_age=None, path="/", secure=sign_in.is_over_tls, httponly=True, samesite="lax")
         return answer
 
-    async def come_back(request: Request) -> Response:
+    async def callback(request: Request) -> Response:
         runtime: Runtime = request.app.state.runtime
         try:
-            token, key = await sign_in.come_back(request.cookies.get(_COOKIE, ""), dict(request.query_params))
+            token, key = await sign_in.finish(request.cookies.get(_COOKIE, ""), dict(request.query_params))
         except ApiError as error:
             return _failed(error)
         with acting(Actor(key.key_id, key.tenant_id, request.state.request_id, key.subject)):
@@ -54,8 +54,8 @@ def add_sign_in(app: FastAPI, sign_in: SignIn, console: Console) -> None:
         page = _SIGNED_IN.format(digest=console.digest, token=html.escape(token, quote=True))
         return _forgetting(Response(page, 200, _ANSWERS, "text/html; charset=utf-8"))
 
-    app.add_api_route("/console/sign-in", leave, methods=["GET"])
-    app.add_api_route(f"/console/{COME_BACK}", come_back, methods=["GET"])
+    app.add_api_route("/console/sign-in", start, methods=["GET"])
+    app.add_api_route(f"/console/{CALLBACK}", callback, methods=["GET"])
 
 
 def _failed(error: ApiError) -> Response:

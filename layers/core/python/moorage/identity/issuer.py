@@ -1,4 +1,4 @@
-"""What an issuer says of itself: its document and its keys (OpenID Connect Discovery 1.0, RFC 7517).
+"""An issuer's metadata and public keys (OpenID Connect Discovery 1.0, RFC 7517).
 
 Both are used for an hour and then read again. A token that names an unknown key makes the process read the keys again, a few times a
 minute at most: tokens that name keys at random must not become requests to the issuer. If the issuer cannot be reached, the last keys
@@ -35,7 +35,7 @@ class InvalidIssuerAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ProviderMetadata:
     jwks_uri: str
     authorization_endpoint: str = ""
     token_endpoint: str = ""
@@ -44,11 +44,11 @@ class Document:
 
 class Issuer:
     def __init__(self, url: str, fetcher: Fetcher, clock: Callable[[], float]) -> None:
-        """``url`` is compared with what tokens say, letter by letter."""
+        """``url`` must equal the ``iss`` of tokens, letter by letter."""
         self.url = url
         self.fetcher = fetcher
         self._clock = clock
-        self._document: Document | None = None
+        self._metadata: ProviderMetadata | None = None
         self._keys: dict[str, tuple[Mapping[str, Any], Any]] = {}
         self._read_at = 0.0
         self._refreshes: deque[float] = deque(maxlen=limits.ISSUER_REFRESHES_MAX)
@@ -56,14 +56,14 @@ class Issuer:
         self._refreshes_ended = 0
         self._refreshing = asyncio.Lock()
 
-    async def document(self) -> Document:
-        """Raises :class:`~moorage.errors.ApiError` where it was never read and cannot be."""
-        is_usable = self._document is not None and self._age() <= limits.ISSUER_STALE_SECONDS
+    async def metadata(self) -> ProviderMetadata:
+        """Raises :class:`~moorage.errors.ApiError` if they were not read for a day, and cannot be read now."""
+        is_usable = self._metadata is not None and self._age() <= limits.ISSUER_STALE_SECONDS
         if not is_usable or (self._age() > limits.ISSUER_FRESH_SECONDS and self._may_refresh_again()):
             await self._refresh()
-        if self._document is None or self._age() > limits.ISSUER_STALE_SECONDS:
+        if self._metadata is None or self._age() > limits.ISSUER_STALE_SECONDS:
             raise issuer_unreachable()
-        return self._document
+        return self._metadata
 
     def _may_refresh_again(self) -> bool:
         """What is known can be used meanwhile, so that one request waits for the issuer and not all of them."""
@@ -71,7 +71,7 @@ class Issuer:
 
     async def key(self, key_id: str | None, algorithm: str) -> Any:
         """The public key for a token's header; None if the issuer has none. Raises :class:`~moorage.errors.ApiError` as above."""
-        await self.document()
+        await self.metadata()
         found = self._fitting(key_id, algorithm)
         if found is None:
             await self._refresh()
@@ -79,7 +79,7 @@ class Issuer:
         return found
 
     def _fitting(self, key_id: str | None, algorithm: str) -> Any:
-        """A key without a name stands for tokens without one, if it is the only one that fits."""
+        """The one key of this name that fits the algorithm. A token without a name gets the only key that fits."""
         fitting = [
             key for name, (described, key) in self._keys.items() if (key_id is None or name == key_id) and _fits(described, algorithm)
         ]
@@ -98,13 +98,13 @@ class Issuer:
                 return
             self._refreshes.append(now)
             try:
-                document = _document(await self._ask(f"{self.url.rstrip('/')}/.well-known/openid-configuration"), self.url)
-                keys = _keys(await self._ask(document.jwks_uri))
+                metadata = _metadata(await self._ask(f"{self.url.rstrip('/')}/.well-known/openid-configuration"), self.url)
+                keys = _keys(await self._ask(metadata.jwks_uri))
             except (FetchError, InvalidIssuerAnswer, ValueError):
                 return
             finally:
                 self._refreshes_ended += 1
-            self._document, self._keys, self._read_at = document, keys, now
+            self._metadata, self._keys, self._read_at = metadata, keys, now
 
     async def _ask(self, url: str) -> Any:
         body = await self.fetcher.ask(
@@ -117,23 +117,23 @@ class Issuer:
         return orjson.loads(body)
 
 
-def _document(said: Any, issuer: str) -> Document:
+def _metadata(said: Any, issuer: str) -> ProviderMetadata:
     if not isinstance(said, dict) or said.get("issuer") != issuer:
-        raise InvalidIssuerAnswer("its document names another issuer")
+        raise InvalidIssuerAnswer("the metadata name another issuer")
     names = ("jwks_uri", "authorization_endpoint", "token_endpoint", "end_session_endpoint")
     places = {name: said[name] for name in names if isinstance(said.get(name), str)}
-    if "jwks_uri" not in places or not all(is_safe(place, issuer) for place in places.values()):
-        raise InvalidIssuerAnswer("its document names places in clear text")
-    return Document(**places)
+    if "jwks_uri" not in places or not all(_is_safe(place, issuer) for place in places.values()):
+        raise InvalidIssuerAnswer("the metadata lack jwks_uri, or name an address in clear text")
+    return ProviderMetadata(**places)
 
 
-def is_safe(url: str, issuer: str) -> bool:
-    """Whether it is over TLS; in clear only where the issuer itself is, which is on this machine then."""
+def _is_safe(url: str, issuer: str) -> bool:
+    """Whether an address is over TLS. One in clear text is taken only from an issuer on this machine."""
     return urlsplit(url).scheme in ("https", urlsplit(issuer).scheme)
 
 
 def _keys(said: Any) -> dict[str, tuple[Mapping[str, Any], Any]]:
-    """By name. What is no public key for signatures is left out: an issuer may publish others beside them."""
+    """Public keys for signatures, by name. Others are left out: an issuer may publish keys for other uses beside them."""
     listed = said.get("keys") if isinstance(said, dict) else None
     if not isinstance(listed, list) or len(listed) > limits.ISSUER_KEYS_MAX:
         raise InvalidIssuerAnswer("it publishes no list of keys, or too long a one")

@@ -1,9 +1,8 @@
-"""Tokens of an issuer in the place of API keys: a signed JWT (RFC 7519, RFC 8725) says who somebody is, and the settings say which
-tenant and role that means.
+"""Tokens of an issuer in the place of API keys. A signed JWT (RFC 7519, RFC 8725) names a person, and the settings map its claims to
+a tenant and a role.
 
-What is checked: one of the listed algorithms, by a key that the issuer publishes for it; issuer, audience and times; and that nobody
-has ended the session. A token becomes an :class:`~moorage.store.api_keys.ApiKey` that lies in no table, whose id follows from the
-issuer's word for the person.
+These are checked: the algorithm, the signature by a published key, the issuer, the audience, the times, and whether the session was
+ended. A token becomes an :class:`~moorage.store.api_keys.ApiKey` that lies in no table. Its id follows from issuer, tenant and subject.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ from jwt.exceptions import (
 
 from moorage import limits
 from moorage.errors import invalid_token, token_without_place
-from moorage.identity.ended import EndedSessions, session_digest
+from moorage.identity.ended_sessions import EndedSessions, session_digest
 from moorage.identity.issuer import FAMILIES, Issuer
 from moorage.settings import Settings
 from moorage.store import keys
@@ -30,7 +29,7 @@ from moorage.store.api_keys import MEMBER, READ, TENANT_PATTERN, ApiKey, hash_of
 from moorage.store.table import Table
 
 ROLES: Final[Mapping[str, str]] = {"admin": "", "member": MEMBER, "reader": READ}
-"""Scopes by role, the one that may most first."""
+"""Scopes by role, the highest first."""
 _TYPES: Final = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
 """Of a header: RFC 9068, and what most issuers say. Others are tokens for other things, such as a logout."""
 
@@ -47,7 +46,7 @@ class Tokens:
         """By the hash of the whole token: the signature is checked once, and is a part of what was checked."""
 
     async def find(self, token: str) -> ApiKey:
-        """Raises :class:`~moorage.errors.ApiError` for a token that opens nothing, and says why."""
+        """The key that a token stands for. Raises :class:`~moorage.errors.ApiError`, which says what is wrong with it."""
         digest, now = hash_of(token), self._clock()
         if await self._ended.has(session_digest(token)):
             raise invalid_token("its session was ended")
@@ -80,7 +79,7 @@ class Tokens:
         return claims
 
     def _check(self, claims: Mapping[str, Any], audiences: Collection[str]) -> None:
-        """What the library leaves to us."""
+        """Checks that PyJWT does not make. Raises :class:`~moorage.errors.ApiError`."""
         subject, now = claims["sub"], self._clock()
         if not isinstance(subject, str) or not 0 < len(subject) <= limits.SUBJECT_CHARS_MAX:
             raise invalid_token("it names nobody")
@@ -96,7 +95,7 @@ class Tokens:
             raise invalid_token("it was issued too long ago")
 
     def key_of(self, claims: Mapping[str, Any]) -> ApiKey:
-        """What a token opens by its claims alone. Raises :class:`~moorage.errors.ApiError` where that is none."""
+        """The key that claims stand for. Raises :class:`~moorage.errors.ApiError` if they name no tenant or no role."""
         tenant_id, scope, subject = self._tenant(claims), self._scope(claims), claims["sub"]
         counts_as = hashlib.sha256("\0".join(("oidc", self.issuer.url, tenant_id, subject)).encode()).hexdigest()
         return ApiKey(
@@ -115,7 +114,7 @@ class Tokens:
         return replace(key, budgets=("tenant",)) if has_budget else key
 
     def _tenant(self, claims: Mapping[str, Any]) -> str:
-        """Of the claim; where one tenant is listed, a token needs none."""
+        """The tenant that the claim names. If one tenant is listed, a token need not name it."""
         listed = self._settings.oidc_tenants
         said = claims.get(self._settings.oidc_tenant_claim)
         if isinstance(said, list) and len(said) == 1:
@@ -127,7 +126,7 @@ class Tokens:
         return said
 
     def _scope(self, claims: Mapping[str, Any]) -> str:
-        """Of the role that may most."""
+        """The scope of the highest role that the claim names."""
         said = claims.get(self._settings.oidc_role_claim)
         words = said.split() if isinstance(said, str) else said if isinstance(said, list) else []
         held = {self._settings.oidc_roles.get(word) for word in words if isinstance(word, str)}

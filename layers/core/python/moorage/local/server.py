@@ -20,7 +20,7 @@ from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.command_hints import command_for_clients, own_command, typed_here
-from moorage.identity.ended import COME_BACK
+from moorage.identity.ended_sessions import CALLBACK
 from moorage.local.address import Address, LocalOriginGuard
 from moorage.local.disk_guard import DiskLimits
 from moorage.local.engine_disk import EngineDisk
@@ -70,7 +70,7 @@ async def serve(
 
     command = command_for_clients(own_command(os.environ.get("PATH"), sys.executable))
     app, loop_watch = create_app(runtime, ROUTERS, command), LoopWatch()
-    landings = [] if app.state.sign_in is None else [f"/console/{COME_BACK}"]
+    landings = [] if app.state.sign_in is None else [f"/console/{CALLBACK}"]
     app.state.late_silence_seconds = lambda: loop_watch.late_silence_seconds
     server = _Server(
         uvicorn.Config(

@@ -1,4 +1,4 @@
-"""Sessions that were ended before their time: keys of the console, and tokens. The note goes when the session would have ended."""
+"""Sessions that were ended before their time: keys of the console, and tokens. A record says so until the session would expire."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from moorage.store.api_keys import hash_of
 from moorage.store.table import Table
 
 _ENDED = "ENDED"
-COME_BACK: Final = "signed-in"
-"""The last part of the address that an issuer sends browsers back to; it stands below the console's."""
+CALLBACK: Final = "signed-in"
+"""The last part of the redirect URI, below the console's address. It stands here because this module needs no library for tokens."""
 
 
 def looks_like_token(secret: str) -> bool:
-    """Whether it has the form of a signed JWT, which no key has."""
+    """Whether a secret has the form of a signed JWT. No key has this form."""
     return secret.count(".") == 2 and secret.startswith("eyJ")
 
 
