@@ -229,10 +229,23 @@ async def test_what_is_sent_goes_to_the_judged_address_and_its_answer_is_a_statu
     assert (status, web.asked) == (202, [("/hook", f"files.example:{web.port}")])
 
 
+async def exchanged(source: Fetcher, url: str) -> tuple[int, bytes]:
+    return await source.exchange(url, b"a=b", {"content-type": "application/x-www-form-urlencoded"}, bytes_max=10, seconds=60)
+
+
+async def test_an_answer_to_what_is_sent_is_read_whatever_its_status_is(web: Web) -> None:
+    web.page("/token", b"no", status="400 Bad Request")
+    assert await exchanged(fetcher(web), f"http://files.example:{web.port}/token") == (400, b"no")
+    web.page("/token", b"far too long")
+    with pytest.raises(FetchError, match="it is larger than 10 bytes"):
+        await exchanged(fetcher(web), f"http://files.example:{web.port}/token")
+
+
 async def test_a_redirection_of_what_is_sent_is_not_followed(web: Web) -> None:
     web.redirect("/hook", f"http://files.example:{web.port}/inward")
     assert await fetcher(web).post(f"http://files.example:{web.port}/hook", b"{}", {}, seconds=60) == 302
-    assert [path for path, _ in web.asked] == ["/hook"]
+    assert (await exchanged(fetcher(web), f"http://files.example:{web.port}/hook"))[0] == 302
+    assert [path for path, _ in web.asked] == ["/hook"] * 2
 
 
 async def test_a_receiver_that_hangs_is_left() -> None:
@@ -264,6 +277,8 @@ async def test_nothing_is_sent_inside_nor_in_clear_to_the_outside(addresses: lis
 
     with pytest.raises(FetchError, match=reason):
         await Fetcher(addresses=resolve).post("http://hooks.example/", b"{}", {}, seconds=60)
+    with pytest.raises(FetchError, match=reason):
+        await exchanged(Fetcher(addresses=resolve), "http://hooks.example/")
 
 
 # --- a server that the operator has named ---

@@ -153,16 +153,28 @@ class Fetcher:
     async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> int:
         """Send a body to a URL; the answer is the status, and nothing of what else comes is read. A redirection is an answer like any
         other. Clear text goes only to private ranges that the operator has opened. Raises :class:`FetchError`."""
-        place = _parsed(url)
         try:
             async with asyncio.timeout(seconds), AsyncExitStack() as stack:
-                addresses = await self.admitted(place.raw_host.decode("ascii"), _port(place))
-                if place.scheme != "https" and not self._are_opened(addresses):
-                    raise FetchError(_CLEAR_TEXT)
-                response = await self._sent(stack, "POST", place, addresses, headers, body)
-                return response.status_code
+                return (await self._posted(stack, url, body, headers)).status_code
         except TimeoutError as error:
             raise FetchError(f"it took longer than {seconds:g} seconds") from error
+
+    async def exchange(self, url: str, body: bytes, headers: Mapping[str, str], *, bytes_max: int, seconds: float) -> tuple[int, bytes]:
+        """Send a body as :meth:`post` does; the answer is the status, and what comes with it. Raises :class:`FetchError`."""
+        try:
+            async with asyncio.timeout(seconds), AsyncExitStack() as stack:
+                response = await self._posted(stack, url, body, headers)
+                _check_length(response, bytes_max)
+                return response.status_code, b"".join([chunk async for chunk in _bounded(response, bytes_max)])
+        except TimeoutError as error:
+            raise FetchError(f"it took longer than {seconds:g} seconds") from error
+
+    async def _posted(self, stack: AsyncExitStack, url: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        place = _parsed(url)
+        addresses = await self.admitted(place.raw_host.decode("ascii"), _port(place))
+        if place.scheme != "https" and not self._are_opened(addresses):
+            raise FetchError(_CLEAR_TEXT)
+        return await self._sent(stack, "POST", place, addresses, headers, body)
 
     async def ask(
         self, url: str, *, method: str, headers: Mapping[str, str], body: bytes | None = None, bytes_max: int, seconds: float

@@ -479,6 +479,16 @@ def credential_unreadable(credential_id: str) -> ApiError:
     return bad_request(message, code="credential_unreadable")
 
 
+def credential_expired(credential_id: str) -> ApiError:
+    message = f"The access token of the credential '{credential_id}' is used up, and it has no 'refresh'. Give it another one."
+    return bad_request(message, code="credential_expired")
+
+
+def credential_not_refreshed(credential_id: str, reason: str) -> ApiError:
+    message = f"The access token of the credential '{credential_id}' is used up, and could not be refreshed: {reason}."
+    return bad_request(message, code="credential_not_refreshed")
+
+
 def too_many_credentials(credentials_max: int) -> ApiError:
     message = f"A vault has at most {credentials_max} credentials. Delete one, or make another vault."
     return bad_request(message, code="too_many_credentials")

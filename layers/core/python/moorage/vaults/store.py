@@ -69,13 +69,24 @@ class CredentialRecord:
     sealed: str = field(repr=False)
     expires_at: int | None = None
     generation: int = 1
+    life_seconds: int = 0
+    """Of the access token, as the endpoint that gave it has said; 0 if a person gave it."""
+    refresh_until: int = 0
+    """Somebody is refreshing it, at most until then (Unix seconds)."""
+    refresh_failed_at: int = 0
+    refresh_error: str = ""
+    """Why the latest refresh has failed, as a client may read it; empty if it has not."""
 
     @property
     def type(self) -> str:
         return str(self.shown["type"])
 
 
-_CREDENTIAL: Final = Codec(CredentialRecord, beside=("tenant_id",))
+_CREDENTIAL: Final = Codec(
+    CredentialRecord, beside=("tenant_id",), sparse=("life_seconds", "refresh_until", "refresh_failed_at", "refresh_error")
+)
+_ROTATED: Final = {"life_seconds": 0, "refresh_failed_at": 0, "refresh_error": ""}
+"""What is forgotten with the secrets that it was about."""
 
 
 class Vaults:
@@ -213,9 +224,7 @@ class Vaults:
             there = await self.credential(tenant_id, vault_id, credential_id)
             changes: dict[str, Any] = {} if metadata is None else {"metadata": dict(metadata)}
             if rotate is not None:
-                auth = rotate(self.opened(there))
-                sealed = self._sealed(tenant_id, credential_id, auth)
-                changes |= {"shown": dict(auth.shown), "sealed": sealed, "expires_at": auth.expires_at}
+                changes |= _ROTATED | self.packed(there, rotate(self.opened(there)))
             if not changes:
                 return there
             changed = await self.write(there, {**changes, "updated_at": int(self._clock())})
@@ -238,6 +247,11 @@ class Vaults:
         if held.pop("id", None) != credential.id:
             raise credential_unreadable(credential.id)
         return Auth(credential.shown, held, credential.expires_at)
+
+    def packed(self, credential: CredentialRecord, auth: Auth) -> dict[str, Any]:
+        """The changes that give it this."""
+        sealed = self._sealed(credential.tenant_id, credential.id, auth)
+        return {"shown": dict(auth.shown), "sealed": sealed, "expires_at": auth.expires_at}
 
     async def write(self, credential: CredentialRecord, changes: Mapping[str, Any]) -> CredentialRecord | None:
         """The record with these changes; None if somebody else has changed it since it was read, or it is gone."""
