@@ -59,6 +59,16 @@ VAST: dict[str, bytes] = {
 """Pictures that nobody could hold in memory once they are decoded."""
 
 
+USAGE: dict[str, Any] = {
+    "input_tokens": 9,
+    "input_tokens_details": {"image_tokens": 2, "text_tokens": 7},
+    "output_tokens": 196,
+    "output_tokens_details": {"image_tokens": 196, "text_tokens": 0},
+    "total_tokens": 205,
+}
+"""What each image takes."""
+
+
 def encoded(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
@@ -136,7 +146,7 @@ def _drawn(asked: dict[str, Any], event: str) -> tuple[int, str, list[bytes]]:
     size = asked.get("size", "auto")
     width, height = (16, 16) if size == "auto" else (int(side) // 64 for side in size.split("x"))
     facts = {"background": "opaque", "output_format": "png", "quality": asked.get("quality", "medium"), "size": size}
-    whole = {**facts, "created_at": 1, "usage": {"input_tokens": 9, "output_tokens": 196, "total_tokens": 205}}
+    whole = {**facts, "created_at": 1, "usage": USAGE}
     image = encoded(png(asked["prompt"], width, height))
     if asked.get("stream") not in (True, "true"):
         entry = {"b64_json": image, "revised_prompt": f"{asked['prompt']}, in oil"}

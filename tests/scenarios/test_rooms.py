@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 from moorage.tools.calls import CallEnd
 from moorage.tools.mcp.room import WORDS as MCP_WORDS
-from openai.types.responses import ResponseFunctionWebSearch, ResponseInputParam, ResponseOutputMessage, ResponseOutputText, ToolParam
+from openai.types.responses import (
+    Response,
+    ResponseFunctionWebSearch,
+    ResponseInputParam,
+    ResponseOutputMessage,
+    ResponseOutputText,
+    ToolParam,
+)
 from openai.types.responses.response_function_web_search import ActionSearch
 from openai.types.responses.response_output_item import ImageGenerationCall, McpApprovalRequest
 from openai.types.responses.response_output_text import AnnotationURLCitation
@@ -307,6 +314,28 @@ def test_the_web_is_searched_opened_and_cited(
     with stack_with_dice.http() as http:
         assert SEARCH_KEY not in http.get(f"/responses/{response.id}").text
     assert engines.asked[-1]["q"] == "tides"
+
+
+@pytest.mark.parametrize("way", ["foreground", "background", "stream"])
+def test_every_way_to_read_a_response_tells_its_tool_use(
+    stack_with_dice: Stack, upstream: MockUpstream, web: tuple[SearchEngines, Running], way: str
+) -> None:
+    client = stack_with_dice.client()
+    upstream.plays(browse(action="search", query="tides"), said("Wet."))
+    tools: list[ToolParam] = [{"type": "web_search"}]
+    if way == "stream":
+        with client.responses.stream(model="served", input="When?", tools=tools) as stream:
+            response: Response = stream.get_final_response()
+    elif way == "background":
+        queued = client.responses.create(model="served", input="When?", tools=tools, background=True)
+        assert queued.tool_usage is None
+        response = Response.model_validate(events_of(stack_with_dice, queued.id)[-1]["response"])
+    else:
+        response = client.responses.create(model="served", input="When?", tools=tools)
+    used = response.tool_usage
+    assert used is not None
+    assert (used.web_search.num_requests, used.image_gen.total_tokens) == (1, 0)
+    assert client.responses.retrieve(response.id).tool_usage == used
 
 
 def test_a_search_that_is_killed_in_the_middle_is_made_again(

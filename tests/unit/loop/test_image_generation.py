@@ -22,9 +22,10 @@ from moorage.model.image_engine import ImageEngine
 from moorage.model.prices import Price
 from moorage.net.sigv4 import AwsAuth
 from moorage.store.responses import StoredResponse
+from moorage.tools.image_generation import tokens
 from moorage.wire.types import Event
 
-from tests.drawing import KEY, MODEL, STABLE, Drawing, encoded, png
+from tests.drawing import KEY, MODEL, STABLE, USAGE, Drawing, encoded, png
 from tests.mcp_servers import LOOPBACK, Running, serving
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import Lab, Turn, call, first_state, say
@@ -106,6 +107,39 @@ async def test_an_image_is_drawn_shown_kept_and_a_file() -> None:
     output = lab.model.requests[1].items[-1]["output"]
     assert output == f"The image is there (16x16 png), and the user sees it. Its name is '{drawn['id']}'."
     assert lab.sandboxes.held == 0
+
+
+async def test_the_tokens_of_images_are_added_up_in_the_response_and_hidden_in_the_items() -> None:
+    async with studio(DRAW, DRAW, say("Two of them.")) as (_, running, lab):
+        stored, _, (drawn, *_) = await played(lab, running.port, tool={"partial_images": 1})
+        ended = await lab.object_of(stored)
+    assert ended["tool_usage"]["image_gen"] == {
+        "input_tokens": 18,
+        "output_tokens": 392,
+        "total_tokens": 410,
+        "input_tokens_details": {"image_tokens": 4, "text_tokens": 14},
+        "output_tokens_details": {"image_tokens": 392, "text_tokens": 0},
+    }
+    assert "tokens" not in drawn
+
+
+@pytest.mark.parametrize(
+    "told",
+    [None, {"input_tokens": 9, "output_tokens": 196, "total_tokens": 205}, USAGE | {"input_tokens": -1}, USAGE | {"total_tokens": "9"}],
+)
+def test_counts_that_are_not_complete_are_not_counted(told: Any) -> None:
+    assert tokens.tokens_of(told) is None
+
+
+def test_what_output_is_made_of_is_added_up_only_where_every_image_tells_it() -> None:
+    plain = tokens.tokens_of({name: value for name, value in USAGE.items() if name != "output_tokens_details"})
+    assert plain is not None
+    assert tokens.total([USAGE, plain]) == {
+        "input_tokens": 18,
+        "output_tokens": 392,
+        "total_tokens": 410,
+        "input_tokens_details": {"image_tokens": 4, "text_tokens": 14},
+    }
 
 
 async def test_a_tenant_without_room_has_its_image_and_no_file() -> None:

@@ -115,6 +115,37 @@ async def test_the_web_is_searched_read_and_cited() -> None:
     assert KEY not in str(events) + str(lab.table.records)
 
 
+async def test_a_response_counts_the_searches_that_were_answered_and_no_pages() -> None:
+    nothing = {
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "total_tokens": 0,
+        "input_tokens_details": {"image_tokens": 0, "text_tokens": 0},
+        "output_tokens_details": {"image_tokens": 0, "text_tokens": 0},
+    }
+    async with web() as (made, running, lab):
+        made.page("/tides", "<p>Spring tide on Monday.</p>")
+        opened = call("web_search", json.dumps({"action": "open_page", "url": f"http://localhost:{running.port}/tides"}))
+        lab.model.turns = [SEARCH, opened, SEARCH, say("Noon.")]
+        stored, _ = await played(lab, running.port)
+        assert (await lab.object_of(stored))["tool_usage"] == {"web_search": {"num_requests": 2}, "image_gen": nothing}
+        made.status = 500
+        lab.model.turns = [SEARCH, say("Nobody knows.")]
+        stored, _ = await played(lab, running.port)
+        assert (await lab.object_of(stored))["tool_usage"]["web_search"] == {"num_requests": 0}
+
+
+async def test_a_response_counts_its_tool_use_once_it_has_ended_however_it_ends() -> None:
+    async with web(SEARCH, say("Noon.")) as (_, running, lab):
+        stored = await asked(lab, running.port)
+        await lab.tools(await lab.step(first_state(stored)))
+        running_object = fold(await lab.events(stored)).response
+        assert running_object is not None
+        assert "tool_usage" not in running_object
+        ended = await end_from_outside(lab.runtime, stored, status="cancelled")
+        assert (ended["status"], ended["tool_usage"]["web_search"]) == ("cancelled", {"num_requests": 1})
+
+
 @pytest.mark.parametrize("kind", ["searxng", "brave", "tavily", "exa"])
 async def test_every_engine_serves_the_same_tool(kind: EngineKind) -> None:
     async with web(SEARCH, say("Noon.")) as (made, running, lab):

@@ -4,6 +4,7 @@ The final event is appended like every other, by compare-and-set, so that a resp
 ``cancelled``, or with ``failed`` by the reaper.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from moorage import limits
@@ -50,10 +51,16 @@ def object_of(
             incomplete_reason=incomplete_reason,
             output=output or [],
             usage=usage,
+            tool_usage=None if status in ("queued", "in_progress") else tool_usage(output or ()),
             echo=stored.echo,
             service_tier=service_tier,
         )
     )
+
+
+def tool_usage(items: Sequence[Item]) -> dict[str, Any]:
+    """What the calls among a response's items have used, by tool."""
+    return {name: used for room in ROOMS for name, used in room.usage(items).items()}
 
 
 def opening_events(stored: StoredResponse) -> list[Event]:
@@ -239,11 +246,16 @@ def closing_events(folded: FoldedState, *, is_said_anew: bool = False) -> list[E
 
     ``is_said_anew``: the model is asked again, and a message that broke off gives up its text. SDKs join the texts of all messages
     (``output_text``), and would read its beginning twice.
+
+    A compaction that is not written is left out: clients would send it back as one.
     """
     events: list[Event] = []
     for index in folded.open:
-        room = ROOMS.of_item(folded.items[index]["type"])
         item = folded.items[index]
+        if item["type"] == "compaction":
+            del folded.items[index]
+            continue
+        room = ROOMS.of_item(item["type"])
         item = folded.items[index] = item | {"status": "incomplete"} if room is None else room.closed(item)
         if item["type"] == "message" and is_said_anew:
             item["content"] = []

@@ -318,6 +318,10 @@ class Room:
         """An item as its client gets it, who has asked to ``include`` these."""
         return item
 
+    def usage(self, items: Sequence[Item]) -> Mapping[str, Any]:
+        """What the calls among the items of a response have used: the tool's own part of ``tool_usage``, with zeros."""
+        return {}
+
     def stays(self, item: Item) -> bool:
         """Whether models need an item however long ago it was: it is left out by no truncation and no compaction."""
         return False

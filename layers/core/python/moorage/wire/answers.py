@@ -76,6 +76,37 @@ class Usage(TypedDict):
     total_tokens: int
 
 
+class ImageInputTokens(TypedDict):
+    image_tokens: int
+    text_tokens: int
+
+
+class ImageOutputTokens(TypedDict):
+    image_tokens: int
+    text_tokens: int
+
+
+class ImageUsage(TypedDict):
+    """Of the image calls whose server told its tokens."""
+
+    input_tokens: int
+    input_tokens_details: ImageInputTokens
+    output_tokens: int
+    output_tokens_details: NotRequired[ImageOutputTokens]
+    """Left out where a server did not tell them."""
+    total_tokens: int
+
+
+class WebSearchUsage(TypedDict):
+    num_requests: int
+    """Searches that the engine has answered."""
+
+
+class ToolUsage(TypedDict):
+    image_gen: ImageUsage
+    web_search: WebSearchUsage
+
+
 class ResponseError(TypedDict):
     code: str
     message: str
@@ -157,6 +188,8 @@ class Response(TypedDict):
     incomplete_details: IncompleteDetails | None
     output: list[Item]
     usage: Usage | None
+    tool_usage: NotRequired[ToolUsage]
+    """Once it has ended."""
     background: bool
     frequency_penalty: float
     instructions: str | None

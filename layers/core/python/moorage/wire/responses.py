@@ -83,6 +83,8 @@ class ResponseState:
     """``{"code", "message"}``, and the ``param`` that is to blame if one is."""
     incomplete_reason: str | None = None
     usage: TokenUsage | None = None
+    tool_usage: Mapping[str, Any] | None = None
+    """What its hosted tools have used, by tool; only of a response that has ended."""
     service_tier: str | None = None
     """The tier that was really used, once the upstream has said it."""
 
@@ -102,6 +104,8 @@ def response_object(state: ResponseState) -> dict[str, Any]:
         "usage": None if state.usage is None else state.usage.to_json(),
         **echoed,
     }
+    if state.tool_usage is not None:
+        response["tool_usage"] = dict(state.tool_usage)
     if state.service_tier is not None:
         response["service_tier"] = state.service_tier
     return response

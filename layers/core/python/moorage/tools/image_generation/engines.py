@@ -27,6 +27,7 @@ from moorage.errors import UpstreamError
 from moorage.model.image_engine import ImageEngine
 from moorage.net.sse import SseParser
 from moorage.tools.image_generation.pictures import Picture, picture_of
+from moorage.tools.image_generation.tokens import tokens_of
 from moorage.tools.run import Service
 from moorage.wire.types import Tool
 
@@ -59,6 +60,8 @@ class DrawnImage:
     revised_prompt: str | None = None
     told: Mapping[str, str] = field(default_factory=dict)
     """``background`` and ``quality``, where the server says what it chose."""
+    tokens: Mapping[str, Any] | None = None
+    """What the image took, where the server says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,8 @@ async def _from_openai(reply: Reply) -> AsyncGenerator[DrawnImage, None]:
         entries = answer.get("data")
         entry = entries[0] if isinstance(entries, list) and entries and isinstance(entries[0], dict) else {}
         if entry.get("b64_json"):
-            yield DrawnImage(_picture(entry["b64_json"]), revised_prompt=_text(entry.get("revised_prompt")), told=_told(answer))
+            said = _text(entry.get("revised_prompt"))
+            yield DrawnImage(_picture(entry["b64_json"]), False, said, _told(answer), tokens_of(answer.get("usage")))
         return
     parser = SseParser(limits.IMAGE_EVENT_BYTES_MAX)
     try:
@@ -182,7 +186,8 @@ def _of_event(data: str) -> list[DrawnImage]:
     if not kind.endswith((".partial_image", ".completed")) or not event.get("b64_json"):
         return []
     is_partial = kind.endswith(".partial_image")
-    return [DrawnImage(_picture(event["b64_json"]), is_partial, _text(event.get("revised_prompt")), _told(event))]
+    said = _text(event.get("revised_prompt"))
+    return [DrawnImage(_picture(event["b64_json"]), is_partial, said, _told(event), tokens_of(event.get("usage")))]
 
 
 def _told(answer: Mapping[str, Any]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from moorage.store.item_contents import KEPT
 from moorage.tools.approval_tool import ApprovalTool
 from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallEvent, CallFinished, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.function_items import compact_json, without
-from moorage.tools.image_generation import engines, shapes, sources, words
+from moorage.tools.image_generation import engines, shapes, sources, tokens, words
 from moorage.tools.image_generation.engines import DrawingFailed, DrawnImage, ImageOrder
 from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy
 from moorage.tools.run import Run
@@ -31,6 +31,8 @@ from moorage.wire.types import Event, Item, Tool
 _CALL: Final = "image_generation_call"
 _ENGINE: Final = "engine"
 """Where the handle of the image model stands in a tool."""
+_TOKENS: Final = "tokens"
+"""What an image took, in its item as it is stored; clients read the sum in ``tool_usage`` of the response."""
 
 UNCONFIGURED: Final = (
     "This deployment draws no images: its operator has named no image model. Leave the tool out, or give the model a shell or a code "
@@ -173,8 +175,11 @@ class ImageGeneration(ApprovalTool):
     def echoed(self, tool: Tool, container_id: str | None) -> Tool:
         return {**_DEFAULTS, **without(tool, _ENGINE)}
 
+    def usage(self, items: Sequence[Item]) -> Mapping[str, Any]:
+        return {"image_gen": tokens.total([item[_TOKENS] for item in items if item["type"] == _CALL and _TOKENS in item])}
+
     def seen(self, item: Item, include: frozenset[str]) -> Item:
-        shown = without(item, KEPT)
+        shown = without(item, KEPT, _TOKENS)
         return shown if shown.get("status") in ("in_progress", "generating") else {"result": None, **shown}
 
     def title(self, item: Item) -> str | None:
@@ -225,6 +230,8 @@ async def _done(run: Run, image: DrawnImage) -> Item:
     item = known.item | {"status": "completed", **_facts(run, image), KEPT: {"result": handle}}
     if "input_image_mask" in run.tools[0] or run.tools[0].get("action") == "edit":
         item["action"] = "edit"
+    if image.tokens is not None:
+        item[_TOKENS] = image.tokens
     if image.revised_prompt is not None:
         item["revised_prompt"] = image.revised_prompt
     if run.outside.is_stored:

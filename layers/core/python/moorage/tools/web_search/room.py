@@ -154,6 +154,11 @@ class WebSearch(ApprovalTool):
         is_shown = _SOURCES in include or "sources" not in item.get("action", ())
         return shown if is_shown else shown | {"action": without(item["action"], "sources")}
 
+    def usage(self, items: Sequence[Item]) -> Mapping[str, Any]:
+        """Of searches alone: a page that is opened asks no engine. An engine that gave no answer is not counted."""
+        searches = [item for item in items if item["type"] == _CALL and (item.get("action") or {}).get("type") == "search"]
+        return {"web_search": {"num_requests": sum(item.get("status") == "completed" for item in searches)}}
+
     def title(self, item: Item) -> str | None:
         action = words.arguments_of(item["action"])
         return " ".join(("web search:", *action.values()))
