@@ -24,7 +24,6 @@ NEVER_SENT = {
         ],
         "the Responses API takes no audio parameters",
     ),
-    "response.compaction.compacting": "a sign of life without content; the summary is one short request",
 }
 """Events of the SDK that this service never sends, each with its reason."""
 

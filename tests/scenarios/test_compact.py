@@ -5,11 +5,15 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
+from openai.types.responses import ResponseStreamEvent
+from pydantic import TypeAdapter
 
 from tests.stack import SHELL, Stack, assert_well_formed, raw_events, say, script, shell
 
 LONG: Any = [{"role": "assistant", "content": "word " * 1_000}] * 4
 """5,000 tokens by the estimate."""
+
+PARSED: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
 
 NOTES: Any = script(say("The launch is on Tuesday."))
 
@@ -73,6 +77,16 @@ def test_a_trigger_is_answered_with_one_item_that_carries_the_conversation(stack
         events = raw_events(answer.iter_lines())
     assert_well_formed(events)
     (item,) = events[-1]["response"]["output"]
+    assert [PARSED.validate_python(event).to_dict() for event in events[2:-1]] == [
+        {
+            "type": "response.output_item.added",
+            "sequence_number": 2,
+            "output_index": 0,
+            "item": {"id": item["id"], "type": "compaction", "encrypted_content": ""},
+        },
+        {"type": "response.compaction.compacting", "sequence_number": 3, "output_index": 0, "item_id": item["id"]},
+        {"type": "response.output_item.done", "sequence_number": 4, "output_index": 0, "item": item},
+    ]
     assert (item["type"], set(item)) == ("compaction", {"id", "type", "encrypted_content"})
     followed = client.responses.create(model="demo", input=[item, {"role": "user", "content": "go on"}])
     assert followed.usage is not None

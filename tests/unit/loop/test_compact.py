@@ -1,5 +1,6 @@
 """Compaction: what is written, what stays as it is, and what is lost."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
@@ -10,15 +11,19 @@ import pytest
 from moorage import limits
 from moorage.errors import UpstreamError
 from moorage.loop import compact
+from moorage.loop.finish import end_from_outside
 from moorage.loop.notes import Notes, reader, visible
 from moorage.loop.summary import WANTED, parts_of, transcript
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.catalog import ModelEntry
 from moorage.model.compaction import CompactionSettings
 from moorage.model.tokens import estimate_items, estimate_text
+from moorage.store.event_log import EventLog
+from moorage.store.responses import StoredResponse
 from moorage.wire.types import Item
 
-from tests.unit.loop.lab import FUNCTION_ONLY, TENANT, Lab, say, texts
+from tests.stack import assert_well_formed
+from tests.unit.loop.lab import FUNCTION_ONLY, TENANT, Lab, first_state, say, texts
 
 ENTRY = ModelEntry("m", "chat_completions", "upstream-m", context_window_tokens=10_000)
 THRESHOLD = {"type": "compaction", "compact_threshold": 4_000}
@@ -333,6 +338,68 @@ async def test_a_trigger_takes_what_the_request_says_of_compaction() -> None:
     response = await office.answer(items, prompt="Keep every sentence with 'RULE'.", keep_recent_items=1)
     notes = office.notes(response["output"][0])
     assert (notes.text, texts(list(notes.recent))) == ("The RULE is 1.", ["Go on."])
+
+
+class Mortal(Secretary):
+    """Its process dies once, when the log tells that notes are being written."""
+
+    log: EventLog | None = None
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        log, self.log = self.log, None
+        while log is not None:
+            if (await log.read_all())[-1]["type"] == "response.compaction.compacting":
+                raise ProcessDied
+            await asyncio.sleep(0.001)
+        async for delta in super().stream(request):
+            yield delta
+
+
+class ProcessDied(Exception):
+    pass
+
+
+async def killed_at_its_notes(items: list[Item]) -> tuple[Office, StoredResponse]:
+    """A response to these items whose process has died while notes were written."""
+    model = Mortal()
+    office = Office(model)
+    stored = await office.lab.background(tools=[], container_id=None, input_items=items)
+    model.log = office.lab.responses.log_of(stored)
+    with pytest.raises(ProcessDied):
+        await office.lab.step(first_state(stored))
+    return office, stored
+
+
+async def test_a_trigger_that_is_killed_while_notes_are_written_fills_the_same_item() -> None:
+    office, stored = await killed_at_its_notes([said("The RULE is 1.", "assistant"), {"type": "compaction_trigger"}])
+    await office.lab.run(stored)
+    events = await office.lab.events(stored)
+    assert_well_formed(events)
+    (item,) = events[-1]["response"]["output"]
+    assert [event["type"].removeprefix("response.") for event in events[3:-1]] == [
+        "output_item.added",
+        "compaction.compacting",
+        "compaction.compacting",
+        "output_item.done",
+    ]
+    assert [event.get("item_id", item["id"]) for event in events[3:-1]] == [item["id"]] * 4
+    assert office.notes(item).text
+
+
+async def test_a_trigger_that_is_cancelled_while_notes_are_written_leaves_no_compaction() -> None:
+    office, stored = await killed_at_its_notes([said("The RULE is 1.", "assistant"), {"type": "compaction_trigger"}])
+    ended = await end_from_outside(office.lab.runtime, stored, status="cancelled")
+    assert (ended["status"], ended["output"]) == ("cancelled", [])
+
+
+async def test_a_compaction_without_notes_is_told_as_a_whole() -> None:
+    office = Office()
+    items = [said("The RULE is 1.", "assistant"), said("Go on."), {"type": "compaction_trigger"}]
+    management: Any = {"context_management": (THRESHOLD | {"strategy": "truncate"},)}
+    stored = await office.lab.background(tools=[], container_id=None, input_items=items, parameters=management)
+    await office.lab.run(stored)
+    types = [event["type"] for event in await office.lab.events(stored)]
+    assert types[3:-1] == ["response.output_item.added", "response.output_item.done"]
 
 
 async def test_a_request_for_a_compaction_takes_what_the_operator_says() -> None:

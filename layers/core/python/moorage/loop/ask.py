@@ -92,11 +92,13 @@ class ModelAsk:
 
     async def _compact(self, *, is_too_long: bool = False) -> bool:
         """True if there is less to read now."""
-        shortened = await compact.in_response(self.runtime, self.stored, self._context(), self.watch, is_too_long=is_too_long)
+        outputs = self._outputs()
+        shortened = await compact.in_response(
+            self.runtime, self.stored, self._context(), self.watch, outputs.begin_compaction, is_too_long=is_too_long
+        )
         if shortened is None:
             return False
         item, usage = shortened
-        outputs = self._outputs()
         outputs.add(item)
         self.position = replace(self.position, next_index=outputs.next_index, usage=self.position.usage + usage)
         return True

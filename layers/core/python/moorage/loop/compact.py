@@ -5,7 +5,7 @@ It is asked for in three ways: by ``POST /v1/responses/compact``, by a ``compact
 stays stored, but models do not see it any more (``loop/notes.py``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -86,9 +86,8 @@ class CompactionPlan:
         text, usage = await writer.write(seen)
         return Notes(text, recent, self.user_tokens), usage
 
-    def item(self, response_id: str, notes: Notes) -> Item:
-        sealed = self.runtime.sealer.seal(self.tenant_id, notes.packed())
-        return {"id": ids.new_item_id("cmp", response_id), "type": "compaction", "encrypted_content": sealed}
+    def item(self, item_id: str, notes: Notes) -> Item:
+        return {"id": item_id, "type": "compaction", "encrypted_content": self.runtime.sealer.seal(self.tenant_id, notes.packed())}
 
 
 def is_triggered(stored: StoredResponse) -> bool:
@@ -97,10 +96,17 @@ def is_triggered(stored: StoredResponse) -> bool:
 
 
 async def in_response(
-    runtime: Runtime, stored: StoredResponse, items: Sequence[Item], watch: CancelWatch | None = None, *, is_too_long: bool = False
+    runtime: Runtime,
+    stored: StoredResponse,
+    items: Sequence[Item],
+    watch: CancelWatch | None,
+    begin: Callable[[], str],
+    *,
+    is_too_long: bool = False,
 ) -> tuple[Item, TokenUsage] | None:
     """The ``compaction`` item that belongs into a running response before its model is asked, if one does. ``is_too_long`` says that
-    the model does not take the prompt as it is.
+    the model does not take the prompt as it is. ``begin`` is called where a trigger has notes written: it tells the client, and answers
+    the item's id.
 
     Raises :class:`UpstreamError` only when it was triggered: where it is a precaution, the model is asked anyway.
     """
@@ -109,13 +115,15 @@ async def in_response(
     plan = CompactionPlan.of(runtime, stored, watch)
     if not is_triggered(stored) and not _is_due(plan, stored.parameters, items, is_too_long=is_too_long):
         return None
+    is_told = is_triggered(stored) and plan.wanted.strategy == "llm"
+    item_id = begin() if is_told else ids.new_item_id("cmp", stored.response_id)
     try:
         notes, usage = await plan.carry_out(items)
     except UpstreamError:
         if is_triggered(stored):
             raise
         return None
-    return plan.item(stored.response_id, notes), usage
+    return plan.item(item_id, notes), usage
 
 
 def _is_due(plan: CompactionPlan, parameters: Parameters, items: Sequence[Item], *, is_too_long: bool) -> bool:
@@ -143,7 +151,7 @@ async def compact(
         item | {"id": ids.new_item_id("msg", response_id), "status": "completed"}
         for item in latest_of_user(items, notes.recent, tokens_max=plan.user_tokens)
     ]
-    return response_id, [*kept, plan.item(response_id, notes)], usage
+    return response_id, [*kept, plan.item(ids.new_item_id("cmp", response_id), notes)], usage
 
 
 def _earlier(items: Sequence[Item], read: Reader) -> str:

@@ -318,7 +318,9 @@ def tell_step(
 
 
 def _is_result(item: Item) -> bool:
-    """Whether a tool step fills this item."""
+    """Whether a tool step fills this item, or the attempt that takes over: the notes that a trigger asks for."""
+    if item["type"] == "compaction":
+        return True
     room = ROOMS.of_item(item["type"])
     return room is not None and room.is_hosted and room.fills == item["type"]
 

@@ -9,7 +9,7 @@ from moorage.store.responses import StoredResponse
 from moorage.tools.calls import CallEnd, KnownCall, finished_of
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Room
-from moorage.wire.events import OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE
+from moorage.wire.events import COMPACTION_COMPACTING, OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE
 from moorage.wire.types import Item
 
 
@@ -21,7 +21,7 @@ class Outputs:
     sink: Sink
     next_index: int
     announced: dict[str, Item]
-    """Outputs that a run before this one has opened, by call id."""
+    """Outputs that a run before this one has opened, by call id, and a compaction that is open, by its id."""
     items: dict[int, Item]
 
     def announce(self, index: int) -> PendingCall:
@@ -69,9 +69,20 @@ class Outputs:
 
     def add(self, item: Item, *, added: Item | None = None) -> None:
         """An item that is complete from the start; ``added`` is how it is announced, if otherwise."""
-        index = self._open(item if added is None else added)
+        known = self.announced.get(item["id"])
+        index = self._open(item if added is None else added) if known is None else known["output_index"]
         self.items[index] = item
         self._done(index)
+
+    def begin_compaction(self) -> str:
+        """Say that notes are being written, and answer the id of the item that will hold them; a run before this one may have opened
+        it."""
+        known = next((item for item in self.announced.values() if item["type"] == "compaction"), None)
+        if known is None:
+            item: Item = {"id": ids.new_item_id("cmp", self.stored.response_id), "type": "compaction", "encrypted_content": ""}
+            known = self.announced[item["id"]] = item | {"output_index": self._open(item)}
+        self.sink.emit({"type": COMPACTION_COMPACTING, "item_id": known["id"], "output_index": known["output_index"]})
+        return str(known["id"])
 
     def _open(self, item: Item) -> int:
         index = self.next_index

@@ -41,6 +41,7 @@ FUNCTION_CALL_ARGUMENTS_DELTA: Final = "response.function_call_arguments.delta"
 FUNCTION_CALL_ARGUMENTS_DONE: Final = "response.function_call_arguments.done"
 CUSTOM_TOOL_CALL_INPUT_DELTA: Final = "response.custom_tool_call_input.delta"
 CUSTOM_TOOL_CALL_INPUT_DONE: Final = "response.custom_tool_call_input.done"
+COMPACTION_COMPACTING: Final = "response.compaction.compacting"
 
 OF_STATUS: Final[Mapping[str, str]] = {
     "queued": QUEUED,
@@ -89,6 +90,7 @@ _OF_NO_TOOL: Final[dict[str, frozenset[str]]] = {
         FUNCTION_CALL_ARGUMENTS_DONE: (*_ITEM, "name", "arguments"),
         CUSTOM_TOOL_CALL_INPUT_DELTA: (*_ITEM, "delta"),
         CUSTOM_TOOL_CALL_INPUT_DONE: (*_ITEM, "input"),
+        COMPACTION_COMPACTING: _ITEM,
     }.items()
 }
 CATALOGUE: Final[Mapping[str, frozenset[str]]] = ChainMap(tool_shapes.EVENTS, _OF_NO_TOOL)
