@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 import aws_cdk as cdk
 from aws_cdk import cx_api as cxapi
@@ -12,6 +13,14 @@ from infra import quotas
 from infra.config import CONTEXT_KEY, Config, ConfigError
 from infra.stacks import build
 
+MICROVM_REGIONS: Final = frozenset(
+    {
+        *("us-east-1", "us-east-2", "us-west-2", "eu-west-1", "eu-central-1", "eu-north-1"),
+        *("ap-northeast-1", "ap-south-1", "ap-southeast-1", "ap-southeast-2"),
+    }
+)
+"""As AWS has announced them until August 2026."""
+
 
 def make_app(context: dict[str, object] | None = None, outdir: str | None = None) -> cdk.App:
     """The whole app, checked by cdk-nag; ``context`` stands for that of ``cdk.json`` (tests)."""
@@ -19,6 +28,7 @@ def make_app(context: dict[str, object] | None = None, outdir: str | None = None
     config = Config.from_context(_context(app))
     account, region = os.environ.get("CDK_DEFAULT_ACCOUNT"), os.environ.get("CDK_DEFAULT_REGION")
     check_region(region)
+    check_microvms(config, region)
     check_arns(config, region)
     build(app, config, env=cdk.Environment(account=account, region=region))
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app, verbose=True))
@@ -30,6 +40,13 @@ def check_region(region: str | None) -> None:
     commercial partition."""
     if region is not None and region.startswith(("cn-", "us-gov-", "us-iso", "eu-isoe")):
         raise ConfigError(f"The region {region} is outside of AWS's commercial partition, where moorage's layers and base images are.")
+
+
+def check_microvms(config: Config, region: str | None) -> None:
+    """Raises :class:`ConfigError` where Lambda has no MicroVMs. Such a region refuses each call without a word."""
+    if config.has_microvms and region is not None and region not in MICROVM_REGIONS:
+        regions = ", ".join(sorted(MICROVM_REGIONS))
+        raise ConfigError(f"Lambda has no MicroVMs in {region}: use provisioner 'fargate', or one of the regions {regions}.")
 
 
 def check_arns(config: Config, region: str | None) -> None:

@@ -54,15 +54,6 @@ def _tiers(value: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(tier for tier in MEMORY_LIMITS if tier in value)
 
 
-def _images(value: dict[str, str]) -> dict[str, str]:
-    unknown = [tier for tier in value if tier not in MEMORY_LIMITS]
-    if "64g" in value:
-        raise ValueError("has no image for 64g: the largest MicroVM has 32 GB of memory")
-    if unknown or not all(re.match(r"arn:aws[a-z-]*:lambda:[^:]+:\d{12}:microvm-image:[^:]+$", arn) for arn in value.values()):
-        raise ValueError(f"takes ARNs of MicroVM images by memory tier ({', '.join(MEMORY_LIMITS)})")
-    return value
-
-
 def _domains(value: tuple[str, ...]) -> tuple[str, ...]:
     for domain in value:
         if normalise_pattern(domain) != domain:
@@ -167,16 +158,14 @@ class Config(BaseModel):
 
     provisioner: Literal["none", "fargate", "lambda_microvm"] = "fargate"
     """Where sandboxes run. ``none`` deploys no VPC: hosted shells are then refused, everything else works, idle costs nothing.
-    ``lambda_microvm`` deploys no VPC either, takes the two settings below, and has not yet run on AWS."""
+    ``lambda_microvm`` has not yet run on AWS."""
 
-    microvm_images: Annotated[dict[str, str], AfterValidator(_images)] = Field(default_factory=dict)
-    """ARN of a MicroVM image by memory tier, made as ``docs/aws.md`` says. Only these sizes can be had."""
-
-    microvm_egress_connector: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:lambda:[^:]+:\d{12}:network-connector:[^:]+")
-    """ARN of a network connector into isolated subnets. Of this account: AWS's own lead to the internet."""
+    microvm_base_version: str | None = Field(default=None, pattern=r"^[0-9]+$")
+    """With ``lambda_microvm``: the version of AWS's base image that images are built on. None: the newest when they are built."""
 
     memory_tiers: Annotated[Words, AfterValidator(_tiers)] = tuple(MEMORY_LIMITS)
-    """Values of ``memory_limit`` that get a task definition. Unused ones cost nothing."""
+    """Values of ``memory_limit`` that can be had. Unused ones cost nothing on Fargate, and an image each as MicroVMs, whose largest has
+    32 GB: without this setting they have all but ``64g``."""
 
     warm_pool: Annotated[Words, AfterValidator(_warm_pool)] = ()
     """Sandboxes that wait for a container, such as ``1g:2``: it starts at once, and they are billed while they wait."""
@@ -377,14 +366,25 @@ class Config(BaseModel):
     retain: bool = True
     """Keep table and bucket when their stack is destroyed. Tests and throw-away deployments say false."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _microvm_tiers(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("provisioner") == "lambda_microvm":
+            return {"memory_tiers": tuple(tier for tier in MEMORY_LIMITS if tier != "64g"), **values}
+        return values
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if (self.domain_name is None) != (self.certificate_arn is None):
             raise ValueError("domain_name and certificate_arn belong together; set both or neither")
         if bool(self.table_read_units) != bool(self.table_write_units):
             raise ValueError("table_read_units and table_write_units belong together; set both or neither")
-        if not self.has_microvms == bool(self.microvm_images) == bool(self.microvm_egress_connector):
-            raise ValueError("provisioner 'lambda_microvm', microvm_images and microvm_egress_connector belong together")
+        if self.has_microvms and "64g" in self.memory_tiers:
+            raise ValueError("memory_tiers cannot have 64g with provisioner 'lambda_microvm': the largest MicroVM has 32 GB of memory")
+        if self.microvm_base_version and not self.has_microvms:
+            raise ValueError("microvm_base_version needs provisioner 'lambda_microvm'")
+        if self.sandbox_logs and self.has_microvms:
+            raise ValueError("sandbox_logs needs provisioner 'fargate': a MicroVM writes logs by a role only, and has none")
         if (self.table_name is None) != (self.bucket_name is None):
             raise ValueError("table_name and bucket_name belong together: records name objects; set both or neither")
         if self.content_key_arn and self.table_name is None:

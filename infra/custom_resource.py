@@ -1,5 +1,5 @@
-"""What CloudFormation cannot do by itself: read prefix lists, run an image build, derive a key, stop the sandboxes before their cluster
-goes.
+"""What CloudFormation cannot do by itself: read prefix lists, run an image build, find a base image, derive a key, stop the sandboxes
+before their cluster goes.
 
 One small function (``functions/custom_resource``) answers both. A build's end invokes it again, so that CloudFormation hears of every
 end: of a build that failed in its first phase, was stopped, or ran out of time.
@@ -16,6 +16,7 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.bundling import ROOT, RUNTIME
@@ -127,6 +128,32 @@ class CustomResources(Construct):
         self._allow(["ecs:DescribeTasks", "ecs:StopTask"], [tasks], in_cluster)
         acknowledge_wildcard(self._role, f"Resource::{tasks}", "A task's id is made by ECS when it starts.")
         return self._resource("Sandboxes", "Custom::Sandboxes", {"Cluster": cluster, "Families": families}, minutes=_STOP_MINUTES)
+
+    def microvms(self, images: Sequence[str], resources: Sequence[str]) -> cdk.CustomResource:
+        """The same for the MicroVMs of these images. ``resources`` are the ARNs by which their ending is judged."""
+        self._allow(["lambda:ListMicrovms"], ["*"])
+        self._allow(["lambda:TerminateMicrovm"], resources)
+        acknowledge(
+            self._role, "AwsSolutions-IAM5[Resource::*]", "lambda:ListMicrovms accepts no resource (service authorization reference)."
+        )
+        acknowledge_wildcard(self._role, f"Resource::{resources[-1]}", "A VM's id is made by Lambda when it starts.")
+        return self._resource("Microvms", "Custom::Microvms", {"Images": images}, minutes=_STOP_MINUTES)
+
+    def microvm_base(self, image: str, *, edition: str, version: str | None) -> cdk.CustomResource:
+        """``Version``: the newest available one of a managed base image, asked for anew with another ``edition``; or the given one."""
+        if version is None:
+            self._allow(["lambda:ListManagedMicrovmImageVersions"], ["*"])
+        properties: dict[str, object] = {"Image": image, "Edition": edition, **({"Version": version} if version else {})}
+        return self._resource("MicrovmBase", "Custom::MicrovmBase", properties)
+
+    def microvm_source(
+        self, construct_id: str, *, bucket: s3.IBucket, key: str, text: str, encryption: kms.IKey | None
+    ) -> cdk.CustomResource:
+        """An archive with ``text`` as its Dockerfile, which goes with the resource. The text is only known at deployment."""
+        self._allow(["s3:PutObject", "s3:DeleteObject"], [bucket.arn_for_objects(key)])
+        if encryption:
+            encryption.grant(self._role, "kms:GenerateDataKey")
+        return self._resource(construct_id, "Custom::MicrovmSource", {"Bucket": bucket.bucket_name, "Key": key, "Dockerfile": text})
 
     def share_concurrency(self, construct_id: str, function: lambda_.Function, *, percent: int, at_least: int) -> None:
         """Let a streaming function have so much of the account's concurrency and no more: a stream holds an environment for as long

@@ -61,11 +61,12 @@ def audit_log_group(scope: Construct, construct_id: str, config: Config) -> logs
     )
 
 
-def log_group(scope: Construct, construct_id: str, config: Config) -> logs.LogGroup:
-    """Logs hold ids, counts and times, never content; they go with the stack."""
+def log_group(scope: Construct, construct_id: str, config: Config, *, name: str | None = None) -> logs.LogGroup:
+    """Logs hold ids, counts and times, never content; they go with the stack. ``name`` is one that a service would give it."""
     return logs.LogGroup(
         scope,
         construct_id,
+        log_group_name=name,
         retention=_LOG_RETENTION[config.log_retention_days],
         removal_policy=cdk.RemovalPolicy.DESTROY,
         encryption_key=given_key(scope, construct_id, config),

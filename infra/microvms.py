@@ -1,31 +1,226 @@
-"""Sandboxes as Lambda MicroVMs: what functions are told and may do. **Not yet run on AWS.**
+"""Sandboxes as Lambda MicroVMs: an image per memory tier, and a network without a way out. **Not yet run on AWS.**
 
-Images and network connector are the owner's and come by ARN (``docs/aws.md`` says how they are made): nothing of this stack has to
-be rebuilt with them, and no VPC is deployed, because a VM is reached by its public endpoint with a token of AWS's own.
+A VM is reached by its public endpoint with a token of AWS's own, so no function is in a VPC. The network is there for what a VM may
+reach itself, which is nothing: the connector ``closed`` leads into isolated subnets without a resolver, and its group has no rules.
 """
 
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
 
+from infra.bundling import ROOT
 from infra.config import Config
+from infra.custom_resource import CustomResources
+from infra.functions import log_group
+from infra.images import PYTHON_3_11, ContainerImage
+from infra.nag import acknowledge, acknowledge_wildcard
+from infra.network import EXEC_PORT, SANDBOX_CIDR, reserved_zones
+from infra.state import State
+
+MINIMUM_MEMORY_MIB: Final = {"1g": 512, "4g": 1024, "16g": 4096}
+"""Of the image of a tier. A VM may use four times its minimum, which is at least the tier's memory
+(https://docs.aws.amazon.com/lambda/latest/dg/microvms-images.html). The minimum is billed while the VM runs."""
+
+HOOK_PORT: Final = 9000
+DOCKERFILE: Final = f"""EXPOSE {EXEC_PORT} {HOOK_PORT}
+ENTRYPOINT ["/usr/local/bin/python3", "-I", "-S", "/opt/moorage/microvm.py", "{HOOK_PORT}"]
+"""
+"""After the line that names the container image. No step of it needs a network, so the image's own connector is the closed one."""
+
+BASE_IMAGE: Final = "al2023-1"
+"""The one that AWS manages (``ListManagedMicrovmImages``). What runs in it is the container image."""
+
+_ENABLED: Final = "ENABLED"
+HOOKS: Final[Mapping[str, int]] = {"ready": 300, "validate": 300, "run": 60}
+"""The seconds that each may take. ``suspend`` and ``terminate`` are left out: files are stored after each command, and a hook that
+fails ends the VM."""
+
+_OPERATOR_POLICY: Final = "AWSLambdaNetworkConnectorOperatorPolicy"
 
 
-class Microvms:
+class MicrovmNetwork(Construct):
+    """Isolated subnets without a resolver, and the connector into them."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config) -> None:
+        super().__init__(scope, construct_id)
+        self._vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            ip_addresses=ec2.IpAddresses.cidr(SANDBOX_CIDR),
+            max_azs=config.availability_zones,
+            reserved_azs=reserved_zones(self, config),
+            nat_gateways=0,
+            restrict_default_security_group=False,
+            # A group sees no DNS. With the resolver off, names lead nowhere (reported, one project; not measured here).
+            enable_dns_support=False,
+            enable_dns_hostnames=False,
+            subnet_configuration=[
+                ec2.SubnetConfiguration(name="microvm", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20),
+            ],
+        )
+        acknowledge(self._vpc, "AwsSolutions-VPC7", "The VPC has no way out and no endpoint: there is no flow to log.")
+        group = ec2.SecurityGroup(
+            self, "ClosedGroup", vpc=self._vpc, allow_all_outbound=False, description="A MicroVM without network policy: nothing"
+        )
+        self.operator_role = self._make_operator_role(group)
+        self.closed = self._make_connector("closed", group, config)
+
+    def _make_operator_role(self, *groups: ec2.SecurityGroup) -> iam.Role:
+        """For Lambda, which makes network interfaces by it: in these subnets, with these groups, and nowhere else."""
+        role = iam.Role(
+            self,
+            "OperatorRole",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(_OPERATOR_POLICY)],
+        )
+        stack = cdk.Stack.of(self)
+        ids = {
+            "subnet": [subnet.subnet_id for subnet in self._vpc.isolated_subnets],
+            "security-group": [group.security_group_id for group in groups],
+            "network-interface": ["*"],
+        }
+        own = [stack.format_arn(service="ec2", resource=kind, resource_name=each) for kind, names in ids.items() for each in names]
+        role.add_to_policy(
+            iam.PolicyStatement(effect=iam.Effect.DENY, actions=["ec2:CreateNetworkInterface"], not_resources=own, sid="OwnNetworkOnly")
+        )
+        reason = "A connector's operator role takes this managed policy (Lambda developer guide, networking of MicroVMs)."
+        acknowledge(role, f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{_OPERATOR_POLICY}]", reason)
+        return role
+
+    def _make_connector(self, name: str, group: ec2.SecurityGroup, config: Config) -> lambda_.CfnNetworkConnector:
+        """Its name follows from what it leads into: a change makes another one, and edits none through which VMs run."""
+        subnets = [subnet.node.default_child for subnet in self._vpc.isolated_subnets]
+        places = [[s.cidr_block, s.availability_zone] for s in subnets if isinstance(s, ec2.CfnSubnet)]
+        edition = hashlib.sha256(json.dumps(cdk.Stack.of(self).resolve(places)).encode()).hexdigest()[:8]
+        connector = lambda_.CfnNetworkConnector(
+            self,
+            f"{name.capitalize()}Connector",
+            name=f"{config.name}-{name}-{edition}",
+            operator_role=self.operator_role.role_arn,
+            configuration=lambda_.CfnNetworkConnector.ConfigProperty(
+                vpc_egress_configuration=lambda_.CfnNetworkConnector.VpcEgressConfigurationProperty(
+                    subnet_ids=[subnet.subnet_id for subnet in self._vpc.isolated_subnets],
+                    security_group_ids=[group.security_group_id],
+                    network_protocol="IPv4",
+                    associated_compute_resource_types=["MicroVm"],
+                )
+            ),
+        )
+        # By the role's ARN alone the connector could be made before the role may do anything.
+        connector.node.add_dependency(self.operator_role)
+        return connector
+
+
+class Microvms(Construct):
     """Everything that ``sandbox/lambda_microvm.py`` names in its calls."""
 
-    def __init__(self, config: Config) -> None:
-        assert config.microvm_egress_connector is not None
-        self._images = config.microvm_images
-        self._connector = config.microvm_egress_connector
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, state: State, hooks: CustomResources) -> None:
+        super().__init__(scope, construct_id)
+        self._config = config
+        self.network = MicrovmNetwork(self, "Network", config=config)
+        self.image = ContainerImage(
+            self,
+            "Image",
+            config=config,
+            hooks=hooks,
+            context={".": ROOT / "functions" / "sandbox"},
+            base=PYTHON_3_11,
+            given=config.sandbox_image,
+            arguments={"RUNTIMES": config.sandbox_runtimes},
+        )
+        words = [self.image.edition, DOCKERFILE, json.dumps(HOOKS), config.microvm_base_version]
+        self._edition = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
+        key = f"microvm-images/{self._edition}.zip"
+        text = f"FROM {self.image.uri}\n{DOCKERFILE}"
+        source = hooks.microvm_source(f"Source{self._edition}", bucket=state.bucket, key=key, text=text, encryption=state.key)
+        # Lambda looks at an operator role once, when its connector is made; IAM shows a new role some seconds late.
+        base = hooks.microvm_base(self._base_image, edition=self._edition, version=config.microvm_base_version)
+        base.node.add_dependency(self.network.operator_role)
+        self.network.closed.node.add_dependency(base)
+        self._role = self._make_build_role(state, key)
+        self._images = {
+            tier: self._make_image(tier, uri=f"s3://{state.bucket.bucket_name}/{key}", base_version=base.get_att_string("Version"))
+            for tier in config.memory_tiers
+        }
+        for image in self._images.values():
+            image.node.add_dependency(source, self._role, *([self.image.built] if self.image.built else []))
+        self._end = hooks.microvms([image.attr_image_arn for image in self._images.values()], self._resources())
+        # In this order they are deleted: what runs VMs, the VMs, their images, what they are connected to.
+        self._end.node.add_dependency(*self._images.values(), self.network)
+
+    def _make_build_role(self, state: State, key: str) -> iam.Role:
+        """For Lambda, which builds images by it: pull the container image, read the Dockerfile, write the build's log."""
+        stack = cdk.Stack.of(self)
+        images = stack.format_arn(
+            service="lambda", resource="microvm-image", resource_name="*", arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME
+        )
+        own = {"StringEquals": {"aws:SourceAccount": stack.account}, "ArnLike": {"aws:SourceArn": images}}
+        principal = iam.ServicePrincipal("lambda.amazonaws.com", conditions=own)
+        role = iam.Role(self, "BuildRole", assumed_by=iam.SessionTagsPrincipal(principal))
+        self.image.grant_pull(role)
+        iam.Grant.add_to_principal(grantee=role, actions=["s3:GetObject"], resource_arns=[state.bucket.arn_for_objects(key)])
+        if state.key:
+            state.key.grant_decrypt(role)
+        acknowledge(
+            role,
+            "AwsSolutions-IAM5[Resource::*]",
+            "ecr:GetAuthorizationToken accepts no resource (service authorization reference).",
+        )
+        return role
+
+    def _make_image(self, tier: str, *, uri: str, base_version: str) -> lambda_.CfnMicrovmImage:
+        name, resource = self._name(tier), lambda_.CfnMicrovmImage
+        # The service would make a group of this name, which nobody would delete.
+        group = log_group(self, f"BuildLogs{tier}", self._config, name=f"/aws/lambda-microvms/{name}")
+        group.grant_write(self._role)
+        self._role.add_to_policy(iam.PolicyStatement(actions=["logs:CreateLogGroup"], resources=[group.log_group_arn]))
+        image = resource(
+            self,
+            f"Image{tier}",
+            name=name,
+            description=f"{self._config.name}: sandboxes of {tier}",
+            base_image_arn=self._base_image,
+            base_image_version=base_version,
+            build_role_arn=self._role.role_arn,
+            code_artifact=resource.CodeArtifactProperty(uri=uri),
+            cpu_configurations=[resource.CpuConfigurationProperty(architecture="ARM_64")],
+            resources=[resource.ResourcesProperty(minimum_memory_in_mib=MINIMUM_MEMORY_MIB[tier])],
+            # A VM that is run without a connector inherits this one. Without one it would have the public internet.
+            egress_network_connectors=[self.network.closed.attr_arn],
+            additional_os_capabilities=[],
+            environment_variables=[],
+            logging=resource.LoggingProperty(cloud_watch=resource.CloudWatchLoggingProperty(log_group=group.log_group_name)),
+            hooks=resource.HooksProperty(
+                port=HOOK_PORT,
+                microvm_hooks=resource.MicrovmHooksProperty(run=_ENABLED, run_timeout_in_seconds=HOOKS["run"]),
+                microvm_image_hooks=resource.MicrovmImageHooksProperty(
+                    ready=_ENABLED,
+                    ready_timeout_in_seconds=HOOKS["ready"],
+                    validate=_ENABLED,
+                    validate_timeout_in_seconds=HOOKS["validate"],
+                ),
+            ),
+        )
+        image.node.add_dependency(group)
+        return image
 
     def grant_start(self, function: lambda_.Function) -> None:
-        """Run, wake and reach VMs. They are given no role, so there is none to pass."""
+        """Run and reach VMs. They are given no role, so there is none to pass."""
         self._grant_reach(function)
-        self._allow(function, "lambda:RunMicrovm", "lambda:ResumeMicrovm")
+        self._allow(function, "lambda:RunMicrovm")
         # With "*" a function could hand a VM AWS's INTERNET_EGRESS. The default ingress has to be passed too.
-        _, partition, _, region, *_ = self._connector.split(":")
-        ingress = f"arn:{partition}:lambda:{region}:aws:network-connector:aws-network-connector:HTTP_INGRESS"
-        function.add_to_role_policy(iam.PolicyStatement(actions=["lambda:PassNetworkConnector"], resources=[ingress, self._connector]))
+        stack = cdk.Stack.of(self)
+        ingress = f"arn:{stack.partition}:lambda:{stack.region}:aws:network-connector:aws-network-connector:HTTP_INGRESS"
+        connectors = [ingress, self.network.closed.attr_arn]
+        function.add_to_role_policy(iam.PolicyStatement(actions=["lambda:PassNetworkConnector"], resources=connectors))
+        function.node.add_dependency(self._end)
 
     def grant_stop(self, function: lambda_.Function) -> None:
         """End VMs, and look into them before, for the functions that can see whether one is dead, and for a container's deletion."""
@@ -39,13 +234,38 @@ class Microvms:
 
     @property
     def environment(self) -> dict[str, str]:
-        """``MOORAGE_MICROVM_*`` as ``sandbox/lambda_microvm.py`` reads them."""
-        images = {f"MOORAGE_MICROVM_IMAGE_{tier.upper()}": arn for tier, arn in self._images.items()}
-        return {"MOORAGE_MICROVM_EGRESS_CONNECTOR": self._connector, **images}
+        """``MOORAGE_MICROVM_*`` as ``sandbox/lambda_microvm.py`` reads them.
+
+        A version of a function starts the image's version that it was published with. The edition stands beside them, so that another
+        image makes other versions.
+        """
+        images = {f"MOORAGE_MICROVM_IMAGE_{tier.upper()}": image.attr_image_arn for tier, image in self._images.items()}
+        versions = {
+            f"MOORAGE_MICROVM_VERSION_{tier.upper()}": image.attr_latest_active_image_version for tier, image in self._images.items()
+        }
+        connector = {"MOORAGE_MICROVM_EGRESS_CONNECTOR": self.network.closed.attr_arn, "MOORAGE_MICROVM_EDITION": self._edition}
+        return {**connector, **images, **versions}
 
     def _grant_reach(self, function: lambda_.Function) -> None:
         self._allow(function, "lambda:GetMicrovm", "lambda:CreateMicrovmAuthToken")
 
     def _allow(self, function: lambda_.Function, *actions: str) -> None:
-        """Rights over VMs are rights over the images that they run."""
-        function.add_to_role_policy(iam.PolicyStatement(actions=list(actions), resources=sorted(self._images.values())))
+        """Rights over VMs are rights over the images that they run. Calls about a sleeping VM were judged by its own ARN (reported)."""
+        resources = self._resources()
+        function.add_to_role_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
+        assert function.role is not None
+        acknowledge_wildcard(function.role, f"Resource::{resources[-1]}", "A VM's id is made by Lambda when it starts.")
+
+    def _resources(self) -> list[str]:
+        stack = cdk.Stack.of(self)
+        arns = [("microvm-image", self._name(tier)) for tier in self._config.memory_tiers] + [("microvm", "*")]
+        colon = cdk.ArnFormat.COLON_RESOURCE_NAME
+        return [stack.format_arn(service="lambda", resource=kind, resource_name=name, arn_format=colon) for kind, name in arns]
+
+    def _name(self, tier: str) -> str:
+        return f"{self._config.name}-{tier}"
+
+    @property
+    def _base_image(self) -> str:
+        stack = cdk.Stack.of(self)
+        return f"arn:{stack.partition}:lambda:{stack.region}:aws:microvm-image:{BASE_IMAGE}"

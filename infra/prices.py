@@ -23,6 +23,12 @@ class Prices:
     s3_get: float
     fargate_vcpu_second: float
     fargate_gb_second: float
+    microvm_vcpu_second: float
+    microvm_gb_second: float
+    microvm_read_gb: float
+    """Of a memory snapshot, at a start and at each waking; written at each falling asleep."""
+    microvm_write_gb: float
+    microvm_image_gb_month: float
     endpoint_hour: float
     secret_month: float
     alarm_month: float
@@ -33,10 +39,19 @@ class Prices:
     def at_rest(self, config: Config) -> float:
         """A month without a request. ``docs/aws.md`` lists the parts; options that it prices by themselves are left out."""
         month = self.secret_month + ALARMS * self.alarm_month + self.reaper(3 if config.has_fargate else 2)
+        if config.has_microvms:
+            return month + IMAGE_GB * self.image_gb_month + len(config.memory_tiers) * MICROVM_IMAGE_GB * self.microvm_image_gb_month
         if not config.has_fargate:
             return month
         endpoints = (len(ENDPOINTS) + config.sandbox_logs) * config.availability_zones
         return month + endpoints * self.endpoint_hour * HOURS_A_MONTH + IMAGE_GB * self.image_gb_month + self.dns_lists_month
+
+    def microvm(self, running_seconds: float, busy_seconds: float) -> float:
+        """One that runs so long from its start until it sleeps, as tier ``1g``: with a quarter of a vCPU and half a GB, and a whole
+        vCPU while it is busy. A night's sleep adds less than a cent."""
+        baseline = self.microvm_vcpu_second * MICROVM_VCPU + self.microvm_gb_second * MICROVM_GB
+        burst = busy_seconds * (1 - MICROVM_VCPU) * self.microvm_vcpu_second
+        return running_seconds * baseline + burst + MICROVM_SNAPSHOT_GB * (self.microvm_read_gb + self.microvm_write_gb)
 
     def reaper(self, functions: int) -> float:
         """A month of its functions, which look once a minute whether there is something to do."""
@@ -53,6 +68,11 @@ REAPER_READ_UNITS: Final = 4.5
 
 ALARMS: Final = 5
 IMAGE_GB: Final = 1.0
+MICROVM_IMAGE_GB: Final = 3.0
+MICROVM_SNAPSHOT_GB: Final = 0.6
+"""Reported of images with Python and libraries: 0.57 to 0.92 GB of memory. Not measured here."""
+MICROVM_VCPU: Final = 0.25
+MICROVM_GB: Final = 0.5
 
 PRICES: Final = {
     "us-east-1": Prices(
@@ -66,6 +86,11 @@ PRICES: Final = {
         s3_get=4e-7,
         fargate_vcpu_second=8.9944e-6,
         fargate_gb_second=9.889e-7,
+        microvm_vcpu_second=2.76944e-5,
+        microvm_gb_second=3.6667e-6,
+        microvm_read_gb=1.5468e-3,
+        microvm_write_gb=3.7977e-3,
+        microvm_image_gb_month=0.0811,
         endpoint_hour=0.01,
         secret_month=0.40,
         alarm_month=0.10,

@@ -210,7 +210,7 @@ def programs(config: Config) -> str:
     """Of an image that somebody else has made nothing is known but what he says."""
     if config.sandbox_programs is not None:
         return config.sandbox_programs
-    return PROGRAMS[config.sandbox_runtimes] if config.sandbox_image is None and not config.has_microvms else ""
+    return PROGRAMS[config.sandbox_runtimes] if config.sandbox_image is None else ""
 
 
 _DROPPED_CAPABILITIES: Final = [

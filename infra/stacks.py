@@ -69,7 +69,7 @@ class ServiceStack(cdk.Stack):
         hooks = self._hooks = CustomResources(self, "Hooks", config=config)
         self.network = Network(self, "Network", config=config, bucket=state.bucket, hooks=hooks) if config.has_fargate else None
         self.sandbox = SandboxTask(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
-        self.microvms = Microvms(config) if config.has_microvms else None
+        self.microvms = Microvms(self, "Microvms", config=config, state=state, hooks=hooks) if config.has_microvms else None
         self.egress = self._make_egress(hooks)
         self.vector_bucket = (
             hooks.kept_vector_bucket("VectorBucket", config=config, tag=DEPLOYMENT_TAG, key=state.key) if config.vector_bucket else None

@@ -11,10 +11,12 @@ first answer.
 """
 
 import hmac
+import io
 import json
 import logging
 import time
 import urllib.request
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -30,6 +32,13 @@ REQUEST_VARIABLE: Final = "CLOUDFORMATION_REQUEST"
 
 STOP_ROUNDS_MAX: Final = 5
 """Looks at what runs, while the deployment is deleted: a function that was just at work may start one more sandbox."""
+
+MICROVM_ROUNDS_MAX: Final = 60
+_TERMINATE_PAUSE_SECONDS: Final = 0.1
+"""Lambda ends ten a second (its quotas)."""
+
+_ROLE_SECONDS: Final = 30
+"""IAM shows a new role to all of AWS within seconds; others wait so long before they make a connector (reported)."""
 
 START_TRIES_MAX: Final = 12
 _START_PAUSE_SECONDS: Final = 20
@@ -88,13 +97,22 @@ def _data(event: Event, client: Clients, pause: Callable[[float], None]) -> Mapp
     if event["RequestType"] == "Delete":
         if kind == "Custom::Sandboxes":
             stop_sandboxes(event, client("ecs"))
+        if kind == "Custom::Microvms":
+            stop_microvms(event, client("lambda-microvms"), pause)
+        if kind == "Custom::MicrovmSource":
+            wanted = event["ResourceProperties"]
+            client("s3").delete_object(Bucket=wanted["Bucket"], Key=wanted["Key"])
         if kind == "Custom::KeptKey":
             let_go_of_key(event, client("kms"))
         if kind == "Custom::KeptVectorBucket":
             let_go_of_vector_bucket(event, client("s3vectors"))
         return {}
-    if kind == "Custom::Sandboxes":
+    if kind in ("Custom::Sandboxes", "Custom::Microvms"):
         return {}
+    if kind == "Custom::MicrovmBase":
+        return microvm_base(event, client, pause)
+    if kind == "Custom::MicrovmSource":
+        return microvm_source(event, client("s3"))
     if kind == "Custom::PrefixLists":
         return prefix_lists(event, client("ec2"))
     if kind == "Custom::Concurrency":
@@ -136,6 +154,54 @@ def stop_sandboxes(event: Event, ecs: Any) -> None:
         for start in range(0, len(tasks), _DESCRIBE_MAX):
             ecs.get_waiter("tasks_stopped").wait(cluster=cluster, tasks=tasks[start : start + _DESCRIBE_MAX], WaiterConfig=patience)
     raise RuntimeError("something starts sandboxes as fast as they are stopped; delete the stack again")
+
+
+def stop_microvms(event: Event, microvms: Any, pause: Callable[[float], None]) -> None:
+    """End every VM of the images, and return when none lives. What time does not suffice for, Lambda's next tries go on with."""
+    for _ in range(MICROVM_ROUNDS_MAX):
+        alive = [vm for image in event["ResourceProperties"]["Images"] for vm in _alive(microvms, image)]
+        if not alive:
+            return
+        for vm in alive:
+            with suppress(microvms.exceptions.ResourceNotFoundException, microvms.exceptions.ConflictException):
+                if vm["state"] != "TERMINATING":
+                    microvms.terminate_microvm(microvmIdentifier=vm["microvmId"])
+                    pause(_TERMINATE_PAUSE_SECONDS)
+        pause(_STOPPED_POLL_SECONDS)
+    raise RuntimeError("something starts MicroVMs as fast as they are ended; delete the stack again")
+
+
+def _alive(microvms: Any, image: str) -> list[Mapping[str, Any]]:
+    try:
+        pages = list(microvms.get_paginator("list_microvms").paginate(imageIdentifier=image))
+    except microvms.exceptions.ResourceNotFoundException:
+        return []
+    # AWS lists a VM that has ended for some twenty minutes.
+    return [vm for page in pages for vm in page["items"] if vm["state"] != "TERMINATED"]
+
+
+def microvm_base(event: Event, client: Clients, pause: Callable[[float], None]) -> Mapping[str, str]:
+    """The version of the base image that is to be built on: the newest available one, unless one is given."""
+    wanted = event["ResourceProperties"]
+    if event["RequestType"] == "Create":
+        pause(_ROLE_SECONDS)  # What is made after this resource is judged by a role that was made just before it.
+    if version := wanted.get("Version"):
+        return {"Version": version}
+    pages = client("lambda-microvms").get_paginator("list_managed_microvm_image_versions").paginate(imageIdentifier=wanted["Image"])
+    found = [each for page in pages for each in page["items"] if each.get("status", "AVAILABLE") == "AVAILABLE"]
+    if not found:
+        raise LookupError(f"the region has no version of {wanted['Image']} to build on")
+    return {"Version": max(found, key=lambda each: each["createdAt"])["imageVersion"]}
+
+
+def microvm_source(event: Event, s3: Any) -> Mapping[str, str]:
+    """Put an archive with nothing but a Dockerfile where an image's build reads it."""
+    wanted = event["ResourceProperties"]
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as writer:
+        writer.writestr("Dockerfile", wanted["Dockerfile"])
+    s3.put_object(Bucket=wanted["Bucket"], Key=wanted["Key"], Body=archive.getvalue())
+    return {}
 
 
 def kept_key(event: Event, kms: Any) -> Mapping[str, str]:

@@ -7,21 +7,34 @@ means that the exec server listens. **Not yet run on AWS.**
 import hmac
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from contextlib import suppress
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Optional
 
 HOOKS = "/aws/lambda-microvms/runtime/v1/"
 PAYLOAD_BYTES_MAX = 64 * 1024
 """The hook's whole body; the payload in it has 4,096 bytes at most (``RunMicrovm``)."""
 
-START_SECONDS = 20
-"""Less than the run hook's time-out, which the image sets (``docs/aws.md``)."""
+START_SECONDS = 50
+"""Less than the run hook's minute, which the image sets (``infra/microvms.py``): a disk that is read for the first time is slow."""
+
+TOUCHED = (
+    ("bash", "-c", "true"),
+    ("python3", "-c", "import pandas, matplotlib.pyplot"),
+    ("node", "-e", "1"),
+    ("git", "--version"),
+)
+"""What commands start most. AWS fetches before a start what the validate hook has read; without one the first Python of a VM took 45
+seconds (reported). An image of somebody else's may lack some of them."""
+TOUCH_SECONDS = 60
 
 
 class HookRefused(Exception):
@@ -37,30 +50,67 @@ class ServerStarter:
 
     def __init__(self) -> None:
         self._started: Optional[bytes] = None
+        self._lock = threading.Lock()
 
     def run(self, body: bytes) -> None:
         payload = run_payload(body)
         digest = sha256(payload.encode()).digest()
-        if self._started is None:
-            self._start(payload)
-            self._started = digest
-        elif not hmac.compare_digest(self._started, digest):
-            raise HookRefused(409, "The sandbox runs with another configuration.")
+        with self._lock:
+            if self._started is None:
+                self._start(payload)
+                self._started = digest
+            elif not hmac.compare_digest(self._started, digest):
+                raise HookRefused(409, "The sandbox runs with another configuration.")
 
     def _start(self, payload: str) -> None:
         port = exec_port(payload)
-        reading, writing = os.pipe()
-        os.write(writing, payload.encode())  # it fits: a pipe holds 64 KiB
-        os.close(writing)
-        server = os.path.join(os.path.dirname(os.path.abspath(__file__)), "server")
-        child = subprocess.Popen([sys.executable, "-I", "-S", server, "--config-fd", str(reading)], pass_fds=[reading])
-        os.close(reading)
+        child = exec_server(payload)
         threading.Thread(target=lambda: os._exit(child.wait() & 0xFF), daemon=True).start()
-        deadline = time.monotonic() + START_SECONDS
-        while not is_listening(port):
-            if time.monotonic() > deadline:
-                raise HookRefused(500, "The exec server did not start.")
-            time.sleep(0.02)
+        wait_until_listening(port)
+
+    def validate(self) -> None:
+        """Read from the disk what a start and its first commands read. AWS calls it in a trial VM, which serves no container."""
+        with self._lock:
+            if self._started is not None:
+                raise HookRefused(409, "The sandbox serves its container.")
+            touch_server()
+            for program in TOUCHED:
+                with suppress(OSError, subprocess.TimeoutExpired):
+                    subprocess.run(program, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=TOUCH_SECONDS, check=False)
+
+
+def touch_server() -> None:
+    """Start the exec server for nobody, and end it."""
+    with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        directories = {name: os.path.join(folder, name) for name in ("workspace", "home", "spool_dir")}
+        config = {"token_sha256": secrets.token_hex(32), "listen": "tcp:127.0.0.1:%d" % port, **directories}
+        child = exec_server(json.dumps(config))
+        try:
+            wait_until_listening(port)
+        finally:
+            child.kill()
+            child.wait()
+
+
+def exec_server(payload: str) -> "subprocess.Popen[bytes]":
+    reading, writing = os.pipe()
+    os.write(writing, payload.encode())  # it fits: a pipe holds 64 KiB
+    os.close(writing)
+    server = os.path.join(os.path.dirname(os.path.abspath(__file__)), "server")
+    child = subprocess.Popen([sys.executable, "-I", "-S", server, "--config-fd", str(reading)], pass_fds=[reading])
+    os.close(reading)
+    return child
+
+
+def wait_until_listening(port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not is_listening(port):
+        if time.monotonic() > deadline:
+            raise HookRefused(500, "The exec server did not start.")
+        time.sleep(0.02)
 
 
 def run_payload(body: bytes) -> str:
@@ -91,7 +141,8 @@ def is_listening(port: int) -> bool:
 
 
 class LifecycleHooks(BaseHTTPRequestHandler):
-    """One at a time. Commands can reach it too, and achieve nothing: the server runs by then, and never twice."""
+    """Side by side: a connection that asks for nothing holds no hook up. Commands can reach it too, and achieve nothing: the server
+    runs by then, and never twice."""
 
     timeout = 10
     launcher = ServerStarter()
@@ -101,6 +152,8 @@ class LifecycleHooks(BaseHTTPRequestHandler):
         try:
             if self.path == HOOKS + "run":
                 self.launcher.run(body)
+            elif self.path == HOOKS + "validate":
+                self.launcher.validate()
             elif self.path != HOOKS + "ready":
                 raise HookRefused(404, "There is no such hook.")
         except HookRefused as refused:
@@ -120,7 +173,7 @@ class LifecycleHooks(BaseHTTPRequestHandler):
 
 def main() -> None:
     """``microvm.py PORT``: the port of the image's hooks."""
-    with HTTPServer(("0.0.0.0", int(sys.argv[1])), LifecycleHooks) as hooks:
+    with ThreadingHTTPServer(("0.0.0.0", int(sys.argv[1])), LifecycleHooks) as hooks:
         print(hooks.server_port, flush=True)
         hooks.serve_forever()
 

@@ -32,6 +32,7 @@ import boto3
 import httpx
 from moorage import limits
 from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
+from moorage.sandbox.lambda_microvm import IDLE_SECONDS as MICROVM_IDLE_SECONDS
 
 from infra.agent_loop import TOOL_MEMORY_MIB
 from infra.config import Config
@@ -42,6 +43,7 @@ from tests.deploy.test_ring import in_background, script, shell
 from tests.mcp_servers import Depot, depot_beside
 
 HOP_SECONDS = 0.3
+MICROVM_START_SECONDS = 3.0
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_suffix(".json")
 _SETTLE_SECONDS = 2.0
@@ -243,13 +245,17 @@ class Turn:
         gb_seconds = model_gib * (api_seconds + model_seconds) + tool_gib * self.tool_seconds
         sandbox_seconds = self.wall_seconds + limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60 if self.commands else 0
         vcpu = CPU_UNITS["1g"] / 1024
+        sandbox = sandbox_seconds * (vcpu * prices.fargate_vcpu_second + prices.fargate_gb_second)
+        if config.has_microvms and self.commands:
+            awake = self.wall_seconds + MICROVM_START_SECONDS + MICROVM_IDLE_SECONDS
+            sandbox = prices.microvm(awake, self.commands * self.command_seconds)
         return {
             "API Gateway": prices.api_request,
             "Lambda": gb_seconds * prices.lambda_gb_second + invocations * prices.lambda_request,
             "Step Functions": self.transitions_billed * prices.transition,
             "DynamoDB": self.counts.write_units * prices.write_unit + self.read_units * prices.read_unit,
             "S3": self.counts.s3_puts * prices.s3_put + self.counts.s3_gets * prices.s3_get,
-            "sandbox": sandbox_seconds * (vcpu * prices.fargate_vcpu_second + prices.fargate_gb_second),
+            "sandbox": sandbox,
         }
 
 
@@ -349,9 +355,10 @@ def tables(turns: list[Turn], prices: Prices, config: Config) -> dict[Path, list
         whole, name = sum(dollars.values()), turn.title
         bare = whole - dollars["sandbox"]
         short.append(f"| {name} | {_rounded(bare)} |")
-        sandbox = _rounded(whole) if turn.commands else ""
+        microvm = turn.dollars(prices, config.model_copy(update={"provisioner": "lambda_microvm"}))["sandbox"]
+        sandbox = f"{_rounded(whole)} | {_rounded(bare + 1000 * microvm)}" if turn.commands else " |"
         counts = f"{turn.transitions_billed} | {turn.counts.write_units:.0f}"
-        long.append(f"| {name} | {counts} | {_rounded(bare)} | {sandbox} |".replace("|  |", "| |"))
+        long.append(f"| {name} | {counts} | {_rounded(bare)} | {sandbox} |".replace("|  | |", "| | |"))
     bare, fargate = prices.at_rest(config.model_copy(update={"provisioner": "none"})), prices.at_rest(config)
     short += [
         f"| idle, a month, without containers | {bare:.2f} |",
@@ -440,8 +447,10 @@ def main() -> None:
         whole = sum(dollars.values())
         print(f"  {'without sandbox':16} {1000 * (whole - dollars['sandbox']):10.3f} $ per 1,000 turns")
         print(f"  {'all':16} {1000 * whole:10.3f} $ per 1,000 turns")
-    bare, fargate = prices.at_rest(Config(provisioner="none")), prices.at_rest(config)
-    print(f"\nidle, $ a month: without containers {bare:.2f}, with Fargate {fargate:.2f}")
+        microvm = turn.dollars(prices, Config(provisioner="lambda_microvm"))["sandbox"]
+        print(f"  {'with a MicroVM':16} {1000 * (whole - dollars['sandbox'] + microvm):10.3f} $ per 1,000 turns, by calculation")
+    bare, microvms = (prices.at_rest(Config(provisioner=each)) for each in ("none", "lambda_microvm"))
+    print(f"\nidle, $ a month: without containers {bare:.2f}, with MicroVMs {microvms:.2f}, with Fargate {prices.at_rest(config):.2f}")
 
 
 if __name__ == "__main__":

@@ -60,12 +60,7 @@ COMPANY: dict[str, Any] = {
     "waf_acl_arn": "arn:aws:wafv2:us-east-1:111122223333:regional/webacl/central/00000000-0000-0000-0000-000000000000",
 }
 """Every option, with what a company has already in the place of what the deployment would make."""
-MICROVM_IMAGES = {tier: f"arn:aws:lambda:us-east-1:000000000000:microvm-image:moorage-{tier}" for tier in ("1g", "4g")}
-MICROVMS: dict[str, Any] = {
-    "provisioner": "lambda_microvm",
-    "microvm_images": MICROVM_IMAGES,
-    "microvm_egress_connector": "arn:aws:lambda:us-east-1:000000000000:network-connector:closed",
-}
+MICROVMS: dict[str, Any] = {"provisioner": "lambda_microvm"}
 
 
 @dataclass(frozen=True)

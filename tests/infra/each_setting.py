@@ -12,6 +12,7 @@ from tests.infra.updates import GOES_WITH, Update, beyond, faults
 ALARMS: dict[str, Any] = {"alarm_email": "owner@example.com"}
 NEEDS: dict[str, dict[str, Any]] = {
     "domain_name": {"certificate_arn": EVERYTHING["certificate_arn"]},
+    "microvm_base_version": MICROVMS,
     "monthly_budget": ALARMS,
     "otlp_headers_secret": {"otlp_endpoint": "https://otlp.example.com"},
     "proxy_memory_mib": {"allowed_egress_domains": ["pkg.example.com"]},
@@ -32,6 +33,7 @@ VALUES: dict[str, Any] = {
     "content_key_edition": "2",
     "drain": True,
     "log_level": "DEBUG",
+    "microvm_base_version": "1",
     "model_keys_kms_arn": COMPANY["kms_key_arn"],
     "log_retention_days": 7,
     "memory_tiers": ["1g", "4g"],
@@ -69,8 +71,6 @@ NOT_ONE_BY_ONE = {
     "bucket_name": "with table_name",
     "content_key_arn": "as table_name",
     "table_write_units": "with table_read_units",
-    "microvm_images": "with provisioner",
-    "microvm_egress_connector": "with provisioner",
 }
 
 
@@ -91,4 +91,4 @@ def test_a_setting_goes_on_and_off(name: str, tmp_path_factory: pytest.TempPathF
 def test_sandboxes_move_to_microvms_and_back(stacks: Stacks, tmp_path_factory: pytest.TempPathFactory) -> None:
     microvms = shared(MICROVMS, tmp_path_factory)
     assert beyond(faults(Update(stacks, microvms)), ["provisioner"]) == []
-    assert faults(Update(microvms, stacks)) == []
+    assert beyond(faults(Update(microvms, stacks)), ["provisioner"]) == []

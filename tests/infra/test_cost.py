@@ -23,6 +23,7 @@ def test_the_documents_have_the_costs_of_turns_that_were_counted(name: str) -> N
 def test_the_documents_have_what_a_deployment_costs_at_rest() -> None:
     text = (ROOT / "docs" / "aws.md").read_text()
     assert f"| **without containers (`provisioner: none`)** | **{US_EAST.at_rest(Config(provisioner='none')):.2f}** |" in text
+    assert f"| **with MicroVMs** | **{US_EAST.at_rest(Config(provisioner='lambda_microvm')):.2f}** |" in text
     assert f"| **with Fargate** | **{US_EAST.at_rest(Config()):.2f}** |" in text
 
 
@@ -42,6 +43,11 @@ def test_calls_of_remote_servers_need_no_sandbox_and_are_billed_as_steps() -> No
     longer = replace(remote, remote_seconds=remote.remote_seconds + 10).dollars(US_EAST, Config())
     held = remote.remote_calls * 10 * (TOOL_MEMORY_MIB + Config().model_memory_mib) / 1024  # by the step, and by the stream
     assert longer["Lambda"] - dollars["Lambda"] == pytest.approx(held * US_EAST.lambda_gb_second)
+
+
+def test_a_microvm_costs_what_it_runs_until_it_sleeps() -> None:
+    """The worked example of a report with an account's bill: 0.5 GB, a minute until it sleeps, $5.28 for 1,000 turns."""
+    assert 1000 * US_EAST.microvm(107 + 3 + 60, 27) == pytest.approx(5.28, abs=0.06)
 
 
 def test_the_goals_at_rest_are_met() -> None:

@@ -13,7 +13,7 @@ from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
 from infra.agent_loop import ASL_FILE
 from infra.config import Config
 from infra.prices import ALARMS, HOURS_A_MONTH, PRICES
-from tests.infra.conftest import EVERYTHING, MICROVM_IMAGES, MICROVMS, ROOT, Stacks, load, masked, shared, synthesise
+from tests.infra.conftest import EVERYTHING, MICROVMS, ROOT, Stacks, load, masked, shared, synthesise
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -271,36 +271,6 @@ def test_the_template_is_the_recorded_one(which: str, stack: str, request: pytes
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
     assert text == file.read_text(), f"{file.name} differs; 'pytest tests/infra --record-templates' records it anew."
-
-
-def test_microvms_are_chosen_by_configuration(linear: Stacks) -> None:
-    found = linear
-    assert found.findings == []
-    assert [kind for kind in ("AWS::EC2::VPC", "AWS::ECS::Cluster", "AWS::CodeBuild::Project") if found.of_type(kind)] == []
-    variables = found.function("ToolStep")["Environment"]["Variables"]
-    assert {name: value for name, value in variables.items() if "MICROVM" in name or "FARGATE" in name or "PROVISIONER" in name} == {
-        "MOORAGE_PROVISIONER": "lambda_microvm",
-        "MOORAGE_MICROVM_IMAGE_1G": MICROVM_IMAGES["1g"],
-        "MOORAGE_MICROVM_IMAGE_4G": MICROVM_IMAGES["4g"],
-        "MOORAGE_MICROVM_EGRESS_CONNECTOR": MICROVMS["microvm_egress_connector"],
-    }
-    reach = {"GetMicrovm", "CreateMicrovmAuthToken"}
-    start, stop = reach | {"RunMicrovm", "ResumeMicrovm", "PassNetworkConnector"}, reach | {"TerminateMicrovm"}
-    closed = MICROVMS["microvm_egress_connector"]
-    connectors = [closed, "arn:aws:lambda:us-east-1:aws:network-connector:aws-network-connector:HTTP_INGRESS"]
-    granted: dict[str, set[str]] = {}
-    for name, policy in found.of_type("AWS::IAM::Policy").items():
-        owner = name.split("Role")[0].removeprefix("Functions")
-        for statement in policy["PolicyDocument"]["Statement"]:
-            actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
-            mine = {action.removeprefix("lambda:") for action in actions if re.search("Microvm|Connector|lambda:ListTags", action)}
-            if mine:
-                granted[owner] = granted.get(owner, set()) | mine
-                images = list(MICROVM_IMAGES.values())
-                assert statement["Resource"] == {"PassNetworkConnector": connectors, "ListMicrovms": "*"}.get(min(mine), images)
-    both = start | stop
-    assert granted.pop("Expiry") == both | {"ListMicrovms", "ListTags"}
-    assert granted == dict.fromkeys(("Responses", "ModelStep", "ToolStep", "IndexStep", "ParseStep", "Containers", "Sessions"), both)
 
 
 def test_traces_are_sent_at_ends_and_no_template_has_their_headers(stacks: Stacks, everything: Stacks) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.conftest import ROOT, Stacks
+from tests.infra.conftest import MICROVMS, ROOT, Stacks, shared
 from tests.infra.updates import CREATED_ONLY
 
 TOOLS = ROOT / ".venv-template" / "bin"
@@ -17,10 +17,18 @@ CFN_LINT = ["cfn-lint", "--config-file", str(ROOT / "infra" / "cfn-lint.yaml")]
 
 
 @pytest.fixture(scope="module")
-def templates(stacks: Stacks, everything: Stacks, company: Stacks, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both templates of the default deployment, of the one with every option, and of a company's."""
+def microvms(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
+    return shared({"rollout": "linear", **MICROVMS}, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def templates(stacks: Stacks, everything: Stacks, company: Stacks, microvms: Stacks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both templates of the default deployment, of the one with every option, of a company's, and of one with MicroVMs.
+
+    cfn-lint knows both kinds of resources that MicroVMs bring, by CloudFormation's schemas of October 2026, in both regions.
+    """
     folder = tmp_path_factory.mktemp("templates")
-    for name, found in {"default": stacks, "everything": everything, "company": company}.items():
+    for name, found in {"default": stacks, "everything": everything, "company": company, "microvms": microvms}.items():
         (folder / f"{name}-state.json").write_text(json.dumps(found.state))
         (folder / f"{name}-service.json").write_text(json.dumps(found.service))
     return folder
@@ -45,7 +53,7 @@ def test_cfn_lint_finds_nothing(templates: Path) -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stdout[-8000:] + done.stderr[-2000:]
 
 
-def test_what_is_made_anew_is_recorded_from_cloudformations_schemas(stacks: Stacks, everything: Stacks) -> None:
+def test_what_is_made_anew_is_recorded_from_cloudformations_schemas(stacks: Stacks, everything: Stacks, microvms: Stacks) -> None:
     """cfn-lint has a copy of them: ``createOnlyProperties`` of every kind of resource."""
     (schemas,) = TOOLS.parent.glob("lib/python3*/site-packages/cfnlint/data/schemas") if TOOLS.exists() else [None]
     if schemas is None:
@@ -54,7 +62,7 @@ def test_what_is_made_anew_is_recorded_from_cloudformations_schemas(stacks: Stac
     for kind, recorded in CREATED_ONLY.items():
         schema = json.loads((schemas / "resources" / f"{files[kind]}.json").read_text())
         assert recorded == sorted(path.removeprefix("/properties/") for path in schema.get("createOnlyProperties", [])), kind
-    used = {each["Type"] for of in (stacks, everything) for each in of.resources.values()}
+    used = {each["Type"] for of in (stacks, everything, microvms) for each in of.resources.values()}
     assert {kind for kind in used if not kind.startswith("Custom::")} - CREATED_ONLY.keys() == set()
 
 

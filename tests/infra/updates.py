@@ -32,7 +32,7 @@ LASTING: Final = frozenset(
     {
         *("AWS::StepFunctions::StateMachine", "AWS::Lambda::Function", "AWS::Lambda::Alias", "AWS::IAM::Role"),
         *("AWS::ApiGateway::RestApi", "AWS::ApiGatewayV2::Api", "AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::SecurityGroup"),
-        *("AWS::ECS::Cluster", "AWS::ECS::Service", "AWS::ECR::Repository"),
+        *("AWS::ECS::Cluster", "AWS::ECS::Service", "AWS::ECR::Repository", "AWS::Lambda::MicrovmImage"),
     }
 )
 """What runs, or is known by name outside of the template: executions, addresses, sandboxes, images that tasks are started from."""
@@ -42,6 +42,9 @@ NAMES: Final = {
     "AWS::CloudWatch::Dashboard": ("DashboardName",),
     "AWS::ECS::Cluster": ("ClusterName",),
     "AWS::Lambda::Alias": ("FunctionName", "Name"),
+    "AWS::Lambda::MicrovmImage": ("Name",),
+    "AWS::Lambda::NetworkConnector": ("Name",),
+    "AWS::Logs::LogGroup": ("LogGroupName",),
     "AWS::ServiceDiscovery::PrivateDnsNamespace": ("Name", "Vpc"),
     "AWS::ServiceDiscovery::Service": ("Name", "NamespaceId"),
     "AWS::StepFunctions::StateMachine": ("StateMachineName",),
@@ -298,13 +301,13 @@ RULES: Final = (
 )
 
 GOES_WITH: Final = {
-    "provisioner": ("names Network", "names Sandbox", "names Hooks"),
+    "provisioner": ("names Network", "names Sandbox", "names Hooks", "names Microvms"),
     "allowed_egress_domains": (": MOORAGE_EGRESS_", ": MOORAGE_FARGATE_EGRESS_SECURITY_GROUP names"),
     "audit_retention_days": (": MOORAGE_AUDIT_LOG_GROUP names",),
-    "availability_zones": (": MOORAGE_FARGATE_SUBNETS names",),
+    "availability_zones": (": MOORAGE_FARGATE_SUBNETS names", ": MOORAGE_MICROVM_EGRESS_CONNECTOR names"),
     "kms_key_arn": ("ImageRepository",),
     "customer_managed_key": ("moorage-state:ExportsOutputFnGetAttStateKey",),
-    "memory_tiers": (": MOORAGE_FARGATE_TASK_DEFINITION_",),
+    "memory_tiers": (": MOORAGE_FARGATE_TASK_DEFINITION_", ": MOORAGE_MICROVM_IMAGE_", ": MOORAGE_MICROVM_VERSION_"),
     "table_name": (" on <State", " on arn:aws:dynamodb", " on arn:aws:s3"),
     "vector_bucket": (": MOORAGE_VECTOR_BUCKET names",),
     "websocket": (": MOORAGE_WEBSOCKET_",),

@@ -155,6 +155,9 @@ class NetworkTwin:
 
     def resolves(self, name: str, vpc: str = "Network") -> bool:
         """Does the resolver of the VPC answer for the name, with every redirection on the way?"""
+        (of,) = [each for found, each in self._template.of_type("AWS::EC2::VPC") if found.startswith(f"{vpc}Vpc")]
+        if not of["EnableDnsSupport"]:
+            return False
         rules = self._firewall(vpc)
         chain = [name]
         leads = cnames(self._template.region)

@@ -47,6 +47,7 @@ class HasManaged:
     principal: str
     role: str
     policy: str
+    path: str = "service-role/"
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,32 @@ def _reads_streams(template: Template, _: str, mapping: Properties) -> Iterator[
         "dynamodb": ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"),
     }[_service_of(mapping["EventSourceArn"])]
     yield from _lambda(_function_named(template, mapping["FunctionName"]), *actions, on=mapping["EventSourceArn"])
+
+
+_DEVELOPER_GUIDE: Final = f"{DOCS}/lambda/latest/dg"
+
+
+def _microvm_build(_: Template, __: str, image: Properties) -> Iterator[Need]:
+    role = image["BuildRoleArn"]
+    bucket, _, key = image["CodeArtifact"]["Uri"].removeprefix("s3://").partition("/")
+    group = _arn_of(image["Logging"]["CloudWatch"]["LogGroup"])
+    yield Does("lambda.amazonaws.com", role, "s3:GetObject", f"<{_logical_id(bucket)}.Arn>/{key}")
+    yield from (Does("lambda.amazonaws.com", role, action, group) for action in ("logs:CreateLogGroup", *LOG_LINES))
+
+
+def _microvm_pull(template: Template, _: str, image: Properties) -> Iterator[Need]:
+    """What the Dockerfile is made from, which the archive of the image begins with."""
+    key = image["CodeArtifact"]["Uri"].partition("/microvm-images/")[2]
+    (source,) = [each for _, each in template.of_type("Custom::MicrovmSource") if each["Key"].endswith(key)]
+    found = re.match(rf"FROM {ACCOUNT}\.dkr\.ecr\.([\w-]+)\.amazonaws\.com/(.+):[^:\n]+\n", source["Dockerfile"])
+    if found:
+        repository = f"arn:aws:ecr:{found[1]}:{ACCOUNT}:repository/{found[2]}"
+        yield Does("lambda.amazonaws.com", image["BuildRoleArn"], "ecr:GetAuthorizationToken")
+        yield from (Does("lambda.amazonaws.com", image["BuildRoleArn"], action, repository) for action in PULL)
+
+
+def _connects(_: Template, __: str, connector: Properties) -> Iterator[Need]:
+    yield HasManaged("lambda.amazonaws.com", connector["OperatorRole"], "AWSLambdaNetworkConnectorOperatorPolicy", path="")
 
 
 # --- ECS ---
@@ -385,6 +412,9 @@ ROWS: Final = (
         f"{DOCS}/lambda/latest/dg/invocation-eventsourcemapping.html",
         _reads_streams,
     ),
+    Row("AWS::Lambda::MicrovmImage", "builds", f"{_DEVELOPER_GUIDE}/microvms-security.html", _microvm_build),
+    Row("AWS::Lambda::MicrovmImage", "pulls its container image", f"{_DEVELOPER_GUIDE}/microvms-images.html", _microvm_pull),
+    Row("AWS::Lambda::NetworkConnector", "makes network interfaces", f"{_DEVELOPER_GUIDE}/microvms-networking.html", _connects),
     Row(
         "AWS::ECS::TaskDefinition",
         "pulls its image",
@@ -488,7 +518,8 @@ ASKS_NOTHING: Final = frozenset(
         *("AWS::Route53Resolver::FirewallRuleGroup", "AWS::Route53Resolver::FirewallRuleGroupAssociation", "AWS::S3::BucketPolicy"),
         *("AWS::SNS::TopicPolicy", "AWS::ServiceDiscovery::PrivateDnsNamespace", "AWS::ServiceDiscovery::Service"),
         *("AWS::WAFv2::WebACL", "AWS::WAFv2::WebACLAssociation", "Custom::Concurrency", "Custom::ImageBuild", "Custom::KeptKey"),
-        *("Custom::PrefixLists", "Custom::SandboxKey", "Custom::Sandboxes"),
+        *("Custom::PrefixLists", "Custom::SandboxKey", "Custom::Sandboxes", "Custom::Microvms", "Custom::MicrovmBase"),
+        "Custom::MicrovmSource",
     }
 )
 """Kinds of resources that take no role and are told by nobody. Peering within one account, budgets that write mails, and custom
@@ -525,9 +556,9 @@ def _missing(template: Template, account: Account, need: Need) -> Iterator[str]:
                 yield f"{role} is not for {principal}"
             elif action and not account.decides(_logical_id(role), action, on, {}):
                 yield f"{role} may not {action} on {on}"
-        case HasManaged(principal=principal, role=role, policy=policy):
+        case HasManaged(principal=principal, role=role, policy=policy, path=path):
             managed = template.resolve(template.resources[_logical_id(role)]["Properties"].get("ManagedPolicyArns", []))
-            if not _trusts(template, role, principal) or not any(arn.endswith(f":policy/service-role/{policy}") for arn in managed):
+            if not _trusts(template, role, principal) or not any(arn.endswith(f":policy/{path}{policy}") for arn in managed):
                 yield f"{role} has not {policy}, or is not for {principal}"
         case IsLet():
             if not _is_let(template, need):
@@ -540,7 +571,7 @@ def _missing(template: Template, account: Account, need: Need) -> Iterator[str]:
 
 def _trusts(template: Template, role: str, principal: str) -> bool:
     statements = template.resolve(template.resources[_logical_id(role)]["Properties"]["AssumeRolePolicyDocument"]["Statement"])
-    principals = [statement["Principal"]["Service"] for statement in statements if statement["Action"] == "sts:AssumeRole"]
+    principals = [statement["Principal"]["Service"] for statement in statements if "sts:AssumeRole" in _many(statement["Action"])]
     return principals == [principal]
 
 

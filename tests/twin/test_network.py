@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.infra.conftest import MICROVMS, shared
 from tests.twin.network import NetworkTwin, Place, Service
 from tests.twin.template import ACCOUNT, REGION, Template
 
@@ -108,6 +109,26 @@ def test_credentials_of_another_account_lead_nowhere_through_any_endpoint(with_p
         assert with_proxy.lets_through(service, action, "*")
         assert not with_proxy.lets_through(service, action, "*", account=OTHER_ACCOUNT)
     assert not with_proxy.lets_through("dynamodb", "dynamodb:PutItem", "*", account=OTHER_ACCOUNT)
+
+
+# --- MicroVMs ---
+
+MICROVM = Place("MicrovmsNetworkVpcmicrovmSubnet1Subnet", "MicrovmsNetworkClosedGroup")
+
+
+def test_a_microvm_reaches_nobody_and_is_told_no_name(tmp_path_factory: pytest.TempPathFactory) -> None:
+    stacks = shared({"rollout": "linear", **MICROVMS}, tmp_path_factory)
+    template = Template.of(stacks.state, stacks.service)
+    network = NetworkTwin(template)
+    assert [network.connects(MICROVM, to, 443) for to in (MICROVM, S3, DYNAMODB, ECR_API, INTERNET)] == [False] * 5
+    assert [network.resolves(name, "MicrovmsNetwork") for name in (*NOT_ANSWERED, *PULL)] == [False] * (len(NOT_ANSWERED) + len(PULL))
+    (connector,) = [properties for _, properties in template.of_type("AWS::Lambda::NetworkConnector")]
+    assert connector["Configuration"]["VpcEgressConfiguration"] == {
+        "AssociatedComputeResourceTypes": ["MicroVm"],
+        "NetworkProtocol": "IPv4",
+        "SubnetIds": [f"<{template.one('AWS::EC2::Subnet')[0]}>"],
+        "SecurityGroupIds": [f"<{template.one('AWS::EC2::SecurityGroup')[0]}.GroupId>"],
+    }
 
 
 # --- What this would have found ---

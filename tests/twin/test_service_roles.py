@@ -36,9 +36,13 @@ def test_every_service_may_what_it_does_and_every_role_is_used(template: Templat
     assert unused_roles(template) == set()
 
 
-def test_each_row_has_the_page_that_says_so_and_is_met_somewhere(default: Template, full: Template) -> None:
+def test_each_row_has_the_page_that_says_so_and_is_met_somewhere(
+    default: Template, full: Template, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     assert all(row.page.startswith(f"{DOCS}/") for row in ROWS)
-    asked = {who.partition(" ")[2] for each in (default, full) for who, _ in needs(each)}
+    found = shared(CONFIGURATIONS["MicroVMs"], tmp_path_factory)
+    microvms = Template.of(found.state, found.service)
+    asked = {who.partition(" ")[2] for each in (default, full, microvms) for who, _ in needs(each)}
     # What no template has yet; whoever brings it in finds the row.
     absent = {"sends dead letters", "sends to destinations", "reads streams and queues", "is given secrets", "uses a key"}
     absent |= {"is encrypted"}

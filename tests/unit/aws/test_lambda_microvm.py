@@ -119,11 +119,22 @@ async def test_a_running_vm_is_reached_by_its_own_endpoint(microvms: Microvms) -
     assert await microvms.provisioner.start(SPEC) == Handle("https://abc.microvm.example.com", TOKEN, VM)
 
 
-async def test_a_sleeping_vm_is_woken(microvms: Microvms) -> None:
-    microvms.runs("SUSPENDED")
-    microvms.stub.add_response("resume_microvm", {}, GET)
-    with pytest.raises(SandboxStarting):
-        await microvms.provisioner.start(SPEC)
+@pytest.mark.parametrize("state", ["SUSPENDING", "SUSPENDED"])
+async def test_a_sleeping_vm_is_reached_without_a_call_since_its_first_request_wakes_it(microvms: Microvms, state: str) -> None:
+    """Resuming by a call is five a second for the account, and AWS does it by itself."""
+    microvms.runs(state)
+    assert await microvms.provisioner.start(SPEC) == Handle("https://abc.microvm.example.com", TOKEN, VM)
+
+
+async def test_a_vm_is_run_from_the_image_version_that_the_function_was_published_with(executor: ThreadPoolExecutor) -> None:
+    pinned = Microvms(executor)
+    settings = MicrovmSettings.from_settings({"image_1g": IMAGE, "version_1g": "3.0", "egress_connector": CONNECTOR})
+    pinned.provisioner = LambdaMicrovmProvisioner(pinned.client, settings, executor)
+    with pinned.stub:
+        pinned.stub.add_response("run_microvm", vm("PENDING"), run() | {"imageVersion": "3.0"})
+        pinned.stub.add_response("get_microvm", vm("RUNNING"), GET)
+        assert (await pinned.provisioner.start(SPEC)).sandbox_id == VM
+        pinned.stub.assert_no_pending_responses()
 
 
 async def test_a_vm_that_ended_makes_way_for_another(microvms: Microvms) -> None:

@@ -18,6 +18,7 @@ import pytest
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle
 
+from infra.microvms import HOOKS
 from tests.unit.sandbox.support import ROOT, TOKEN, Result, run
 
 RUN = "/aws/lambda-microvms/runtime/v1/run"
@@ -85,6 +86,27 @@ async def test_a_repeated_run_hook_changes_nothing_and_another_one_is_refused(mi
         other = {"runHookPayload": json.dumps(microvm.config | {"token_sha256": "0" * 64})}
         assert microvm.run(other) == (409, "The sandbox runs with another configuration.")
         assert await client.health() == before
+
+
+def test_the_image_is_validated_by_starting_what_containers_start_and_serves_one_afterwards(microvm: Microvm) -> None:
+    """AWS fetches before each start what this has read. Another process answers the next hook: validate holds no lock and no port."""
+    validate = "/aws/lambda-microvms/runtime/v1/validate"
+    assert microvm.hooks.post(validate).status_code == 200
+    assert microvm.run(microvm.config) == (200, "")
+    assert microvm.hooks.post(validate).status_code == 409
+
+
+def test_a_connection_that_asks_for_nothing_holds_no_hook_up(microvm: Microvm) -> None:
+    """Something of AWS's sends a TLS hello to the plain port (reported)."""
+    with socket.create_connection(("127.0.0.1", microvm.hooks.base_url.port or 0)) as silent:
+        silent.sendall(b"POST ")
+        assert microvm.hooks.post(RUN, content=json.dumps(microvm.config), timeout=8).status_code == 200
+
+
+def test_the_run_hook_waits_longer_for_the_server_than_a_cold_disk_takes_and_shorter_than_aws() -> None:
+    source = (ROOT / "functions" / "sandbox" / "microvm.py").read_text()
+    (seconds,) = (int(line.partition(" = ")[2]) for line in source.splitlines() if line.startswith("START_SECONDS = "))
+    assert 45 < seconds < HOOKS["run"] <= 60
 
 
 WRONG = {

@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from botocore.exceptions import ClientError
@@ -74,16 +74,21 @@ class MicrovmSettings:
     """A network connector into isolated subnets. AWS's default is the public internet, so there is none here."""
     deployment: str = ""
     """An image with this as its tag ``moorage:deployment`` runs VMs of this deployment only, so that a lost one can be told."""
+    versions: Mapping[int, str] = field(default_factory=dict)
+    """The image's version by GiB of memory. Without one it is the newest that is active."""
 
     @classmethod
     def from_settings(cls, values: Mapping[str, str], deployment: str = "") -> Self:
-        """Read ``image_1g`` ... and ``egress_connector``; raises :class:`SettingsError`."""
-        images = {gib: values[f"image_{tier}"] for tier, gib in limits.MEMORY_LIMITS.items() if f"image_{tier}" in values}
+        """Read ``image_1g``, ``version_1g`` ... and ``egress_connector``; raises :class:`SettingsError`."""
+        images, versions = (
+            {gib: values[f"{kind}_{tier}"] for tier, gib in limits.MEMORY_LIMITS.items() if f"{kind}_{tier}" in values}
+            for kind in ("image", "version")
+        )
         if not images.keys() <= DISK_BYTES.keys():
             raise SettingsError("MOORAGE_MICROVM_IMAGE_64G cannot be set: the largest MicroVM has 32 GB of memory.")
         if not images or "egress_connector" not in values:
             raise SettingsError("MOORAGE_MICROVM_IMAGE_1G (or another tier) and MOORAGE_MICROVM_EGRESS_CONNECTOR must be set.")
-        return cls(images, values["egress_connector"], deployment)
+        return cls(images, values["egress_connector"], deployment, versions)
 
 
 class LambdaMicrovmProvisioner:
@@ -104,11 +109,9 @@ class LambdaMicrovmProvisioner:
         return ExecClient(handle, auth=auth)
 
     async def start(self, spec: SandboxSpec) -> Handle:
-        """Idempotent by the client token, which names container and incarnation. A VM that sleeps is woken."""
+        """Idempotent by the client token, which names container and incarnation. The first request wakes a VM that sleeps."""
         vm = await self._run(spec)
-        if vm["state"] == "SUSPENDED":
-            await self._call("resume_microvm", microvmIdentifier=vm["microvmId"])
-        if vm["state"] != "RUNNING":
+        if vm["state"] == "PENDING":
             raise SandboxStarting(_POLL_SECONDS)
         return Handle(_url(vm["endpoint"]), spec.token, vm["microvmId"])
 
@@ -224,8 +227,10 @@ class LambdaMicrovmProvisioner:
         payload = json.dumps(_server_config(spec), separators=(",", ":"))
         if len(payload) > HOOK_PAYLOAD_BYTES_MAX:
             raise SandboxError("The container's variables are too long: a MicroVM takes 4,096 bytes of configuration.")
+        version = self._settings.versions.get(spec.memory_gib)
         return {
             "imageIdentifier": image,
+            **({"imageVersion": version} if version else {}),
             "egressNetworkConnectors": [self._settings.egress_connector],
             "idlePolicy": {
                 "maxIdleDurationSeconds": IDLE_SECONDS,

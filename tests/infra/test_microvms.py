@@ -1,0 +1,163 @@
+"""``provisioner: lambda_microvm`` alone deploys sandboxes in MicroVMs: images, connector, network and roles."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from infra.microvms import MINIMUM_MEMORY_MIB
+from tests.infra.conftest import MICROVMS, Stacks, shared
+
+
+@pytest.fixture(scope="module")
+def microvms(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
+    return shared({"rollout": "linear", **MICROVMS}, tmp_path_factory)
+
+
+def names(stacks: Stacks, kind: str) -> list[str]:
+    return sorted(stacks.of_type(kind))
+
+
+def test_each_memory_tier_has_an_image_that_is_closed_by_itself(microvms: Stacks) -> None:
+    """A VM that is run without a connector inherits its image's; an image without one has the public internet."""
+    (connector,) = names(microvms, "AWS::Lambda::NetworkConnector")
+    (base,) = names(microvms, "Custom::MicrovmBase")
+    (role,) = [name for name in names(microvms, "AWS::IAM::Role") if name.startswith("MicrovmsBuildRole")]
+    images = microvms.of_type("AWS::Lambda::MicrovmImage")
+    uri = next(iter(images.values()))["CodeArtifact"]["Uri"]
+    assert list(images.values()) == [
+        {
+            "Name": f"moorage-{tier}",
+            "Description": f"moorage: sandboxes of {tier}",
+            "BaseImageArn": "arn:aws:lambda:us-east-1:aws:microvm-image:al2023-1",
+            "BaseImageVersion": {"Fn::GetAtt": [base, "Version"]},
+            "BuildRoleArn": {"Fn::GetAtt": [role, "Arn"]},
+            "CodeArtifact": {"Uri": uri},
+            "CpuConfigurations": [{"Architecture": "ARM_64"}],
+            "Resources": [{"MinimumMemoryInMiB": MINIMUM_MEMORY_MIB[tier]}],
+            "EgressNetworkConnectors": [{"Fn::GetAtt": [connector, "Arn"]}],
+            "AdditionalOsCapabilities": [],
+            "EnvironmentVariables": [],
+            "Hooks": {
+                "Port": 9000,
+                "MicrovmHooks": {"Run": "ENABLED", "RunTimeoutInSeconds": 60},
+                "MicrovmImageHooks": {
+                    "Ready": "ENABLED",
+                    "ReadyTimeoutInSeconds": 300,
+                    "Validate": "ENABLED",
+                    "ValidateTimeoutInSeconds": 300,
+                },
+            },
+            "Logging": {"CloudWatch": {"LogGroup": {"Ref": group}}},
+            "Tags": [{"Key": "moorage:deployment", "Value": "moorage"}],
+        }
+        for tier, group in (
+            (tier, next(name for name in names(microvms, "AWS::Logs::LogGroup") if name.startswith(f"MicrovmsBuildLogs{tier}")))
+            for tier in ("1g", "4g", "16g")
+        )
+    ]
+    assert MINIMUM_MEMORY_MIB == {"1g": 512, "4g": 1024, "16g": 4096}
+
+
+def test_the_image_is_the_container_image_that_codebuild_makes(microvms: Stacks) -> None:
+    (source,) = microvms.of_type("Custom::MicrovmSource").values()
+    (build,) = microvms.of_type("Custom::ImageBuild").values()
+    dockerfile = "".join(part for part in source["Dockerfile"]["Fn::Join"][1] if isinstance(part, str))
+    assert dockerfile.startswith("FROM ")
+    assert re.search(rf":{build['Tag']}\nEXPOSE 8080 9000\nENTRYPOINT \[\"/usr/local/bin/python3\", \"-I\", \"-S\", ", dockerfile)
+    before = ("HooksImageBuild", "HooksSource", "MicrovmsBuildRole", "MicrovmsBuildRoleDefaultPolicy")
+    for image in (r for r in microvms.resources.values() if r["Type"] == "AWS::Lambda::MicrovmImage"):
+        assert [each for each in before if not any(name.startswith(each) for name in image["DependsOn"])] == []
+
+
+def test_there_is_nothing_of_fargate_beside_them(microvms: Stacks) -> None:
+    assert microvms.findings == []
+    kinds = ("AWS::ECS::Cluster", "AWS::EC2::VPCEndpoint", "AWS::Route53Resolver::FirewallRuleGroup", "Custom::PrefixLists")
+    assert [kind for kind in kinds if microvms.of_type(kind)] == []
+    assert [name for name, f in microvms.of_type("AWS::Lambda::Function").items() if "VpcConfig" in f] == []
+
+
+def test_functions_know_images_versions_and_the_connector(microvms: Stacks) -> None:
+    variables = microvms.function("ToolStep")["Environment"]["Variables"]
+    images = dict(zip(("1G", "4G", "16G"), microvms.of_type("AWS::Lambda::MicrovmImage"), strict=True))
+    (connector,) = names(microvms, "AWS::Lambda::NetworkConnector")
+    found = {name: value for name, value in variables.items() if "MICROVM" in name or "FARGATE" in name or "PROVISIONER" in name}
+    edition = found.pop("MOORAGE_MICROVM_EDITION")
+    assert re.fullmatch("[0-9a-f]{16}", edition)
+    assert found == {
+        "MOORAGE_PROVISIONER": "lambda_microvm",
+        "MOORAGE_MICROVM_EGRESS_CONNECTOR": {"Fn::GetAtt": [connector, "Arn"]},
+        **{f"MOORAGE_MICROVM_IMAGE_{tier}": {"Fn::GetAtt": [image, "ImageArn"]} for tier, image in images.items()},
+        **{f"MOORAGE_MICROVM_VERSION_{tier}": {"Fn::GetAtt": [image, "LatestActiveImageVersion"]} for tier, image in images.items()},
+    }
+
+
+def statements(stacks: Stacks, containing: str) -> dict[str, dict[str, Any]]:
+    """What functions and services may, by owner and action."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, policy in stacks.of_type("AWS::IAM::Policy").items():
+        for statement in policy["PolicyDocument"]["Statement"]:
+            actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+            mine = {action: statement["Resource"] for action in actions if re.search(containing, action)}
+            if mine:
+                found.setdefault(name.split("Role")[0].removeprefix("Functions"), {}).update(mine)
+    return found
+
+
+def test_functions_may_pass_no_connector_that_leads_to_the_internet(microvms: Stacks) -> None:
+    """Calls about a sleeping VM were judged by its own ARN in one report, and by its image's in another: both stand here."""
+    own = [
+        {"Fn::Join": ["", ["arn:aws:lambda:us-east-1:", {"Ref": "AWS::AccountId"}, f":{name}"]]}
+        for name in (*(f"microvm-image:moorage-{tier}" for tier in ("16g", "1g", "4g")), "microvm:*")
+    ]
+    (connector,) = names(microvms, "AWS::Lambda::NetworkConnector")
+    ingress = "arn:aws:lambda:us-east-1:aws:network-connector:aws-network-connector:HTTP_INGRESS"
+    vm = ("RunMicrovm", "GetMicrovm", "CreateMicrovmAuthToken", "TerminateMicrovm")
+    both = {f"lambda:{action}": own for action in vm} | {"lambda:PassNetworkConnector": [ingress, {"Fn::GetAtt": [connector, "Arn"]}]}
+    granted = statements(microvms, "Microvm|Connector|lambda:ListTags")
+    hooks = granted.pop("Hooks")
+    assert granted.pop("Expiry") == both | {"lambda:ListMicrovms": "*", "lambda:ListTags": own}
+    assert granted == dict.fromkeys(("Responses", "ModelStep", "ToolStep", "IndexStep", "ParseStep", "Containers", "Sessions"), both)
+    listed = {"lambda:ListMicrovms": "*", "lambda:ListManagedMicrovmImageVersions": "*"}
+    assert hooks == listed | {"lambda:TerminateMicrovm": own}
+
+
+def test_lambda_makes_network_interfaces_in_this_network_alone(microvms: Stacks) -> None:
+    (name,) = [name for name in names(microvms, "AWS::IAM::Policy") if name.startswith("MicrovmsNetworkOperatorRole")]
+    (statement,) = microvms.of_type("AWS::IAM::Policy")[name]["PolicyDocument"]["Statement"]
+    assert (statement["Effect"], statement["Action"]) == ("Deny", "ec2:CreateNetworkInterface")
+    kinds = [arn["Fn::Join"][1][2].strip(":").partition("/")[0] for arn in statement["NotResource"]]
+    assert kinds == ["subnet", "security-group", "network-interface"]
+
+
+def test_vms_are_ended_before_what_they_run_from(microvms: Stacks) -> None:
+    """CloudFormation deletes in the other direction: functions, the VMs, images and connector, the network."""
+    (end,) = names(microvms, "Custom::Microvms")
+    waits = microvms.resources[end]["DependsOn"]
+    for kind in ("AWS::Lambda::MicrovmImage", "AWS::Lambda::NetworkConnector"):
+        assert set(microvms.of_type(kind)) <= set(waits)
+    starters = [name for name, function in microvms.of_type("AWS::Lambda::Function").items() if name.startswith("FunctionsToolStep")]
+    assert [end in microvms.resources[name]["DependsOn"] for name in starters] == [True]
+
+
+def test_another_image_makes_another_version_of_functions_and_of_the_microvm_image(
+    microvms: Stacks, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    after = shared({"rollout": "linear", **MICROVMS, "microvm_base_version": "1"}, tmp_path_factory)
+    uris = [next(iter(each.of_type("AWS::Lambda::MicrovmImage").values()))["CodeArtifact"]["Uri"] for each in (microvms, after)]
+    assert uris[0] != uris[1]
+    versions = [{name for name in names(each, "AWS::Lambda::Version") if "ModelStep" in name} for each in (microvms, after)]
+    assert versions[0].isdisjoint(versions[1])
+    assert after.one("Custom::MicrovmBase")["Version"] == "1"
+    assert json.dumps(statements(after, "ListManaged")) == "{}"
+
+
+def test_a_connector_is_made_anew_and_never_edited_with_its_subnets(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Changing a connector can cut the VMs that run through it (Lambda developer guide)."""
+    two = shared({**MICROVMS, "availability_zones": 2}, tmp_path_factory)
+    one = shared({"rollout": "linear", **MICROVMS}, tmp_path_factory)
+    first, second = (each.one("AWS::Lambda::NetworkConnector") for each in (one, two))
+    subnets = [len(each["Configuration"]["VpcEgressConfiguration"]["SubnetIds"]) for each in (first, second)]
+    assert subnets == [1, 2]
+    assert first["Name"] != second["Name"]
