@@ -96,7 +96,6 @@ NOT_DRIVEN: dict[str, str] = {
         AUDIT_FILE_BYTES_MAX AUDIT_FILES_MAX AUDIT_OPENINGS_MAX""",
     "of vaults in use, whose sessions no route takes yet; an answer is met by its bound before it is read (tests/unit/api)": """
         OAUTH_ANSWER_BYTES_MAX VAULT_IDS_MAX""",
-    "of environments, which no route takes yet": "ENVIRONMENT_FILES_MAX ENVIRONMENT_PATH_CHARS_MAX",
     "a zip's folders beside its files, which are driven": "SKILL_ZIP_ENTRIES_MAX",
 }
 

@@ -18,6 +18,7 @@ from moorage.wire.queries import (
     parse_agent_version,
     parse_archive,
     parse_content,
+    parse_environment_files,
     parse_log_page,
     parse_page,
     parse_retrieval,
@@ -201,6 +202,8 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
     "listVaults": parse_vaults,
     "listVaultCredentials": parse_vaults,
     "readSession": parse_session_read,
+    "listEnvironments": partial(parse_page, others=("type",)),
+    "listEnvironmentFiles": parse_environment_files,
     "downloadContainerFile": parse_content,
     "downloadContainerArchive": parse_archive,
 }
@@ -215,6 +218,7 @@ def test_a_documented_query_is_understood(name: str, operation: Operation) -> No
     values |= {"status": "failed", "created_after": "1", "created_before": "2", "after": "1", "depth": "1", "group_by": "day"}
     values |= {"version": "1", "split_by": "key", "from": "2026-01-02", "to": "2026-01-03", "wait_ms": "1", "has_container": "true"}
     values |= {"status": "archived"} if "Vault" in name else {}
+    values |= {"path": "/workspace"} if "Environment" in name else {}
     include = ("include[]", "reasoning.encrypted_content")
     query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in operation.query]
     alone = [[one] for one in query if one[0] == "at"]  # It goes with no stream.

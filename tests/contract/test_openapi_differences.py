@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from openai import OpenAI
-from openai.pagination import SyncConversationCursorPage, SyncCursorPage, SyncPage
+from openai.pagination import SyncConversationCursorPage, SyncCursorPage, SyncPage, SyncTokenPage
 from pydantic import BaseModel
 
 from docs import openapi as page
@@ -25,8 +25,9 @@ VERBS = (
 )
 """The methods that are one call each; others, such as ``stream`` and ``parse``, are built on these."""
 
-NOT_ON_THE_WIRE = {"extra_headers", "extra_query", "extra_body", "timeout"}
-PAGES = (SyncPage, SyncCursorPage, SyncConversationCursorPage)
+NOT_ON_THE_WIRE = {"extra_headers", "extra_query", "extra_body", "timeout", "idempotency_key"}
+"""Of these some become headers."""
+PAGES = (SyncPage, SyncCursorPage, SyncConversationCursorPage, SyncTokenPage)
 
 _CALL = re.compile(
     r'self\._(?P<kind>get|post|delete|get_api_list)\(\s*(?:path_template\()?\s*f?"(?P<path>[^"]+)"(?P<rest>.*)', re.DOTALL

@@ -219,6 +219,23 @@ def vault(at: Bounds, site: Site) -> None:
         answered(http.delete(place))
 
 
+def environment(at: Bounds, site: Site) -> None:
+    """With as many files as one request puts there, below folders with long names, and listed."""
+    folder = "/workspace/" + "a/" * (at.ENVIRONMENT_PATH_CHARS_MAX // 2 - 10)
+    files = [{"type": "inline", "path": f"{folder}f{n:04}", "data": ""} for n in range(at.ENVIRONMENT_FILES_MAX)]
+    wanted = {"type": "openai_hosted", "files": files}
+    for count, status in ((at.ENVIRONMENT_VAULTS_MAX, 400), (0, 200)):
+        made = site.post("/agents/environments", {"environment": wanted, "vault_ids": ["v"] * count})
+        answered(made, status)
+    with site.stack.http() as http:
+        for path in ("", f"/{made.json()['id']}", f"/{made.json()['id']}/files?limit=100"):
+            listed = http.get(f"/agents/environments{path}")
+            answered(listed)
+        assert listed.json()["has_more"]
+        assert len(http.get("/agents/environments").json()["data"]) <= at.ENVIRONMENT_PAGE_FILES_MAX
+        http.delete(f"/containers/{made.json()['id']}")
+
+
 def head(at: Bounds, site: Site) -> None:
     headers = {f"x-{n}": "a" for n in range(at.HEAD_BYTES_MAX // 12)}
     with site.stack.http() as http:
@@ -384,6 +401,7 @@ STORIES: dict[str, Story] = {
     "webhooks": webhook,
     "an agent": agent,
     "a vault": vault,
+    "an environment": environment,
     "a head": head,
     "a verdict": verdict,
     "pages": pages,

@@ -147,6 +147,14 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("POST", "/vaults/{vault}/credentials/{credential}", {"metadata": {}}),
     ("DELETE", "/vaults/{vault}/credentials/{credential}", None),
     ("DELETE", "/vaults/{vault}", None),
+    ("GET", "/agents/environments/{container}", None),
+    ("GET", "/agents/environments/{container}/files", None),
+    ("POST", "/agents/environments/{container}/files", {"type": "inline", "path": "/workspace/a", "data": ""}),
+    (
+        "POST",
+        "/agents/environments",
+        {"environment": {"type": "openai_hosted", "files": [{"type": "file_id", "file_id": "{file}", "path": "/workspace/a"}]}},
+    ),
     ("POST", "/uploads/{upload}/parts", b"abc"),
     ("POST", "/uploads/{upload}/cancel", None),
     ("POST", "/uploads/{upload}/complete", {"part_ids": ["part_0"]}),
@@ -232,7 +240,7 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
             answer = http.post("/responses", json={"model": "demo", "input": "x", **filled(reference, ids)})
             assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
         lists = ("/agents", "/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints", "/approvals")
-        for path in (*lists, "/vaults", "/vector_stores"):
+        for path in (*lists, "/agents/environments", "/vaults", "/vector_stores"):
             assert http.get(path).json()["data"] == [], path
         assert http.get("/me").json()["storage"]["used_bytes"] == 0, "what another tenant stores does not count"
     with stack.http() as http:

@@ -201,7 +201,7 @@ def agent_routes(world: World) -> None:
     assert changed in world.get("/agents")["data"]
     assert world.http.delete(path).json() == {"id": made["id"], "object": "agent.deleted", "deleted": True}
     assert world.http.get(path).status_code == 404
-    for name in ("sessions", "environments", "automations"):
+    for name in ("sessions", "automations"):
         absent(f"/v1/agents/{name}", world)
     assert world.http.post("/agents", json={"model": "unheard-of"}).json()["error"]["code"] == "model_not_found"
 
@@ -228,7 +228,20 @@ def vault_routes(world: World) -> None:
     assert world.http.get(path).status_code == 404
 
 
+def environment_routes(world: World) -> None:
+    made = world.post("/agents/environments", {"environment": {"type": "openai_hosted"}})
+    path = f"/agents/environments/{made['id']}"
+    put = world.post(f"{path}/files", {"type": "inline", "path": "/workspace/in/a.txt", "data": "YQ=="})
+    assert put == {"object": "agent.environment.file", "environment_id": made["id"], "path": "/workspace/in/a.txt", "size_bytes": 1}
+    assert world.get(f"{path}/files?path=/workspace/in", limit=1) == {"object": "page", "data": [put], "next": None, "has_more": False}
+    shown = world.get(path)
+    assert [file["path"] for file in shown["files"]] == ["/workspace/in/a.txt"]
+    assert made["id"] in [each["id"] for each in world.get("/agents/environments")["data"]]
+    assert world.get(f"/containers/{made['id']}")["id"] == made["id"]
+
+
 _STORIES = {
+    "/v1/agents/environments": environment_routes,
     "/v1/agents": agent_routes,
     "/v1/embeddings": embedding_route,
     "/v1/chat": chat_route,

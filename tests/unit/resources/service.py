@@ -17,6 +17,7 @@ from moorage.containers.upstream_store import UpstreamContainers
 from moorage.conversations import routes as conversations
 from moorage.conversations.store import Conversations
 from moorage.egress.service import EgressService
+from moorage.environments import routes as environments
 from moorage.files import routes as files
 from moorage.files import upload_routes as uploads
 from moorage.files.store import FileStore
@@ -39,6 +40,20 @@ from openai import AsyncOpenAI
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
 
 TENANTS = {"key-a": "ten_a", "key-b": "ten_b"}
+
+
+_ROUTERS = (
+    files.router,
+    uploads.router,
+    containers.router,
+    environments.router,
+    container_past.router,
+    archives.router,
+    sessions.router,
+    conversations.router,
+    skills.router,
+    vector_stores.router,
+)
 
 
 class _Keys:
@@ -146,19 +161,10 @@ def build_app(
         tokens=None,
         contents_of=lambda tenant_id: Contents(store.blobs, store_files, tenant_id),
         clock=clock,
+        tasks=set(),
     )
-    routers = (
-        files.router,
-        uploads.router,
-        containers.router,
-        container_past.router,
-        archives.router,
-        sessions.router,
-        conversations.router,
-        skills.router,
-        vector_stores.router,
-    )
-    return create_app(cast("Runtime", runtime), routers)
+    runtime.keep = runtime.tasks.add
+    return create_app(cast("Runtime", runtime), _ROUTERS)
 
 
 def build_service(

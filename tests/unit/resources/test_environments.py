@@ -1,8 +1,10 @@
 """Environments of the Agents API, which are containers: made, found and shown."""
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from moorage.environments.shapes import EnvironmentParam
 from moorage.errors import ApiError
 from moorage.settings import Settings
 from moorage.wire.validation import Fields, JsonValidator
+from openai import BadRequestError, NotFoundError
 
 from tests.unit.resources.service import Service, build_service
 from tests.unit.resources.support import Clock, Store
@@ -230,3 +233,122 @@ async def test_its_state_follows_the_sandbox_of_the_container(service: Service) 
     service.runtime.settings = replace(SETTINGS, strict_expiry=True)
     await look()
     assert seen[-1] == "expired"
+
+
+# --- Routes -------------------------------------------------------------------------------------------------------------
+
+
+async def test_an_environment_is_made_before_there_is_a_session_and_its_sandbox_starts(service: Service) -> None:
+    environments = service.sdk.beta.agents.environments
+    wanted: Any = {**HOSTED, "files": [inline("/workspace/notes.txt", b"Be brief.")]}
+    made = await environments.create(environment=wanted)
+    (file,) = made.files
+    whole = {
+        "id": made.id,
+        "object": "agent.environment",
+        "type": "openai_hosted",
+        "status": "pending",
+        "files": [{"type": "inline", "id": file.id, "path": "/workspace/notes.txt", "size_bytes": 9}],
+        "plugins": [],
+        "skills": [],
+    }
+    assert made.to_dict() == whole
+    await asyncio.gather(*service.runtime.tasks)
+    assert (await environments.retrieve(made.id)).to_dict() == whole | {"status": "ready"}
+    assert [each.to_dict() async for each in environments.list(type="openai_hosted")] == [whole | {"status": "ready"}]
+    (sandbox,) = service.provisioner.sandboxes.values()
+    assert sandbox.writes == ["notes.txt"]
+    assert (await service.sdk.containers.retrieve(made.id)).memory_limit == "4g"
+    theirs = service.stranger.beta.agents.environments
+    assert [each async for each in theirs.list()] == []
+    for asked in (theirs.retrieve, theirs.files.list, partial(theirs.files.create, **inline("/workspace/a"))):
+        with pytest.raises(NotFoundError):
+            await asked(made.id)
+
+
+async def test_files_are_put_into_an_environment_and_listed_page_by_page(service: Service) -> None:
+    environments = service.sdk.beta.agents.environments
+    made = await environments.create(environment=HOSTED)
+    uploaded = await service.sdk.files.create(file=("sales.csv", b"1,2\n"), purpose="user_data")
+    put = await environments.files.create(made.id, type="file_id", file_id=uploaded.id, path="/workspace/in/sales.csv")
+    assert put.to_dict() == {
+        "object": "agent.environment.file",
+        "environment_id": made.id,
+        "path": "/workspace/in/sales.csv",
+        "size_bytes": 4,
+    }
+    for path in ("b", "a", "in-between", "in/B", "in/?+/", "Z"):
+        await environments.files.create(made.id, type="inline", data="", path=f"/workspace/{path.rstrip('/')}")
+    listed = [file.path async for file in environments.files.list(made.id, limit=2, order="asc")]
+    ours = ["Z", "a", "b", "in/?+", "in/B", "in/sales.csv", "in-between"]
+    assert listed == [f"/workspace/{path}" for path in ours]
+    assert [file.path async for file in environments.files.list(made.id, limit=3)] == listed[::-1]
+    first = await environments.files.list(made.id, path="/workspace/in/", limit=2)
+    assert first.to_dict() == {
+        "object": "page",
+        "data": [
+            {**put.to_dict(), "path": "/workspace/in/sales.csv"},
+            {**put.to_dict(), "path": "/workspace/in/B", "size_bytes": 0},
+        ],
+        "next": first.next,
+        "has_more": True,
+    }
+    last = await environments.files.list(made.id, path="/workspace/in", limit=2, page=first.next or "")
+    assert ([file.path for file in last.data], last.next, last.has_more) == (["/workspace/in/?+"], None, False)
+
+
+async def test_a_file_is_no_folder_and_a_folder_is_no_file(service: Service) -> None:
+    files = service.sdk.beta.agents.environments.files
+    record = await opened(service, files=[inline("/workspace/a"), inline("/workspace/in/b")])
+    for path, said in (("/workspace/a/b", "'/workspace/a' is a file"), ("/workspace/in", "'/workspace/in' is a folder")):
+        with pytest.raises(BadRequestError, match=said):
+            await files.create(record.id, **inline(path))
+    again = await files.create(record.id, **inline("/workspace/a", b"longer"))
+    assert again.size_bytes == 6
+    assert [file.path async for file in files.list(record.id)] == ["/workspace/in/b", "/workspace/a"]
+
+
+BODIES: list[tuple[dict[str, Any], str, str]] = [
+    ({}, "environment", "missing_required_parameter"),
+    ({"environment": {"type": "none"}}, "environment.type", "invalid_value"),
+    ({"environment": {"type": "self_hosted"}}, "environment.type", "unsupported_value"),
+    ({"environment": {**HOSTED, "environment_id": "cntr_1"}}, "environment.environment_id", "unknown_parameter"),
+    ({"environment": HOSTED, "vault_ids": ["vault_1"]}, "vault_ids", "invalid_value"),
+    ({"environment": HOSTED, "color": "red"}, "color", "unknown_parameter"),
+]
+
+
+@pytest.mark.parametrize(("body", "param", "code"), BODIES)
+async def test_a_body_that_is_not_honoured_is_refused_by_name(service: Service, body: Any, param: str, code: str) -> None:
+    error = (await service.http.post("/agents/environments", json=body)).json()["error"]
+    assert (error["param"], error["code"]) == (param, code), error
+    assert service.store.records() == []
+
+
+QUERIES = [
+    ({"path": "/etc"}, "path", "invalid_value"),
+    ({"path": "/workspace/../etc"}, "path", "invalid_value"),
+    ({"page": "%"}, "page", "invalid_value"),
+    ({"after": "x"}, "after", "unsupported_parameter"),
+    ({"limit": "101"}, "limit", "integer_above_max_value"),
+    ({"color": "red"}, "color", "unknown_parameter"),
+]
+
+
+@pytest.mark.parametrize(("query", "param", "code"), QUERIES)
+async def test_a_query_that_is_not_honoured_is_refused_by_name(service: Service, query: Any, param: str, code: str) -> None:
+    record = await opened(service)
+    error = (await service.http.get(f"/agents/environments/{record.id}/files", params=query)).json()["error"]
+    assert (error["param"], error["code"]) == (param, code), error
+
+
+async def test_a_page_of_environments_with_many_files_is_shorter(service: Service) -> None:
+    files = [inline(f"/workspace/{number}", b"") for number in range(limits.ENVIRONMENT_FILES_MAX)]
+    count = limits.ENVIRONMENT_PAGE_FILES_MAX // limits.ENVIRONMENT_FILES_MAX + 1
+    made = []
+    for _ in range(count):
+        service.clock.advance(1)
+        made.append((await opened(service, files=files)).id)
+    page = await service.sdk.beta.agents.environments.list()
+    assert ([each.id for each in page.data], page.has_more) == (made[:0:-1], True)
+    assert [each.id async for each in service.sdk.beta.agents.environments.list()] == made[::-1]

@@ -23,6 +23,7 @@ from moorage.containers import history_routes as container_past
 from moorage.containers import process_routes as processes
 from moorage.containers import routes as containers
 from moorage.conversations import routes as conversations
+from moorage.environments import routes as environments
 from moorage.files import routes as files
 from moorage.files import upload_routes as uploads
 from moorage.skills import routes as skills
@@ -44,6 +45,7 @@ ROUTERS = (
     conversations.router,
     agents.router,
     vaults.router,
+    environments.router,
     models.router,
     embeddings.router,
     files.router,

@@ -8,6 +8,8 @@ from moorage.containers.store import ContainerFileRecord, ContainerRecord
 from moorage.environments.opening import environment_path
 from moorage.environments.shapes import (
     ContainerSize,
+    EnvironmentFile,
+    EnvironmentInfo,
     EnvironmentState,
     EnvironmentStatus,
     FileByIdAnswer,
@@ -63,6 +65,28 @@ def status_of(record: ContainerRecord, *, now: float, strict_expiry: bool, is_in
             if record.expires_at <= now:
                 return "expired" if strict_expiry else "suspended"
             return "suspended" if record.incarnation else "pending"
+
+
+async def info_of(runtime: Runtime, record: ContainerRecord) -> EnvironmentInfo:
+    """The environment as its own routes show it. ``connected`` is for a session to say."""
+    return {
+        "id": record.id,
+        "object": "agent.environment",
+        "type": "openai_hosted",
+        "status": state_of(runtime, record)["status"],
+        "files": await given_files(runtime, record),
+        "plugins": [],
+        "skills": await given_skills(runtime, record),
+    }
+
+
+def file_of(row: ContainerFileRecord) -> EnvironmentFile:
+    return {
+        "object": "agent.environment.file",
+        "environment_id": row.container_id,
+        "path": environment_path(row.path),
+        "size_bytes": row.bytes,
+    }
 
 
 async def given_files(runtime: Runtime, record: ContainerRecord) -> list[FileByIdAnswer | InlineFileAnswer]:

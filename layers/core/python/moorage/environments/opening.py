@@ -14,6 +14,7 @@ from moorage.containers.containers import PlacedFile
 from moorage.containers.store import LINK, WORKSPACE, ContainerFileRecord, ContainerRecord
 from moorage.egress.policy import SETTING
 from moorage.errors import ApiError, bad_request, invalid_value
+from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.skills.attach import GivenSkill
 from moorage.wire.network_policy import NetworkPolicy, parse_network_policy
@@ -118,7 +119,8 @@ async def _placed_file(runtime: Runtime, tenant_id: str, file: Fields, param: st
     if file["type"] == "file_id":
         return PlacedFile(path, await runtime.files.get(tenant_id, file["file_id"], param=f"{param}file_id"))
     try:
-        return PlacedFile(path, base64.b64decode(file["data"], validate=True))
+        data = file["data"]
+        return PlacedFile(path, await beside(len(data), lambda: base64.b64decode(data, validate=True)))
     except (binascii.Error, ValueError) as error:
         raise invalid_value(f"{param}data", f"it is not base64 ({error}).") from error
 

@@ -10,9 +10,22 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from moorage import limits
+from moorage.wire.answers import Json
 from moorage.wire.refusals import wrong_value
 from moorage.wire.resources import AskedSkills
-from moorage.wire.validation import Fields, Length, Name, OneOf, Only, RefusedField, RefusedVariant, Text, wire, wire_with
+from moorage.wire.validation import (
+    Fields,
+    JsonValidator,
+    Length,
+    Name,
+    OneOf,
+    Only,
+    RefusedField,
+    RefusedVariant,
+    Text,
+    wire,
+    wire_with,
+)
 
 WORKSPACE: Final = "/workspace/"
 ContainerSize = Literal["small", "medium", "large"]
@@ -23,6 +36,9 @@ _NO_SELF_HOSTED: Final = "Commands run in containers of this service in this ver
 _NO_BLOCKED: Final = "A network is opened by name in this version: list what may be reached in 'allowed_domains'."
 _NO_PLUGINS: Final = "Plugins are not available in this version: give their skills by 'skills'."
 _NO_CAPABILITIES: Final = "Folders with capabilities are not read in this version: give skills by 'skills'."
+_NO_VAULTS: Final = (
+    "The credentials of vaults do not reach containers in this version: give them as the 'domain_secrets' of a container."
+)
 _NO_DESKTOP: Final = "A desktop is not available in this version."
 
 
@@ -153,6 +169,28 @@ class NoEnvironmentParam(TypedDict):
     type: Literal["none"]
 
 
+@wire
+class PrewarmedEnvironmentParam(_Hosted, total=False):
+    """One that is made before there is a session. ``container_size`` is an extension here."""
+
+
+_Prewarmed = Annotated[
+    PrewarmedEnvironmentParam,
+    OneOf({"openai_hosted": PrewarmedEnvironmentParam, "self_hosted": RefusedVariant(_NO_SELF_HOSTED)}),
+]
+
+
+@wire
+class CreateEnvironment(TypedDict, total=False):
+    """``POST /v1/agents/environments``."""
+
+    environment: Required[_Prewarmed]
+    vault_ids: Annotated[list[Name], Length(limits.ENVIRONMENT_VAULTS_MAX), _none_of(_NO_VAULTS)]
+
+
+CREATE_ENVIRONMENT: Final = JsonValidator[Fields](CreateEnvironment)
+ADD_FILE: Final = JsonValidator[Fields](EnvironmentFileParam)
+
 EnvironmentParam = Annotated[
     NoEnvironmentParam | HostedEnvironmentParam,
     OneOf(
@@ -229,8 +267,37 @@ class HostedEnvironment(TypedDict):
     files: list[FileByIdAnswer | InlineFileAnswer]
     network: NetworkAnswer
     packages: PackagesAnswer
-    plugins: list[Any]
+    plugins: list[Json]
     skills: list[SkillReferenceAnswer | InlineSkillAnswer]
+
+
+class EnvironmentInfo(TypedDict):
+    """As the routes of environments show it."""
+
+    id: str
+    object: Literal["agent.environment"]
+    type: Literal["openai_hosted"]
+    status: EnvironmentStatus
+    files: list[FileByIdAnswer | InlineFileAnswer]
+    plugins: list[Json]
+    skills: list[SkillReferenceAnswer | InlineSkillAnswer]
+
+
+class EnvironmentFile(TypedDict):
+    """A file of the workspace, whoever wrote it."""
+
+    object: Literal["agent.environment.file"]
+    environment_id: str
+    path: str
+    size_bytes: int
+
+
+class EnvironmentFilePage(TypedDict):
+    object: Literal["page"]
+    data: list[EnvironmentFile]
+    next: str | None
+    """What ``page`` has to be for the next one."""
+    has_more: bool
 
 
 class EnvironmentErrorAnswer(TypedDict):

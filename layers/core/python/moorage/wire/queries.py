@@ -1,6 +1,7 @@
 """Query strings of listings and retrievals."""
 
 import datetime
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -99,6 +100,17 @@ class TreeWanted:
     """Levels; None for all."""
     at: int | None = None
     """As of when, in Unix milliseconds; None for now."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPage:
+    """Which of the files below a folder of an environment are wanted."""
+
+    path: str
+    limit: int
+    order: Literal["asc", "desc"]
+    page: str | None
+    """The token of the page before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +317,20 @@ def parse_agent_version(query: Query) -> int | None:
     if any(name in ("include", "include[]") for name, _ in query):
         raise errors.unknown_parameter("include")
     return _whole_number("version", values["version"], 1, limits.AGENT_VERSIONS_MAX) if "version" in values else None
+
+
+def parse_environment_files(query: Query) -> FolderPage:
+    """The query of ``GET /v1/agents/environments/{id}/files``. Raises :class:`~moorage.errors.ApiError`."""
+    page = parse_page(query, others=("path", "page"))
+    if page.include:
+        raise errors.unknown_parameter("include")
+    if page.after is not None:
+        raise errors.unsupported_parameter("after", "Go through the list with 'page', which is the 'next' of the page before.")
+    values = dict(query)
+    path = posixpath.normpath(values.get("path") or "/workspace")
+    if not f"{path}/".startswith("/workspace/"):
+        raise errors.invalid_value("path", "it must be '/workspace' or a folder below it.")
+    return FolderPage(path, page.limit, page.order, values.get("page"))
 
 
 _BETA: Final = ("beta", "true")
