@@ -43,6 +43,17 @@ def test_what_is_sealed_opens_only_where_it_belongs() -> None:
             unseal(record, KEY.plaintext, context)
 
 
+def test_a_value_for_several_hosts_opens_for_those_hosts_alone() -> None:
+    several = replace(PLAIN, more_domains=("files.example.com", "*.cdn.example"))
+    sealed = seal(several, KEY, CONTEXT)
+    opened = unseal(sealed, KEY.plaintext, CONTEXT)
+    hosts = ("api.example.com", "files.example.com", "a.cdn.example", "cdn.example", "other.example.com")
+    assert [opened.goes_to(host) for host in hosts] == [True, True, True, False, False]
+    for more in ((), ("files.example.com",), (*several.more_domains, "evil.test")):
+        with pytest.raises(InvalidTag):
+            unseal(replace(sealed, more_domains=more), KEY.plaintext, CONTEXT)
+
+
 def test_no_two_placeholders_and_ciphertexts_are_alike() -> None:
     sealed = [seal(PLAIN, KEY, CONTEXT) for _ in range(50)]
     assert len({one.placeholder for one in sealed}) == len({one.ciphertext for one in sealed}) == 50

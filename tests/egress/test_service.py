@@ -62,6 +62,21 @@ async def test_what_is_opened_is_what_the_proxy_finds() -> None:
     assert found.secrets_for("other.example.com") == ()
 
 
+async def test_one_placeholder_stands_for_a_value_at_several_hosts() -> None:
+    world, several = World(), replace(SECRET, more_domains=("files.example.com",))
+    policy = replace(POLICY, domains=("api.example.com", "files.example.com", "other.example.com"))
+    grant = await world.egress.open("t1", "cntr_1", policy, (several,))
+    assert grant is not None
+    found = await world.seen_by_proxy(grant.username, grant.password)
+    assert found is not None
+    assert [[each.value for each in found.secrets_for(host)] for host in policy.domains] == [[SECRET.value], [SECRET.value], []]
+    assert await world.egress.replace_secrets("t1", "cntr_1", (replace(several, value="sk-live-next"),))
+    assert not await world.egress.replace_secrets("t1", "cntr_1", (SECRET,)), "the hosts are another set"
+    rotated = await world.seen_by_proxy(grant.username, grant.password)
+    assert rotated is not None
+    assert [(each.value, each.placeholder) for each in rotated.secrets] == [("sk-live-next", grant.placeholders["API_KEY"])]
+
+
 async def test_neither_value_nor_credential_is_in_the_table() -> None:
     world = World()
     grant = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))

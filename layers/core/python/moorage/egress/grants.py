@@ -45,7 +45,7 @@ class Grant:
     version: str = ""
 
     def secrets_for(self, host: str) -> tuple[OpenSecret, ...]:
-        return tuple(secret for secret in self.secrets if secret.domain == host)
+        return tuple(secret for secret in self.secrets if secret.goes_to(host))
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from moorage import sealing
 from moorage.egress.keys import DataKey, KeyService
 from moorage.egress.redaction import forms_of, patterns_of
 from moorage.errors import bad_request
+from moorage.hosts import listed
 from moorage.wire.network_policy import DEFAULT_PLACES, DomainSecret, full_name, secret_value, variable_name
 
 _PLACEHOLDER: Final = "MOORAGE_SECRET_{name}_{random}"
@@ -40,6 +41,8 @@ class SealedSecret:
     places: tuple[str, ...]
     ciphertext: bytes | None = field(repr=False)
     """Nonce, then AES-256-GCM ciphertext with its tag. None refers to the operator's secret of this name."""
+    more_domains: tuple[str, ...] = ()
+    """Patterns; they are sealed with it."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,11 @@ class OpenSecret:
     methods: tuple[str, ...] = ()
     path_prefixes: tuple[str, ...] = ()
     places: tuple[str, ...] = DEFAULT_PLACES
+    more_domains: tuple[str, ...] = ()
+
+    def goes_to(self, host: str) -> bool:
+        """``host`` is normalised. Whether the container may reach it is asked before."""
+        return host == self.domain or listed(host, self.more_domains) is not None
 
     @cached_property
     def echoes(self) -> frozenset[bytes]:
@@ -81,24 +89,41 @@ def seal(secret: DomainSecret, key: DataKey | None, context: Mapping[str, str]) 
     ciphertext = None
     if secret.value is not None:
         assert key is not None, "a value without a data key"
-        ciphertext = sealing.seal(secret.value, key.plaintext, _bound_to(context, secret.name, secret.domain))
+        ciphertext = sealing.seal(secret.value, key.plaintext, _bound_to(context, secret.name, secret.domain, *secret.more_domains))
     return SealedSecret(
-        secret.name, secret.domain, new_placeholder(secret.name), secret.methods, secret.path_prefixes, secret.places, ciphertext
+        secret.name,
+        secret.domain,
+        new_placeholder(secret.name),
+        secret.methods,
+        secret.path_prefixes,
+        secret.places,
+        ciphertext,
+        secret.more_domains,
     )
 
 
 def unseal(sealed: SealedSecret, key: bytes, context: Mapping[str, str]) -> OpenSecret:
     """Raises ``cryptography.exceptions.InvalidTag`` if the record was changed or moved."""
     assert sealed.ciphertext is not None, "an operator's secret is opened from the operator's record"
-    return opened(sealed, sealing.unseal(sealed.ciphertext, key, _bound_to(context, sealed.name, sealed.domain)))
+    bound_to = _bound_to(context, sealed.name, sealed.domain, *sealed.more_domains)
+    return opened(sealed, sealing.unseal(sealed.ciphertext, key, bound_to))
 
 
 def opened(sealed: SealedSecret, value: str) -> OpenSecret:
-    return OpenSecret(sealed.name, sealed.domain, sealed.placeholder, value, sealed.methods, sealed.path_prefixes, sealed.places)
+    return OpenSecret(
+        sealed.name,
+        sealed.domain,
+        sealed.placeholder,
+        value,
+        sealed.methods,
+        sealed.path_prefixes,
+        sealed.places,
+        sealed.more_domains,
+    )
 
 
-def _bound_to(context: Mapping[str, str], name: str, domain: str) -> bytes:
-    return "\n".join([*(f"{key}={context[key]}" for key in sorted(context)), name, domain]).encode()
+def _bound_to(context: Mapping[str, str], name: str, *domains: str) -> bytes:
+    return "\n".join([*(f"{key}={context[key]}" for key in sorted(context)), name, *domains]).encode()
 
 
 # --- The operator's named secrets -----------------------------------------------------------------------------------------------

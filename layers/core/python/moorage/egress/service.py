@@ -285,7 +285,7 @@ def _shown(grant: GrantRecord, password: str) -> EgressGrant:
 def _use_of(secret: DomainSecret | SealedSecret) -> tuple[Any, ...]:
     """What a secret is for, without its value."""
     is_operators = secret.value is None if isinstance(secret, DomainSecret) else secret.ciphertext is None
-    return (secret.name, secret.domain, secret.methods, secret.path_prefixes, secret.places, is_operators)
+    return (secret.name, secret.domain, secret.methods, secret.path_prefixes, secret.places, is_operators, secret.more_domains)
 
 
 def entry_sentence(entry: EgressLogEntry) -> str:

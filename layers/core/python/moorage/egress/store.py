@@ -97,7 +97,7 @@ _GRANT: Final = Codec(
     sparse=("asks_hosts", "asks_secrets"),
     beside=("tenant_id", "container_id", "secrets", "is_live", "opened"),
 )
-_SECRET: Final = Codec(SealedSecret)
+_SECRET: Final = Codec(SealedSecret, sparse=("more_domains",))
 _OPERATOR_SECRET: Final = Codec(OperatorSecret)
 _AUTHORITY: Final = Codec(SealedAuthority)
 _ENTRY: Final = Codec(EgressLogEntry, beside=("tenant_id", "container_id"))

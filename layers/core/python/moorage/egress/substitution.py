@@ -1,8 +1,8 @@
 """Placeholders out, values in: the pure part of what the proxy does to a request inside an opened connection.
 
-On the way out a placeholder is replaced by its value only if everything fits: the connection is TLS and goes to the secret's own
-domain, the method and the path are within the secret's scope, and the placeholder stands where the secret may stand. Otherwise it
-stays what it is: a random string that is worth nothing.
+On the way out a placeholder is replaced by its value only if everything fits: the connection is TLS and goes to a domain of the secret,
+the method and the path are within the secret's scope, and the placeholder stands where the secret may stand. Otherwise it stays what it
+is: a random string that is worth nothing.
 
 What comes back is searched for the value: ``redaction.py``.
 """
@@ -48,7 +48,7 @@ class SubstitutedRequest:
 
 def applies(secret: OpenSecret, host: str, method: str, path: str) -> bool:
     """Is this request within the secret's scope? ``host`` is normalised; ``path`` may carry a query."""
-    if secret.domain != host or method.upper() in _REFLECTING_METHODS:
+    if not secret.goes_to(host) or method.upper() in _REFLECTING_METHODS:
         return False
     if secret.methods and method.upper() not in secret.methods:
         return False

@@ -44,6 +44,8 @@ class DomainSecret:
     path_prefixes: tuple[str, ...] = ()
     """Empty: any path."""
     places: tuple[str, ...] = DEFAULT_PLACES
+    more_domains: tuple[str, ...] = ()
+    """Patterns of further hosts that it goes to. A request's own secrets have none; a vault's may."""
 
     def to_json(self) -> dict[str, Any]:
         """What may be stored and shown: everything but the value."""
