@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage import limits
+from moorage.agents.turns import attend
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.parallel import side_by_side
@@ -28,7 +29,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 def _runtime() -> Runtime:
     settings = Settings.from_environment()
     open_log(level=settings.log_level, service=settings.name)
-    return build_runtime(settings)
+    return attend(build_runtime(settings))
 
 
 def recover_responses(_event: Any, _context: object) -> None:

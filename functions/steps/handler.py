@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage import limits
+from moorage.agents.turns import attend
 from moorage.loop import tasks
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
@@ -28,7 +29,7 @@ def _runtime() -> Runtime:
     open_log(level=settings.log_level, service=settings.name)
     if settings.log_file:
         log_to_file(settings.log_file, level=settings.log_level, service=settings.name)
-    return build_runtime(settings)
+    return attend(build_runtime(settings))
 
 
 def _done(name: str, event: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,10 @@ from moorage.wire.queries import (
     parse_log_page,
     parse_page,
     parse_retrieval,
+    parse_session_delete,
+    parse_session_list,
     parse_session_read,
+    parse_session_stream,
     parse_tree,
     parse_usage,
     parse_vaults,
@@ -201,6 +204,9 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
     "retrieveAgent": parse_agent_version,
     "listVaults": parse_vaults,
     "listVaultCredentials": parse_vaults,
+    "listAgentSessions": parse_session_list,
+    "deleteAgentSession": parse_session_delete,
+    "streamAgentSessionEvents": parse_session_stream,
     "readSession": parse_session_read,
     "listEnvironments": partial(parse_page, others=("type",)),
     "listEnvironmentFiles": parse_environment_files,
@@ -219,6 +225,7 @@ def test_a_documented_query_is_understood(name: str, operation: Operation) -> No
     values |= {"version": "1", "split_by": "key", "from": "2026-01-02", "to": "2026-01-03", "wait_ms": "1", "has_container": "true"}
     values |= {"status": "archived"} if "Vault" in name else {}
     values |= {"path": "/workspace"} if "Environment" in name else {}
+    values |= {"force": "true"}
     include = ("include[]", "reasoning.encrypted_content")
     query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in operation.query]
     alone = [[one] for one in query if one[0] == "at"]  # It goes with no stream.

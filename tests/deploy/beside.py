@@ -16,7 +16,6 @@ from dataclasses import replace
 
 import boto3
 from moorage import limits
-from moorage.api.foreground import erase, stop
 from moorage.api.gateway_events import GatewayEvents
 from moorage.api.gateway_socket import work
 from moorage.api.rate_limits import RateLimits
@@ -31,6 +30,7 @@ from moorage.errors import ConditionFailed
 from moorage.ids import new_response_id
 from moorage.loop.create import PreparedResponse, start_background
 from moorage.loop.recover import continue_loop, fail_response, restart
+from moorage.loop.stop import erase, stop
 from moorage.net.connections import Connections
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings

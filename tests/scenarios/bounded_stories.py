@@ -183,6 +183,22 @@ def webhook(at: Bounds, site: Site) -> None:
         answered(site.post("/webhook_endpoints", body), 200, 400)
 
 
+def agent_session(at: Bounds, site: Site) -> None:
+    """Begun with as many messages as one input may have, and given as many inputs as one request may have."""
+    message = {"role": "user", "content": [{"type": "input_text", "text": LINE}]}
+    messages = [message] * at.AGENT_SESSION_MESSAGES_MAX
+    body = {"agent": {"model": "demo"}, "environment": {"type": "none"}, "input": messages}
+    made = site.post("/agents/sessions", body)
+    answered(made)
+    place = f"/agents/sessions/{made.json()['id']}"
+    event = {"type": "agent.session.input.message", "input": messages}
+    answered(site.post(f"{place}/events", {"events": [event] * at.AGENT_SESSION_EVENTS_MAX}), 202, 400)
+    with site.stack.http() as http:
+        answered(http.get(f"{place}/items", params={"limit": 100}))
+        answered(http.get("/agents/sessions"))
+        answered(http.delete(place, params={"force": "true"}))
+
+
 def agent(at: Bounds, site: Site) -> None:
     """Made, listed and changed with as many bytes of tools as an agent may have."""
     one = {"type": "function", "name": "f0000", "description": "", "parameters": {"type": "object", "properties": {}}}
@@ -402,6 +418,7 @@ STORIES: dict[str, Story] = {
     "an agent": agent,
     "a vault": vault,
     "an environment": environment,
+    "a session of an agent": agent_session,
     "a head": head,
     "a verdict": verdict,
     "pages": pages,

@@ -60,6 +60,7 @@ def belongings(stack: Stack) -> dict[str, str]:
     upload = client.uploads.create(bytes=3, filename="x.txt", mime_type="text/plain", purpose="user_data")
     store, stored = client.vector_stores.create(name="x"), client.files.create(file=("b.txt", b"abc"), purpose="assistants")
     vault = client.beta.agents.vaults.create()
+    agent_session = client.beta.agents.sessions.create(agent={"model": "demo"}, environment={"type": "none"}, input="Hello")
     return {
         "response": ran.id,
         "background": queued.id,
@@ -76,6 +77,8 @@ def belongings(stack: Stack) -> dict[str, str]:
         "vault": vault.id,
         "credential": client.beta.agents.vaults.credentials.create(vault.id, name="x", auth=BEARER).id,
         "agent": client.beta.agents.create(model="demo").id,
+        "agent_session": agent_session.id,
+        "turn": next(iter(client.beta.agents.sessions.turns.list(agent_session.id))).id,
         "upload": upload.id,
         "skill": client.skills.create(files=list(skill().items())).id,
         "store": store.id,
@@ -85,6 +88,7 @@ def belongings(stack: Stack) -> dict[str, str]:
     }
 
 
+HELD = {"type": "openai_hosted", "environment_id": "{container}"}
 ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/responses/{response}", None),
     ("GET", "/responses/{response}?stream=true", None),
@@ -155,6 +159,18 @@ ROUTES: list[tuple[str, str, Any]] = [
         "/agents/environments",
         {"environment": {"type": "openai_hosted", "files": [{"type": "file_id", "file_id": "{file}", "path": "/workspace/a"}]}},
     ),
+    ("GET", "/agents/sessions/{agent_session}", None),
+    ("POST", "/agents/sessions/{agent_session}", {"metadata": {"a": "b"}}),
+    ("DELETE", "/agents/sessions/{agent_session}?force=true", None),
+    ("GET", "/agents/sessions/{agent_session}/events", None),
+    ("POST", "/agents/sessions/{agent_session}/events", {"events": [{"type": "agent.session.input.cancel"}]}),
+    ("GET", "/agents/sessions/{agent_session}/items", None),
+    ("GET", "/agents/sessions/{agent_session}/turns", None),
+    ("GET", "/agents/sessions/{agent_session}/turns/{turn}", None),
+    ("GET", "/agents/sessions/{agent_session}/turns/{turn}/items", None),
+    ("GET", "/agents/sessions/{agent_session}/traces", None),
+    ("POST", "/agents/sessions", {"agent_id": "{agent}", "environment": {"type": "none"}, "input": "x"}),
+    ("POST", "/agents/sessions", {"agent": {"model": "demo"}, "environment": HELD}),
     ("POST", "/uploads/{upload}/parts", b"abc"),
     ("POST", "/uploads/{upload}/cancel", None),
     ("POST", "/uploads/{upload}/complete", {"part_ids": ["part_0"]}),
@@ -240,7 +256,7 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
             answer = http.post("/responses", json={"model": "demo", "input": "x", **filled(reference, ids)})
             assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
         lists = ("/agents", "/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints", "/approvals")
-        for path in (*lists, "/agents/environments", "/vaults", "/vector_stores"):
+        for path in (*lists, "/agents/environments", "/agents/sessions", "/vaults", "/vector_stores"):
             assert http.get(path).json()["data"] == [], path
         assert http.get("/me").json()["storage"]["used_bytes"] == 0, "what another tenant stores does not count"
     with stack.http() as http:

@@ -19,11 +19,11 @@ from typing import Any, Final, cast
 
 import orjson
 from moorage import limits
-from moorage.api.foreground import stop
 from moorage.egress.fetch import FetchError
 from moorage.errors import ApiError, SandboxHostAway, Superseded, UpstreamError
 from moorage.loop.fold import fold
 from moorage.loop.recover import recover, restart
+from moorage.loop.stop import stop
 from moorage.loop.tool_step import tool_step
 from moorage.model.base import CallDelta, CallStarted, StreamFinished, UsageReported
 from moorage.state import LoopState, Next

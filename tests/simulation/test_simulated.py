@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.database import DirectoryBasedExampleDatabase
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from moorage import limits
-from moorage.api.foreground import stop
 from moorage.errors import Superseded
 from moorage.loop.recover import restart
+from moorage.loop.stop import stop
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record

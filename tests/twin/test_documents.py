@@ -13,11 +13,11 @@ import orjson
 import pytest
 from moorage import limits
 from moorage.api.app import create_app
-from moorage.api.foreground import erase
 from moorage.api.input_tokens import input_tokens
 from moorage.api.routers import ROUTERS
 from moorage.errors import ApiError, ConditionFailed
 from moorage.loop.create import InlineFirstStep, PreparedResponse, start_background
+from moorage.loop.stop import erase
 from moorage.model.catalog import ModelEntry
 from moorage.store.responses import Ancestor, StoredResponse
 from moorage.store.table import Record

@@ -201,7 +201,7 @@ def agent_routes(world: World) -> None:
     assert changed in world.get("/agents")["data"]
     assert world.http.delete(path).json() == {"id": made["id"], "object": "agent.deleted", "deleted": True}
     assert world.http.get(path).status_code == 404
-    for name in ("sessions", "automations"):
+    for name in ("automations",):
         absent(f"/v1/agents/{name}", world)
     assert world.http.post("/agents", json={"model": "unheard-of"}).json()["error"]["code"] == "model_not_found"
 

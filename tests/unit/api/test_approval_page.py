@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import httpx
 import pytest
-from moorage.api.foreground import stop
 from moorage.approvals.link_store import ApprovalLinkRecord, ApprovalLinks
+from moorage.loop.stop import stop
 
 from tests.unit.api.served import KEY_A, Served
 from tests.unit.loop.approvals import approvals_of, begun, decided, played, ran

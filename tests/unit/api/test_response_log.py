@@ -5,10 +5,11 @@ from contextlib import suppress
 from typing import Any, cast
 
 import pytest
-from moorage.api.foreground import Foreground, stop
+from moorage.api.foreground import Foreground
 from moorage.containers.sandbox_wait import SandboxWait, nobody
 from moorage.errors import UpstreamError
 from moorage.loop.create import PreparedResponse
+from moorage.loop.stop import stop
 from moorage.model.base import StreamStarted
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from moorage import ids, limits
-from moorage.api.foreground import stop
 from moorage.approvals.store import ApprovalDecision
 from moorage.loop.recover import recover
+from moorage.loop.stop import stop
 from moorage.loop.waiting import PAUSED
 from moorage.store.responses import StoredResponse
 from moorage.tools.mcp.servers import McpServer, concealed

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from moorage import limits
-from moorage.api.foreground import stop
 from moorage.loop.recover import recover
+from moorage.loop.stop import stop
 from moorage.state import LoopState, Next
 from moorage.store import keys
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 from moorage import limits
-from moorage.api.foreground import stop
 from moorage.errors import Superseded
 from moorage.loop.budget import draw_first, draws_of
+from moorage.loop.stop import stop
 from moorage.model.prices import Price
 from moorage.state import LoopState, Next
 from moorage.store import keys

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 from moorage import limits
-from moorage.api.foreground import stop
 from moorage.api.responses import current_object
 from moorage.errors import SandboxHostAway, StorageFull, UpstreamError
+from moorage.loop.stop import stop
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 from openai.types.responses import Response

@@ -83,6 +83,17 @@ def new_session_id(container_id: str) -> str:
     return f"csess_{container_id.removeprefix('cntr_')}{secrets.token_hex(_SESSION_BYTES)}"
 
 
+def new_turn_id(number: int) -> str:
+    """The id of a turn of an agent's session; :func:`turn_number` finds its record again."""
+    return f"turn_{number:08x}{secrets.token_hex(20)}"
+
+
+def turn_number(turn_id: str) -> int:
+    """Which of a session's turns it would be: 0 for an id that was not made here, and there is no such turn."""
+    digits = turn_id.removeprefix("turn_")
+    return int(digits[:8], 16) if len(digits) == 48 and set(digits) <= set(string.hexdigits) else 0
+
+
 def container_of_session(session_id: str) -> str:
     """The id of the container that a session would be of: one that was not made here leads to none."""
     return f"cntr_{session_id.removeprefix('csess_')[: -2 * _SESSION_BYTES]}"

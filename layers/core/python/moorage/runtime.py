@@ -4,7 +4,7 @@ import asyncio
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from moorage import limits
+from moorage.agents.session_store import AgentSessions
 from moorage.agents.store import Agents
 from moorage.approvals.link_store import ApprovalLinks
 from moorage.approvals.store import ApprovalStore
@@ -59,7 +60,7 @@ from moorage.store.item_contents import Contents
 from moorage.store.journal import Journal
 from moorage.store.live_sandboxes import SandboxBounds
 from moorage.store.response_list import ResponseList
-from moorage.store.responses import Responses
+from moorage.store.responses import Responses, StoredResponse
 from moorage.store.s3 import S3Blobs
 from moorage.store.sandbox_usage import SandboxPrice, SandboxUsage
 from moorage.store.sealed import Sealer
@@ -123,6 +124,8 @@ class Runtime:
     """Of an issuer, beside API keys; None where none is taken."""
     vector_bucket: Callable[[], VectorBucket] | None = None
     """Where the vectors of vector stores are compared; None where that is in memory."""
+    sessions_listener: Callable[[StoredResponse], Awaitable[None]] | None = None
+    """Hears that a response of an agent's session has ended (``agents/turns.py: attend``)."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)
     """Requests for a response that are being answered here, whose clients may send them again (``api/idempotency.py``)."""
@@ -193,6 +196,11 @@ class Runtime:
             return None
         return found
 
+    async def session_goes_on(self, stored: StoredResponse) -> None:
+        """Let the session of a response that has ended go on. Harmless to run twice."""
+        assert self.sessions_listener is not None, "this process ends responses, and hears of no session"
+        await self.sessions_listener(stored)
+
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Hold a task that outlives its request; asyncio itself holds tasks only weakly."""
         self.tasks.add(task)
@@ -229,6 +237,10 @@ class Runtime:
     @property
     def vaults(self) -> Vaults:
         return Vaults(self.table, self.sealer, clock=self.clock)
+
+    @property
+    def agent_sessions(self) -> AgentSessions:
+        return AgentSessions(self.table, self.blobs, clock=self.clock, bell=self.responses.bell)
 
     def contents_of(self, tenant_id: str) -> Contents:
         """What of a tenant's items are objects of their own."""

@@ -118,7 +118,7 @@ _TOOLS: Final[dict[str, Any]] = {
     "computer_use": RefusedVariant("A browser of the service is not available in this version."),
     "automations": RefusedVariant("Automations are not available in this version: let your scheduler start a turn."),
 }
-_Tools = Annotated[list[Annotated[Any, OneOf(_TOOLS)]], Length(limits.TOOLS_MAX)]
+AgentTools = Annotated[list[Annotated[Any, OneOf(_TOOLS)]], Length(limits.TOOLS_MAX)]
 
 # --- The other settings -------------------------------------------------------------------------------------------------
 
@@ -169,12 +169,12 @@ class Experimental(TypedDict, total=False):
     time_awareness: Annotated[bool, Only(False, "Tell the model the time in your input.")]
 
 
-class _Settings(TypedDict, total=False):
-    """What creating an agent and changing one share."""
+class AgentSettings(TypedDict, total=False):
+    """What an agent may be set to."""
 
     name: Annotated[str, Field(max_length=limits.AGENT_NAME_CHARS_MAX)]
     instructions: Text
-    tools: _Tools
+    tools: AgentTools
     reasoning: AgentReasoning
     text: AgentText
     service_tier: AgentServiceTier
@@ -185,14 +185,14 @@ class _Settings(TypedDict, total=False):
 
 
 @wire
-class CreateAgent(_Settings, total=False):
+class CreateAgent(AgentSettings, total=False):
     """``POST /v1/agents``."""
 
     model: Required[Model]
 
 
 @wire
-class UpdateAgent(_Settings, total=False):
+class UpdateAgent(AgentSettings, total=False):
     """``POST /v1/agents/{agent_id}``: what is left out stays as it is, and null sets it back."""
 
     model: Model

@@ -14,6 +14,7 @@ from starlette.routing import Router as Mounted
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import __version__, limits, tracing
+from moorage.agents.turns import attend
 from moorage.api.answers import JsonResponse
 from moorage.api.console import Console
 from moorage.api.cors import CrossOriginPages
@@ -69,7 +70,7 @@ def create_app(runtime: Runtime, routers: Iterable[Routed], command: str = "moor
     """The application with these routers under ``/v1``. The caller owns the runtime and closes it; ``command`` starts moorage here."""
     # A redirection to the address without its last slash would name the scheme of the last hop, which may not be the client's.
     app = FastAPI(title="moorage", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.runtime = runtime
+    app.state.runtime = attend(runtime)
     app.state.command = command
     app.state.late_silence_seconds = _never
     # Mounted as they are: FastAPI makes each route of a router that it includes anew, at an application's first request.

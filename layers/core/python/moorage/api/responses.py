@@ -17,7 +17,7 @@ from moorage.api.answers import BodyPiece, JsonResponse, StreamedResponse
 from moorage.api.attached_stream import AttachedStream
 from moorage.api.bodies import RawBody, body_of
 from moorage.api.caller import Caller
-from moorage.api.foreground import Foreground, erase, failure, stop
+from moorage.api.foreground import Foreground, failure
 from moorage.api.idempotency import IdempotentCreate
 from moorage.api.past_responses import as_it_was
 from moorage.api.routing import EVENTS, Router
@@ -27,6 +27,7 @@ from moorage.errors import bad_request, server_error
 from moorage.loop import finish, paused, recover
 from moorage.loop.budget import check_budget, draw_last
 from moorage.loop.create import PreparedResponse, prepare, start_background
+from moorage.loop.stop import erase, stop
 from moorage.loop.waiting import reason_of
 from moorage.parallel import beside
 from moorage.runtime import Runtime

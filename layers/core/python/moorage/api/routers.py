@@ -1,6 +1,7 @@
 """All routes, for the ways of running that serve everything from one process."""
 
 from moorage.agents import routes as agents
+from moorage.agents import session_routes as agent_sessions
 from moorage.api import (
     account,
     chat_completions,
@@ -43,6 +44,7 @@ ROUTERS = (
     compact.router,
     chat_completions.router,
     conversations.router,
+    agent_sessions.router,
     agents.router,
     vaults.router,
     environments.router,

@@ -97,9 +97,16 @@ class Router:
         return self._add("POST", path, operation_id, summary, Operation(answers, sends, body, form, query, statuses))
 
     def delete(
-        self, path: str, operation_id: str, summary: str, *, answers: Any = None, statuses: tuple[int, ...] = ()
+        self,
+        path: str,
+        operation_id: str,
+        summary: str,
+        *,
+        answers: Any = None,
+        query: QueryParameters = (),
+        statuses: tuple[int, ...] = (),
     ) -> Callable[[Handler], Handler]:
-        return self._add("DELETE", path, operation_id, summary, Operation(answers, None, None, None, (), statuses))
+        return self._add("DELETE", path, operation_id, summary, Operation(answers, None, None, None, query, statuses))
 
     def _add(self, method: str, path: str, operation_id: str, summary: str, operation: Operation) -> Callable[[Handler], Handler]:
         def add(handler: Handler) -> Handler:

@@ -21,7 +21,6 @@ from moorage.wire.events import OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE
 from moorage.wire.types import Event, Item
 
 INTERRUPTED: Final = "interrupted"
-STEERED: Final = "steered"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
 from moorage.api.foreground import Foreground, status_of
 from moorage.api.routing import Router
-from moorage.api.running_responses import INTERRUPTED, STEERED, RunningResponse, SteeringInput, required_input, steer_failed
+from moorage.api.running_responses import INTERRUPTED, RunningResponse, SteeringInput, required_input, steer_failed
 from moorage.api.unstored_responses import UnstoredResponse, UnstoredResponses
 from moorage.api.view import ResponseView
 from moorage.errors import (
@@ -38,6 +38,7 @@ from moorage.errors import (
 )
 from moorage.loop import context
 from moorage.loop.create import PreparedResponse, prepare, warm_up
+from moorage.loop.model_step import STEERED
 from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES

@@ -494,6 +494,25 @@ def too_many_credentials(credentials_max: int) -> ApiError:
     return bad_request(message, code="too_many_credentials")
 
 
+def agent_session_not_found(session_id: str) -> ApiError:
+    return not_found(f"Session with id '{session_id}' not found.", code="session_not_found")
+
+
+def turn_not_found(turn_id: str) -> ApiError:
+    return not_found(f"Turn with id '{turn_id}' not found in this session.", code="turn_not_found")
+
+
+def agent_session_busy(session_id: str) -> ApiError:
+    """The SDKs retry a 409, and this one goes on until somebody cancels it."""
+    message = f"Session '{session_id}' has a turn that has not ended: cancel it first, or delete the session with '?force=true'."
+    return ApiError(409, message, code="session_busy", headers={"x-should-retry": "false"})
+
+
+def unknown_tool_call(call_id: str) -> ApiError:
+    """The SDK's helpers send a result again, and again, where they read this sentence."""
+    return bad_request(f"Unknown pending tool call: {call_id}", code="invalid_request_error")
+
+
 def webhook_endpoint_not_found(endpoint_id: str) -> ApiError:
     return not_found(f"No such webhook endpoint: {endpoint_id}", code="webhook_endpoint_not_found")
 

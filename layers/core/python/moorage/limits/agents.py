@@ -16,3 +16,21 @@ AGENT_PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 
 AGENT_INLINE_BYTES_MAX: Final = 100 * 1024
 """Of a version that stands in its record, packed; a longer one is an object."""
+
+AGENT_SESSION_MESSAGES_MAX: Final = 100
+"""Of one input event."""
+
+AGENT_SESSION_EVENTS_MAX: Final = 100
+"""Of one request; each may be a decision that is written by itself."""
+
+AGENT_SESSION_INPUTS_MAX: Final = 64
+"""Requests whose input waits for the next step of one turn."""
+
+AGENT_SESSION_POLL_SECONDS: Final = 0.5
+"""How often the stream of a session that does nothing looks for its next turn, where no bell is heard."""
+
+AGENT_SESSION_TURNS_READ: Final = 10
+"""Turns of a session whose items are read for a page, before it is looked whether it is full."""
+
+AGENT_SESSION_TRACES_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of one page of traces, as OpenAI's reference has it; a single trace may be longer."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from moorage import limits
+from moorage.agents.turns import attend
 from moorage.local.state_machine import ExecutionPosition, Invoke, State, StateMachine
 from moorage.local.tenant_places import TenantPlaces, share_of
 from moorage.loop import tasks
@@ -158,7 +159,7 @@ async def serve(number: int, workers: int) -> None:
     log_to_file(settings.log_file, level=settings.log_level, service=settings.name)
     folder = Path(settings.executions_file).parent
     with _locked(folder / f"worker-{number}.lock"):
-        runtime = build_runtime(settings)
+        runtime = attend(build_runtime(settings))
         rows = runtime.executions
         assert isinstance(rows, ExecutionRows)
         steps = steps_max(os.environ) // workers

@@ -277,12 +277,25 @@ async def _known_container(runtime: Runtime, tenant_id: str, environment: Enviro
 async def start_background(runtime: Runtime, prepared: PreparedResponse) -> dict[str, Any]:
     """Store the response, open its log, start its execution. Returns the queued response object."""
     stored = prepared.stored
+    queued = await write_down(runtime, stored)
+    await _start(runtime, stored, LoopState(stored.response_id, stored.tenant_id, stored.container_id))
+    return queued
+
+
+async def write_down(runtime: Runtime, stored: StoredResponse) -> dict[str, Any]:
+    """Store a response in the background, and open its log. Returns the queued response object. One that is not said to be looping
+    is not run, by nobody, until it is let go (:func:`let_go`)."""
     events = finish.opening_events(stored)
     numbered = tuple(event | {"sequence_number": i} for i, event in enumerate(events))
     await runtime.responses.create(stored, EventBatch(0, numbered, LogWriterId(-1, 1)))
-    await _start(runtime, stored, LoopState(stored.response_id, stored.tenant_id, stored.container_id))
     queued: dict[str, Any] = events[-1]["response"]
     return queued
+
+
+async def let_go(runtime: Runtime, stored: StoredResponse) -> None:
+    """Let a response run that was only written down. Harmless to run twice."""
+    stored = await runtime.responses.hand_over(stored)
+    await _start(runtime, stored, LoopState(stored.response_id, stored.tenant_id, stored.container_id))
 
 
 async def _start(runtime: Runtime, stored: StoredResponse, state: LoopState) -> None:

@@ -37,6 +37,7 @@ from moorage.wire.events import IN_PROGRESS
 from moorage.wire.types import Item
 
 BUDGET_REACHED: Final = "budget_reached"
+STEERED: Final = "steered"
 
 
 async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
@@ -131,16 +132,37 @@ async def _over_budget(
     # A step that followed no call was the last answer already, or one whose calls were refused for the limit of the response alone.
     if over.on_limit == "finish" and (before.next is Next.TOOLS or before.had_no_calls_left):
         return None
-    if snapshot.last is not None and snapshot.last.writer.step == state.step:
-        # A run of this step has died in the middle: what it has said stands in the log alone.
+    if _has_died_here(snapshot, state):
         await finish.end_from_outside(runtime, stored, status="incomplete", incomplete_reason=BUDGET_REACHED)
         return state.done()
-    spent = replace(before, next=Next.DONE, status="incomplete", incomplete_reason=BUDGET_REACHED)
-    return await _end(runtime, snapshot, state, replace(progress, outcomes={**progress.outcomes, state.step - 1: spent}))
+    return await _end(runtime, snapshot, state, _cut(progress, state, BUDGET_REACHED))
+
+
+async def _steered(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
+    """The response ends at this boundary, and its session goes on with the input that waits (``agents/turns.py``)."""
+    if _has_died_here(snapshot, state):
+        await finish.end_from_outside(
+            runtime, snapshot.stored, status="incomplete", incomplete_reason=STEERED, drops_partial=True
+        )
+        return state.done()
+    return await _end(runtime, snapshot, state, _cut(progress, state, STEERED))
+
+
+def _has_died_here(snapshot: Snapshot, state: LoopState) -> bool:
+    """Whether a run of this step has died in the middle: what it has said stands in the log alone."""
+    return snapshot.last is not None and snapshot.last.writer.step == state.step
+
+
+def _cut(progress: Progress, state: LoopState, reason: str) -> Progress:
+    """As if the step before had ended the response, which is not complete."""
+    cut = replace(progress.outcomes[state.step - 1], next=Next.DONE, status="incomplete", incomplete_reason=reason)
+    return replace(progress, outcomes={**progress.outcomes, state.step - 1: cut})
 
 
 async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     stored = snapshot.stored
+    if state.step and stored.is_steered:
+        return await _steered(runtime, snapshot, state, progress)
     over = None
     if state.step:
         over = await reached(runtime, stored, progress.outcomes[state.step - 1], progress.items, state.step)

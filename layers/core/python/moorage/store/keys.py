@@ -36,6 +36,8 @@ add a version of a skill                   ``SK=VER#n``, ``META`` counts, the bu
 an agent, and its versions                 ``PK=T#t#A#id``, ``SK=META``, ``VER#n``              GetItem + GetItem
 a vault's credentials                      ``PK=T#t#VAULT#id``, ``SK`` begins with ``CRED#``    GetItem + Query
 put a credential into a vault              ``SK=CRED#id``, ``META`` counts                      TransactWriteItems
+an agent's session, its last turn          ``PK=T#t#AS#id``, ``SK=META``, ``TURN#`` backward      GetItem + Query
+input that waits for a turn's next step    ``PK=T#t#AS#id``, ``SK`` begins with ``INPUT#``      Query
 a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with ``BATCH#``       Query
 append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
 what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``                   GetItem
@@ -78,6 +80,8 @@ ATTEMPT_PREFIX: Final = "AT#"
 APPROVAL_PREFIX: Final = "AP#"
 FILE_PREFIX: Final = "FILE#"
 SESSION_PREFIX: Final = "SESSION#"
+TURN_PREFIX: Final = "TURN#"
+INPUT_PREFIX: Final = "INPUT#"
 INFLIGHT: Final = "INFLIGHT"
 ALIVE: Final = "ALIVE"
 SANDBOXES_TOTAL: Final = "TOTAL"
@@ -174,6 +178,15 @@ def vault(tenant_id: str, vault_id: str) -> str:
 def credential(credential_id: str) -> str:
     """Sort key of a credential in a vault; the id begins with its time."""
     return f"{CREDENTIAL_PREFIX}{credential_id}"
+
+
+def agent_session(tenant_id: str, session_id: str) -> str:
+    return f"T#{tenant_id}#AS#{session_id}"
+
+
+def turn(number: int) -> str:
+    """Sort key of a session's turn, from 1."""
+    return f"{TURN_PREFIX}{number:08d}"
 
 
 def conversation(tenant_id: str, conversation_id: str) -> str:
@@ -490,6 +503,11 @@ def agent_objects(tenant_id: str, agent_id: str) -> str:
 
 def agent_object(tenant_id: str, agent_id: str, name: str) -> str:
     return f"{agent_objects(tenant_id, agent_id)}{name}"
+
+
+def agent_session_objects(tenant_id: str, session_id: str) -> str:
+    """Prefix of what is too long for the records of an agent's session."""
+    return f"T/{tenant_id}/AS/{session_id}/"
 
 
 def conversation_objects(tenant_id: str, conversation_id: str) -> str:

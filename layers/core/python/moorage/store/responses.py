@@ -117,6 +117,10 @@ class StoredResponse:
     """Of what its container reaches, something waits for a person's word (``loop/egress_approvals.py``)."""
     draws_on: tuple[str, ...] = ()
     """The budgets that it shares with others (``store/budgets.py: Scope``)."""
+    session_id: str | None = None
+    """The session of an agent that it belongs to."""
+    is_steered: bool = False
+    """It ends before its next model step: input of its session waits."""
 
     def parks(self, by_default: bool) -> bool:
         """Whether calls that need a person's word wait in their place; a client that waits itself is asked at the end of the
@@ -136,6 +140,7 @@ _META: Final = Codec(
         "is_cancel_requested": "cancel_requested",
         "expires_at": "ttl",
         "key_id": "key",
+        "is_steered": "steered",
         "is_pause_requested": "pause_requested",
     },
     nested={"trace": FieldCodec(Trace.pack, Trace.unpack)},
@@ -168,6 +173,8 @@ _META: Final = Codec(
         "draws_on",
         "rewinds_to",
         "conversation_items",
+        "session_id",
+        "is_steered",
     ),
     beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors", "is_owed"),
 )
@@ -281,6 +288,11 @@ class Responses:
 
     async def request_cancel(self, stored: StoredResponse) -> None:
         await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, set={"cancel_requested": True})
+
+    async def request_steering(self, stored: StoredResponse) -> None:
+        """It ends before its next model step, so that its session's input is taken."""
+        with suppress(ConditionFailed):  # Deleted meanwhile.
+            await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, set={"steered": True})
 
     async def request_pause(self, stored: StoredResponse) -> None:
         """The loop stands still before its next step."""

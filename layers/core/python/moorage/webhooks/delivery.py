@@ -56,6 +56,8 @@ class ResponseEnd:
 async def settle(runtime: Runtime, stored: StoredResponse, end: ResponseEnd | None = None) -> None:
     """The response has ended: announce that to whom it concerns, then the loop owes it nothing more. Harmless to run twice."""
     await announce(runtime, stored, end)
+    if stored.session_id is not None:
+        await runtime.session_goes_on(stored)
     await runtime.responses.settle(stored)
 
 

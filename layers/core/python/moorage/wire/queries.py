@@ -114,6 +114,15 @@ class FolderPage:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionStream:
+    """How the events of an agent's session are wanted."""
+
+    after: str | None
+    """The id of an event."""
+    include_obfuscation: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SessionRead:
     """From where on a session's output is wanted, and how long to wait for it."""
 
@@ -153,6 +162,30 @@ def parse_wanted(query: Query) -> tuple[PageQuery, ListQuery]:
         created_after=_moment("created_after", values),
         created_before=_moment("created_before", values),
     )
+
+
+def parse_session_list(query: Query) -> tuple[PageQuery, str | None, Mapping[str, str]]:
+    """The query of ``GET /v1/agents/sessions``: the page, an agent's id, and metadata that all must match. Raises
+    :class:`~moorage.errors.ApiError`."""
+    metadata, rest = _without_metadata(query)
+    page = parse_page(rest, others=("agent_id",))
+    if page.include:
+        raise errors.unknown_parameter("include")
+    return page, dict(rest).get("agent_id"), metadata
+
+
+def parse_session_stream(query: Query) -> SessionStream:
+    """The query of ``GET /v1/agents/sessions/{id}/events``. Raises :class:`~moorage.errors.ApiError`."""
+    values = _single(query, ("after", "include_obfuscation", "stream"))
+    if "stream" in values and not _flag("stream", values["stream"]):
+        raise errors.unsupported_value("stream", "false", "Events of a session come as a stream; its items are a list.")
+    return SessionStream(values.get("after"), _flag("include_obfuscation", values.get("include_obfuscation", "true")))
+
+
+def parse_session_delete(query: Query) -> bool:
+    """The query of ``DELETE /v1/agents/sessions/{id}``: whether a session goes that is busy. Raises
+    :class:`~moorage.errors.ApiError`."""
+    return _flag("force", _single(query, ("force",)).get("force", "false"))
 
 
 def parse_vaults(query: Query) -> VaultQuery:

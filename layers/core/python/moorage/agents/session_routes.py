@@ -1,0 +1,420 @@
+"""``/v1/agents/sessions``: sessions, their turns, items and events."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final, Literal
+
+import orjson
+from fastapi import Request
+from starlette.responses import Response
+
+from moorage import ids, limits
+from moorage.agents.session_objects import actions_of, environment_object, session_object, turn_object
+from moorage.agents.session_shapes import CREATE_SESSION, CREATE_SESSION_EVENTS, UPDATE_SESSION, AgentSession, SessionTrace, Turn
+from moorage.agents.session_store import SessionRecord, TurnRecord
+from moorage.agents.session_stream import Cursor, SessionReader
+from moorage.agents.settings import checked
+from moorage.agents.turn_events import OBFUSCATED
+from moorage.agents.turn_items import items_of_turn
+from moorage.agents.turns import (
+    Offer,
+    Payer,
+    Standing,
+    advance,
+    answer_approval,
+    cancel,
+    check_results,
+    delete,
+    output_of,
+    snapshot_of,
+    stand,
+    standing_of,
+)
+from moorage.api import sse
+from moorage.api.answers import BodyPiece, JsonResponse
+from moorage.api.bodies import RawBody
+from moorage.api.caller import Caller
+from moorage.api.listings import AnyPage
+from moorage.api.responses import until_of
+from moorage.api.routing import EVENTS, Router
+from moorage.environments.opening import open_environment
+from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter, turn_not_found
+from moorage.loop.prepare import conceal
+from moorage.loop.step_history import unroll
+from moorage.loop.traces import whole_document
+from moorage.parallel import beside, side_by_side
+from moorage.runtime import Runtime
+from moorage.store.listing import unknown_after
+from moorage.wire.answers import Deleted, ListOf
+from moorage.wire.events import one_line
+from moorage.wire.queries import PageQuery, parse_session_delete, parse_session_list, parse_session_stream
+from moorage.wire.query_parameters import PAGE
+from moorage.wire.responses import deleted, list_object
+from moorage.wire.schema import BOOLEAN, STRING
+from moorage.wire.types import Event, Item
+
+router = Router()
+_ONE: Final = "/agents/sessions/{session_id}"
+_KEEP_ALIVE: Final = BodyPiece(b": keep-alive\n\n")
+_OBFUSCATION_BLOCK: Final = 16
+
+
+@router.post(
+    "/agents/sessions",
+    "createAgentSession",
+    "Begin a session of an agent, with or without a first turn",
+    answers=AgentSession,
+    sends=EVENTS,
+    body=("CreateAgentSession", CREATE_SESSION),
+    statuses=(404,),
+)
+async def create(caller: Caller, body: RawBody) -> Response:
+    given = await beside(len(body), lambda: CREATE_SESSION.body(body))
+    runtime, sessions = caller.runtime, caller.runtime.agent_sessions
+    messages = _messages(given.get("input"))
+    if not messages and (given["environment"]["type"] == "none" or given.get("stream")):
+        raise missing_parameter("input")
+    if "stream_options" in given and not given.get("stream"):
+        raise invalid_value("stream_options", "it is only allowed together with 'stream': true.")
+    settings, agent = await _agent_of(caller, given)
+    await _check(caller, settings, len(body))
+    environment = given["environment"]
+    container = await open_environment(runtime, caller.tenant_id, environment, param="environment", name="session")
+    session = sessions.new(
+        caller.tenant_id,
+        settings,
+        None if agent is None else agent[0],
+        agent_version=0 if agent is None else agent[1],
+        container_id=None if container is None else container.id,
+        owns_container=container is not None and "environment_id" not in environment,
+        metadata=given.get("metadata", {}),
+    )
+    await sessions.create(session)
+    if messages:
+        try:
+            await advance(runtime, session, _payer(caller), offer=Offer(messages))
+        except ApiError:
+            await delete(runtime, session, force=True)
+            raise
+    if not given.get("stream"):
+        return JsonResponse(await _as_object(runtime, session))
+    reader = SessionReader(runtime, session, await environment_object(runtime, session), Cursor(0, 0), ends=True)
+    hides = given.get("stream_options", {}).get("include_obfuscation", True)
+    return sse.stream(_pieces(reader, obfuscates=hides, until=until_of(runtime)))
+
+
+@router.get(
+    "/agents/sessions",
+    "listAgentSessions",
+    "Sessions of agents, newest first",
+    query=(*PAGE, ("agent_id", STRING), ("metadata[team]", STRING)),
+)
+async def list_sessions(request: Request, caller: Caller) -> ListOf[AgentSession]:
+    page, agent_id, metadata = parse_session_list(request.query_params.multi_items())
+
+    def keep(record: Mapping[str, Any]) -> bool:
+        wants_agent = agent_id is None or record["agent_id"] == agent_id
+        return wants_agent and all(record["metadata"].get(name) == value for name, value in metadata.items())
+
+    found, has_more = await caller.runtime.agent_sessions.page(caller.tenant_id, page, keep)
+
+    async def shown(session: SessionRecord) -> AgentSession:
+        return await _as_object(caller.runtime, session)
+
+    return list_object(await side_by_side(shown, found, at_once=limits.RECORDS_UNPACKED_AT_ONCE), has_more=has_more)
+
+
+@router.get(_ONE, "retrieveAgentSession", "A session, as it stands")
+async def retrieve(caller: Caller, session_id: str) -> AgentSession:
+    return await _as_object(caller.runtime, await caller.runtime.agent_sessions.get(caller.tenant_id, session_id))
+
+
+@router.post(_ONE, "updateAgentSession", "Change a session, for the turns to come", body=("UpdateAgentSession", UPDATE_SESSION))
+async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession:
+    given = await beside(len(body), lambda: UPDATE_SESSION.body(body))
+    runtime = caller.runtime
+    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    settings = None
+    if "agent" in given:
+        settings = _changed(session.settings, given["agent"])
+        await _check(caller, settings, len(body))
+    if settings is not None or "metadata" in given:
+        session = await runtime.agent_sessions.update(session, settings=settings, metadata=given.get("metadata"))
+    return await _as_object(runtime, session)
+
+
+@router.delete(
+    _ONE, "deleteAgentSession", "Delete a session with its turns, their responses, and its container", query=(("force", BOOLEAN),)
+)
+async def remove(request: Request, caller: Caller, session_id: str) -> Deleted[Literal["agent.session.deleted"]]:
+    force = parse_session_delete(request.query_params.multi_items())
+    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
+    await delete(caller.runtime, session, force=force)
+    return deleted(session_id, "agent.session.deleted")
+
+
+# --- Events -------------------------------------------------------------------------------------------------------------
+
+
+@router.post(
+    f"{_ONE}/events",
+    "createAgentSessionEvents",
+    "Give a session input: messages, results of functions, decisions, or the end of its turn",
+    answers=dict[str, Any],
+    body=("CreateAgentSessionEvents", CREATE_SESSION_EVENTS),
+    statuses=(404, 429),
+)
+async def create_events(caller: Caller, session_id: str, body: RawBody) -> Response:
+    """Accepted is not done: the stream tells of that. Messages and results of one request are taken together, or not at all."""
+    given: Sequence[Mapping[str, Any]] = (await beside(len(body), lambda: CREATE_SESSION_EVENTS.body(body)))["events"]
+    runtime = caller.runtime
+    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    by_type: dict[str, list[Mapping[str, Any]]] = {}
+    for event in given:
+        by_type.setdefault(event["type"].removeprefix("agent.session.input."), []).append(event)
+    results = by_type.get("tool_result", [])
+    await check_results(runtime, await stand(runtime, session), results)
+    for event in by_type.get("mcp_approval_request_result", []):
+        await answer_approval(runtime, session, event["request_id"], event["response"]["decision"], caller.key_id)
+    if "cancel" in by_type:
+        if results:
+            raise bad_request("A turn that is cancelled takes no results: send one of the two.", param="events")
+        await cancel(runtime, session)
+    messages = [message for event in by_type.get("message", []) for message in _messages(event["input"])]
+    if messages or results:
+        outputs = {result["call_id"]: _output(result) for result in results}
+        await advance(runtime, session, _payer(caller), offer=Offer(messages, outputs))
+    return JsonResponse({}, status_code=202)
+
+
+@router.get(
+    f"{_ONE}/events",
+    "streamAgentSessionEvents",
+    "The events of a session, from now on or from one of them on",
+    answers=dict[str, Any],
+    sends=EVENTS,
+    query=(("include_obfuscation", BOOLEAN), ("stream", BOOLEAN), ("after", STRING)),
+)
+async def stream_events(request: Request, caller: Caller, session_id: str) -> Response:
+    """``Last-Event-ID`` and ``after`` go on behind an event; ``after=0`` tells all from the beginning. Extensions of ours."""
+    runtime = caller.runtime
+    wanted = parse_session_stream(request.query_params.multi_items())
+    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    last = request.headers.get("last-event-id")
+    after = wanted.after if last is None else last
+    cursor = None if after is None else Cursor.of(after, "after")
+    reader = SessionReader(runtime, session, await environment_object(runtime, session), cursor)
+    return sse.stream(_pieces(reader, obfuscates=wanted.include_obfuscation, until=until_of(runtime)))
+
+
+async def _pieces(reader: SessionReader, *, obfuscates: bool, until: float | None) -> AsyncGenerator[BodyPiece, None]:
+    """``until`` (event loop time) breaks it off after a whole event; clients go on with ``Last-Event-ID``."""
+    now = asyncio.get_running_loop().time
+    quiet_since = now()
+    yield _KEEP_ALIVE  # Its client learns at once that what comes from now on will be told.
+    async with aclosing(reader.batches()) as batches:
+        async for events in batches:
+            if events:
+                quiet_since = now()
+                yield BodyPiece(b"".join(_written(event, obfuscates=obfuscates) for event in events))
+            elif now() - quiet_since > limits.KEEP_ALIVE_SECONDS:
+                quiet_since = now()
+                yield _KEEP_ALIVE
+            if until is not None and now() >= until:
+                return
+
+
+def _written(event: Event, *, obfuscates: bool) -> bytes:
+    if obfuscates and event["type"] in OBFUSCATED:
+        missing = _OBFUSCATION_BLOCK - len(event["delta"]) % _OBFUSCATION_BLOCK
+        event = {**event, "obfuscation": f"{random.getrandbits(4 * _OBFUSCATION_BLOCK):016x}"[:missing]}
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (event["event_id"].encode(), event["type"].encode(), one_line(event))
+
+
+# --- Turns and items ----------------------------------------------------------------------------------------------------
+
+
+@router.get(f"{_ONE}/turns", "listAgentSessionTurns", "The turns of a session", query=PAGE)
+async def list_turns(caller: Caller, session_id: str, page: AnyPage) -> ListOf[Turn]:
+    runtime = caller.runtime
+    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    beyond = None if page.after is None else (await _turn(runtime, session, page.after)).number
+    turns = await runtime.agent_sessions.turns(session, beyond=beyond, descending=page.order == "desc", limit=page.limit + 1)
+
+    async def shown(turn: TurnRecord) -> Turn:
+        return turn_object(await standing_of(runtime, session, turn), turn)
+
+    found = await side_by_side(shown, turns[: page.limit], at_once=limits.RECORDS_UNPACKED_AT_ONCE)
+    return list_object(found, has_more=len(turns) > page.limit)
+
+
+@router.get(f"{_ONE}/turns/{{turn_id}}", "retrieveAgentSessionTurn", "A turn of a session")
+async def retrieve_turn(caller: Caller, session_id: str, turn_id: str) -> Turn:
+    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
+    turn = await _turn(caller.runtime, session, turn_id)
+    return turn_object(await standing_of(caller.runtime, session, turn), turn)
+
+
+@router.get(f"{_ONE}/turns/{{turn_id}}/items", "listAgentSessionTurnItems", "The items of a turn", query=PAGE)
+async def list_turn_items(caller: Caller, session_id: str, turn_id: str, page: AnyPage) -> ListOf[Item]:
+    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
+    turn = await _turn(caller.runtime, session, turn_id)
+    return _items_page(await _items(caller.runtime, session, turn), page)
+
+
+@router.get(f"{_ONE}/items", "listAgentSessionItems", "The items of a session, of all its turns", query=PAGE)
+async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[Item]:
+    """Turns are read one after the other until the page is full; one that goes on begins with the turn of its item."""
+    runtime, descending = caller.runtime, page.order == "desc"
+    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    found: list[Item] = []
+    is_beyond, beyond = page.after is None, None
+    while len(found) <= page.limit:
+        turns = await runtime.agent_sessions.turns(session, beyond=beyond, descending=descending, limit=limits.AGENT_SESSION_TURNS_READ)
+        for turn in turns:
+            items = await _items(runtime, session, turn)
+            items = items[::-1] if descending else items
+            if not is_beyond and page.after in [item["id"] for item in items]:
+                items = items[[item["id"] for item in items].index(page.after) + 1 :]
+                is_beyond = True
+            found += items if is_beyond else []
+            beyond = turn.number
+            if len(found) > page.limit:
+                break
+        if len(turns) < limits.AGENT_SESSION_TURNS_READ:
+            break
+    if not is_beyond:
+        assert page.after is not None
+        raise unknown_after(page.after)
+    return list_object(found[: page.limit], has_more=len(found) > page.limit)
+
+
+@router.get(f"{_ONE}/traces", "listAgentSessionTraces", "The traces of a session's turns that have ended, as OTLP's JSON", query=PAGE)
+async def list_traces(caller: Caller, session_id: str, page: AnyPage) -> ListOf[SessionTrace]:
+    """``after`` is a turn's id. A page is shorter than asked for where its traces are long."""
+    runtime = caller.runtime
+    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    beyond = None if page.after is None else (await _turn(runtime, session, page.after)).number
+    turns = await runtime.agent_sessions.turns(session, beyond=beyond, descending=page.order == "desc", limit=page.limit + 1)
+    found: list[SessionTrace] = []
+    size, taken = 0, 0
+    for turn in turns[: page.limit]:
+        trace = await _trace(runtime, session, turn)
+        size += 0 if trace is None else len(orjson.dumps(trace["otlp"]))
+        if found and size > limits.AGENT_SESSION_TRACES_BYTES_MAX:
+            break
+        found += [] if trace is None else [trace]
+        taken += 1
+    return list_object(found, has_more=taken < len(turns))
+
+
+async def _trace(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> SessionTrace | None:
+    """Those of a turn's responses together; None as long as it has not ended."""
+    if not (await standing_of(runtime, session, turn)).is_over:
+        return None
+    spans: list[Any] = []
+    for response_id in turn.responses:
+        snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+        if snapshot is not None and snapshot.is_final:
+            spans += whole_document(runtime.settings, snapshot, await unroll(runtime, snapshot))["resourceSpans"]
+    otlp = {"resourceSpans": spans}
+    return {"id": turn.id, "object": "agent.session.trace", "session_id": session.id, "created_at": turn.created_at, "otlp": otlp}
+
+
+async def _items(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> list[Item]:
+    """All items of a turn, as far as they have come."""
+
+    async def one(response_id: str) -> tuple[Sequence[Item], Sequence[Item], bool]:
+        snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+        if snapshot is None:
+            return (), (), False
+        contents, stored = runtime.contents_of(session.tenant_id), snapshot.stored
+        given = await contents.items(stored.input_items)
+        if snapshot.is_final:
+            ended = await contents.response(snapshot.final_object)
+            has_answered = ended["status"] == "completed" and not Standing(session, turn, snapshot).open_calls
+            return given, ended["output"], has_answered
+        done = (await runtime.steps.read(stored.tenant_id, stored.response_id)).items
+        return given, await contents.items([done[index] for index in sorted(done)]), False
+
+    return items_of_turn(turn.id, await side_by_side(one, turn.responses, at_once=limits.RECORDS_UNPACKED_AT_ONCE))
+
+
+def _items_page(items: list[Item], page: PageQuery) -> ListOf[Item]:
+    if page.order == "desc":
+        items = items[::-1]
+    if page.after is not None:
+        named = [item["id"] for item in items]
+        if page.after not in named:
+            raise unknown_after(page.after)
+        items = items[named.index(page.after) + 1 :]
+    return list_object(items[: page.limit], has_more=len(items) > page.limit)
+
+
+async def _turn(runtime: Runtime, session: SessionRecord, turn_id: str) -> TurnRecord:
+    turn = await runtime.agent_sessions.turn(session, ids.turn_number(turn_id))
+    if turn is None or turn.id != turn_id:
+        raise turn_not_found(turn_id)
+    return turn
+
+
+# --- What bodies say ----------------------------------------------------------------------------------------------------
+
+
+def _messages(given: str | Sequence[Mapping[str, Any]] | None) -> list[Item]:
+    """As ``/v1/responses`` takes them."""
+    if not given:
+        return []
+    if isinstance(given, str):
+        given = [{"role": "user", "content": [{"type": "input_text", "text": given}]}]
+    return [{"type": "message", **message} for message in given]
+
+
+def _output(result: Mapping[str, Any]) -> Item:
+    if result["success"]:
+        return output_of(result["call_id"], result.get("output", ""), is_failed=False)
+    return output_of(result["call_id"], result.get("error") or "The function failed.", is_failed=True)
+
+
+async def _agent_of(caller: Caller, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, int] | None]:
+    """The settings of a session's agent, and the saved agent, with its version, that they come from."""
+    own = given.get("agent", {})
+    if "agent_id" not in given:
+        if "agent_version" in given:
+            raise invalid_value("agent_version", "it is only allowed together with 'agent_id'.")
+        if "model" not in own:
+            raise missing_parameter("agent.model")
+        return own, None
+    agent = await caller.runtime.agents.get(
+        caller.tenant_id, given["agent_id"], version=given.get("agent_version"), param="agent_id"
+    )
+    saved = {name: value for name, value in agent.settings.items() if name != "metadata"}
+    return {**saved, **own, **({"name": saved["name"]} if "name" in saved else {})}, (agent.id, agent.version)
+
+
+def _changed(settings: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    following = {**settings, **{name: value for name, value in change.items() if name != "reasoning"}}
+    if "reasoning" in change:
+        following["reasoning"] = {**settings.get("reasoning", {}), **change["reasoning"]}
+    return following
+
+
+async def _check(caller: Caller, settings: Mapping[str, Any], size: int) -> None:
+    """Raises :class:`~moorage.errors.ApiError` for what no turn could do."""
+    runtime = caller.runtime
+    wanted = await beside(size, lambda: checked(settings, web_search=runtime.web_search))
+    runtime.catalog.resolve(wanted.model)
+    conceal(runtime, caller.tenant_id, wanted.tools)
+
+
+def _payer(caller: Caller) -> Payer:
+    return Payer(caller.key_id, caller.draws_on)
+
+
+async def _as_object(runtime: Runtime, session: SessionRecord) -> AgentSession:
+    standing = await stand(runtime, session)
+    return session_object(standing, await environment_object(runtime, session), await actions_of(runtime, standing))
+
+

@@ -1,0 +1,251 @@
+"""Sessions of agents: their bodies and answers, in the words of OpenAI's Agents API (``client.beta.agents.sessions``)."""
+
+from typing import Annotated, Any, Final, Literal, Required
+
+from typing_extensions import TypedDict
+
+from moorage import limits
+from moorage.agents.shapes import (
+    AgentReasoningAnswer,
+    AgentServiceTier,
+    AgentSettings,
+    AgentTextAnswer,
+    AgentTools,
+    CompactionAnswer,
+    ExperimentalAnswer,
+    SubagentsAnswer,
+)
+from moorage.environments.shapes import EnvironmentParam, HostedEnvironment, NoEnvironment
+from moorage.wire.answers import Json, Seconds
+from moorage.wire.create import Metadata, Model
+from moorage.wire.parts import InputImage, InputText
+from moorage.wire.validation import (
+    CallId,
+    Either,
+    Fields,
+    Id,
+    JsonValidator,
+    Length,
+    OneOf,
+    Only,
+    RefusedField,
+    RefusedVariant,
+    Text,
+    wire,
+)
+
+_NO_CACHE: Final = "The lifetime of prompts in a model's cache is set by its provider."
+_NO_SPEND: Final = "A session has no limit of its own in this version: give its key a budget ('moorage keys create --budget')."
+_NO_REVIEW: Final = "Nothing reviews actions by itself in this version: 'require_approval' of a tool asks a person."
+_NO_VAULTS: Final = "Sessions use no vaults in this version: the operator names a server with its key in models.toml."
+_NO_BROWSER: Final = "A browser of the service is not available in this version."
+
+# --- Input --------------------------------------------------------------------------------------------------------------
+
+_Part = Annotated[Any, OneOf({"input_text": InputText, "input_image": InputImage})]
+
+
+@wire
+class SessionMessage(TypedDict, total=False):
+    role: Required[Literal["user"]]
+    content: Required[Annotated[list[_Part], Length(limits.INPUT_ITEMS_MAX, minimum=1)]]
+    type: Literal["message"]
+
+
+Messages = Annotated[list[SessionMessage], Length(limits.AGENT_SESSION_MESSAGES_MAX, minimum=1)]
+
+
+@wire
+class MessageEvent(TypedDict):
+    type: Literal["agent.session.input.message"]
+    input: Messages
+
+
+@wire
+class CancelEvent(TypedDict):
+    type: Literal["agent.session.input.cancel"]
+
+
+@wire
+class ToolResultEvent(TypedDict, total=False):
+    type: Required[Literal["agent.session.input.tool_result"]]
+    turn_id: Required[Id]
+    call_id: Required[CallId]
+    success: Required[bool]
+    output: Annotated[str | list[Any], Either("a string or an array", string=Text, array=list[_Part])]
+    error: Text
+
+
+@wire
+class McpToolCallDecision(TypedDict):
+    type: Literal["mcp_tool_call"]
+    decision: Literal["approve", "deny", "cancel"]
+
+
+@wire
+class McpApprovalEvent(TypedDict):
+    type: Literal["agent.session.input.mcp_approval_request_result"]
+    request_id: Id
+    response: McpToolCallDecision
+
+
+INPUT_EVENTS: Final[dict[str, Any]] = {
+    "agent.session.input.message": MessageEvent,
+    "agent.session.input.cancel": CancelEvent,
+    "agent.session.input.tool_result": ToolResultEvent,
+    "agent.session.input.mcp_approval_request_result": McpApprovalEvent,
+    "agent.session.input.computer_use_approval_request_result": RefusedVariant(_NO_BROWSER),
+}
+
+
+@wire
+class CreateSessionEvents(TypedDict):
+    """``POST /v1/agents/sessions/{session_id}/events``."""
+
+    events: Annotated[list[Annotated[Any, OneOf(INPUT_EVENTS)]], Length(limits.AGENT_SESSION_EVENTS_MAX, minimum=1)]
+
+
+# --- Sessions -----------------------------------------------------------------------------------------------------------
+
+
+@wire
+class SessionAgent(AgentSettings, total=False):
+    """What replaces the fields of a saved agent, or all there is of it."""
+
+    model: Model
+
+
+@wire
+class SessionStreamOptions(TypedDict, total=False):
+    include_obfuscation: bool
+
+
+@wire
+class CreateSession(TypedDict, total=False):
+    """``POST /v1/agents/sessions``."""
+
+    environment: Required[EnvironmentParam]
+    agent: SessionAgent
+    agent_id: Id
+    agent_version: int
+    """An extension: an earlier version of the saved agent."""
+    input: Annotated[str | list[Any], Either("a string or an array", string=Text, array=Messages)]
+    metadata: Metadata
+    stream: bool
+    stream_options: SessionStreamOptions
+    review: Annotated[Literal["none", "auto_review"], Only("none", _NO_REVIEW)]
+    vault_ids: Annotated[Any, RefusedField(_NO_VAULTS)]
+    prompt_cache_options: Annotated[Any, RefusedField(_NO_CACHE)]
+    spend_control: Annotated[Any, RefusedField(_NO_SPEND)]
+
+
+@wire
+class EffortAlone(TypedDict, total=False):
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
+@wire
+class ChangedAgent(TypedDict, total=False):
+    model: Model
+    reasoning: EffortAlone
+    service_tier: AgentServiceTier
+    tools: AgentTools
+
+
+@wire
+class UpdateSession(TypedDict, total=False):
+    """``POST /v1/agents/sessions/{session_id}``: for the turns that begin from now on."""
+
+    agent: ChangedAgent
+    metadata: Metadata
+    review: Annotated[Literal["none", "auto_review"], Only("none", _NO_REVIEW)]
+    prompt_cache_options: Annotated[Any, RefusedField(_NO_CACHE)]
+    spend_control: Annotated[Any, RefusedField(_NO_SPEND)]
+
+
+CREATE_SESSION: Final = JsonValidator[Fields](CreateSession)
+UPDATE_SESSION: Final = JsonValidator[Fields](UpdateSession)
+CREATE_SESSION_EVENTS: Final = JsonValidator[Fields](CreateSessionEvents)
+
+# --- Answers ------------------------------------------------------------------------------------------------------------
+
+
+class AgentOfSession(TypedDict):
+    """A copy: what the saved agent is set to later changes nothing here."""
+
+    id: str
+    version: int | None
+    """An extension; null where the session has an agent of its own."""
+    name: str | None
+    model: str
+    instructions: str | None
+    tools: list[Json]
+    reasoning: AgentReasoningAnswer
+    text: AgentTextAnswer
+    service_tier: AgentServiceTier
+    multi_agent: SubagentsAnswer
+    compaction: CompactionAnswer
+    experimental: ExperimentalAnswer
+
+
+class TurnTokens(TypedDict):
+    input_tokens: int
+    input_tokens_details: Json
+    output_tokens: int
+    output_tokens_details: Json
+    total_tokens: int
+
+
+SessionStatus = Literal["idle", "in_progress", "requires_action", "failed"]
+TurnStatus = Literal["queued", "in_progress", "waiting", "completed", "failed", "cancelled"]
+
+
+class AgentSession(TypedDict):
+    id: str
+    object: Literal["agent.session"]
+    created_at: Seconds
+    last_active_at: Seconds
+    status: SessionStatus
+    error: str | None
+    agent: AgentOfSession
+    environment: NoEnvironment | HostedEnvironment
+    required_actions: list[Json]
+    usage: TurnTokens | None
+    metadata: Metadata
+    vault_ids: list[str]
+    review: Literal["none"]
+
+
+class TurnFailure(TypedDict):
+    code: str
+    message: str
+
+
+class Turn(TypedDict):
+    """OpenAI's, and the responses that it consists of."""
+
+    id: str
+    object: Literal["agent.session.turn"]
+    session_id: str
+    agent_id: str
+    subagent_id: None
+    created_at: Seconds
+    started_at: Seconds | None
+    completed_at: Seconds | None
+    status: TurnStatus
+    error: TurnFailure | None
+    usage: TurnTokens | None
+    response_ids: list[str]
+    """An extension: ``/v1/responses/{id}`` tells of each."""
+
+
+
+
+class SessionTrace(TypedDict):
+    """Of a turn, whose id it bears."""
+
+    id: str
+    object: Literal["agent.session.trace"]
+    session_id: str
+    created_at: Seconds
+    otlp: Json

@@ -1,0 +1,292 @@
+"""Sessions of agents: a copy of an agent, a container, and turns.
+
+A turn is a record that names its responses, oldest first; what was said stands in their logs alone. The next response of a session is
+decided by one conditional write: a new turn by a record that must not be there, another response of a turn by the number of those
+before it. So of two who want to go on one does, and whoever repeats it finds that it was done.
+
+Input that arrives while a response runs waits as records of its own, in the order of its time. The write that lets a response take it
+removes it.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from moorage import limits
+from moorage.codec import Codec, FieldCodec
+from moorage.errors import ConditionFailed, agent_session_not_found
+from moorage.files.store import Clock
+from moorage.ids import new_listed_id, new_turn_id
+from moorage.store import keys
+from moorage.store.bell import Bell
+from moorage.store.blobs import Blobs
+from moorage.store.listing import gone_record, listing_attributes, read_page
+from moorage.store.packing import packed, unpacked
+from moorage.store.table import Record, Table, Write
+from moorage.wire.queries import PageQuery
+from moorage.wire.responses import TokenUsage
+from moorage.wire.types import Item
+
+KIND: Final = "agent-sessions"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    tenant_id: str
+    id: str
+    created_at: int
+    settings: Mapping[str, Any]
+    """The agent's, as it was when the session began, with what was changed since (``settings.py``)."""
+    agent_id: str
+    agent_version: int = 0
+    """0 for an agent of the session's own."""
+    container_id: str | None = None
+    """Its environment; None for none."""
+    owns_container: bool = False
+    """It was made for the session, and goes with it."""
+    vault_ids: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
+    """Why its next response could not begin; empty once one has."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    number: int
+    """From 1."""
+    id: str
+    created_at: int
+    responses: tuple[str, ...]
+    """Their ids, oldest first; the last one is the current one."""
+    used: TokenUsage = TokenUsage()
+    """By those before the current one."""
+    earlier: TokenUsage = TokenUsage()
+    """By all turns before this one."""
+    cancelled_at: int = 0
+    """When it was told to end while it waited for its client; 0 if it was not."""
+    count: int = 1
+    """Of its responses."""
+
+    @property
+    def current(self) -> str:
+        return self.responses[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingInput:
+    """What one request has brought."""
+
+    sort_key: str
+    messages: Sequence[Item]
+    results: Mapping[str, Item]
+    """Outputs of functions by ``call_id``."""
+
+
+_SESSION: Final = Codec(
+    SessionRecord,
+    sparse=("agent_version", "container_id", "owns_container", "vault_ids", "error"),
+    beside=("tenant_id", "settings"),
+)
+_TURN: Final = Codec(
+    TurnRecord,
+    nested={name: FieldCodec(lambda used: used.to_json(), TokenUsage.from_json) for name in ("used", "earlier")},
+    sparse=("used", "earlier", "cancelled_at"),
+    beside=("number",),
+)
+
+
+class AgentSessions:
+    def __init__(self, table: Table, blobs: Blobs, *, clock: Clock, bell: Bell | None = None) -> None:
+        """``bell`` wakes those who follow a session."""
+        self._table = table
+        self._blobs = blobs
+        self._clock = clock
+        self.bell = bell
+
+    def new(self, tenant_id: str, settings: Mapping[str, Any], agent_id: str | None, **others: Any) -> SessionRecord:
+        """One that is not stored yet. An agent of its own has an id too, which leads nowhere."""
+        now = self._clock()
+        return SessionRecord(
+            tenant_id,
+            new_listed_id("session", now),
+            int(now),
+            dict(settings),
+            agent_id or new_listed_id("agent", now),
+            **others,
+        )
+
+    async def create(self, session: SessionRecord) -> None:
+        await self._table.put(
+            {
+                "PK": keys.agent_session(session.tenant_id, session.id),
+                "SK": keys.META,
+                **_SESSION.pack(session),
+                **await self._body(session, dict(session.settings)),
+                **listing_attributes(session.tenant_id, KIND, session.created_at, session.id),
+            }
+        )
+
+    async def get(self, tenant_id: str, session_id: str) -> SessionRecord:
+        """Raises 404 for what is unknown, deleted or foreign."""
+        record = await self._table.get(keys.agent_session(tenant_id, session_id), keys.META)
+        if record is None:
+            raise agent_session_not_found(session_id)
+        return await self._opened(tenant_id, record)
+
+    async def page(self, tenant_id: str, page: PageQuery, keep: Callable[[Record], bool]) -> tuple[list[SessionRecord], bool]:
+        found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.agent_session, keep=keep)
+        return [await self._opened(tenant_id, record) for record in found.records], found.has_more
+
+    async def update(
+        self, session: SessionRecord, *, settings: Mapping[str, Any] | None = None, metadata: Mapping[str, str] | None = None
+    ) -> SessionRecord:
+        """Raises 404 if it was deleted meanwhile."""
+        change: Record = {} if metadata is None else {"metadata": dict(metadata)}
+        body = {} if settings is None else await self._body(session, dict(settings))
+        remove = () if settings is None else tuple({"body", "blob"} - body.keys())
+        try:
+            record = await self._table.update(
+                keys.agent_session(session.tenant_id, session.id), keys.META, set=change | body, remove=remove
+            )
+        except ConditionFailed as error:
+            raise agent_session_not_found(session.id) from error
+        return await self._opened(session.tenant_id, record)
+
+    async def note_error(self, session: SessionRecord, message: str) -> None:
+        """Why its next response cannot begin; empty when one has."""
+        if message == session.error:
+            return
+        change: Mapping[str, Any] = {"set": {"error": message}} if message else {"remove": ("error",)}
+        await self._table.update(keys.agent_session(session.tenant_id, session.id), keys.META, **change)
+
+    async def delete(self, session: SessionRecord) -> None:
+        """What hangs below goes first, so that a deletion that breaks off can be repeated."""
+        pk = keys.agent_session(session.tenant_id, session.id)
+        await self._blobs.delete_prefix(keys.agent_session_objects(session.tenant_id, session.id))
+        records = await self._table.query(pk)
+        await self._table.write_many(deletes=[(pk, record["SK"]) for record in records if record["SK"] not in (keys.META, keys.GONE)])
+        gone = gone_record(pk, keys.GONE, session.created_at, session.id, self._clock())
+        await self._table.write_many(puts=[gone], deletes=[(pk, keys.META)])
+
+    # --- Turns ----------------------------------------------------------------------------------------------------------
+
+    async def last_turn(self, session: SessionRecord) -> TurnRecord | None:
+        pk = keys.agent_session(session.tenant_id, session.id)
+        records = await self._table.query(pk, prefix=keys.TURN_PREFIX, descending=True, limit=1)
+        return _turn(records[0]) if records else None
+
+    async def turn(self, session: SessionRecord, number: int) -> TurnRecord | None:
+        record = await self._table.get(keys.agent_session(session.tenant_id, session.id), keys.turn(number))
+        return None if record is None else _turn(record)
+
+    async def turns(
+        self, session: SessionRecord, *, beyond: int | None = None, descending: bool = False, limit: int | None = None
+    ) -> list[TurnRecord]:
+        """Up to ``limit`` turns that stand behind one, in their order or against it."""
+        pk = keys.agent_session(session.tenant_id, session.id)
+        if not descending:
+            after = None if beyond is None else keys.turn(beyond)
+            return [_turn(record) for record in await self._table.query(pk, prefix=keys.TURN_PREFIX, after=after, limit=limit)]
+        if beyond is not None and beyond <= 1:
+            return []
+        up_to = None if beyond is None else keys.turn(beyond - 1)
+        records = await self._table.query(pk, prefix=keys.TURN_PREFIX, up_to=up_to, descending=True, limit=limit)
+        return [_turn(record) for record in records]
+
+    async def begin_turn(
+        self, session: SessionRecord, number: int, response_id: str, earlier: TokenUsage, taken: Sequence[WaitingInput] = ()
+    ) -> TurnRecord | None:
+        """A turn after others that have used so much. None if somebody else has begun it, or has taken the input."""
+        turn = TurnRecord(number, new_turn_id(number), int(self._clock()), (response_id,), earlier=earlier)
+        pk = keys.agent_session(session.tenant_id, session.id)
+        record = {"PK": pk, "SK": keys.turn(number), **_TURN.pack(turn)}
+        return turn if await self._written(session, Write.put(record, if_absent=True), taken) else None
+
+    async def go_on(
+        self, session: SessionRecord, turn: TurnRecord, response_id: str, used: TokenUsage, taken: Sequence[WaitingInput] = ()
+    ) -> TurnRecord | None:
+        """Another response of a turn, after one that has used so much. None if somebody else has let it go on, or has taken the
+        input."""
+        following = replace(turn, responses=(*turn.responses, response_id), used=turn.used + used, count=turn.count + 1)
+        pk = keys.agent_session(session.tenant_id, session.id)
+        packed_ = _TURN.pack(following)
+        change = Write(
+            pk,
+            keys.turn(turn.number),
+            set={name: packed_[name] for name in ("responses", "used", "count") if name in packed_},
+            condition={"count": turn.count},
+            absent=("cancelled_at",),
+        )
+        return following if await self._written(session, change, taken) else None
+
+    async def _written(self, session: SessionRecord, write: Write, taken: Sequence[WaitingInput]) -> bool:
+        """Make a write and remove the input that it takes, both or none. A write alone is half as dear as one of a transaction."""
+        pk = keys.agent_session(session.tenant_id, session.id)
+        ends = [Write(pk, each.sort_key, is_there=True, is_end=True) for each in taken]
+        try:
+            if not ends:
+                await self._table.write(write)
+            elif await self._table.write_all([write, *ends]):
+                return False
+        except ConditionFailed:
+            return False
+        self._ring(session)
+        return True
+
+    async def cancel(self, session: SessionRecord, turn: TurnRecord) -> bool:
+        """End a turn that waits for its client. False if it went on meanwhile."""
+        try:
+            await self._table.update(
+                keys.agent_session(session.tenant_id, session.id),
+                keys.turn(turn.number),
+                set={"cancelled_at": int(self._clock())},
+                condition={"count": turn.count},
+            )
+        except ConditionFailed:
+            return False
+        self._ring(session)
+        return True
+
+    # --- Input that waits -----------------------------------------------------------------------------------------------
+
+    async def add_input(self, session: SessionRecord, messages: Sequence[Item], results: Mapping[str, Item]) -> None:
+        """It waits from now on."""
+        pk = keys.agent_session(session.tenant_id, session.id)
+        sort_key = f"{keys.INPUT_PREFIX}{int(self._clock() * 1000):012x}{secrets.token_hex(8)}"
+        body = await self._body(session, {"messages": list(messages), "results": dict(results)})
+        await self._table.put({"PK": pk, "SK": sort_key, **body}, if_absent=True)
+
+    async def inputs(self, session: SessionRecord) -> list[WaitingInput]:
+        """What waits, oldest first."""
+        pk = keys.agent_session(session.tenant_id, session.id)
+        records = await self._table.query(pk, prefix=keys.INPUT_PREFIX)
+        bodies = await self._blobs.inlined(records, "body")
+        opened = [await unpacked(body) for body in bodies]
+        return [
+            WaitingInput(record["SK"], body["messages"], body["results"]) for record, body in zip(records, opened, strict=True)
+        ]
+
+    async def drop_inputs(self, session: SessionRecord, dropped: Sequence[WaitingInput]) -> None:
+        pk = keys.agent_session(session.tenant_id, session.id)
+        await self._table.write_many(deletes=[(pk, each.sort_key) for each in dropped])
+
+    def _ring(self, session: SessionRecord) -> None:
+        if self.bell is not None:
+            self.bell.ring(session.id)
+
+    async def _body(self, session: SessionRecord, value: Mapping[str, Any]) -> Record:
+        body = await packed(value)
+        if len(body) <= limits.AGENT_INLINE_BYTES_MAX:
+            return {"body": body}
+        key = f"{keys.agent_session_objects(session.tenant_id, session.id)}{secrets.token_hex(16)}"
+        await self._blobs.put_bytes(key, body)
+        return {"blob": key}
+
+    async def _opened(self, tenant_id: str, record: Record) -> SessionRecord:
+        (body,) = await self._blobs.inlined([record], "body")
+        return _SESSION.unpack(record, tenant_id=tenant_id, settings=await unpacked(body))
+
+
+def _turn(record: Record) -> TurnRecord:
+    return _TURN.unpack(record, number=int(record["SK"].removeprefix(keys.TURN_PREFIX)))

@@ -1,0 +1,268 @@
+"""The events of a session, from its beginning or from now on, as they come (``client.beta.agents.sessions.events.stream``).
+
+There is no log of a session: the events of a turn are those of its responses' logs, in another form. An event's id says where it
+stands, its turn and its number there, so that a reader goes on behind it as long as the session is kept. A turn is read from its
+beginning, also where only its end is told: what an item is hangs on what came before it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from moorage import limits
+from moorage.agents.session_objects import Environment, actions_of, session_object, session_status, status_of, tokens_of, turn_object
+from moorage.agents.session_shapes import SessionStatus
+from moorage.agents.session_store import SessionRecord, TurnRecord
+from moorage.agents.turn_events import TURN, TurnProjector
+from moorage.agents.turns import Standing, snapshot_of, stand, standing_of
+from moorage.environments.shapes import EnvironmentState, EnvironmentStatus
+from moorage.errors import ApiError, invalid_value
+from moorage.runtime import Runtime
+from moorage.wire.types import Event
+
+SESSION: Final = "agent.session"
+START: Final = "0"
+"""In the place of an id: before the first event."""
+_ENDS: Final[Mapping[str, str]] = {"completed": "completed", "failed": "failed", "cancelled": "cancelled"}
+_PARKED_LOOK_SECONDS: Final = 2.0
+_TELLS_ALL: Final = (-1, -2)
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Behind which event a reader stands: the number of a turn, 0 for what came before the first, and of the event there, from 1."""
+
+    turn: int
+    event: int
+
+    @property
+    def id(self) -> str:
+        return f"evt_{self.turn:08x}{self.event:08x}"
+
+    @classmethod
+    def of(cls, event_id: str, param: str) -> "Cursor":
+        """Raises :class:`ApiError` for what is no id of an event."""
+        if event_id == START:
+            return cls(0, 0)
+        digits = event_id.partition("_")[2][:16]
+        try:
+            if event_id.startswith("evt_") and len(digits) == 16:
+                return cls(int(digits[:8], 16), int(digits[8:], 16))
+        except ValueError:
+            pass
+        raise invalid_value(param, f"it is the id of an event of this session, or '{START}' for its beginning.")
+
+
+@dataclass(slots=True)
+class SessionReader:
+    """Follows a session for one client."""
+
+    runtime: Runtime
+    session: SessionRecord
+    environment: Environment
+    after: Cursor | None
+    """None: from now on."""
+    ends: bool = False
+    """After the first turn, as the stream of a create does."""
+    _number: int = 0
+    """Of events in this turn."""
+    _turn: int = 0
+    _silent_to: tuple[int, int] = _TELLS_ALL
+    """Of a turn that was there already: the response, and the event of its log, to which the reader wants nothing."""
+    _told_failure: str = ""
+
+    async def batches(self) -> AsyncGenerator[list[Event], None]:
+        """The events that have come, an empty list at each silence. Ends with the session; whoever iterates closes it."""
+        standing = await stand(self.runtime, self.session)
+        number = 1
+        if self.after is None:
+            number = self._now(standing)
+        elif self.after.turn == 0:
+            yield self._opening()
+        else:
+            number = self.after.turn
+        while True:
+            self._turn, self._number = number, 0
+            turn: TurnRecord | None = None
+            async for turn in self._turn_record(number, after=0):
+                if turn is None:
+                    yield self._failure()
+            if turn is None:
+                return
+            async for events in self._of_turn(turn):
+                yield events
+            if self.ends:
+                return
+            number, self._silent_to = number + 1, _TELLS_ALL
+
+    def _now(self, standing: Standing) -> int:
+        """The number of the turn that a reader begins with who wants nothing that has been; what is silent of it is noted."""
+        if standing.turn is None:
+            return 1
+        if standing.is_over:
+            return standing.turn.number + 1
+        last = None if standing.snapshot is None else standing.snapshot.last
+        self._silent_to = (standing.turn.count - 1, -1 if last is None else last.following - 1)
+        return standing.turn.number
+
+    def _failure(self) -> list[Event]:
+        """That the next turn cannot begin, once; nothing as long as it can."""
+        if not self.session.error or self.session.error == self._told_failure:
+            return []
+        self._told_failure = self.session.error
+        failed = {"type": f"{SESSION}.failed", "session": session_object(Standing(self.session), self.environment, (), "failed")}
+        return [self.beside(failed, "failed")]
+
+    async def _turn_record(self, number: int, after: int) -> AsyncIterator[TurnRecord | None]:
+        """None until the turn has more than so many responses, or was cancelled; ends without it when the session is gone."""
+        sessions, bell = self.runtime.agent_sessions, self.runtime.responses.bell
+        heard = bell if bell is not None and bell.is_heard else None
+        with nullcontext() if heard is None else heard.awaited(self.session.id) as woken:
+            while True:
+                turn = await sessions.turn(self.session, number)
+                if turn is not None and (turn.count > after or turn.cancelled_at):
+                    yield turn
+                    return
+                try:
+                    self.session = await sessions.get(self.session.tenant_id, self.session.id)
+                except ApiError:
+                    return
+                yield None
+                if woken is None:
+                    await asyncio.sleep(limits.AGENT_SESSION_POLL_SECONDS)
+                else:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(limits.KEEP_ALIVE_SECONDS):
+                            await woken.wait()
+                    woken.clear()
+
+    async def _of_turn(self, turn: TurnRecord) -> AsyncGenerator[list[Event], None]:
+        projector = TurnProjector(self.session.id, turn.id)
+        position, is_waiting = 0, False
+        while True:
+            async for events in self._of_response(projector, turn, position, is_waiting=is_waiting):
+                yield events
+            at_its_time = replace(turn, responses=turn.responses[: position + 1], count=position + 1)
+            standing = await standing_of(self.runtime, self.session, at_its_time)
+            if standing.is_over:
+                yield self._numbered(self._closing(standing, at_its_time))
+                return
+            is_waiting = bool(standing.open_calls)
+            if is_waiting:
+                waits = self._of_session("requires_action", standing, await actions_of(self.runtime, standing))
+                yield self._numbered([waits], is_silent=position < self._silent_to[0])
+            following: TurnRecord | None = None
+            async for following in self._turn_record(turn.number, after=position + 1):
+                if following is None:
+                    yield []
+            if following is None:
+                return
+            turn = following
+            if turn.count == position + 1:  # It was cancelled while it waited.
+                yield self._numbered(self._closing(replace(standing, turn=turn), turn))
+                return
+            position += 1
+
+    async def _of_response(
+        self, projector: TurnProjector, turn: TurnRecord, position: int, *, is_waiting: bool
+    ) -> AsyncGenerator[list[Event], None]:
+        """The events of one response of the turn, to its end."""
+        runtime, tenant_id = self.runtime, self.session.tenant_id
+        snapshot = await snapshot_of(runtime, tenant_id, turn.responses[position])
+        standing = Standing(self.session, turn, snapshot)
+        opening: list[Event] = []
+        if position == 0 or is_waiting:
+            opening.append(self._of_session("in_progress", standing))
+        if position == 0:
+            opening += [self._of_turn_object("created", standing, turn), self._of_turn_object("in_progress", standing, turn)]
+        contents = runtime.contents_of(tenant_id)
+        given = [] if snapshot is None else await contents.items(snapshot.stored.input_items)
+        yield self._numbered([*opening, *projector.begin(given)], is_silent=(position, -1) <= self._silent_to)
+        if snapshot is None:
+            return
+        parked = _Parked(self)
+        async for events in runtime.responses.log_of(snapshot.stored).tail(-1):
+            if events is None:
+                yield await parked.look(turn)
+                continue
+            parked.heard()
+            told: list[Event] = []
+            for event in await contents.events(events):
+                is_silent = (position, event["sequence_number"]) <= self._silent_to
+                told += self._numbered(list(projector.hear(event)), is_silent=is_silent)
+            yield told
+
+    def _opening(self) -> list[Event]:
+        """What came before the first turn."""
+        self._turn, self._number = 0, 0
+        said = [self._of_session("created", Standing(self.session), status="idle")]
+        if self.environment["type"] != "none":
+            said += [_of_environment(self.session, self.environment["id"], status) for status in ("pending", "ready")]
+        return self._numbered(said)
+
+    def _closing(self, standing: Standing, turn: TurnRecord) -> list[Event]:
+        status = status_of(standing)
+        ended = self._of_turn_object(_ENDS[status], standing, turn)
+        used = turn.used + standing.used
+        return [ended | {"usage": tokens_of(used)}, self._of_session("idle", standing)]
+
+    def _of_turn_object(self, name: str, standing: Standing, turn: TurnRecord) -> Event:
+        status: Any = {"created": "queued", "in_progress": "in_progress"}.get(name, name)
+        shown = turn_object(standing, turn, status)
+        return {"type": f"{TURN}.{name}", "session_id": self.session.id, "turn_id": turn.id, "turn": shown}
+
+    def _of_session(
+        self, name: str, standing: Standing, actions: Sequence[Mapping[str, Any]] = (), status: SessionStatus | None = None
+    ) -> Event:
+        wanted: Any = status or name
+        return {"type": f"{SESSION}.{name}", "session": session_object(standing, self.environment, actions, wanted)}
+
+    def _numbered(self, events: list[Event], *, is_silent: bool = False) -> list[Event]:
+        """With their ids; none for a reader who has them, or has not asked for them."""
+        told: list[Event] = []
+        for event in events:
+            self._number += 1
+            at = Cursor(self._turn, self._number)
+            has_it = self.after is not None and (at.turn, at.event) <= (self.after.turn, self.after.event)
+            if not is_silent and not has_it:
+                told.append({**event, "event_id": at.id})
+        return told
+
+    def beside(self, event: Event, mark: str) -> Event:
+        """An event that is in no log: its id says what it follows, and what it is about."""
+        return {**event, "event_id": f"{Cursor(self._turn, self._number).id}_{mark}"}
+
+
+def _of_environment(session: SessionRecord, container_id: str, status: EnvironmentStatus) -> Event:
+    state: EnvironmentState = {"id": container_id, "type": "openai_hosted", "status": status, "error": None}
+    about = {"session_id": session.id, "turn_id": None, "environment": state}
+    return {"type": f"{SESSION}.environment.{status}", **about}
+
+
+class _Parked:
+    """Looks now and then whether a response that says nothing stands still for a person."""
+
+    def __init__(self, reader: SessionReader) -> None:
+        self._reader = reader
+        self._now = asyncio.get_running_loop().time
+        self._looked_at = self._now()
+        self._told: tuple[str, ...] = ()
+
+    def heard(self) -> None:
+        self._looked_at = self._now()
+
+    async def look(self, turn: TurnRecord) -> list[Event]:
+        """That it does, or that it goes on; nothing where that was told, or where it is too early to look."""
+        if self._now() - self._looked_at < _PARKED_LOOK_SECONDS:
+            return []
+        self._looked_at = self._now()
+        reader = self._reader
+        standing = await standing_of(reader.runtime, reader.session, turn)
+        if not standing.is_running or standing.awaits == self._told:
+            return []
+        self._told = standing.awaits
+        name = session_status(standing)
+        shown = session_object(standing, reader.environment, await actions_of(reader.runtime, standing), name)
+        return [reader.beside({"type": f"{SESSION}.{name}", "session": shown}, "".join(each[-8:] for each in self._told) or "on")]

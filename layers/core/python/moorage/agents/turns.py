@@ -1,0 +1,352 @@
+"""Turns of an agent's session: how input becomes responses, one after the other.
+
+A turn is one response, or several: after one that was steered, and after one that waits for functions of the client, the next goes on
+from it. Each is an ordinary response in the background, which goes on from the last one of the session. Whether a turn is over can be
+read from its last response alone, by whoever looks (:class:`Standing`).
+
+:func:`advance` is the one place that begins responses of sessions. It is called for each input, and for each end of a response. What
+it does hangs on one conditional write (``session_store.py``), so that it may run twice, or twice at once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from moorage import ids, limits
+from moorage.agents.session_store import SessionRecord, TurnRecord, WaitingInput
+from moorage.agents.settings import as_request
+from moorage.approvals import waiting as approvals
+from moorage.approvals.store import ApprovalDecision
+from moorage.errors import ApiError, agent_session_busy, approval_not_found, bad_request, rate_limited, unknown_tool_call
+from moorage.loop import decide, finish
+from moorage.loop.budget import draw_last
+from moorage.loop.create import let_go, prepare, write_down
+from moorage.loop.fold import fold
+from moorage.loop.model_step import STEERED
+from moorage.loop.stop import erase, stop
+from moorage.runtime import Runtime
+from moorage.store.budgets import Scope
+from moorage.store.responses import Snapshot, StoredResponse
+from moorage.telemetry import tell, tell_error
+from moorage.wire.events import QUEUED
+from moorage.wire.requests import parse_create
+from moorage.wire.responses import TokenUsage
+from moorage.wire.types import Item
+
+FUNCTION_CALL: Final = "function_call"
+_RETRY_SECONDS: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """Whose key a response runs by, and the budgets that it draws on."""
+
+    key_id: str
+    draws_on: tuple[str, ...]
+
+    @classmethod
+    def of(cls, stored: StoredResponse) -> "Payer":
+        """As of the response before; a budget of that response alone is not passed on."""
+        own = str(Scope("tree", stored.response_id))
+        return cls(stored.key_id, tuple(scope for scope in stored.draws_on if scope != own))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A session as its records tell it at one moment."""
+
+    session: SessionRecord
+    turn: TurnRecord | None = None
+    """The last one."""
+    snapshot: Snapshot | None = None
+    """Of that turn's current response; None if there is none, or none any more."""
+
+    @property
+    def is_running(self) -> bool:
+        return self.snapshot is not None and not self.snapshot.is_final
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.turn is not None and (self.turn.cancelled_at > 0 or self._ended_as("cancelled"))
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether the current response has ended so that another one of its turn goes on."""
+        if not self._ended_as("incomplete") or self.is_cancelled:
+            return False
+        assert self.snapshot is not None
+        return (self.snapshot.final_object["incomplete_details"] or {}).get("reason") == STEERED
+
+    @property
+    def open_calls(self) -> list[Item]:
+        """Calls of functions that the client has not answered."""
+        if not self._ended_as("completed") or self.is_cancelled:
+            return []
+        assert self.snapshot is not None
+        return calls_for_client(self.snapshot.final_object["output"])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last turn has ended; also if there is none."""
+        return not (self.is_running or self.is_steered or self.open_calls)
+
+    @property
+    def awaits(self) -> tuple[str, ...]:
+        """Ids of the approvals that it stands still for."""
+        return self.snapshot.stored.awaits if self.is_running and self.snapshot is not None else ()
+
+    @property
+    def is_queued(self) -> bool:
+        return self.is_running and (
+            self.snapshot is None or self.snapshot.last is None or self.snapshot.last.events[-1]["type"] == QUEUED
+        )
+
+    @property
+    def used(self) -> TokenUsage:
+        """By the current response, once it has ended."""
+        usage = self.snapshot.final_object["usage"] if self.snapshot is not None and self.snapshot.is_final else None
+        return TokenUsage() if usage is None else TokenUsage.from_json(usage)
+
+    def _ended_as(self, status: str) -> bool:
+        return self.snapshot is not None and self.snapshot.is_final and self.snapshot.final_object["status"] == status
+
+
+def calls_for_client(output: Sequence[Item]) -> list[Item]:
+    return [item for item in output if item["type"] == FUNCTION_CALL and decide.is_for_client(item)]
+
+
+def output_of(call_id: str, output: Any, *, is_failed: bool) -> Item:
+    """What a model reads of a function's result; a call that failed has an output that is not whole."""
+    return {
+        "type": "function_call_output",
+        "call_id": call_id,
+        "output": output,
+        "status": "incomplete" if is_failed else "completed",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Input that is not stored yet."""
+
+    messages: Sequence[Item] = ()
+    results: Mapping[str, Item] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _NextResponse:
+    """What the next response of a session begins with."""
+
+    items: Sequence[Item]
+    is_same_turn: bool
+
+
+async def stand(runtime: Runtime, session: SessionRecord) -> Standing:
+    turn = await runtime.agent_sessions.last_turn(session)
+    return Standing(session) if turn is None else await standing_of(runtime, session, turn)
+
+
+async def standing_of(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> Standing:
+    """A turn as it stands. One that was begun by a process that died before it could run is let go."""
+    snapshot = await snapshot_of(runtime, session.tenant_id, turn.current)
+    if snapshot is not None and not snapshot.is_final and not snapshot.stored.is_looping:
+        await let_go(runtime, snapshot.stored)
+        snapshot = replace(snapshot, stored=replace(snapshot.stored, is_looping=True))
+    return Standing(session, turn, snapshot)
+
+
+async def snapshot_of(runtime: Runtime, tenant_id: str, response_id: str) -> Snapshot | None:
+    """None for a response that was deleted, or has expired."""
+    try:
+        return await runtime.responses.snapshot(tenant_id, response_id)
+    except ApiError:
+        return None
+
+
+def attend(runtime: Runtime) -> Runtime:
+    """Let sessions go on when their responses end: for every process that ends responses."""
+    runtime.sessions_listener = partial(_ended, runtime)
+    return runtime
+
+
+async def _ended(runtime: Runtime, stored: StoredResponse) -> None:
+    """A response of a session has ended. What cannot be done now is done by who looks at the response next: it stays on the loop's
+    list as long as this fails."""
+    assert stored.session_id is not None
+    try:
+        session = await runtime.agent_sessions.get(stored.tenant_id, stored.session_id)
+    except ApiError:
+        return  # It was deleted.
+    try:
+        await advance(runtime, session, Payer.of(stored), may_begin=False)
+    except ApiError as error:
+        if error.status in (409, 429) or error.status >= 500:
+            raise
+        ids_ = {"session_id": session.id, "tenant_id": session.tenant_id}
+        tell_error(error, "a session cannot go on", **ids_)
+        await runtime.agent_sessions.note_error(session, error.message)
+
+
+async def advance(
+    runtime: Runtime, session: SessionRecord, payer: Payer, *, offer: Offer | None = None, may_begin: bool = True
+) -> None:
+    """Let the session go on with what waits and what is offered: now, or when its response has ended.
+
+    ``may_begin``: whether input that waits may begin a turn after one that was cancelled; who cancels does not ask for what he had
+    asked for before. Raises :class:`ApiError`; nothing of the offer was taken then.
+    """
+    sessions = runtime.agent_sessions
+    for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        standing = await stand(runtime, session)
+        waiting = await sessions.inputs(session)
+        following = _following(standing, waiting, offer or Offer(), may_begin=may_begin or not standing.is_cancelled)
+        if following is not None:
+            if await _begin(runtime, standing, following, waiting, payer):
+                return
+        elif offer is not None:
+            if len(waiting) >= limits.AGENT_SESSION_INPUTS_MAX:
+                raise rate_limited("Too much input waits for the next step of this session's turn. Retry later.", _RETRY_SECONDS)
+            await sessions.add_input(session, offer.messages, offer.results)
+            offer = None  # The response may have ended before: look again.
+        elif standing.is_running and any(each.messages for each in waiting):
+            assert standing.snapshot is not None
+            if standing.snapshot.stored.is_steered:
+                return
+            await runtime.responses.request_steering(standing.snapshot.stored)
+        else:
+            return
+    raise rate_limited(f"Session '{session.id}' is given input faster than it can take it. Retry later.", _RETRY_SECONDS)
+
+
+def _following(standing: Standing, waiting: Sequence[WaitingInput], offer: Offer, *, may_begin: bool) -> _NextResponse | None:
+    """What comes next; None while nothing can."""
+    messages = [message for each in waiting for message in each.messages] + list(offer.messages)
+    if standing.is_running:
+        return None
+    open_calls = standing.open_calls
+    if open_calls:
+        given = [*(each.results for each in waiting), offer.results]
+        results = {call_id: result for each in given for call_id, result in each.items()}
+        answers = [results[call["call_id"]] for call in open_calls if call["call_id"] in results]
+        return _NextResponse([*answers, *messages], is_same_turn=True) if len(answers) == len(open_calls) else None
+    if standing.is_steered:
+        return _NextResponse(messages, is_same_turn=True)
+    return _NextResponse([*_unanswered(standing), *messages], is_same_turn=False) if messages and may_begin else None
+
+
+def _unanswered(standing: Standing) -> list[Item]:
+    """Outputs for the calls of a turn that was cancelled while it waited for them: no model takes a call without one."""
+    if standing.turn is None or not standing.turn.cancelled_at or standing.snapshot is None:
+        return []
+    calls = calls_for_client(standing.snapshot.final_object["output"])
+    return [output_of(call["call_id"], "The turn was cancelled before this call was answered.", is_failed=True) for call in calls]
+
+
+async def _begin(
+    runtime: Runtime, standing: Standing, following: _NextResponse, waiting: Sequence[WaitingInput], payer: Payer
+) -> bool:
+    """Begin the next response, unless somebody else has."""
+    session, turn, sessions = standing.session, standing.turn, runtime.agent_sessions
+    stored = await _written_down(runtime, standing, following.items, payer)
+    if turn is None or not following.is_same_turn:
+        number, earlier = (1, TokenUsage()) if turn is None else (turn.number + 1, turn.earlier + turn.used + standing.used)
+        begun = await sessions.begin_turn(session, number, stored.response_id, earlier, waiting)
+    else:
+        begun = await sessions.go_on(session, turn, stored.response_id, standing.used, waiting)
+    if begun is None:
+        await draw_last(runtime, stored, TokenUsage(), 0, ())
+        await finish.forget(runtime, stored)
+        return False
+    await let_go(runtime, stored)
+    await sessions.note_error(session, "")
+    tell("turn_goes_on", {"session_id": session.id, "turn_id": begun.id, "response_id": stored.response_id})
+    return True
+
+
+async def _written_down(runtime: Runtime, standing: Standing, items: Sequence[Item], payer: Payer) -> StoredResponse:
+    """A response that nothing runs yet."""
+    session = standing.session
+    asked = as_request(session.settings) | {"input": list(items), "background": True, "approvals": {"park": True}}
+    if standing.snapshot is not None:
+        asked["previous_response_id"] = standing.snapshot.stored.response_id
+    if session.container_id is not None:
+        place = {"type": "container_reference", "container_id": session.container_id}
+        asked["tools"] = [*asked["tools"], {"type": "shell", "environment": place}]
+    request = parse_create(asked, web_search=runtime.web_search)
+    prepared = await prepare(runtime, session.tenant_id, request, key_id=payer.key_id, draws_on=payer.draws_on)
+    stored = replace(prepared.stored, session_id=session.id, is_looping=False)
+    await write_down(runtime, stored)
+    return stored
+
+
+# --- What clients ask for -----------------------------------------------------------------------------------------------
+
+
+async def check_results(runtime: Runtime, standing: Standing, results: Sequence[Mapping[str, Any]]) -> None:
+    """Raises :class:`ApiError` for the result of a call that nobody waits for."""
+    if not results:
+        return
+    turn = standing.turn
+    waiting = await runtime.agent_sessions.inputs(standing.session)
+    answered = {call_id for each in waiting for call_id in each.results}
+    calls = {call["call_id"] for call in await pending_calls(runtime, standing)} - answered
+    for result in results:
+        if turn is None or result["turn_id"] != turn.id or result["call_id"] not in calls:
+            raise unknown_tool_call(result["call_id"])
+        calls.discard(result["call_id"])
+
+
+async def pending_calls(runtime: Runtime, standing: Standing) -> list[Item]:
+    """The calls that the client may answer: also of a response that still runs its other calls."""
+    if not standing.is_running:
+        return standing.open_calls
+    assert standing.snapshot is not None
+    folded = fold(await runtime.responses.log_of(standing.snapshot.stored).read_all())
+    return calls_for_client([folded.items[index] for index in sorted(folded.done)])
+
+
+async def cancel(runtime: Runtime, session: SessionRecord) -> None:
+    """End the turn that has not ended. Raises :class:`ApiError` if there is none."""
+    for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        standing = await stand(runtime, session)
+        if standing.is_over:
+            raise bad_request("No turn of this session is active: there is nothing to cancel.", code="no_active_turn")
+        assert standing.turn is not None
+        assert standing.snapshot is not None
+        if standing.is_running:
+            await stop(runtime, standing.snapshot)
+            return
+        if await runtime.agent_sessions.cancel(session, standing.turn):
+            return
+
+
+async def answer_approval(runtime: Runtime, session: SessionRecord, request_id: str, decision: str, by: str) -> None:
+    """``cancel`` dismisses the question: the call does not run. Raises :class:`ApiError`."""
+    response_id = ids.response_of(request_id) or ""
+    asking = await snapshot_of(runtime, session.tenant_id, response_id)
+    if asking is None or asking.stored.session_id != session.id:
+        raise approval_not_found(request_id)
+    said = "" if decision != "cancel" else "The request was dismissed."
+    await approvals.decide(runtime, session.tenant_id, response_id, request_id, ApprovalDecision(decision == "approve", by, said))
+
+
+async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> None:
+    """Delete it with its turns and their responses, and with its container. Raises :class:`ApiError` for one that is busy, unless it is
+    forced. What breaks off can be repeated."""
+    standing = await stand(runtime, session)
+    if not standing.is_over:
+        if not force:
+            raise agent_session_busy(session.id)
+        await cancel(runtime, session)
+    for turn in await runtime.agent_sessions.turns(session):
+        for response_id in turn.responses:
+            snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+            if snapshot is not None:
+                await erase(runtime, snapshot.stored)
+    container_id = session.container_id if session.owns_container else None
+    if container_id is not None and await runtime.containers.peek(session.tenant_id, container_id) is not None:
+        await runtime.containers.delete(session.tenant_id, container_id)
+    await runtime.agent_sessions.delete(session)
+
+

@@ -1,0 +1,231 @@
+"""Sessions of agents, driven by the SDK's own helpers on a real stack."""
+
+import json
+from typing import Any
+
+import pytest
+from openai import BadRequestError, ConflictError, NotFoundError, OpenAI
+
+from tests.processes import until
+from tests.stack import Stack, say, script, shell
+
+NONE: Any = {"type": "none"}
+WEIGH: Any = {
+    "type": "function",
+    "name": "weigh",
+    "description": "The weight of a parcel.",
+    "parameters": {"type": "object", "properties": {"parcel": {"type": "string"}}, "required": ["parcel"]},
+}
+
+
+HOSTED: Any = {"type": "openai_hosted"}
+SLOW = "until [ -e /mnt/data/go ]; do sleep 0.1; done; echo went"
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    """A step: the model calls a function."""
+    return {"call": {"name": name, "arguments": arguments}}
+
+
+def ended(client: OpenAI, session_id: str) -> Any:
+    """The session, once its turn has ended."""
+    until(lambda: client.beta.agents.sessions.retrieve(session_id).status == "idle")
+    return client.beta.agents.sessions.retrieve(session_id)
+
+
+def test_the_helper_reads_turns_of_one_conversation(client: OpenAI) -> None:
+    agent = client.beta.agents.create(model="demo", name="clerk")
+    sessions = client.beta.agents.sessions
+    session = sessions.create(agent_id=agent.id, environment=NONE, input=script(say("Hello.")))
+    assert session.status in ("in_progress", "idle")
+    ended(client, session.id)
+    with sessions.stream(session.id, input=script(say("You said nothing new."))) as stream:
+        result = stream.get_final_result()
+    assert (result.turn.status, result.output_text) == ("completed", "You said nothing new.")
+    items = list(sessions.items.list(session.id, order="asc", limit=1))
+    assert [(item.type, getattr(item, "role", None)) for item in items] == [("message", "user"), ("message", "assistant")] * 2
+    turns = list(sessions.turns.list(session.id, order="asc"))
+    assert [(turn.status, turn.subagent_id, turn.usage is not None) for turn in turns] == [("completed", None, True)] * 2
+    assert [len(list(sessions.turns.items.list(turn.id, session_id=session.id))) for turn in turns] == [2, 2]
+
+
+def test_a_function_of_the_client_is_called_within_the_turn(client: OpenAI) -> None:
+    sessions = client.beta.agents.sessions
+    asked: list[Any] = []
+
+    def weigh(arguments: Any) -> Any:
+        asked.append(arguments)
+        return "3 kg"
+
+    given = script({"say": "I weigh it.", **call("weigh", parcel="a")}, say("It weighs {{output}}."))
+    tools: Any = {"model": "demo", "tools": [WEIGH]}
+    made = sessions.create(agent=tools, environment=NONE, input=given, stream=True, tool_handlers={"weigh": weigh})
+    with made.with_result_collection() as stream:
+        told = [_name(event) for event in stream]
+        result = stream.get_final_result()
+    assert asked == [{"parcel": "a"}]
+    assert result.output_text == "It weighs 3 kg."
+    assert [name for name in told if "delta" not in name] == [
+        "created",
+        "in_progress",
+        "turn.created",
+        "turn.in_progress",
+        "turn.item.added message",
+        "turn.item.added message commentary",
+        "turn.content_part.added",
+        "turn.output_text.done",
+        "turn.content_part.done",
+        "turn.item.done message commentary",
+        "turn.item.added function_call",
+        "requires_action",
+        "in_progress",
+        "turn.item.done function_call",
+        "turn.item.added function_call_output",
+        "turn.item.added message",
+        "turn.content_part.added",
+        "turn.output_text.done",
+        "turn.content_part.done",
+        "turn.item.done message final_answer",
+        "turn.completed",
+        "idle",
+    ]
+
+
+def _name(event: Any) -> str:
+    """An event's type, with that of its item, and what a message that is done is."""
+    item = getattr(event, "item", None)
+    phase = getattr(item, "phase", None)
+    words = [event.type.removeprefix("agent.session."), getattr(item, "type", None), phase]
+    return " ".join(word for word in words if word)
+
+
+def test_results_of_functions_can_come_one_by_one(client: OpenAI) -> None:
+    sessions = client.beta.agents.sessions
+    calls = [{"name": "weigh", "arguments": {"parcel": parcel}} for parcel in ("a", "b")]
+    given = script({"calls": calls}, say("{{output}}"))
+    session = sessions.create(agent={"model": "demo", "tools": [WEIGH]}, environment=NONE, input=given)
+    until(lambda: sessions.retrieve(session.id).status == "requires_action")
+    actions: list[Any] = list(sessions.retrieve(session.id).required_actions)
+    assert [(action.type, action.name, action.arguments) for action in actions] == [
+        ("function_call", "weigh", {"parcel": "a"}),
+        ("function_call", "weigh", {"parcel": "b"}),
+    ]
+    for action, result in zip(actions, ({"success": True, "output": "1 kg"}, {"success": False, "error": "no scale"}), strict=True):
+        event: Any = {"type": "agent.session.input.tool_result", "turn_id": action.turn_id, "call_id": action.call_id, **result}
+        sessions.events.create(session.id, events=[event])
+        with pytest.raises(BadRequestError, match=f"Unknown pending tool call: {action.call_id}"):
+            sessions.events.create(session.id, events=[event])
+    until(lambda: sessions.retrieve(session.id).status == "idle")
+    (turn,) = sessions.turns.list(session.id)
+    items: list[Any] = list(sessions.turns.items.list(turn.id, session_id=session.id, order="asc"))
+    assert [(item.type, item.status) for item in items] == [
+        ("message", "completed"),
+        ("function_call", "completed"),
+        ("function_call", "failed"),
+        ("function_call_output", "completed"),
+        ("function_call_output", "failed"),
+        ("message", "completed"),
+    ]
+    assert [(items[3].output, items[3].error), (items[4].output, items[4].error)] == [("1 kg", None), (None, "no scale")]
+    assert "no scale" in items[5].content[0].text
+
+
+def test_a_message_during_a_turn_is_taken_by_its_next_step(client: OpenAI) -> None:
+    sessions = client.beta.agents.sessions
+    session = sessions.create(agent={"model": "demo"}, environment=HOSTED, input=script(shell(SLOW), shell("echo never")))
+    assert session.environment.type == "openai_hosted"
+    container_id = session.environment.id
+    until(lambda: client.containers.retrieve(container_id).status == "running")
+    message: Any = {"role": "user", "content": [{"type": "input_text", "text": script(say("I stop here."))}]}
+    sessions.events.create(session.id, events=[{"type": "agent.session.input.message", "input": [message]}])
+    client.containers.files.create(container_id, file=("go", b""))
+    ended(client, session.id)
+    (turn,) = sessions.turns.list(session.id)
+    items: list[Any] = list(sessions.items.list(session.id, order="asc"))
+    assert [(item.type, getattr(item, "role", None) or item.status) for item in items] == [
+        ("message", "user"),
+        ("command_execution", "completed"),
+        ("message", "user"),
+        ("message", "assistant"),
+    ]
+    assert (items[1].command, items[1].output, items[1].exit_code) == (SLOW, "went\n", 0)
+    assert (turn.status, items[3].phase) == ("completed", "final_answer")
+
+
+def test_a_cancelled_turn_ends_and_the_session_goes_on(client: OpenAI) -> None:
+    sessions = client.beta.agents.sessions
+    session = sessions.create(agent={"model": "demo", "tools": [WEIGH]}, environment=HOSTED, input=script(shell("sleep 600")))
+    assert session.environment.type == "openai_hosted"
+    with pytest.raises(ConflictError, match="cancel it first"):
+        sessions.delete(session.id)
+    sessions.events.create(session.id, events=[{"type": "agent.session.input.cancel"}])
+    ended(client, session.id)
+    with pytest.raises(BadRequestError, match="No turn of this session is active"):
+        sessions.events.create(session.id, events=[{"type": "agent.session.input.cancel"}])
+    with sessions.stream(session.id, input=script(call("weigh", parcel="a"))) as stream:
+        until_waiting = next(event for event in stream if event.type == "agent.session.requires_action")
+    assert [action.type for action in until_waiting.session.required_actions] == ["function_call"]
+    sessions.events.create(session.id, events=[{"type": "agent.session.input.cancel"}])
+    with sessions.stream(session.id, input=script(say("On we go."))) as stream:
+        assert stream.get_final_result().output_text == "On we go."
+    assert [turn.status for turn in sessions.turns.list(session.id)] == ["completed", "cancelled", "cancelled"]
+
+
+def test_a_stream_that_was_cut_at_any_event_goes_on_behind_it(stack: Stack, client: OpenAI) -> None:
+    sessions = client.beta.agents.sessions
+    session = sessions.create(agent={"model": "demo"}, environment=HOSTED, input=script(shell("echo a", "exit 3"), say("The end.")))
+    ended(client, session.id)
+    with sessions.stream(session.id, input=script(say("Again."))) as stream:
+        stream.get_final_result()
+    with stack.http() as http:
+        whole = _replay(http, session.id, "0")
+        assert [event["type"] for event in whole].count("agent.session.idle") == 2
+        assert len({event["event_id"] for event in whole}) == len(whole)
+        for position in range(len(whole) - 1):
+            assert _replay(http, session.id, whole[position]["event_id"]) == whole[position + 1 :], whole[position]
+
+
+def _replay(http: Any, session_id: str, after: str) -> list[dict[str, Any]]:
+    """The events behind one, to the end of the second turn; by the header that browsers send."""
+    found: list[dict[str, Any]] = []
+    query = {"include_obfuscation": "false"}
+    with http.stream("GET", f"/agents/sessions/{session_id}/events", params=query, headers={"last-event-id": after}) as answer:
+        assert answer.status_code == 200, answer.read()
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                found.append(json.loads(line.removeprefix("data: ")))
+                if found[-1]["type"] == "agent.session.idle" and found[-1]["event_id"].startswith("evt_00000002"):
+                    return found
+    raise AssertionError("the stream has ended")
+
+
+def test_what_a_session_is_and_what_is_changed_of_it(client: OpenAI) -> None:
+    agents = client.beta.agents
+    agent = agents.create(model="demo", name="clerk", instructions="Be brief.", tools=[WEIGH])
+    session = agents.sessions.create(agent_id=agent.id, agent={"instructions": "Be long."}, environment=HOSTED, metadata={"team": "a"})
+    assert (session.status, session.required_actions, session.usage, session.error) == ("idle", [], None, None)
+    assert (session.agent.id, session.agent.name, session.agent.instructions) == (agent.id, "clerk", "Be long.")
+    agents.update(agent.id, instructions="Never mind.")
+    change: Any = {"model": "demo", "reasoning": {"effort": "low"}, "tools": []}
+    changed = agents.sessions.update(session.id, agent=change, metadata={"team": "b"})
+    assert (changed.agent.instructions, changed.agent.tools, changed.agent.reasoning.effort) == ("Be long.", [], "low")
+    other = agents.sessions.create(agent={"model": "demo"}, environment=NONE, input="Hello")
+    assert [each.id for each in agents.sessions.list(agent_id=agent.id)] == [session.id]
+    assert [each.id for each in agents.sessions.list(extra_query={"metadata[team]": "b"})] == [session.id]
+    assert {each.id for each in agents.sessions.list(limit=1)} >= {session.id, other.id}
+    gone = agents.sessions.delete(session.id)
+    assert (gone.id, gone.object, gone.deleted) == (session.id, "agent.session.deleted", True)
+    assert session.environment.type == "openai_hosted"
+    for look in (lambda: agents.sessions.retrieve(session.id), lambda: client.containers.retrieve(session.environment.id)):
+        with pytest.raises(NotFoundError):
+            look()
+
+
+def test_a_busy_session_is_deleted_by_force(stack: Stack, client: OpenAI) -> None:
+    sessions = client.beta.agents.sessions
+    session = sessions.create(agent={"model": "demo"}, environment=HOSTED, input=script(shell("sleep 600")))
+    (turn,) = sessions.turns.list(session.id)
+    with stack.http() as http:
+        assert http.delete(f"/agents/sessions/{session.id}", params={"force": "true"}).status_code == 200
+        for response_id in turn.to_dict()["response_ids"]:  # type: ignore[attr-defined]
+            assert http.get(f"/responses/{response_id}").status_code == 404
