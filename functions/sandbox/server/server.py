@@ -198,6 +198,7 @@ class ExecServer:
         await response.json(200, {})
 
     async def _list_files(self, request: HttpRequest, response: HttpResponse) -> None:
+        has_processes = self._execs.processes.has_children()  # Before: one that ends meanwhile may have written behind the listing.
         entries = self._workspace.entries(request.query.get("root", ""))
         limit = int(request.query.get("limit", "100000"))
 
@@ -215,7 +216,8 @@ class ExecServer:
                     yield b"".join(batch)
                     batch = []
                     await asyncio.sleep(0)
-            batch.append(json.dumps({"type": "end", "complete": is_complete}).encode() + b"\n")
+            end = {"type": "end", "complete": is_complete, "processes": has_processes}
+            batch.append(json.dumps(end).encode() + b"\n")
             yield b"".join(batch)
 
         await response.stream("application/x-ndjson", lines())

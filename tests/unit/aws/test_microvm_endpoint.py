@@ -32,6 +32,8 @@ class World:
         self.answers: list[httpx.Response] = []
         self.seen: list[str] = []
         self.now = 0.0
+        self.breaks = 0
+        """So many connections are torn."""
 
     async def client(self) -> ExecClient:
         with pytest.raises(SandboxStarting):
@@ -48,6 +50,9 @@ class World:
         await asyncio.sleep(0)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
+        if self.breaks:
+            self.breaks -= 1
+            raise httpx.ReadError("torn", request=request)
         self.seen.append(request.headers["x-aws-proxy-auth"])
         return self.answers.pop(0) if self.answers else HEALTH
 
@@ -103,6 +108,22 @@ async def test_a_vm_that_has_ended_is_gone_by_what_its_owner_says(world: World, 
         with pytest.raises(SandboxGone):
             await client.health()
     assert len(world.seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "raised"), [("RUNNING", SandboxUnreachable), ("SUSPENDED", SandboxUnreachable), ("TERMINATED", SandboxGone)]
+)
+async def test_a_torn_connection_says_nothing_of_the_vm_and_its_owner_does(
+    world: World, state: str, raised: type[SandboxError]
+) -> None:
+    async with await world.client() as client:
+        world.service.becomes(state)
+        world.breaks = 1
+        with pytest.raises(SandboxError) as broken:
+            await client.health()
+        assert (type(broken.value), world.service.states()) == (raised, [state])
+        if raised is SandboxUnreachable:
+            assert await client.health() == WELL
 
 
 @pytest.mark.parametrize(("state", "requests"), [("RUNNING", 1), ("SUSPENDING", 0), ("SUSPENDED", 0)])

@@ -82,6 +82,11 @@ class FakeSandbox:
     others: dict[str, str] = field(default_factory=dict)
     """Path to ``symlink`` or ``other``."""
     is_alive: bool = True
+    is_asleep: bool = False
+    """Any request wakes it."""
+    has_processes: bool = False
+    torn: set[str] = field(default_factory=set)
+    """Calls whose connection is torn once, though it lives."""
     is_cut_off: bool = False
     """What stands before it answers in its place."""
     running: int = 0
@@ -125,6 +130,10 @@ class FakeClient:
             raise SandboxUnreachable
         if self.sandbox is None or not self.sandbox.is_alive or call in self.sandbox.silent:
             raise SandboxGone("The container does not answer.")
+        self.sandbox.is_asleep = False
+        if call in self.sandbox.torn:
+            self.sandbox.torn.remove(call)
+            raise SandboxGone("torn")
         if self.handle.token != self.sandbox.token:
             raise SandboxError("The token is wrong.")
         return self.sandbox
@@ -139,7 +148,7 @@ class FakeClient:
         sandbox = self._alive("list_files")
         regular = [SandboxFile(path, len(data), mtime_ns, inode, "file") for path, (data, mtime_ns, inode) in sandbox.files.items()]
         strange: list[Any] = [SandboxFile(path, 0, 0, 0, kind) for path, kind in sandbox.others.items()]  # type: ignore[arg-type]
-        return FileListing(tuple(regular + strange), is_complete=True)
+        return FileListing(tuple(regular + strange), is_complete=True, has_processes=sandbox.has_processes)
 
     async def read_file(self, path: str) -> AsyncIterator[bytes]:
         sandbox = self._alive()
@@ -161,7 +170,7 @@ class FakeClient:
                 yield content
 
     async def write_file(self, path: str, content: AsyncIterator[bytes]) -> None:
-        sandbox = self._alive()
+        sandbox = self._alive("write_file")
         data = b"".join([chunk async for chunk in content])
         name = path.removeprefix("/mnt/data/")
         if name in sandbox.refused:
@@ -275,7 +284,9 @@ class FakeProvisioner:
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         sandbox = self.sandboxes.get(sandbox_id)
-        return SandboxStatus.RUNNING if sandbox is not None and sandbox.is_alive else SandboxStatus.STOPPED
+        if sandbox is None or not sandbox.is_alive:
+            return SandboxStatus.STOPPED
+        return SandboxStatus.ASLEEP if sandbox.is_asleep else SandboxStatus.RUNNING
 
     def connect(self, handle: Handle) -> ExecClient:
         return cast("ExecClient", FakeClient(self.sandboxes.get(handle.endpoint.removeprefix("fake:")), handle))

@@ -8,10 +8,10 @@ import pytest
 from moorage import limits
 from moorage.containers.claims import Claims
 from moorage.containers.lifecycle import LiveContainer
-from moorage.containers.store import ContainerStore
+from moorage.containers.store import ContainerRecord, ContainerStore
 from moorage.errors import ApiError, SandboxCapacity, SandboxGone, SandboxStarting, SandboxUnreachable
 
-from tests.unit.resources.support import chunked
+from tests.unit.resources.support import FakeSandbox, chunked
 from tests.unit.resources.world import IDLE, World
 
 IDLE_ENOUGH = limits.SANDBOX_IDLE_SECONDS_MIN + limits.CONTAINER_TOUCH_SECONDS
@@ -155,6 +155,73 @@ async def test_a_torn_connection_alone_does_not_end_a_sandbox(world: World) -> N
     live = await world.containers.sandboxes.ensure("ten", record.id)
     assert not await world.containers.sandboxes.confirm_gone(live)
     assert not (await world.containers.sandboxes.ensure("ten", record.id)).is_revived
+
+
+async def test_a_connection_torn_while_files_are_written_does_not_end_a_sandbox(world: World) -> None:
+    """Each kind of sandbox has a network before it. What answers a moment later has kept its processes."""
+    record = await world.new()
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    await world.containers.add_file(await world.containers.get("ten", record.id), filename="a.txt", chunks=chunked(b"a"))
+    world.sandbox(live).torn = {"write_file"}
+    with pytest.raises(SandboxStarting):
+        await world.containers.sandboxes.ensure("ten", record.id)
+    again = await world.containers.sandboxes.ensure("ten", record.id)
+    assert (again.is_revived, again.handle.sandbox_id) == (False, live.handle.sandbox_id)
+    assert world.sandbox(again).files["a.txt"][0] == b"a"
+
+
+async def asleep(world: World) -> tuple[ContainerRecord, FakeSandbox]:
+    """A container whose only command has ended, in a sandbox that sleeps since."""
+    record = await world.new()
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    await world.containers.artifacts.sync(live)
+    world.sandbox(live).is_asleep = True
+    world.clock.advance(IDLE)
+    return record, world.sandbox(live)
+
+
+async def test_an_idle_sandbox_that_sleeps_is_ended_without_being_woken(world: World) -> None:
+    record, sandbox = await asleep(world)
+    assert await world.containers.sweep.expire_due(world.clock()) == 1
+    assert (world.provisioner.running(), sandbox.is_asleep) == ([], True)
+    assert (await world.containers.sandboxes.ensure("ten", record.id)).is_revived
+
+
+@pytest.mark.parametrize("left", ["a process", "a terminal", "a file that was not stored"])
+async def test_a_sandbox_that_sleeps_is_looked_into_before_its_end_if_something_was_left(world: World, left: str) -> None:
+    record = await world.new()
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    await world.containers.artifacts.sync(live)
+    sandbox = world.sandbox(live)
+    match left:
+        case "a process":
+            sandbox.has_processes = True
+            await world.containers.artifacts.sync(await world.containers.sandboxes.ensure("ten", record.id))
+        case "a terminal":
+            await world.containers.sessions.open(await world.containers.get("ten", record.id), "", rows=24, columns=80)
+        case _:
+            sandbox.others["pipe"] = "other"
+            await world.containers.artifacts.sync(await world.containers.sandboxes.ensure("ten", record.id))
+    sandbox.write("late.txt", b"late")
+    sandbox.is_asleep = True
+    world.clock.advance(IDLE + limits.CONTAINER_TOUCH_SECONDS)
+    assert await world.containers.sweep.expire_due(world.clock()) == 1
+    assert not sandbox.is_asleep
+    assert (await world.stored(record))["/mnt/data/late.txt"] == ("assistant", b"late")
+
+
+async def test_commands_side_by_side_never_say_that_nothing_is_left_when_something_is(world: World) -> None:
+    """The one that leaves nothing may note it last: it has begun before the other one's process was seen."""
+    record = await world.new()
+    quiet = await world.containers.sandboxes.ensure("ten", record.id)
+    busy = await world.containers.sandboxes.ensure("ten", record.id)
+    world.sandbox(quiet).has_processes = True
+    await world.containers.artifacts.sync(busy)
+    world.sandbox(quiet).has_processes = False  # as the listing was when the quiet one asked
+    await world.containers.artifacts.sync(quiet)
+    assert not (await world.containers.get("ten", record.id)).is_quiet
+    await world.containers.artifacts.sync(await world.containers.sandboxes.ensure("ten", record.id))
+    assert (await world.containers.get("ten", record.id)).is_quiet
 
 
 async def test_an_idle_container_stops_and_keeps_its_files(world: World) -> None:

@@ -1,5 +1,6 @@
 """The exec server's files: written, listed and read below the workspace, and nowhere else."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,19 @@ class TestFiles:
         await client.delete_file("deep/er/data.bin")
         with pytest.raises(SandboxFileMissing):
             await collect_bytes(client, "deep/er/data.bin")
+
+    async def test_a_listing_says_whether_a_process_lives_that_may_change_it(self, client: ExecClient, server: ServerProcess) -> None:
+        async def has_processes() -> bool:
+            return (await client.list_files(str(server.workspace))).has_processes
+
+        await run(client, "true")
+        assert not await has_processes()
+        left = (await run(client, "sleep 1000 > /dev/null 2>&1 & echo $!")).stdout
+        assert await has_processes()
+        await run(client, f"kill {int(left)}")
+        async with asyncio.timeout(20):
+            while await has_processes():
+                await asyncio.sleep(0.01)
 
     async def test_many_small_files_are_read_by_one_request(self, client: ExecClient, server: ServerProcess) -> None:
         await run(

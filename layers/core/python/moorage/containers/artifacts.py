@@ -15,7 +15,7 @@ from moorage.containers.transfers import bounded, bytes_of, new_bytes, one_piece
 from moorage.containers.workspace import absolute, diff, note_of_no_room, stamp_of, without
 from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone, StorageFull
 from moorage.files.store import Clock
-from moorage.sandbox.exec_client import SandboxFile
+from moorage.sandbox.exec_client import FileListing, SandboxFile
 from moorage.store.blobs import Blobs
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import TABLE_ERRORS
@@ -54,7 +54,8 @@ class Artifacts:
         """
         record = live.record
         rows = await self._store.files(record)
-        change = diff(await live.client.list_files(), rows, record.incarnation)
+        listing = await live.client.list_files()
+        change = diff(listing, rows, record.incarnation)
         before = {row.path: row for row in rows}
         saved, notes = await self._store_changed(live, change.changed, rows)
         now, at_ms = self._clock(), max(time_after(rows, int(self._clock() * 1000)), after_ms + 1)
@@ -71,6 +72,7 @@ class Artifacts:
         await self._store.delete_files(change.removed)
         if (replaced or removed) and at_ms % limits.CONTAINER_PRUNE_ONE_IN == 0:
             await self._past.prune(await self._store.get(record.tenant_id, record.id))
+        await self._note_processes(record, listing, is_stored=not (change.notes or notes))
         gone = {row.path for row in change.removed}
         files = {path: row for path, row in before.items() if path not in gone} | {file.path: file for file in saved}
         return SyncedFiles(
@@ -79,6 +81,13 @@ class Artifacts:
             notes=await self._new_notes(record, (*change.notes, *notes)),
             at_ms=at_ms if removed else max([after_ms, *(file.written_at_ms for file in files.values())]),
         )
+
+    async def _note_processes(self, record: ContainerRecord, listing: FileListing, *, is_stored: bool) -> None:
+        """Whether anything can still change there (``ContainerRecord.is_quiet``)."""
+        if listing.has_processes or (record.is_quiet and not is_stored):
+            await self._store.note_processes(record)
+        elif is_stored and not record.is_quiet:
+            await self._store.note_quiet(record)
 
     async def _store_changed(
         self, live: LiveContainer, changed: Sequence[SandboxFile], rows: Sequence[ContainerFileRecord]

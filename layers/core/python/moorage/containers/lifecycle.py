@@ -405,7 +405,9 @@ class ContainerSandboxes:
                     condition={"incarnation": record.incarnation, "files_added": record.files_added},
                 )
         except SandboxGone:
-            await live.aclose()
+            async with live:
+                if await self._answers(live.client):  # Only a connection was torn: it has its files next time.
+                    raise SandboxStarting(limits.CONTAINER_POLL_SECONDS) from None
             return None
         except BaseException:
             await live.aclose()

@@ -110,6 +110,10 @@ class ContainerRecord:
     """... and whether its refusal was for want of room, which another sandbox of its tenant may give."""
     lenders: tuple[str, ...] = ()
     """Containers whose stored objects its rows may name: it began with their files."""
+    processes_seen: int = 0
+    """Counts the times that processes were left behind by a command, or may be ..."""
+    quiet_mark: str = ""
+    """... and ``incarnation:processes_seen`` of the latest command that left none, with its files stored."""
     is_internal: bool = False
     """Made for work that no client asked a container for: in no list, and a 404 to every client."""
 
@@ -117,6 +121,17 @@ class ContainerRecord:
     def expires_at(self) -> int:
         """Unix seconds at which it expires if it is not used before."""
         return self.last_active_at + self.idle_minutes * 60
+
+    @property
+    def quiet_now(self) -> str:
+        """What ``quiet_mark`` is in a sandbox where nothing happens: no process lives, and all files are stored. Counting and marking
+        need no order: whoever marks has read the count before its command began."""
+        return f"{self.incarnation}:{self.processes_seen}"
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether its sandbox may be ended without a last look."""
+        return self.quiet_mark == self.quiet_now
 
     @property
     def sandbox_id(self) -> str | None:
@@ -299,6 +314,16 @@ class ContainerStore:
             set={"sandbox": _sandbox_attribute(sandbox), **(also or {})},
             condition={"sandbox": _sandbox_attribute(container.sandbox), **(condition or {})},
         )
+
+    async def note_processes(self, container: ContainerRecord) -> None:
+        """A process lives in the present sandbox, or will in a moment."""
+        with suppress(ConditionFailed):
+            await self.change(container, add={"processes_seen": 1}, condition={"incarnation": container.incarnation})
+
+    async def note_quiet(self, container: ContainerRecord) -> None:
+        """None does, as of a command that began when ``container`` was read, and its files are stored."""
+        with suppress(ConditionFailed):
+            await self.change(container, set={"quiet_mark": container.quiet_now}, condition={"incarnation": container.incarnation})
 
     async def forget_sandbox(self, container: ContainerRecord) -> None:
         """This incarnation is stopped, whatever has been noted of it meanwhile; ``ConditionFailed`` if it is not the last."""
@@ -504,7 +529,9 @@ def _check_turn(container: ContainerRecord, sandbox: SandboxRecord | None) -> No
 
 _SANDBOX: Final = Codec(SandboxRecord, sparse=("refusal", "refused_at"))
 _CONTAINER: Final = Codec(
-    ContainerRecord, nested={"sandbox": _SANDBOX}, sparse=("ordered_at_ms", "running_at_ms", "ending", "lacks_room")
+    ContainerRecord,
+    nested={"sandbox": _SANDBOX},
+    sparse=("ordered_at_ms", "running_at_ms", "ending", "lacks_room", "processes_seen", "quiet_mark"),
 )
 _FILE: Final = Codec(ContainerFileRecord, sparse=("upload_id",))
 

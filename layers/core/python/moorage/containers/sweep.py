@@ -231,7 +231,11 @@ class ContainerSweep:
 
     async def _end_of(self, record: ContainerRecord) -> End | None:
         """Why it may be stopped; None if commands run in it. Stores its files on the way, because background processes write without a
-        command. Raises :class:`SandboxError` if it cannot say now, nor give its files: most often it can a minute later."""
+        command. Raises :class:`SandboxError` if it cannot say now, nor give its files: most often it can a minute later.
+
+        One that sleeps is not woken for it, if its last command left no process."""
+        if record.is_quiet and await self._sleeps(record):
+            return "idle"
         async with self._sandboxes.reach(record) as live:
             try:
                 if (await live.client.health()).running > 0:
@@ -244,6 +248,12 @@ class ContainerSweep:
                 tell_error(error, "a sandbox that nobody uses is ended without its latest files", **told)
                 return "lost"
         return "idle"
+
+    async def _sleeps(self, record: ContainerRecord) -> bool:
+        assert record.sandbox_id is not None, "what runs has a name"
+        with suppress(SandboxError):
+            return await self._provisioner.describe(record.sandbox_id) == SandboxStatus.ASLEEP
+        return False
 
     async def _is_lost(self, record: ContainerRecord) -> bool:
         """Whether a sandbox that does not answer never will: it has ended, or was asked for long enough."""

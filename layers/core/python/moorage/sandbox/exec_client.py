@@ -19,7 +19,7 @@ import httpx
 from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
 from moorage.limits import BATCH_FILE_BYTES_MAX, EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX
 from moorage.net.transport import UpstreamTransport
-from moorage.sandbox.microvm_endpoint import MAY_WAKE, REPEATABLE
+from moorage.sandbox.microvm_endpoint import MAY_WAKE, REPEATABLE, MicrovmAuth
 from moorage.sandbox.over_http import OverHttp
 from moorage.sandbox.provisioner import Handle
 
@@ -133,6 +133,8 @@ class FileListing:
     files: tuple[SandboxFile, ...]
     is_complete: bool
     """False when there are more files than the bound."""
+    has_processes: bool = True
+    """Whether a process of commands or sessions lived when it was begun. True where the server does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +292,7 @@ class ExecClient(OverHttp):
             async for line in response.aiter_lines():
                 entry = json.loads(line)
                 if entry.get("type") == "end":
-                    return FileListing(tuple(files), entry["complete"])
+                    return FileListing(tuple(files), entry["complete"], entry.get("processes", True))
                 files.append(SandboxFile(entry["path"], entry["size"], entry["mtime_ns"], entry["inode"], entry["kind"]))
         raise SandboxGone("The container broke off in the middle of a file listing.")
 
@@ -354,6 +356,8 @@ class ExecClient(OverHttp):
             arguments["extensions"] = self._extensions | arguments.get("extensions", {})
             return await self._http.request(method, self._url(path, params), **arguments)
         except httpx.TransportError as error:
+            if isinstance(self.auth, MicrovmAuth):
+                raise await self.auth.after_break() from error
             raise SandboxGone("The container does not answer.") from error
 
     def _url(self, path: str, params: Mapping[str, str] | None) -> httpx.URL:

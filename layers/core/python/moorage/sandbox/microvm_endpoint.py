@@ -3,7 +3,7 @@
 The endpoint answers 403, 429, 500 and 502 itself
 (https://docs.aws.amazon.com/lambda/latest/dg/microvms-networking.html). A new VM's first request is answered 502 about one time in
 three, after three seconds, while the VM is well (300 launches, reported; not measured here). So such an answer is never the end of a
-VM: the request is repeated, and what AWS says of the VM decides.
+VM: the request is repeated, and what AWS says of the VM decides. It decides after a torn connection too.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -25,6 +25,7 @@ _ENDPOINT_SECONDS: Final = 30.0
 _PAUSE_SECONDS_MIN: Final = 0.1
 _PAUSE_SECONDS_MAX: Final = 4.0
 """Repeats are below httpx's 20 redirects, which it counts them among."""
+_BREAK_SECONDS: Final = 1.0
 _STATUSES: Final = frozenset({403, 429, 500, 502, 503, 504})
 _UNDELIVERED: Final = frozenset({403, 429})
 """The request has not reached the VM."""
@@ -79,6 +80,12 @@ class MicrovmAuth(httpx.Auth):
             if not needs_token:
                 await self._sleep(pause)
                 pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+
+    async def after_break(self) -> SandboxError:
+        """What to raise after a connection that was refused or torn on the way through the internet. A VM that has not ended is asked
+        again."""
+        await self._sleep(_BREAK_SECONDS)
+        return SandboxGone("The container's sandbox has ended.") if await self._has_ended() else SandboxUnreachable()
 
     async def _has_ended(self) -> bool:
         try:

@@ -158,6 +158,7 @@ class TerminalSessions:
             return self._sandboxes.reach(await self._store.touch(container)), session
         live = await self._waiting.sandbox_now(session.tenant_id, session.container_id)
         try:
+            await self._store.note_processes(live.record)
             await SandboxTerminal(live.client, session.id).open(session.command, rows=session.rows, columns=session.columns)
             return live, await self._rows.begun(session, live.record.incarnation)
         except BaseException:
