@@ -20,8 +20,8 @@ from moorage.terminal import say
 _WHERE: Final = """\
 The commands speak to the local stack whose .moorage/ lies in this folder or one above it, or to the deployment that these name:
   MOORAGE_URL, MOORAGE_API_KEY  the API's address (it ends with /v1) and a key: models, containers, files, skills,
-                                ls, show, stop, pause, resume, fork, agents, approvals, usage,
-                                storage, webhooks, tail, console, doctor
+                                ls, show, stop, pause, resume, fork, agents, vaults, approvals,
+                                usage, storage, webhooks, tail, console, doctor
   MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, stop --tenant,
                                 console, doctor
   MOORAGE_AUDIT_LOG_GROUP       the log group of its audit trail: audit, and all that change keys and secrets
@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "fork": "fork a response at one of its events",
     "resume": "resume a paused response",
     "agents": "saved agents: list, show, delete",
+    "vaults": "credentials of agents: list, create, show, delete, credentials, add, rotate, remove",
     "approvals": "calls that wait for approval: list, approve, deny, link",
     "usage": "responses, calls and tokens, by day, model, key or tool",
     "storage": "stored bytes of files, containers and vector stores, and the limit",
@@ -68,6 +69,7 @@ ACTIONS: Final = {
     "files": ("list", "put", "get"),
     "skills": ("list", "push", "show", "pull", "delete", "validate"),
     "agents": ("list", "show", "delete"),
+    "vaults": ("list", "create", "show", "delete", "credentials", "add", "rotate", "remove"),
     "approvals": ("list", "approve", "deny", "link"),
     "webhooks": ("list", "create", "delete", "test", "deliveries"),
     "completion": ("bash", "fish", "zsh"),
@@ -75,7 +77,7 @@ ACTIONS: Final = {
     "service": ("install", "status", "uninstall"),
 }
 """What comes behind some of them; for completion, which is asked for whenever a shell starts."""
-_OF_RESOURCES: Final = ("agents", "approvals", "containers", "files", "skills", "webhooks")
+_OF_RESOURCES: Final = ("agents", "approvals", "containers", "files", "skills", "vaults", "webhooks")
 _INTERRUPTED: Final = 130
 
 

@@ -1,0 +1,139 @@
+"""``moorage vaults``: credentials of agents. What is secret goes in by a file or by standard input, and never comes out."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from moorage.cli.output import add_json, listing, moment, say_json, table, told
+from moorage.cli.pages import entries
+from moorage.cli.target import TargetError, answer_of, find
+from moorage.terminal import say
+
+_HEAD = ("CREDENTIAL", "TYPE", "FOR", "UPDATED", "NAME")
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Credentials of agents: tokens of MCP servers, and values for the requests of containers."
+    add_json(parser)
+    parser.set_defaults(run=_list)
+    actions = parser.add_subparsers(metavar="ACTION")
+    listed = actions.add_parser("list", help="all vaults, newest first (without ACTION too)")
+    create = actions.add_parser("create", help="make a vault")
+    create.add_argument("name", nargs="?", metavar="NAME", help="a word for people")
+    show = actions.add_parser("show", help="a vault and its credentials")
+    delete = actions.add_parser("delete", help="delete a vault with its credentials")
+    credentials = actions.add_parser("credentials", help="the credentials of a vault, newest first")
+    add = actions.add_parser("add", help="put a credential into a vault")
+    rotate = actions.add_parser("rotate", help="replace the secrets of a credential")
+    remove = actions.add_parser("remove", help="delete a credential")
+    for action in (show, delete, credentials, add, rotate, remove):
+        action.add_argument("vault_id", metavar="VAULT_ID", help="vault_... from the list")
+    for action in (rotate, remove):
+        action.add_argument("credential_id", metavar="CREDENTIAL_ID", help="cred_... of the vault")
+    body = "JSON with 'name', 'auth' and 'metadata', as docs/vaults.md has them; by default standard input"
+    add.add_argument("file", nargs="?", metavar="FILE", help=body)
+    rotate.add_argument("file", nargs="?", metavar="FILE", help="JSON with 'auth', and 'metadata'; by default standard input")
+    actions_with = {
+        _list: listed,
+        _create: create,
+        _show: show,
+        _delete: delete,
+        _credentials: credentials,
+        _add: add,
+        _rotate: rotate,
+        _remove: remove,
+    }
+    for run, action in actions_with.items():
+        add_json(action, is_inherited=True)
+        action.set_defaults(run=run)
+
+
+def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        return listing(
+            options,
+            entries(http, "/vaults"),
+            ("VAULT", "CREATED", "NAME"),
+            lambda one: (one["id"], moment(one["created_at"]), one["name"] or ""),
+        )
+
+
+def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        made = answer_of(http.post("/vaults", json={} if options.name is None else {"name": options.name}))
+    return told(options, made, made["id"])
+
+
+def _show(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        vault = answer_of(http.get(f"/vaults/{options.vault_id}"))
+        credentials = list(entries(http, f"/vaults/{options.vault_id}/credentials"))
+    if options.json:
+        say_json({**vault, "credentials": credentials})
+        return 0
+    say(f"{vault['id']}  {moment(vault['created_at'])}  {vault['name'] or ''}".rstrip())
+    if vault["metadata"]:
+        say("\n".join(f"{name}: {value}" for name, value in vault["metadata"].items()))
+    say("\n" + (table(_HEAD, list(map(_cells, credentials))) if credentials else "no credentials"))
+    return 0
+
+
+def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        gone = answer_of(http.delete(f"/vaults/{options.vault_id}"))
+    return told(options, gone, f"{options.vault_id} is deleted.")
+
+
+def _credentials(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        return listing(options, entries(http, f"/vaults/{options.vault_id}/credentials"), _HEAD, _cells)
+
+
+def _add(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    body = _body(options.file)
+    with find(environ).http() as http:
+        made = answer_of(http.post(f"/vaults/{options.vault_id}/credentials", json=body))
+    return told(options, made, made["id"])
+
+
+def _rotate(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    body = _body(options.file)
+    with find(environ).http() as http:
+        changed = answer_of(http.post(_place(options), json=body))
+    return told(options, changed, f"{options.credential_id} is changed.")
+
+
+def _remove(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        gone = answer_of(http.delete(_place(options)))
+    return told(options, gone, f"{options.credential_id} is deleted.")
+
+
+def _place(options: argparse.Namespace) -> str:
+    return f"/vaults/{options.vault_id}/credentials/{options.credential_id}"
+
+
+def _body(file: str | None) -> Any:
+    """What is wrong with it is said without a word of it."""
+    where = "Standard input" if file is None else file
+    try:
+        text = sys.stdin.buffer.read() if file is None else Path(file).read_bytes()
+    except OSError as error:
+        raise TargetError(f"{where} cannot be read: {error.strerror}.") from error
+    try:
+        body = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise TargetError(f"{where} is not JSON (line {error.lineno}, column {error.colno}).") from None
+    if not isinstance(body, dict):
+        raise TargetError(f"{where} holds no JSON object.")
+    return body
+
+
+def _cells(credential: dict[str, Any]) -> tuple[str, ...]:
+    auth = credential["auth"]
+    use = auth["mcp_server_url"] if "mcp_server_url" in auth else auth["secret_name"]
+    return credential["id"], auth["type"], use, moment(credential["updated_at"]), credential["name"]
