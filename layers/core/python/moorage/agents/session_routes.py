@@ -13,9 +13,9 @@ from starlette.responses import Response
 from moorage import ids, limits
 from moorage.agents.session_objects import actions_of, environment_object, session_object, turn_object
 from moorage.agents.session_shapes import CREATE_SESSION, CREATE_SESSION_EVENTS, UPDATE_SESSION, AgentSession, SessionTrace, Turn
+from moorage.agents.session_start import check_settings, messages_of, new_session
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.session_stream import Cursor, SessionReader
-from moorage.agents.settings import checked
 from moorage.agents.turn_events import OBFUSCATED
 from moorage.agents.turn_items import items_of_turn
 from moorage.agents.turns import (
@@ -39,9 +39,7 @@ from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
 from moorage.api.responses import until_of
 from moorage.api.routing import EVENTS, Router
-from moorage.environments.opening import open_environment
 from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter, turn_not_found
-from moorage.loop.prepare import conceal
 from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document
 from moorage.parallel import beside, side_by_side
@@ -73,24 +71,12 @@ _OBFUSCATION_BLOCK: Final = 16
 async def create(caller: Caller, body: RawBody) -> Response:
     given = await beside(len(body), lambda: CREATE_SESSION.body(body))
     runtime, sessions = caller.runtime, caller.runtime.agent_sessions
-    messages = _messages(given.get("input"))
+    messages = messages_of(given.get("input"))
     if not messages and (given["environment"]["type"] == "none" or given.get("stream")):
         raise missing_parameter("input")
     if "stream_options" in given and not given.get("stream"):
         raise invalid_value("stream_options", "it is only allowed together with 'stream': true.")
-    settings, agent = await _agent_of(caller, given)
-    await _check(caller, settings, len(body))
-    environment = given["environment"]
-    container = await open_environment(runtime, caller.tenant_id, environment, param="environment", name="session")
-    session = sessions.new(
-        caller.tenant_id,
-        settings,
-        None if agent is None else agent[0],
-        agent_version=0 if agent is None else agent[1],
-        container_id=None if container is None else container.id,
-        owns_container=container is not None and "environment_id" not in environment,
-        metadata=given.get("metadata", {}),
-    )
+    session = await new_session(runtime, caller.tenant_id, given, size=len(body))
     await sessions.create(session)
     if messages:
         try:
@@ -139,7 +125,7 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
     settings = None
     if "agent" in given:
         settings = _changed(session.settings, given["agent"])
-        await _check(caller, settings, len(body))
+        await check_settings(runtime, caller.tenant_id, settings, len(body))
     if settings is not None or "metadata" in given:
         session = await runtime.agent_sessions.update(session, settings=settings, metadata=given.get("metadata"))
     return await _as_object(runtime, session)
@@ -182,7 +168,7 @@ async def create_events(caller: Caller, session_id: str, body: RawBody) -> Respo
         if results:
             raise bad_request("A turn that is cancelled takes no results: send one of the two.", param="events")
         await cancel(runtime, session)
-    messages = [message for event in by_type.get("message", []) for message in _messages(event["input"])]
+    messages = [message for event in by_type.get("message", []) for message in messages_of(event["input"])]
     if messages or results:
         outputs = {result["call_id"]: _output(result) for result in results}
         await advance(runtime, session, _payer(caller), offer=Offer(messages, outputs))
@@ -363,35 +349,10 @@ async def _turn(runtime: Runtime, session: SessionRecord, turn_id: str) -> TurnR
 # --- What bodies say ----------------------------------------------------------------------------------------------------
 
 
-def _messages(given: str | Sequence[Mapping[str, Any]] | None) -> list[Item]:
-    """As ``/v1/responses`` takes them."""
-    if not given:
-        return []
-    if isinstance(given, str):
-        given = [{"role": "user", "content": [{"type": "input_text", "text": given}]}]
-    return [{"type": "message", **message} for message in given]
-
-
 def _output(result: Mapping[str, Any]) -> Item:
     if result["success"]:
         return output_of(result["call_id"], result.get("output", ""), is_failed=False)
     return output_of(result["call_id"], result.get("error") or "The function failed.", is_failed=True)
-
-
-async def _agent_of(caller: Caller, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, int] | None]:
-    """The settings of a session's agent, and the saved agent, with its version, that they come from."""
-    own = given.get("agent", {})
-    if "agent_id" not in given:
-        if "agent_version" in given:
-            raise invalid_value("agent_version", "it is only allowed together with 'agent_id'.")
-        if "model" not in own:
-            raise missing_parameter("agent.model")
-        return own, None
-    agent = await caller.runtime.agents.get(
-        caller.tenant_id, given["agent_id"], version=given.get("agent_version"), param="agent_id"
-    )
-    saved = {name: value for name, value in agent.settings.items() if name != "metadata"}
-    return {**saved, **own, **({"name": saved["name"]} if "name" in saved else {})}, (agent.id, agent.version)
 
 
 def _changed(settings: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -401,14 +362,6 @@ def _changed(settings: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str
     return following
 
 
-async def _check(caller: Caller, settings: Mapping[str, Any], size: int) -> None:
-    """Raises :class:`~moorage.errors.ApiError` for what no turn could do."""
-    runtime = caller.runtime
-    wanted = await beside(size, lambda: checked(settings, web_search=runtime.web_search))
-    runtime.catalog.resolve(wanted.model)
-    conceal(runtime, caller.tenant_id, wanted.tools)
-
-
 def _payer(caller: Caller) -> Payer:
     return Payer(caller.key_id, caller.draws_on)
 
@@ -416,5 +369,3 @@ def _payer(caller: Caller) -> Payer:
 async def _as_object(runtime: Runtime, session: SessionRecord) -> AgentSession:
     standing = await stand(runtime, session)
     return session_object(standing, await environment_object(runtime, session), await actions_of(runtime, standing))
-
-

@@ -115,6 +115,9 @@ class SessionAgent(AgentSettings, total=False):
     model: Model
 
 
+VaultIds = Annotated[Any, RefusedField(_NO_VAULTS)]
+
+
 @wire
 class SessionStreamOptions(TypedDict, total=False):
     include_obfuscation: bool
@@ -134,7 +137,7 @@ class CreateSession(TypedDict, total=False):
     stream: bool
     stream_options: SessionStreamOptions
     review: Annotated[Literal["none", "auto_review"], Only("none", _NO_REVIEW)]
-    vault_ids: Annotated[Any, RefusedField(_NO_VAULTS)]
+    vault_ids: VaultIds
     prompt_cache_options: Annotated[Any, RefusedField(_NO_CACHE)]
     spend_control: Annotated[Any, RefusedField(_NO_SPEND)]
 
@@ -237,8 +240,6 @@ class Turn(TypedDict):
     usage: TurnTokens | None
     response_ids: list[str]
     """An extension: ``/v1/responses/{id}`` tells of each."""
-
-
 
 
 class SessionTrace(TypedDict):

@@ -104,12 +104,14 @@ class AgentSessions:
         self._clock = clock
         self.bell = bell
 
-    def new(self, tenant_id: str, settings: Mapping[str, Any], agent_id: str | None, **others: Any) -> SessionRecord:
+    def new(
+        self, tenant_id: str, settings: Mapping[str, Any], agent_id: str | None, *, session_id: str | None = None, **others: Any
+    ) -> SessionRecord:
         """One that is not stored yet. An agent of its own has an id too, which leads nowhere."""
         now = self._clock()
         return SessionRecord(
             tenant_id,
-            new_listed_id("session", now),
+            session_id or new_listed_id("session", now),
             int(now),
             dict(settings),
             agent_id or new_listed_id("agent", now),
@@ -263,9 +265,7 @@ class AgentSessions:
         records = await self._table.query(pk, prefix=keys.INPUT_PREFIX)
         bodies = await self._blobs.inlined(records, "body")
         opened = [await unpacked(body) for body in bodies]
-        return [
-            WaitingInput(record["SK"], body["messages"], body["results"]) for record, body in zip(records, opened, strict=True)
-        ]
+        return [WaitingInput(record["SK"], body["messages"], body["results"]) for record, body in zip(records, opened, strict=True)]
 
     async def drop_inputs(self, session: SessionRecord, dropped: Sequence[WaitingInput]) -> None:
         pk = keys.agent_session(session.tenant_id, session.id)

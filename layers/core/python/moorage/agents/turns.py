@@ -243,9 +243,7 @@ def _unanswered(standing: Standing) -> list[Item]:
     return [output_of(call["call_id"], "The turn was cancelled before this call was answered.", is_failed=True) for call in calls]
 
 
-async def _begin(
-    runtime: Runtime, standing: Standing, following: _NextResponse, waiting: Sequence[WaitingInput], payer: Payer
-) -> bool:
+async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse, waiting: Sequence[WaitingInput], payer: Payer) -> bool:
     """Begin the next response, unless somebody else has."""
     session, turn, sessions = standing.session, standing.turn, runtime.agent_sessions
     stored = await _written_down(runtime, standing, following.items, payer)
@@ -348,5 +346,3 @@ async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> No
     if container_id is not None and await runtime.containers.peek(session.tenant_id, container_id) is not None:
         await runtime.containers.delete(session.tenant_id, container_id)
     await runtime.agent_sessions.delete(session)
-
-

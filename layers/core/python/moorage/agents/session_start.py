@@ -1,0 +1,64 @@
+"""How a session begins: what a request, or an automation, says of it becomes a record that is not stored yet."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from moorage.agents.session_store import SessionRecord
+from moorage.agents.settings import checked
+from moorage.environments.opening import open_environment
+from moorage.errors import invalid_value, missing_parameter
+from moorage.loop.prepare import conceal
+from moorage.parallel import beside
+from moorage.runtime import Runtime
+from moorage.wire.types import Item
+
+
+async def new_session(
+    runtime: Runtime, tenant_id: str, given: Mapping[str, Any], *, size: int, session_id: str | None = None
+) -> SessionRecord:
+    """A session of ``session_shapes.py: CreateSession``, with its container; who does not store it deletes that. ``size`` is that of
+    ``given``, in bytes. Raises :class:`~moorage.errors.ApiError`; nothing is left behind then."""
+    settings, agent = await agent_of(runtime, tenant_id, given)
+    await check_settings(runtime, tenant_id, settings, size)
+    environment = given["environment"]
+    container = await open_environment(runtime, tenant_id, environment, param="environment", name="session")
+    return runtime.agent_sessions.new(
+        tenant_id,
+        settings,
+        None if agent is None else agent[0],
+        session_id=session_id,
+        agent_version=0 if agent is None else agent[1],
+        container_id=None if container is None else container.id,
+        owns_container=container is not None and "environment_id" not in environment,
+        metadata=given.get("metadata", {}),
+    )
+
+
+async def agent_of(runtime: Runtime, tenant_id: str, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, int] | None]:
+    """The settings of a session's agent, and the saved agent, with its version, that they come from."""
+    own = given.get("agent", {})
+    if "agent_id" not in given:
+        if "agent_version" in given:
+            raise invalid_value("agent_version", "it is only allowed together with 'agent_id'.")
+        if "model" not in own:
+            raise missing_parameter("agent.model")
+        return own, None
+    agent = await runtime.agents.get(tenant_id, given["agent_id"], version=given.get("agent_version"), param="agent_id")
+    saved = {name: value for name, value in agent.settings.items() if name != "metadata"}
+    return {**saved, **own, **({"name": saved["name"]} if "name" in saved else {})}, (agent.id, agent.version)
+
+
+async def check_settings(runtime: Runtime, tenant_id: str, settings: Mapping[str, Any], size: int) -> None:
+    """Raises :class:`~moorage.errors.ApiError` for what no turn could do."""
+    wanted = await beside(size, lambda: checked(settings, web_search=runtime.web_search))
+    runtime.catalog.resolve(wanted.model)
+    conceal(runtime, tenant_id, wanted.tools)
+
+
+def messages_of(given: str | Sequence[Mapping[str, Any]] | None) -> list[Item]:
+    """As ``/v1/responses`` takes them."""
+    if not given:
+        return []
+    if isinstance(given, str):
+        given = [{"role": "user", "content": [{"type": "input_text", "text": given}]}]
+    return [{"type": "message", **message} for message in given]
