@@ -10,7 +10,7 @@ from typing import Any
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage import limits
-from moorage.agents.turns import attend
+from moorage.agents.listener import attend
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.parallel import side_by_side

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage import limits
-from moorage.agents.turns import attend
+from moorage.agents.listener import attend
 from moorage.loop import tasks
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings

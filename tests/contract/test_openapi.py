@@ -17,6 +17,7 @@ from moorage.errors import ApiError
 from moorage.wire.queries import (
     parse_agent_version,
     parse_archive,
+    parse_artifacts,
     parse_content,
     parse_environment_files,
     parse_log_page,
@@ -205,6 +206,7 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
     "listVaults": parse_vaults,
     "listVaultCredentials": parse_vaults,
     "listAgentSessions": parse_session_list,
+    "listAgentSessionArtifacts": parse_artifacts,
     "deleteAgentSession": parse_session_delete,
     "streamAgentSessionEvents": parse_session_stream,
     "readSession": parse_session_read,

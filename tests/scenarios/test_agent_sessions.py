@@ -1,6 +1,7 @@
 """Sessions of agents, driven by the SDK's own helpers on a real stack."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -229,3 +230,31 @@ def test_a_busy_session_is_deleted_by_force(stack: Stack, client: OpenAI) -> Non
         assert http.delete(f"/agents/sessions/{session.id}", params={"force": "true"}).status_code == 200
         for response_id in turn.to_dict()["response_ids"]:  # type: ignore[attr-defined]
             assert http.get(f"/responses/{response_id}").status_code == 404
+
+
+def test_what_a_turn_leaves_is_published_and_outlives_its_container(client: OpenAI, tmp_path: Path) -> None:
+    sessions = client.beta.agents.sessions
+    write = "mkdir -p /mnt/data/outputs/a && echo {} > /mnt/data/outputs/a/report.txt && echo x > /mnt/data/notes.txt"
+    session = sessions.create(agent={"model": "demo"}, environment=HOSTED, input=script(shell(write.format("one"))))
+    ended(client, session.id)
+    with sessions.stream(session.id, input=script(shell("echo two > /mnt/data/outputs/b.txt"), say("Done."))) as stream:
+        result = stream.get_final_result()
+    sessions.artifacts.for_result(result).download("/workspace/outputs/b.txt", to=tmp_path / "b.txt")
+    assert (tmp_path / "b.txt").read_text() == "two\n"
+    assert session.environment.type == "openai_hosted"
+    client.containers.delete(session.environment.id)
+    turns = [turn.id for turn in sessions.turns.list(session.id, order="asc")]
+    artifacts = list(sessions.artifacts.list(session.id, order="asc", limit=1))
+    assert [(one.path, one.size_bytes, one.turn_id, one.environment_id) for one in artifacts] == [
+        ("/workspace/outputs/a/report.txt", 4, turns[0], session.environment.id),
+        ("/workspace/outputs/b.txt", 4, turns[1], session.environment.id),
+    ]
+    assert [one.id for one in sessions.artifacts.list(session.id)] == [one.id for one in reversed(artifacts)]
+    assert sessions.artifacts.retrieve(artifacts[0].id, session_id=session.id) == artifacts[0]
+    assert sessions.artifacts.content(artifacts[0].id, session_id=session.id).read() == b"one\n"
+    assert sessions.artifacts.delete(artifacts[0].id, session_id=session.id).deleted
+    assert [one.id for one in sessions.artifacts.list(session.id)] == [artifacts[1].id]
+    stored = {file.filename for file in client.files.list(purpose="assistants_output")}
+    assert {"report.txt", "b.txt"} & stored == {"b.txt"}
+    sessions.delete(session.id)
+    assert "b.txt" not in {file.filename for file in client.files.list(purpose="assistants_output")}

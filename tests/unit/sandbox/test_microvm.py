@@ -88,7 +88,7 @@ async def test_a_repeated_run_hook_changes_nothing_and_another_one_is_refused(mi
         assert await client.health() == before
 
 
-def test_the_image_is_validated_by_starting_what_containers_start_and_serves_one_afterwards(microvm: Microvm) -> None:
+def test_an_image_is_validated_by_what_containers_start_and_serves_one_afterwards(microvm: Microvm) -> None:
     """AWS fetches before each start what this has read. Another process answers the next hook: validate holds no lock and no port."""
     validate = "/aws/lambda-microvms/runtime/v1/validate"
     assert microvm.hooks.post(validate).status_code == 200
@@ -103,7 +103,7 @@ def test_a_connection_that_asks_for_nothing_holds_no_hook_up(microvm: Microvm) -
         assert microvm.hooks.post(RUN, content=json.dumps(microvm.config), timeout=8).status_code == 200
 
 
-def test_the_run_hook_waits_longer_for_the_server_than_a_cold_disk_takes_and_shorter_than_aws() -> None:
+def test_the_run_hook_waits_longer_than_a_cold_disk_takes_and_shorter_than_aws() -> None:
     source = (ROOT / "functions" / "sandbox" / "microvm.py").read_text()
     (seconds,) = (int(line.partition(" = ")[2]) for line in source.splitlines() if line.startswith("START_SECONDS = "))
     assert 45 < seconds < HOOKS["run"] <= 60

@@ -125,7 +125,7 @@ class Runtime:
     vector_bucket: Callable[[], VectorBucket] | None = None
     """Where the vectors of vector stores are compared; None where that is in memory."""
     sessions_listener: Callable[[StoredResponse], Awaitable[None]] | None = None
-    """Hears that a response of an agent's session has ended (``agents/turns.py: attend``)."""
+    """Hears that a response of an agent's session has ended (``agents/listener.py``)."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)
     """Requests for a response that are being answered here, whose clients may send them again (``api/idempotency.py``)."""

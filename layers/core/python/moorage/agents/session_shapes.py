@@ -250,3 +250,14 @@ class SessionTrace(TypedDict):
     session_id: str
     created_at: Seconds
     otlp: Json
+
+
+class SessionArtifact(TypedDict):
+    id: str
+    object: Literal["agent.session.artifact"]
+    session_id: str
+    turn_id: str
+    environment_id: str
+    path: str
+    size_bytes: int
+    created_at: Seconds

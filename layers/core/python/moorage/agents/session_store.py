@@ -8,6 +8,7 @@ Input that arrives while a response runs waits as records of its own, in the ord
 removes it.
 """
 
+import hashlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.codec import Codec, FieldCodec
-from moorage.errors import ConditionFailed, agent_session_not_found
+from moorage.errors import ConditionFailed, agent_session_not_found, artifact_not_found
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id, new_turn_id
 from moorage.store import keys
@@ -74,6 +75,29 @@ class TurnRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ArtifactRecord:
+    """A file that a turn has left."""
+
+    turn_number: int
+    turn_id: str
+    path: str
+    """In the container."""
+    bytes: int
+    created_at: int
+    file_id: str
+    """Of the Files API; empty for one that was deleted, which is not published again."""
+    container_id: str
+
+    @property
+    def id(self) -> str:
+        return self.id_of(self.turn_number, self.path)
+
+    @staticmethod
+    def id_of(turn_number: int, path: str) -> str:
+        return f"artifact_{turn_number:08x}{hashlib.sha256(path.encode()).hexdigest()[:40]}"
+
+
+@dataclass(frozen=True, slots=True)
 class WaitingInput:
     """What one request has brought."""
 
@@ -94,6 +118,9 @@ _TURN: Final = Codec(
     sparse=("used", "earlier", "cancelled_at"),
     beside=("number",),
 )
+
+
+_ARTIFACT: Final = Codec(ArtifactRecord)
 
 
 class AgentSessions:
@@ -249,6 +276,56 @@ class AgentSessions:
             return False
         self._ring(session)
         return True
+
+    # --- Artifacts ------------------------------------------------------------------------------------------------------
+
+    async def add_artifact(self, session: SessionRecord, artifact: ArtifactRecord) -> bool:
+        """False if there is, or was, one of the turn with its path."""
+        pk = keys.agent_session(session.tenant_id, session.id)
+        try:
+            await self._table.put({"PK": pk, "SK": keys.artifact(artifact.id), **_ARTIFACT.pack(artifact)}, if_absent=True)
+        except ConditionFailed:
+            return False
+        return True
+
+    async def artifacts_of(self, session: SessionRecord, turn_number: int) -> list[ArtifactRecord]:
+        """Those of a turn, the deleted ones too."""
+        pk = keys.agent_session(session.tenant_id, session.id)
+        records = await self._table.query(pk, prefix=f"{keys.artifact('artifact_')}{turn_number:08x}")
+        return [_ARTIFACT.unpack(record) for record in records]
+
+    async def artifacts(self, session: SessionRecord, page: PageQuery, container_id: str | None) -> tuple[list[ArtifactRecord], bool]:
+        """A page in the order of turns and of ids, of one container's if one is named; and whether there is more."""
+        pk, descending = keys.agent_session(session.tenant_id, session.id), page.order == "desc"
+        found: list[ArtifactRecord] = []
+        place = None if page.after is None else keys.artifact(page.after)
+        while len(found) <= page.limit:
+            if descending:
+                records = await self._table.query(
+                    pk, prefix=keys.ARTIFACT_PREFIX, up_to=place or keys.artifact("b"), descending=True, limit=page.limit + 2
+                )
+                records = [record for record in records if record["SK"] != place]
+            else:
+                records = await self._table.query(pk, prefix=keys.ARTIFACT_PREFIX, after=place, limit=page.limit + 1)
+            artifacts = [_ARTIFACT.unpack(record) for record in records]
+            found += [each for each in artifacts if each.file_id and container_id in (None, each.container_id)]
+            if len(records) <= page.limit:
+                break
+            place = records[-1]["SK"]
+        return found[: page.limit], len(found) > page.limit
+
+    async def artifact(self, session: SessionRecord, artifact_id: str) -> ArtifactRecord:
+        """Raises 404 for what is unknown, deleted, or of another session."""
+        pk = keys.agent_session(session.tenant_id, session.id)
+        record = await self._table.get(pk, keys.artifact(artifact_id)) if artifact_id else None
+        if record is None or not record["file_id"]:
+            raise artifact_not_found(artifact_id)
+        return _ARTIFACT.unpack(record)
+
+    async def forget_artifact(self, session: SessionRecord, artifact: ArtifactRecord) -> None:
+        await self._table.update(
+            keys.agent_session(session.tenant_id, session.id), keys.artifact(artifact.id), set={"file_id": ""}
+        )
 
     # --- Input that waits -----------------------------------------------------------------------------------------------
 

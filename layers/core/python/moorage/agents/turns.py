@@ -10,15 +10,22 @@ it does hangs on one conditional write (``session_store.py``), so that it may ru
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits
-from moorage.agents.session_store import SessionRecord, TurnRecord, WaitingInput
+from moorage.agents.session_store import ArtifactRecord, SessionRecord, TurnRecord, WaitingInput
 from moorage.agents.settings import as_request
 from moorage.approvals import waiting as approvals
 from moorage.approvals.store import ApprovalDecision
-from moorage.errors import ApiError, agent_session_busy, approval_not_found, bad_request, rate_limited, unknown_tool_call
+from moorage.errors import (
+    ApiError,
+    agent_session_busy,
+    approval_not_found,
+    bad_request,
+    passing_over_what_is_gone,
+    rate_limited,
+    unknown_tool_call,
+)
 from moorage.loop import decide, finish
 from moorage.loop.budget import draw_last
 from moorage.loop.create import let_go, prepare, write_down
@@ -28,8 +35,9 @@ from moorage.loop.stop import erase, stop
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.responses import Snapshot, StoredResponse
-from moorage.telemetry import tell, tell_error
+from moorage.telemetry import tell
 from moorage.wire.events import QUEUED
+from moorage.wire.queries import PageQuery
 from moorage.wire.requests import parse_create
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
@@ -162,30 +170,6 @@ async def snapshot_of(runtime: Runtime, tenant_id: str, response_id: str) -> Sna
         return await runtime.responses.snapshot(tenant_id, response_id)
     except ApiError:
         return None
-
-
-def attend(runtime: Runtime) -> Runtime:
-    """Let sessions go on when their responses end: for every process that ends responses."""
-    runtime.sessions_listener = partial(_ended, runtime)
-    return runtime
-
-
-async def _ended(runtime: Runtime, stored: StoredResponse) -> None:
-    """A response of a session has ended. What cannot be done now is done by who looks at the response next: it stays on the loop's
-    list as long as this fails."""
-    assert stored.session_id is not None
-    try:
-        session = await runtime.agent_sessions.get(stored.tenant_id, stored.session_id)
-    except ApiError:
-        return  # It was deleted.
-    try:
-        await advance(runtime, session, Payer.of(stored), may_begin=False)
-    except ApiError as error:
-        if error.status in (409, 429) or error.status >= 500:
-            raise
-        ids_ = {"session_id": session.id, "tenant_id": session.tenant_id}
-        tell_error(error, "a session cannot go on", **ids_)
-        await runtime.agent_sessions.note_error(session, error.message)
 
 
 async def advance(
@@ -345,4 +329,21 @@ async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> No
     container_id = session.container_id if session.owns_container else None
     if container_id is not None and await runtime.containers.peek(session.tenant_id, container_id) is not None:
         await runtime.containers.delete(session.tenant_id, container_id)
+    await _delete_artifacts(runtime, session)
     await runtime.agent_sessions.delete(session)
+
+
+async def _delete_artifacts(runtime: Runtime, session: SessionRecord) -> None:
+    page = PageQuery(limit=limits.PAGE_ITEMS_MAX, order="asc")
+    has_more = True
+    while has_more:
+        artifacts, has_more = await runtime.agent_sessions.artifacts(session, page, None)
+        for artifact in artifacts:
+            await delete_artifact(runtime, session, artifact)
+
+
+async def delete_artifact(runtime: Runtime, session: SessionRecord, artifact: ArtifactRecord) -> None:
+    """The file first, so that a deletion that breaks off can be repeated."""
+    with passing_over_what_is_gone():
+        await runtime.files.delete(session.tenant_id, artifact.file_id)
+    await runtime.agent_sessions.forget_artifact(session, artifact)

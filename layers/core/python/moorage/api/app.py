@@ -14,7 +14,7 @@ from starlette.routing import Router as Mounted
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import __version__, limits, tracing
-from moorage.agents.turns import attend
+from moorage.agents.listener import attend
 from moorage.api.answers import JsonResponse
 from moorage.api.console import Console
 from moorage.api.cors import CrossOriginPages

@@ -1,5 +1,6 @@
 """All routes, for the ways of running that serve everything from one process."""
 
+from moorage.agents import artifact_routes as artifacts
 from moorage.agents import routes as agents
 from moorage.agents import session_routes as agent_sessions
 from moorage.api import (
@@ -45,6 +46,7 @@ ROUTERS = (
     chat_completions.router,
     conversations.router,
     agent_sessions.router,
+    artifacts.router,
     agents.router,
     vaults.router,
     environments.router,

@@ -508,6 +508,10 @@ def agent_session_busy(session_id: str) -> ApiError:
     return ApiError(409, message, code="session_busy", headers={"x-should-retry": "false"})
 
 
+def artifact_not_found(artifact_id: str) -> ApiError:
+    return not_found(f"Artifact with id '{artifact_id}' not found in this session.", code="artifact_not_found")
+
+
 def unknown_tool_call(call_id: str) -> ApiError:
     """The SDK's helpers send a result again, and again, where they read this sentence."""
     return bad_request(f"Unknown pending tool call: {call_id}", code="invalid_request_error")

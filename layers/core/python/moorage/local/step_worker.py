@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from moorage import limits
-from moorage.agents.turns import attend
+from moorage.agents.listener import attend
 from moorage.local.state_machine import ExecutionPosition, Invoke, State, StateMachine
 from moorage.local.tenant_places import TenantPlaces, share_of
 from moorage.loop import tasks

@@ -37,6 +37,7 @@ an agent, and its versions                 ``PK=T#t#A#id``, ``SK=META``, ``VER#n
 a vault's credentials                      ``PK=T#t#VAULT#id``, ``SK`` begins with ``CRED#``    GetItem + Query
 put a credential into a vault              ``SK=CRED#id``, ``META`` counts                      TransactWriteItems
 an agent's session, its last turn          ``PK=T#t#AS#id``, ``SK=META``, ``TURN#`` backward      GetItem + Query
+a session's artifacts                      ``PK=T#t#AS#id``, ``SK`` begins with ``ARTIFACT#``   Query
 input that waits for a turn's next step    ``PK=T#t#AS#id``, ``SK`` begins with ``INPUT#``      Query
 a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with ``BATCH#``       Query
 append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
@@ -82,6 +83,7 @@ FILE_PREFIX: Final = "FILE#"
 SESSION_PREFIX: Final = "SESSION#"
 TURN_PREFIX: Final = "TURN#"
 INPUT_PREFIX: Final = "INPUT#"
+ARTIFACT_PREFIX: Final = "ARTIFACT#"
 INFLIGHT: Final = "INFLIGHT"
 ALIVE: Final = "ALIVE"
 SANDBOXES_TOTAL: Final = "TOTAL"
@@ -182,6 +184,11 @@ def credential(credential_id: str) -> str:
 
 def agent_session(tenant_id: str, session_id: str) -> str:
     return f"T#{tenant_id}#AS#{session_id}"
+
+
+def artifact(artifact_id: str) -> str:
+    """Sort key of an artifact; the id begins with its turn."""
+    return f"{ARTIFACT_PREFIX}{artifact_id}"
 
 
 def turn(number: int) -> str:

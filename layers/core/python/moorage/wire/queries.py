@@ -174,6 +174,15 @@ def parse_session_list(query: Query) -> tuple[PageQuery, str | None, Mapping[str
     return page, dict(rest).get("agent_id"), metadata
 
 
+def parse_artifacts(query: Query) -> tuple[PageQuery, str | None]:
+    """The query of ``GET /v1/agents/sessions/{id}/artifacts``: the page, and an environment's id. Raises
+    :class:`~moorage.errors.ApiError`."""
+    page = parse_page(query, others=("environment_id",))
+    if page.include:
+        raise errors.unknown_parameter("include")
+    return page, dict(query).get("environment_id")
+
+
 def parse_session_stream(query: Query) -> SessionStream:
     """The query of ``GET /v1/agents/sessions/{id}/events``. Raises :class:`~moorage.errors.ApiError`."""
     values = _single(query, ("after", "include_obfuscation", "stream"))

@@ -1,0 +1,77 @@
+"""``/v1/agents/sessions/{session_id}/artifacts``: what turns have left."""
+
+from typing import Final, Literal
+
+from fastapi import Request
+from starlette.responses import Response
+
+from moorage.agents.artifacts import publish_last
+from moorage.agents.session_shapes import SessionArtifact
+from moorage.agents.session_store import ArtifactRecord, SessionRecord
+from moorage.agents.turns import delete_artifact
+from moorage.api.caller import Caller
+from moorage.api.downloads import download
+from moorage.api.routing import BINARY, Router
+from moorage.environments.opening import environment_path
+from moorage.wire.answers import Deleted, ListOf
+from moorage.wire.queries import parse_artifacts
+from moorage.wire.query_parameters import PAGE
+from moorage.wire.responses import deleted, list_object
+from moorage.wire.schema import STRING
+
+router = Router()
+_ALL: Final = "/agents/sessions/{session_id}/artifacts"
+_ONE: Final = f"{_ALL}/{{artifact_id}}"
+
+
+@router.get(_ALL, "listAgentSessionArtifacts", "The artifacts of a session", query=(*PAGE, ("environment_id", STRING)))
+async def list_artifacts(request: Request, caller: Caller, session_id: str) -> ListOf[SessionArtifact]:
+    page, environment_id = parse_artifacts(request.query_params.multi_items())
+    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
+    await publish_last(caller.runtime, session)
+    found, has_more = await caller.runtime.agent_sessions.artifacts(session, page, environment_id)
+    return list_object([as_object(session, artifact) for artifact in found], has_more=has_more)
+
+
+@router.get(_ONE, "retrieveAgentSessionArtifact", "An artifact of a session")
+async def retrieve(caller: Caller, session_id: str, artifact_id: str) -> SessionArtifact:
+    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
+    return as_object(session, await caller.runtime.agent_sessions.artifact(session, artifact_id))
+
+
+@router.get(
+    f"{_ONE}/content", "downloadAgentSessionArtifact", "The bytes of an artifact", sends=BINARY, statuses=(206, 302, 416)
+)
+async def content(request: Request, caller: Caller, session_id: str, artifact_id: str) -> Response:
+    runtime = caller.runtime
+    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    artifact = await runtime.agent_sessions.artifact(session, artifact_id)
+    file = await runtime.files.get(caller.tenant_id, artifact.file_id)
+    return await download(
+        request,
+        runtime,
+        key=file.key,
+        filename=file.filename,
+        size=file.bytes,
+        content=lambda start, end: runtime.files.content(file, start=start, end=end),
+    )
+
+
+@router.delete(_ONE, "deleteAgentSessionArtifact", "Delete an artifact; its turn does not publish it again")
+async def delete(caller: Caller, session_id: str, artifact_id: str) -> Deleted[Literal["agent.session.artifact.deleted"]]:
+    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
+    await delete_artifact(caller.runtime, session, await caller.runtime.agent_sessions.artifact(session, artifact_id))
+    return deleted(artifact_id, "agent.session.artifact.deleted")
+
+
+def as_object(session: SessionRecord, artifact: ArtifactRecord) -> SessionArtifact:
+    return {
+        "id": artifact.id,
+        "object": "agent.session.artifact",
+        "session_id": session.id,
+        "turn_id": artifact.turn_id,
+        "environment_id": artifact.container_id,
+        "path": environment_path(artifact.path),
+        "size_bytes": artifact.bytes,
+        "created_at": artifact.created_at,
+    }

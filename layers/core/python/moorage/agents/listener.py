@@ -1,0 +1,36 @@
+"""What sessions hear of the loop: the end of each of their responses."""
+
+from functools import partial
+
+from moorage.agents.artifacts import publish_of
+from moorage.agents.turns import Payer, advance
+from moorage.errors import ApiError
+from moorage.runtime import Runtime
+from moorage.store.responses import StoredResponse
+from moorage.telemetry import tell_error
+
+
+def attend(runtime: Runtime) -> Runtime:
+    """Let sessions go on when their responses end: for every process that ends responses."""
+    runtime.sessions_listener = partial(_ended, runtime)
+    return runtime
+
+
+async def _ended(runtime: Runtime, stored: StoredResponse) -> None:
+    """A response of a session has ended. What cannot be done now is done by who looks at the response next: it stays on the loop's
+    list as long as this fails."""
+    assert stored.session_id is not None
+    try:
+        session = await runtime.agent_sessions.get(stored.tenant_id, stored.session_id)
+    except ApiError:
+        return  # It was deleted.
+    if stored.container_id is not None:
+        await publish_of(runtime, session, stored.response_id)
+    try:
+        await advance(runtime, session, Payer.of(stored), may_begin=False)
+    except ApiError as error:
+        if error.status in (409, 429) or error.status >= 500:
+            raise
+        ids_ = {"session_id": session.id, "tenant_id": session.tenant_id}
+        tell_error(error, "a session cannot go on", **ids_)
+        await runtime.agent_sessions.note_error(session, error.message)
