@@ -113,6 +113,11 @@ async def forget_inputs(resources: Resources, tenant_id: str, items: Iterable[It
     await _inputs(resources).forget(tenant_id, items)
 
 
+async def has_files(items: Sequence[Item]) -> bool:
+    """Whether something may be kept for one of these items."""
+    return any(await _looked_over(items, _has_files))
+
+
 async def purge_inputs(resources: Resources, now: float) -> int:
     """Erase what has been kept for the whole retention; answers of how many items. Harmless to repeat."""
     return await _inputs(resources).purge_due(now)
@@ -175,7 +180,7 @@ class Inputs:
 
     async def forget(self, tenant_id: str, items: Iterable[Item]) -> None:
         for item in items:
-            if any(part["type"] == "input_file" for part in _media(item)):
+            if _has_files(item):
                 await self._erase(tenant_id, item["id"])
 
     async def purge_due(self, now: float) -> int:
@@ -439,6 +444,10 @@ def _field(item: Item) -> str:
 def _media(item: Item) -> list[Part]:
     """The file and image parts of a message or a tool's output whose content is not in them as a provider wants it."""
     return [part for _, part in _placed_media(item)]
+
+
+def _has_files(item: Item) -> bool:
+    return any(part["type"] == "input_file" for part in _media(item))
 
 
 def _placed_media(item: Item) -> list[tuple[str, Part]]:

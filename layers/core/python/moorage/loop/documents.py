@@ -8,8 +8,8 @@ items. The model step is asked again, and finds the texts.
 
 Running any part twice is harmless. A list and a text are written over by the same. A container that a dead step has reserved idles out.
 
-A function on AWS goes on after its execution has been stopped. So each part looks at its end whether its response has been erased, and
-then erases what it has put.
+A function on AWS goes on after its execution has been stopped. So each part asks at its end whether its response was erased, and then
+erases what it has put.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ async def send(runtime: Runtime, stored: StoredResponse, state: LoopState, docum
     listed = [document.to_json(await _source_key(runtime, stored, document)) for document in documents]
     await runtime.blobs.put_bytes(_key(stored.tenant_id, stored.response_id, _LIST), orjson.dumps(listed))
     await runtime.responses.note_wait(stored, WAITS_FOR)
-    await _put_nothing_back(runtime, stored)
+    await put_nothing_back(runtime, stored)
     reader_id = await _placed(runtime, stored.tenant_id, state.reader_id)
     return replace(state, next=Next.READ, calls=(), reader_id=reader_id, readings=readings, is_read=False)
 
@@ -78,7 +78,7 @@ async def _source_key(runtime: Runtime, stored: StoredResponse, document: Unread
     return key
 
 
-async def _put_nothing_back(runtime: Runtime, stored: StoredResponse) -> None:
+async def put_nothing_back(runtime: Runtime, stored: StoredResponse) -> None:
     """Erasing begins with the record. So what was put before the record was seen is erased by whoever erases it."""
     if await runtime.responses.is_gone(stored.tenant_id, stored.response_id):
         await finish.forget(runtime, stored)
@@ -108,7 +108,7 @@ async def read_step(runtime: Runtime, state: LoopState) -> LoopState:
     try:
         return await _with_sandbox(runtime, state)
     finally:
-        await _put_nothing_back(runtime, stored)
+        await put_nothing_back(runtime, stored)
 
 
 async def _with_sandbox(runtime: Runtime, state: LoopState) -> LoopState:

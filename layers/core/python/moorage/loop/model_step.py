@@ -13,6 +13,7 @@ from typing import Any, Final
 from moorage import limits, tracing
 from moorage.approvals import waiting as approvals
 from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
+from moorage.inputs import has_files
 from moorage.loop import documents, egress_approvals, finish
 from moorage.loop.ask import ModelAsk
 from moorage.loop.budget import reached
@@ -46,7 +47,11 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
     # outcome is written once, and a call that ends in between is sent round once more and found finished.
     snapshot, progress = await asyncio.gather(runtime.responses.snapshot(state.tenant_id, state.response_id), _progress(runtime, state))
     with tracing.within(snapshot.stored.trace):
-        return await _of(runtime, snapshot, state, progress)
+        try:
+            return await _of(runtime, snapshot, state, progress)
+        finally:
+            if await has_files(snapshot.stored.input_items):  # Their URLs may have been fetched after the response was erased.
+                await documents.put_nothing_back(runtime, snapshot.stored)
 
 
 async def _of(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:

@@ -1,0 +1,35 @@
+"""A response that is erased while a model step fetches what its input names."""
+
+from dataclasses import replace
+
+from moorage.loop import finish
+from moorage.store import keys
+from moorage.store.table import Record
+from moorage.wire.types import Item
+
+from tests.unit.loop.lab import TENANT, Lab, first_state, say
+from tests.unit.resources.web import Web, serving
+
+
+async def test_a_step_keeps_nothing_of_a_url_that_it_fetches_after_the_erasure() -> None:
+    """A function of Lambda's goes on when its execution has been stopped."""
+    lab = Lab(say("Ice."))
+    async with serving(Web()) as web:
+        web.page("/notes.txt", b"glaciers")
+        lab.runtime.settings = replace(
+            lab.runtime.settings, fetch_allowed_networks=("127.0.0.0/8", "::1/128"), egress_ports=(web.port,)
+        )
+        part = {"type": "input_file", "file_url": f"http://localhost:{web.port}/notes.txt"}
+        message: Item = {"id": "msg_in", "type": "message", "role": "user", "content": [part]}
+        stored = await lab.background(input_items=[message], container_id=None, tools=[])
+
+        async def erase_first(record: Record) -> None:
+            if record["SK"] == keys.PURGE and record["PK"] == keys.input_item(TENANT, "msg_in"):
+                lab.table.before_write = None
+                await finish.forget(lab.runtime, stored)
+
+        lab.table.before_write = erase_first
+        await lab.step(first_state(stored))
+    assert [path for path, _ in web.asked] == ["/notes.txt"]
+    assert [key for key in lab.table.records if key[0] == keys.input_item(TENANT, "msg_in")] == []
+    assert [key for key in lab.blobs.objects if key.startswith(keys.input_objects(TENANT, "msg_in"))] == []
