@@ -102,3 +102,17 @@ def test_a_stop_works_without_the_loop_and_loses_nothing(tmp_path: Path) -> None
     with served(tmp_path / "state") as again:
         client = again.client()
         until(lambda: client.responses.retrieve(running.id).status == "completed")
+
+
+def test_a_stack_whose_loop_never_turns_again_ends_so_that_its_supervisor_starts_it(tmp_path: Path) -> None:
+    """The supervisor is systemd, a container's restart policy, or here the test: it starts what ended with a failure."""
+    with served(tmp_path / "state") as stack:
+        assert stack.process is not None
+        running = stack.client().responses.create(model="demo", input="hello", background=True)
+        StoppedLoop(stack)
+        assert stack.process.wait(4 * limits.STACK_SILENCE_SECONDS_MAX) == GIVEN_UP
+        (given_up,) = told(stack, "loop_given_up")
+        assert given_up["seconds"] == limits.STACK_SILENCE_SECONDS_MAX
+    with served(tmp_path / "state") as again:
+        client = again.client()
+        until(lambda: client.responses.retrieve(running.id).status == "completed")
