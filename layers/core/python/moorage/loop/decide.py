@@ -3,15 +3,17 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from moorage import limits
 from moorage.model.base import StreamFinished
 from moorage.state import Next
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import CallRunner
+from moorage.tools.room import CallRunner, Room
 from moorage.wire.responses import Status
 from moorage.wire.types import Item
+
+_HOSTED: Final = frozenset({CallRunner.SANDBOX, CallRunner.SERVICE})
 
 
 def where(item: Item) -> CallRunner | None:
@@ -22,7 +24,7 @@ def where(item: Item) -> CallRunner | None:
 
 def is_hosted(item: Item) -> bool:
     """True for a call that runs here."""
-    return where(item) in (CallRunner.SANDBOX, CallRunner.SERVICE)
+    return where(item) in _HOSTED
 
 
 def is_upstreams(item: Item, own_container: str | None) -> bool:
@@ -73,16 +75,24 @@ def after_model(
     Of a step that is taken over the items may hold outputs too: calls that were refused are settled.
     """
     answered = {item["call_id"] for item in items.values() if item["type"].endswith("_output")}
-    unsettled = {index: item for index, item in items.items() if not _is_settled(item, answered)}
-    hosted = [index for index in sorted(unsettled) if is_hosted(unsettled[index]) and not is_upstreams(unsettled[index], own_container)]
-    for_client = any(is_for_client(item) for item in unsettled.values())
+    hosted: list[int] = []
+    for_client = False
+    for index in sorted(items):  # There may be 10,000 calls: each is looked at once.
+        item = items[index]
+        room = ROOMS.of_call(item["type"])
+        if _is_settled(item, room, answered):
+            continue
+        runner = None if room is None else room.where(item)
+        for_client = for_client or is_for_client(item)
+        if runner in _HOSTED and not is_upstreams(item, own_container):
+            hosted.append(index)
     if finished is not None and finished.is_cut:
         return LoopDecision(Next.DONE, refused=tuple(hosted), status="incomplete", incomplete_reason=finished.reason)
     if hosted:
         budget = limits.CALLS_PER_ROUND_MAX
         if max_tool_calls is not None:
             budget = min(budget, max(0, max_tool_calls - calls_made))
-        run, refused = _within_bounds(hosted, unsettled, budget)
+        run, refused = _within_bounds(hosted, items, budget)
         if run:
             return LoopDecision(Next.TOOLS, hosted=run, refused=refused, is_last=for_client)
         return LoopDecision(Next.DONE if for_client else Next.MODEL, refused=refused)
@@ -102,12 +112,12 @@ def _within_bounds(hosted: Sequence[int], items: Mapping[int, Item], budget: int
         made[type_] += 1
         if len(run) < budget and made[type_] <= room.bounds.calls_per_round:
             run.append(index)
-    return tuple(run), tuple(index for index in hosted if index not in run)
+    runs = set(run)
+    return tuple(run), tuple(index for index in hosted if index not in runs)
 
 
-def _is_settled(call: Item, answered: Set[str]) -> bool:
+def _is_settled(call: Item, room: Room | None, answered: Set[str]) -> bool:
     """Whether a call has its output; some hold it themselves."""
-    room = ROOMS.of_call(call["type"])
     return room.is_settled(call) if room is not None and room.output is None else call.get("call_id") in answered
 
 
