@@ -288,6 +288,19 @@ def test_a_bad_frame_is_refused_and_the_connection_goes_on(
     assert turn(socket, create())[-1]["type"] == "response.completed"
 
 
+@by_process
+def test_a_large_frame_is_read_whole_and_one_that_is_no_utf_8_is_refused(client: OpenAI, socket: ClientConnection) -> None:
+    """Their bytes are not decoded for themselves (``net/websocket_server.py``)."""
+    text = "é😀" * 50_000
+    frame = json.dumps({"type": "response.create", "model": "demo", "input": text}, ensure_ascii=False)
+    response = turn(socket, frame)[-1]["response"]
+    (message,) = client.responses.input_items.list(response["id"]).data
+    assert (response["status"], message.to_dict()["content"]) == ("completed", [{"type": "input_text", "text": text}])
+    socket.send(frame.encode().replace("é".encode(), b"\xc3", 1), text=True)
+    assert error_of(read_to(socket, "error")) == (400, "invalid_json")
+    assert turn(socket, create())[-1]["type"] == "response.completed"
+
+
 SLOWLY = {"delta_ms": 200}
 
 

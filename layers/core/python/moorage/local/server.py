@@ -36,6 +36,7 @@ from moorage.local.supervision import Supervisor
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.net.http_server import BoundedHttp
+from moorage.net.websocket_server import WholeFrames
 from moorage.runtime import Runtime, relieve_collector
 from moorage.sandbox.docker import DockerProvisioner
 from moorage.store.audit import AuditKind
@@ -79,6 +80,7 @@ async def serve(
             access_log=False,
             lifespan="off",
             http=BoundedHttp,
+            ws=WholeFrames,
             timeout_keep_alive=limits.KEEP_ALIVE_IDLE_SECONDS,
             timeout_graceful_shutdown=limits.STOP_REQUESTS_SECONDS_MAX,
             ws_max_size=limits.REQUEST_BODY_BYTES_MAX,
