@@ -7,6 +7,7 @@ response back is one backward query that returns ``META`` and the last batch tog
 ``store: false`` responses that need the loop are kept under a short TTL and erased when they have ended.
 """
 
+import asyncio
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -470,7 +471,12 @@ class Responses:
         there = [link for link in ancestors if _is_whole(tenant_id, link, records)]
 
         async def one(link: Ancestor) -> T:
-            return told(await self._link(tenant_id, link, records))
+            record = records[keys.response(tenant_id, link.response_id), keys.META]
+            found = [await self._link(tenant_id, link, records)]
+            if "body" in record and len(record["body"]) <= limits.UNPACKED_HERE_BYTES_MAX:
+                return told(found.pop())
+            # To free the memory of a large response takes ten milliseconds too: it is let go on the thread.
+            return await asyncio.to_thread(lambda: told(found.pop()))
 
         return await side_by_side(one, there, at_once=limits.RECORDS_UNPACKED_AT_ONCE)
 
