@@ -6,8 +6,7 @@ import time
 
 import pytest
 from moorage import limits
-from moorage.model.tokens import outweighs
-from moorage.parallel import Breath, beside
+from moorage.parallel import Breath, beside, outweighs
 
 
 async def test_long_work_gives_way() -> None:

@@ -24,8 +24,7 @@ from moorage.containers.store import WORKSPACE
 from moorage.egress.fetch import Fetcher, FetchError, Reachable
 from moorage.errors import ApiError, SandboxError, bad_request
 from moorage.files.store import Clock, FileStore, file_name, free_name
-from moorage.model.tokens import outweighs
-from moorage.parallel import beside
+from moorage.parallel import beside, outweighs
 from moorage.store import keys, schema
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.table import Table
@@ -179,8 +178,9 @@ class Inputs:
         return staged
 
     async def forget(self, tenant_id: str, items: Iterable[Item]) -> None:
-        for item in items:
-            if _has_files(item):
+        kept = list(items)
+        for item, has in zip(kept, await _looked_over(kept, _has_files), strict=True):
+            if has:
                 await self._erase(tenant_id, item["id"])
 
     async def purge_due(self, now: float) -> int:

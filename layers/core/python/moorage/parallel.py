@@ -5,7 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable
 from importlib import import_module
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from moorage import limits
 
@@ -23,6 +23,21 @@ async def beside(size_bytes: int, work: Callable[[], R]) -> R:
     """What ``work`` answers, of an input of this size: here if it is small, on a thread otherwise. The interpreter lets the loop in
     between two steps of a thread's Python; a single call into C holds it up to its end."""
     return work() if size_bytes <= limits.WORKED_HERE_BYTES_MAX else await asyncio.to_thread(work)
+
+
+def outweighs(values: Iterable[Any], most: int) -> bool:
+    """Whether more than ``most`` values are in there, a text counting one for each 4,096 characters. Looks at no more than that."""
+    count, rest = 0, list(values)
+    while rest and count <= most:
+        value = rest.pop()
+        count += 1
+        if isinstance(value, str):
+            count += len(value) // 4096
+        elif isinstance(value, dict):
+            rest.extend(value.values())
+        elif isinstance(value, list | tuple):
+            rest.extend(value)
+    return count > most
 
 
 class Breath:

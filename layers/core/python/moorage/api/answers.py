@@ -10,8 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from moorage import limits
-from moorage.model.tokens import outweighs
-from moorage.parallel import Breath
+from moorage.parallel import Breath, outweighs
 
 
 class JsonResponse(Response):

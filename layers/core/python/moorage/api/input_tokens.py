@@ -10,8 +10,8 @@ from moorage.inputs import resolve_inputs
 from moorage.loop.notes import reader, visible
 from moorage.loop.prepare import check_tools, conceal, gather
 from moorage.model.base import ModelRequest
-from moorage.model.tokens import estimate_request, estimate_text, outweighs
-from moorage.parallel import beside
+from moorage.model.tokens import estimate_request, estimate_text
+from moorage.parallel import beside, outweighs
 from moorage.runtime import Runtime
 from moorage.tools.lowering import lower
 from moorage.wire.answers import InputTokens

@@ -22,7 +22,8 @@ from moorage.loop.step_history import StepHistory, unroll
 from moorage.model import reasoning
 from moorage.model.base import HOSTED_SHELL, ModelRequest
 from moorage.model.catalog import ModelEntry
-from moorage.model.tokens import estimate_frame, estimate_item, outweighs
+from moorage.model.tokens import estimate_frame, estimate_item
+from moorage.parallel import outweighs
 from moorage.runtime import Runtime
 from moorage.state import Rent, StepOutcome
 from moorage.store.responses import Snapshot, StoredResponse
@@ -96,7 +97,8 @@ class Prompt:
         if HOSTED_SHELL in self.native_tools:
             resolved = await upstream_shell.with_own_containers(self.runtime, tenant_id, resolved)
         if is_opened:
-            resolved = [reasoning.opened(item, partial(self.runtime.sealer.open, tenant_id)) for item in resolved]
+            open_sealed = partial(self.runtime.sealer.open, tenant_id)
+            resolved = [reasoning.opened(item, open_sealed) for item in resolved]
 
         def fitted() -> LoweredInput:
             fitting = truncate.fit(

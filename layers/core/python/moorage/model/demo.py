@@ -51,6 +51,7 @@ from moorage import limits
 from moorage.errors import UpstreamError
 from moorage.model import base, content, demo_sales, tokens
 from moorage.model.base import Delta, ModelRequest
+from moorage.parallel import outweighs
 from moorage.wire.types import Item, Tool
 
 INTRODUCTION: Final = "This is moorage's scripted demo model, not a real one."
@@ -104,7 +105,7 @@ class Demo:
     """How often each failing step has failed here."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        is_long = tokens.outweighs([*request.items, *request.tools], limits.LOWERED_HERE_MAX)
+        is_long = outweighs([*request.items, *request.tools], limits.LOWERED_HERE_MAX)
         turn = await asyncio.to_thread(next_turn, request) if is_long else next_turn(request)
         failure = self._failure(turn)
         if turn.sleep_seconds:

@@ -6,7 +6,7 @@ the tokenizers of common models it is right within about a quarter, and it costs
 counts 800, a file one token for 16 characters of its data (at most 20,000), and every item 3 for its frame.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
@@ -65,21 +65,6 @@ def at_most(items: Sequence[Item]) -> int:
     packed = orjson.dumps(items)
     pictures = sum(packed.count(b'"%b"' % kind.encode()) for kind in _IMAGES)
     return len(packed) // 2 + 1 + _IMAGE_TOKENS * pictures
-
-
-def outweighs(values: Iterable[Any], most: int) -> bool:
-    """Whether more than ``most`` values are in there, a text counting one for each 4,096 characters. Looks at no more than that."""
-    count, rest = 0, list(values)
-    while rest and count <= most:
-        value = rest.pop()
-        count += 1
-        if isinstance(value, str):
-            count += len(value) // 4096
-        elif isinstance(value, dict):
-            rest.extend(value.values())
-        elif isinstance(value, list | tuple):
-            rest.extend(value)
-    return count > most
 
 
 def estimate_item(item: Item) -> int:

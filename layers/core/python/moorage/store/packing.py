@@ -1,7 +1,7 @@
 """JSON of any size as the bytes of a record or an object.
 
-What is short is packed where it stands. What is long is packed and unpacked on a thread: zlib lets the event loop go on, and a
-neighbour has its turn between two records.
+What is short is packed where it stands. What is long is written, packed and unpacked on a thread: zlib lets the event loop go on, and a
+neighbour has its turn between two records. Nobody may change a value until it is packed.
 """
 
 import asyncio
@@ -11,13 +11,20 @@ from typing import Any
 import orjson
 
 from moorage import limits
+from moorage.parallel import outweighs
 
 
 async def packed(value: Any, level: int = 1) -> bytes:
+    if outweighs([value], limits.LOWERED_HERE_MAX):
+        return await asyncio.to_thread(_packed, value, level)
     body = orjson.dumps(value)
     if len(body) <= limits.PACKED_HERE_BYTES_MAX:
         return zlib.compress(body, level)
     return await asyncio.to_thread(zlib.compress, body, level)
+
+
+def _packed(value: Any, level: int) -> bytes:
+    return zlib.compress(orjson.dumps(value), level)
 
 
 async def unpacked(body: bytes) -> Any:
