@@ -209,6 +209,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "tools[0].transport.headers",
         "invalid_value",
     ),
+    (
+        {"tools": [SERVER | {"transport": {"type": "http", "server_url": "https://a.example", "headers": {"X-Password": "x"}}}]},
+        "tools[0].transport.headers",
+        "invalid_value",
+    ),
     ({"tools": [{"type": "web_search"}]}, "tools[0].type", "unsupported_value"),
     ({"text": {"format": {"type": "json_schema", "schema": {"type": 1}}}}, "text.format.schema", "invalid_json_schema"),
 ]

@@ -35,7 +35,7 @@ _NO_VAULTS: Final = "Vaults are not available in this version: the operator name
 _NO_REQUIRED: Final = "A server that does not answer is told to the model, and the turn goes on."
 _NOT_FROM_INSIDE: Final = "Servers are asked by the service in this version, not from inside an environment."
 _NO_SECRETS: Final = "An agent keeps no secrets."
-_OF_SECRETS: Final = ("auth", "cookie", "key", "secret", "token")
+_OF_SECRETS: Final = ("auth", "cookie", "credential", "key", "passw", "secret", "token")
 """A part of the names of headers that carry credentials."""
 
 
