@@ -239,7 +239,10 @@ def environment(at: Bounds, site: Site) -> None:
     """With as many files as one request puts there, below folders with long names, and listed."""
     folder = "/workspace/" + "a/" * (at.ENVIRONMENT_PATH_CHARS_MAX // 2 - 10)
     files = [{"type": "inline", "path": f"{folder}f{n:04}", "data": ""} for n in range(at.ENVIRONMENT_FILES_MAX)]
-    wanted = {"type": "openai_hosted", "files": files}
+    words = "w" * (at.SETUP_BYTES_MAX // (at.ENVIRONMENT_VARIABLES_MAX + at.SETUP_COMMANDS_MAX) - 20)
+    env = {f"A{n}": words for n in range(at.ENVIRONMENT_VARIABLES_MAX)}
+    commands = [{"command": f"true {words}"}] * at.SETUP_COMMANDS_MAX
+    wanted = {"type": "openai_hosted", "files": files, "env": env, "setup_commands": commands}
     for count, status in ((at.ENVIRONMENT_VAULTS_MAX, 400), (0, 200)):
         made = site.post("/agents/environments", {"environment": wanted, "vault_ids": ["v"] * count})
         answered(made, status)

@@ -23,6 +23,10 @@ class CommandEnvironment:
     def variables(self, extra: Dict[str, str]) -> Dict[str, str]:
         return {**self._base, **{str(name): str(value) for name, value in extra.items()}}
 
+    def add(self, variables: Dict[str, str]) -> None:
+        """For all that begins from now on."""
+        self._base = {**self._base, **variables}
+
     def directory(self, path: str) -> str:
         """The path; the workspace and the home are made again if a command has removed them, and others are not."""
         if path not in self._own:

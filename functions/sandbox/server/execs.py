@@ -39,7 +39,7 @@ class Execs:
         self._untold = ""
         self._by_id: Dict[str, ExecRecord] = {}
         self._forgotten: Dict[str, None] = {}
-        self._surroundings = CommandEnvironment(config, self.processes.other_uid)
+        self.surroundings = CommandEnvironment(config, self.processes.other_uid)
         python = [config.python, "-u", config.python_session]
         node = [found("node", config.path) or "node", config.javascript_session]
         self._sessions = {
@@ -47,7 +47,7 @@ class Execs:
             "javascript": self._language("JavaScript", node),
         }
         self.activity = asyncio.Event()
-        shared = (loop, config, self.processes, self.vitals, self._surroundings, self.activity.set)
+        shared = (loop, config, self.processes, self.vitals, self.surroundings, self.activity.set)
         self.sessions = CommandSessions(*shared)
         self.terminals = Terminals(*shared)
 
@@ -77,8 +77,8 @@ class Execs:
                 record,
                 self._finished,
                 command=command,
-                cwd=self._surroundings.directory(str(cwd)),
-                env=self._surroundings.variables(env),
+                cwd=self.surroundings.directory(str(cwd)),
+                env=self.surroundings.variables(env),
                 has_stdin=has_stdin,
             )
         return record
@@ -92,7 +92,7 @@ class Execs:
 
     def _language(self, name: str, program: List[str]) -> LanguageSession:
         return LanguageSession(
-            self._loop, self._config, self.processes, self._surroundings, self._finished, language=name, program=program
+            self._loop, self._config, self.processes, self.surroundings, self._finished, language=name, program=program
         )
 
     async def until_busy(self) -> None:

@@ -112,6 +112,8 @@ class ExecServer:
         elif len(path) == 3 and (method, path[:2]) == ("PUT", ["v1", "skills"]):
             await self._skills.add(path[2], request.chunks())
             await response.json(200, {})
+        elif (method, path) == ("PUT", ["v1", "variables"]):
+            await self._set_variables(request, response)
         elif len(path) in (3, 4) and path[:2] == ["v1", "terminals"] and EXEC_ID.match(path[2]):
             await self._terminal(request, response, path[2], path[3:])
         elif len(path) in (3, 4) and path[:2] == ["v1", "looks"] and EXEC_ID.match(path[2]):
@@ -131,6 +133,13 @@ class ExecServer:
             raise RequestError(409, "already_claimed", "The sandbox belongs to a container.")
         self._is_unclaimed = False
         self._token_sha256 = token_sha256
+        await response.json(200, {})
+
+    async def _set_variables(self, request: HttpRequest, response: HttpResponse) -> None:
+        variables = field(await request.json(), "variables", dict)
+        if any(not isinstance(value, str) or "\0" in name + value or "=" in name for name, value in variables.items()):
+            raise RequestError(400, "invalid_request", "'variables' takes texts by name, without null characters.")
+        self._execs.surroundings.add(variables)
         await response.json(200, {})
 
     async def _exec(self, request: HttpRequest, response: HttpResponse, kind: str, exec_id: str, rest: List[str]) -> None:

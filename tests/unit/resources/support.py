@@ -1,7 +1,7 @@
 """What the tests of this folder share: a clock that stands still, and a look into the table and the bucket."""
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -100,6 +100,7 @@ class FakeSandbox:
     reads: list[str] = field(default_factory=list)
     requests_to_read: int = 0
     terminals: dict[str, "FakeTerminal"] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
     programs: Callable[["FakeSandbox", str], tuple[int, str]] | None = None
     """What a command comes to: its exit code, and what it says."""
     clock_ns: int = 0
@@ -178,7 +179,12 @@ class FakeClient:
         self._alive().write(name, data)
         sandbox.writes.append(name)
 
-    async def exec(self, exec_id: str, command: str, *, timeout_ms: int, max_output_length: int) -> AsyncGenerator[ExecEvent, None]:
+    async def set_variables(self, variables: Mapping[str, str]) -> None:
+        self._alive().variables.update(variables)
+
+    async def exec(
+        self, exec_id: str, command: str, *, timeout_ms: int, max_output_length: int, cwd: str | None = None
+    ) -> AsyncGenerator[ExecEvent, None]:
         sandbox = self._alive()
         assert sandbox.programs is not None, "no program is expected to run here"
         exit_code, said = sandbox.programs(sandbox, command)

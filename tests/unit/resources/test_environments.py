@@ -14,13 +14,13 @@ from moorage.egress.service import EgressService
 from moorage.environments.answers import environment_of, state_of
 from moorage.environments.opening import open_environment
 from moorage.environments.shapes import EnvironmentParam
-from moorage.errors import ApiError
+from moorage.errors import ApiError, SandboxOrdered, SandboxSettingUp, SetupFailed
 from moorage.settings import Settings
 from moorage.wire.validation import Fields, JsonValidator
 from openai import BadRequestError, NotFoundError
 
 from tests.unit.resources.service import Service, build_service
-from tests.unit.resources.support import Clock, Store
+from tests.unit.resources.support import Clock, FakeSandbox, Store
 from tests.unit.skills.archives import skill, zip_of
 
 HOSTED: Any = {"type": "openai_hosted"}
@@ -167,6 +167,18 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({**HOSTED, "network": {"access": "restricted"}}, "network.allowed_domains", "invalid_value"),
     ({**HOSTED, "network": {"access": "enabled", "allowed_domains": ["a.example.com"]}}, "network.allowed_domains", "invalid_value"),
     ({**HOSTED, "network": {"access": "restricted", "blocked_domains": ["a.example"]}}, "network.blocked_domains", "invalid_value"),
+    ({**HOSTED, "packages": {"python": ["pandas"]}}, "packages.python", "invalid_value"),
+    ({**HOSTED, "packages": {"npm": ["left-pad"]}}, "packages.npm", "invalid_value"),
+    ({**HOSTED, "packages": {"system": ["curl"]}}, "packages.system", "invalid_value"),
+    ({**HOSTED, "env": {"PATH": "/"}}, "env", "invalid_value"),
+    ({**HOSTED, "env": {"MOORAGE_X": "/"}}, "env", "invalid_value"),
+    ({**HOSTED, "env": {"a-b": "/"}}, "env", "invalid_value"),
+    ({**HOSTED, "env": {"A": "a\0b"}}, "env.A", "invalid_value"),
+    ({**HOSTED, "env": {f"A{n}": "" for n in range(limits.ENVIRONMENT_VARIABLES_MAX + 1)}}, "env", "object_above_max_properties"),
+    ({**HOSTED, "env": {"A": "a" * (limits.SETUP_BYTES_MAX + 1)}}, "env", "invalid_value"),
+    ({**HOSTED, "setup_commands": [{"command": "a", "cwd": "in"}]}, "setup_commands[0].cwd", "invalid_value"),
+    ({**HOSTED, "setup_commands": [{"cwd": "/workspace"}]}, "setup_commands[0].command", "missing_required_parameter"),
+    ({**HOSTED, "setup_commands": [{"command": "a"}] * (limits.SETUP_COMMANDS_MAX + 1)}, "setup_commands", "array_above_max_length"),
     ({**HOSTED, "files": [inline("notes.txt")]}, "files[0].path", "invalid_value"),
     ({**HOSTED, "files": [inline("/mnt/data/notes.txt")]}, "files[0].path", "invalid_value"),
     ({**HOSTED, "files": [inline("/workspace/../etc/passwd")]}, "files[0].path", "invalid_value"),
@@ -248,6 +260,7 @@ async def test_an_environment_is_made_before_there_is_a_session_and_its_sandbox_
         "object": "agent.environment",
         "type": "openai_hosted",
         "status": "pending",
+        "error": None,
         "files": [{"type": "inline", "id": file.id, "path": "/workspace/notes.txt", "size_bytes": 9}],
         "plugins": [],
         "skills": [],
@@ -352,3 +365,114 @@ async def test_a_page_of_environments_with_many_files_is_shorter(service: Servic
     page = await service.sdk.beta.agents.environments.list()
     assert ([each.id for each in page.data], page.has_more) == (made[:0:-1], True)
     assert [each.id async for each in service.sdk.beta.agents.environments.list()] == made[::-1]
+
+
+# --- Variables and setup commands ---------------------------------------------------------------------------------------
+
+
+class Machine:
+    """What the commands of a setup come to: ``false`` fails, and tells what it knows."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, str]] = []
+        """Where, and what."""
+        self.broken: set[str] = set()
+
+    def __call__(self, sandbox: FakeSandbox, command: str) -> tuple[int, str]:
+        self.ran.append((sandbox.sandbox_id, command))
+        if command in self.broken:
+            return 3, f"{command} knows {sandbox.variables['TOKEN']}\n"
+        return 0, "fine\n"
+
+
+SETUP: Any = {"env": {"TOKEN": "word-1"}, "setup_commands": [{"command": "one"}, {"command": "two", "cwd": "/workspace/in"}]}
+
+
+@pytest.fixture
+def machine(service: Service) -> Machine:
+    service.provisioner.programs = machine = Machine()
+    return machine
+
+
+async def test_each_new_sandbox_is_set_up_after_it_has_its_files(service: Service, machine: Machine) -> None:
+    record = await opened(service, files=[inline("/workspace/notes.txt")], **SETUP)
+    containers = service.runtime.containers
+    for _ in range(2):
+        async with await containers.sandboxes.ensure("ten_a", record.id) as live:
+            assert live.notes == ()
+        assert await containers.sandboxes.ensure("ten_a", record.id)
+        service.clock.advance(record.idle_minutes * 60 + 61)
+        await containers.sweep.expire_due(service.clock())
+    assert machine.ran == [("sb-1", "one"), ("sb-1", "two"), ("sb-2", "one"), ("sb-2", "two")]
+    for sandbox in service.provisioner.sandboxes.values():
+        assert (sandbox.variables, list(sandbox.files)) == ({"TOKEN": "word-1"}, ["notes.txt"])
+
+
+async def test_what_a_setup_holds_is_sealed_and_never_returned(service: Service, machine: Machine) -> None:
+    record = await opened(service, **SETUP)
+    async with await service.runtime.containers.sandboxes.ensure("ten_a", record.id):
+        shown = [await environment_of(service.runtime, record), record, service.store.records()]
+        info = (await service.http.get(f"/agents/environments/{record.id}")).text
+    for told in (*map(repr, shown), info):
+        assert not any(word in told for word in ("word-1", "'one'", "'two'", "/workspace/in"))
+    await service.runtime.containers.delete("ten_a", record.id)
+    assert sorted(item["SK"]["S"] for item in service.store.records()) == ["GONE", "PURGE"]
+
+
+async def test_a_setup_command_that_fails_fails_the_environment(service: Service, machine: Machine) -> None:
+    machine.broken.add("two")
+    environments = service.sdk.beta.agents.environments
+    wanted: Any = {**HOSTED, **SETUP}
+    made = await environments.create(environment=wanted)
+    await asyncio.gather(*service.runtime.tasks)
+    failed = await environments.retrieve(made.id)
+    said = "Setup command 2 of 2 failed with exit code 3. Its output ends with: two knows [...]"
+    assert failed.to_dict() == {
+        **made.to_dict(),
+        "status": "failed",
+        "error": {"code": "setup_failed", "message": said, "type": "invalid_request_error"},
+    }
+    containers = service.runtime.containers
+    with pytest.raises(SetupFailed, match="exit code 3"):
+        await containers.waiting.sandbox("ten_a", made.id)
+    await containers.sandboxes.place("ten_a", made.id)
+    assert (machine.ran, service.provisioner.running()) == ([("sb-1", "one"), ("sb-1", "two")], [])
+
+
+async def test_a_later_sandbox_that_cannot_be_set_up_runs_and_the_model_is_told(service: Service, machine: Machine) -> None:
+    record = await opened(service, **SETUP)
+    containers = service.runtime.containers
+    await (await containers.sandboxes.ensure("ten_a", record.id)).aclose()
+    machine.broken.add("one")
+    service.clock.advance(record.idle_minutes * 60 + 61)
+    await containers.sweep.expire_due(service.clock())
+    async with await containers.sandboxes.ensure("ten_a", record.id) as live:
+        (note,) = live.notes
+    assert note.startswith("Note: the sandbox is new, and could not be set up as before. Setup command 1 of 2 failed with exit code 3.")
+    assert state_of(service.runtime, await containers.get("ten_a", record.id))["status"] == "ready"
+
+
+async def test_a_setup_that_takes_too_long_fails(service: Service) -> None:
+    service.provisioner.programs = lambda sandbox, command: (-1, "")
+    record = await opened(service, setup_commands=[{"command": "sleep"}])
+    with pytest.raises(SetupFailed, match=r"^Setup command 1 of 1 took too long: all setup commands together have 180 seconds\.$"):
+        await service.runtime.containers.sandboxes.ensure("ten_a", record.id)
+
+
+async def test_a_copy_of_an_environment_is_set_up_as_well(service: Service, machine: Machine) -> None:
+    containers = service.runtime.containers
+    record = await opened(service, **SETUP)
+    await (await containers.sandboxes.ensure("ten_a", record.id)).aclose()
+    copied, _ = await containers.copy(await containers.get("ten_a", record.id), at_ms=None)
+    await (await containers.sandboxes.ensure("ten_a", copied.id)).aclose()
+    assert machine.ran == [("sb-1", "one"), ("sb-1", "two"), ("sb-2", "one"), ("sb-2", "two")]
+
+
+async def test_who_waits_for_a_setup_is_patient(service: Service, machine: Machine) -> None:
+    record = await opened(service, **SETUP)
+    service.provisioner.problems = [SandboxOrdered("sb-1")]
+    sandboxes = service.runtime.containers.sandboxes
+    with pytest.raises(SandboxOrdered):
+        await sandboxes.ensure("ten_a", record.id)
+    with pytest.raises(SandboxSettingUp):
+        await sandboxes.ensure("ten_a", record.id)

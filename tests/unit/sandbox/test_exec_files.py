@@ -77,6 +77,16 @@ class TestFiles:
         with pytest.raises(SandboxError, match="list of texts"):
             await anext(client.read_files([1]))  # type: ignore[list-item]
 
+    async def test_variables_are_those_of_all_that_begins_later(self, tmp_path: Path) -> None:
+        with exec_server(tmp_path) as process:
+            async with ExecClient(process.handle) as client:
+                await until_up(client)
+                assert (await run(client, "echo ${GREETING-none}")).stdout == "none\n"
+                await client.set_variables({"GREETING": "good morning", "PAGER": "less"})
+                assert (await run(client, "echo $GREETING $PAGER $USER")).stdout == "good morning less user\n"
+                with pytest.raises(SandboxError, match="texts by name"):
+                    await client.set_variables({"A=B": "c"})
+
     async def test_the_workspace_has_another_name(self, client: ExecClient) -> None:
         await client.write_file("/workspace/linked/a.txt", pieces(b"a"))
         assert (await run(client, "cat linked/a.txt")).stdout == "a"

@@ -6,14 +6,16 @@ record's sandbox stands as the writer has seen it. Whoever was overtaken learns 
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from moorage import limits
 from moorage.containers.store import ContainerRecord, ContainerStore, SandboxRecord
 from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
 from moorage.files.store import Clock
+
+_T = TypeVar("_T")
 
 
 def new_claim() -> str:
@@ -90,6 +92,17 @@ class Lease:
         async for chunk in chunks:
             await self._renew_if_due()
             yield chunk
+
+    async def during(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """What comes of some work that may take longer than a claim."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=limits.CONTAINER_START_LEASE_SECONDS / 4)
+                await self._renew_if_due()
+            return task.result()
+        finally:
+            task.cancel()
 
     async def _renew_if_due(self) -> None:
         async with self._lock:

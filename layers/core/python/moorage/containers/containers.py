@@ -18,6 +18,7 @@ from moorage.containers.history_store import ContainerPast, time_after
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.lifecycle import ContainerSandboxes
 from moorage.containers.sandbox_wait import AtWork, SandboxWait, nobody
+from moorage.containers.setup import ContainerSetup, Setups
 from moorage.containers.staging import Staging
 from moorage.containers.store import (
     WORKSPACE,
@@ -127,6 +128,7 @@ class Containers:
         self.incarnations = Incarnations(sandbox_key, egress=egress, egress_proxy=egress_proxy)
         self.skills = GivenSkills(store, ContainerSkills(table), SkillStore(table, blobs, clock=clock), blobs)
         staging = Staging(store, ContainerSkills(table), blobs, claims, provisioner)
+        self.setups = Setups(table, store, claims, sandbox_key)
         self.lives = ContainerLives(table)
         self.sandboxes = ContainerSandboxes(
             store,
@@ -136,6 +138,7 @@ class Containers:
             self.incarnations,
             self.lives,
             connect,
+            setups=self.setups,
             gives_way=lambda tenant_id: self.waiting.stops_noted(tenant_id),
             can_start=can_start,
         )
@@ -163,6 +166,7 @@ class Containers:
         memory_limit: str = "1g",
         network_policy: NetworkPolicy | None = None,
         skills: Sequence[GivenSkill] = (),
+        setup: ContainerSetup | None = None,
         param: str = "",
         programs: str | None = None,
         lenders: tuple[str, ...] = (),
@@ -186,7 +190,8 @@ class Containers:
             await self._egress.open(tenant_id, record.id, policy, network_policy.domain_secrets)
         try:
             record = await self._copy_in(record, files) if files else record
-            return await self.skills.add(record, skills)
+            record = await self.skills.add(record, skills)
+            return record if setup is None else await self.setups.give(record, setup)
         except ApiError:
             await self._delete(record)  # nobody has heard of it
             raise
@@ -219,6 +224,8 @@ class Containers:
             programs=source.programs,
             lenders=lenders,
         )
+        if source.has_setup:
+            made = await self.setups.copy(source, made)
         if at_ms is None:
             return made, 0
         try:

@@ -36,6 +36,7 @@ from typing import Self
 from moorage import limits
 from moorage.containers.claims import Claims, new_claim
 from moorage.containers.incarnations import Incarnations
+from moorage.containers.setup import Setups
 from moorage.containers.staging import Staging
 from moorage.containers.store import ContainerRecord, ContainerStore, End, SandboxRecord, container_of
 from moorage.errors import (
@@ -46,8 +47,10 @@ from moorage.errors import (
     SandboxGone,
     SandboxHostAway,
     SandboxOrdered,
+    SandboxSettingUp,
     SandboxStarting,
     SandboxUnreachable,
+    SetupFailed,
     TenantCapacity,
 )
 from moorage.sandbox.exec_client import ExecClient
@@ -90,6 +93,7 @@ class ContainerSandboxes:
         lives: ContainerLives,
         connect: Callable[[Handle], ExecClient] | None,
         *,
+        setups: Setups,
         gives_way: Callable[[str], Awaitable[bool]],
         can_start: bool = True,
     ) -> None:
@@ -103,6 +107,7 @@ class ContainerSandboxes:
         self._incarnations = incarnations
         self._lives = lives
         self._connect = connect
+        self._setups = setups
         self._gives_way = gives_way
         self.can_start = can_start
 
@@ -117,6 +122,8 @@ class ContainerSandboxes:
         if known is None or known.is_deleted:
             known = await self._store.get(tenant_id, container_id)
         record = await self._store.use(known)
+        if record.setup_error:
+            raise SetupFailed(record.setup_error)
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             try:
                 return await self._advance(record)
@@ -143,6 +150,8 @@ class ContainerSandboxes:
         at once.
         """
         record = await self._store.get(tenant_id, container_id)
+        if record.setup_error:
+            return
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             try:
                 await self._place(record)
@@ -288,7 +297,7 @@ class ContainerSandboxes:
                 return await self._start(await self._claims.take(record, record.incarnation + 1))
             case SandboxRecord(state="starting"):
                 if self._claims.seconds_left(record) > 0:
-                    raise SandboxStarting(limits.CONTAINER_POLL_SECONDS)
+                    raise (SandboxSettingUp if record.has_setup else SandboxStarting)(limits.CONTAINER_POLL_SECONDS)
                 return await self._start(await self._claims.take(record, record.incarnation))
             case SandboxRecord(state="running"):
                 live = await self._attach(record)
@@ -360,13 +369,20 @@ class ContainerSandboxes:
             if record.has_skills:
                 record = await self._staging.add_skills(record, client, all_of_them=True)
             record, notes = await self._staging.write(record, client, await self._store.files(record))
+            record, said = await self._setups.run(record, client)
+            notes += said
             running = SandboxRecord("running", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
             written = {"files_staged": record.files_added, "removals": [], "running_at_ms": self._claims.now_ms()}
+            written |= {"is_set_up": True} if record.has_setup else {}
             record = await self._claims.write(record, running, **written)
         except SandboxUnreachable as error:
             await client.aclose()
             with suppress(ConditionFailed):
                 await self._claims.release(record, error)
+            raise
+        except SetupFailed:
+            await client.aclose()
+            await self.end(record, handle.sandbox_id, "failed")
             raise
         except SandboxError:
             await client.aclose()

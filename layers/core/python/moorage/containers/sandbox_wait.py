@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from moorage import limits
 from moorage.containers.lifecycle import ContainerSandboxes, LiveContainer
 from moorage.containers.sweep import ContainerSweep
-from moorage.errors import ApiError, SandboxCapacity, SandboxElsewhere, SandboxHostAway, SandboxStarting
+from moorage.errors import ApiError, SandboxCapacity, SandboxElsewhere, SandboxHostAway, SandboxSettingUp, SandboxStarting
 from moorage.store.responses import Responses
 from moorage.store.table import Record
 
@@ -43,8 +43,7 @@ class SandboxWait:
             except SandboxElsewhere:
                 raise
             except SandboxStarting as error:
-                patience = limits.SANDBOX_HOST_WAIT_SECONDS if isinstance(error, SandboxHostAway) else limits.SANDBOX_WAIT_SECONDS
-                if asyncio.get_running_loop().time() - began > patience:
+                if asyncio.get_running_loop().time() - began > _patience(error):
                     raise
                 # Mostly the start was begun beforehand, and is nearly over.
                 await asyncio.sleep(min(pause, error.retry_after_seconds))
@@ -79,6 +78,16 @@ class SandboxWait:
 
     async def _makes_room(self, tenant_id: str) -> bool:
         return await self.sweep.make_room(tenant_id, spared=await self.at_work(tenant_id))
+
+
+def _patience(error: SandboxStarting) -> float:
+    match error:
+        case SandboxHostAway():
+            return limits.SANDBOX_HOST_WAIT_SECONDS
+        case SandboxSettingUp():
+            return limits.SANDBOX_WAIT_SECONDS + limits.SETUP_SECONDS_MAX
+        case _:
+            return limits.SANDBOX_WAIT_SECONDS
 
 
 def of_responses(responses: Responses) -> AtWork:

@@ -117,6 +117,13 @@ class ContainerRecord:
     is_internal: bool = False
     """Made for work that no client asked a container for: in no list, and a 404 to every client."""
 
+    has_setup: bool = False
+    """Whether its sandboxes begin with variables and commands (``containers/setup.py``) ..."""
+    is_set_up: bool = False
+    """... and these have run to their end in one of them ..."""
+    setup_error: str = ""
+    """... or failed in the first, so that there is no other."""
+
     @property
     def expires_at(self) -> int:
         """Unix seconds at which it expires if it is not used before."""
@@ -531,7 +538,10 @@ _SANDBOX: Final = Codec(SandboxRecord, sparse=("refusal", "refused_at"))
 _CONTAINER: Final = Codec(
     ContainerRecord,
     nested={"sandbox": _SANDBOX},
-    sparse=("ordered_at_ms", "running_at_ms", "ending", "lacks_room", "processes_seen", "quiet_mark"),
+    sparse=(
+        *("ordered_at_ms", "running_at_ms", "ending", "lacks_room", "processes_seen", "quiet_mark"),
+        *("has_setup", "is_set_up", "setup_error"),
+    ),
 )
 _FILE: Final = Codec(ContainerFileRecord, sparse=("upload_id",))
 

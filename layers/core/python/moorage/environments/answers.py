@@ -8,6 +8,7 @@ from moorage.containers.store import ContainerFileRecord, ContainerRecord
 from moorage.environments.opening import environment_path
 from moorage.environments.shapes import (
     ContainerSize,
+    EnvironmentErrorAnswer,
     EnvironmentFile,
     EnvironmentInfo,
     EnvironmentState,
@@ -47,12 +48,20 @@ async def environment_of(runtime: Runtime, record: ContainerRecord | None) -> No
 def state_of(runtime: Runtime, record: ContainerRecord, *, is_in_use: bool = False) -> EnvironmentState:
     """What a session's events say of its environment. ``is_in_use``: a turn runs commands in it, or may."""
     status = status_of(record, now=runtime.clock(), strict_expiry=runtime.settings.strict_expiry, is_in_use=is_in_use)
-    return {"id": record.id, "type": "openai_hosted", "status": status, "error": None}
+    return {"id": record.id, "type": "openai_hosted", "status": status, "error": _error(record)}
+
+
+def _error(record: ContainerRecord) -> EnvironmentErrorAnswer | None:
+    if not record.setup_error:
+        return None
+    return {"code": "setup_failed", "message": record.setup_error, "type": "invalid_request_error"}
 
 
 def status_of(record: ContainerRecord, *, now: float, strict_expiry: bool, is_in_use: bool = False) -> EnvironmentStatus:
     """One that has lost its sandbox is ``suspended``: the next command brings it back with its files. It is ``expired`` only where the
     operator lets no expired container come back."""
+    if record.setup_error:
+        return "failed"
     state = None if record.sandbox is None else record.sandbox.state
     match state:
         case "running":
@@ -69,11 +78,13 @@ def status_of(record: ContainerRecord, *, now: float, strict_expiry: bool, is_in
 
 async def info_of(runtime: Runtime, record: ContainerRecord) -> EnvironmentInfo:
     """The environment as its own routes show it. ``connected`` is for a session to say."""
+    state = state_of(runtime, record)
     return {
         "id": record.id,
         "object": "agent.environment",
         "type": "openai_hosted",
-        "status": state_of(runtime, record)["status"],
+        "status": state["status"],
+        "error": state["error"],
         "files": await given_files(runtime, record),
         "plugins": [],
         "skills": await given_skills(runtime, record),

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.containers.containers import PlacedFile
+from moorage.containers.setup import ContainerSetup, SetupCommand
 from moorage.containers.store import LINK, WORKSPACE, ContainerFileRecord, ContainerRecord
 from moorage.egress.policy import SETTING
 from moorage.errors import ApiError, bad_request, invalid_value
@@ -20,6 +21,7 @@ from moorage.skills.attach import GivenSkill
 from moorage.wire.network_policy import NetworkPolicy, parse_network_policy
 from moorage.wire.validation import Fields
 
+_FOLDER: Final = LINK.rstrip("/")
 _SIZE: Final = "medium"
 """As in OpenAI's reference."""
 
@@ -76,10 +78,16 @@ async def _reserved(
             memory_limit=limits.ENVIRONMENT_SIZES[spec.get("container_size", _SIZE)],
             network_policy=_policy(runtime, spec.get("network"), f"{param}.network"),
             skills=skills,
+            setup=_setup(spec),
             param=f"{param}.",
         )
     except ApiError as error:
         raise _in_its_words(error) from error
+
+
+def _setup(spec: Mapping[str, Any]) -> ContainerSetup:
+    commands = spec.get("setup_commands", ())
+    return ContainerSetup(spec.get("env", {}), tuple(SetupCommand(each["command"], each.get("cwd", _FOLDER)) for each in commands))
 
 
 def _policy(runtime: Runtime, network: Mapping[str, Any] | None, param: str) -> NetworkPolicy | None:

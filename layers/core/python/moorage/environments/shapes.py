@@ -9,9 +9,11 @@ from typing import Annotated, Any, Final, Literal, Required
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
-from moorage import limits
+from moorage import errors, limits
+from moorage.errors import ApiError
 from moorage.wire.answers import Json
-from moorage.wire.refusals import wrong_value
+from moorage.wire.network_policy import variable_name
+from moorage.wire.refusals import problem, wrong_value
 from moorage.wire.resources import AskedSkills
 from moorage.wire.validation import (
     Fields,
@@ -39,6 +41,10 @@ _NO_CAPABILITIES: Final = "Folders with capabilities are not read in this versio
 _NO_VAULTS: Final = (
     "The credentials of vaults do not reach containers in this version: give them as the 'domain_secrets' of a container."
 )
+_NO_PACKAGES: Final = "Install them by 'setup_commands', from an index that 'network' allows: the service has no mirror of one."
+_NO_SYSTEM_PACKAGES: Final = (
+    "Commands are not root, and install no system packages: the operator puts them into the image of sandboxes."
+)
 _NO_DESKTOP: Final = "A desktop is not available in this version."
 
 
@@ -51,6 +57,13 @@ def _file_path(path: str) -> str:
         raise wrong_value(f"a name in it is longer than {limits.FILE_NAME_BYTES_MAX} bytes.")
     if whole == f"{WORKSPACE}outputs":
         raise wrong_value("'/workspace/outputs' is the folder of the artifacts.")
+    return whole
+
+
+def _folder(path: str) -> str:
+    whole = posixpath.normpath(path)
+    if not whole.startswith("/") or not path.isprintable():
+        raise wrong_value("it must be an absolute path.")
     return whole
 
 
@@ -127,6 +140,51 @@ class DesktopParam(TypedDict):
     enabled: Annotated[bool, Only(False, _NO_DESKTOP)]
 
 
+@wire
+class SetupCommandParam(TypedDict, total=False):
+    command: Required[Annotated[str, Field(min_length=1, max_length=limits.COMMAND_CHARS_MAX)]]
+    cwd: Annotated[str, Field(min_length=1, max_length=limits.ENVIRONMENT_PATH_CHARS_MAX), AfterValidator(_folder)]
+
+
+def _env(env: dict[str, str]) -> dict[str, str]:
+    """Names that nothing in a container needs itself."""
+    if len(env) > limits.ENVIRONMENT_VARIABLES_MAX:
+        most, count = limits.ENVIRONMENT_VARIABLES_MAX, len(env)
+        raise problem(lambda param: errors.too_many_properties(param, count, most))
+    for name, value in env.items():
+        _check_name(name)
+        if "\0" in value or not _is_text(value):
+            raise wrong_value("it cannot stand in an environment.", name)
+    return env
+
+
+def _check_name(name: str) -> None:
+    try:
+        variable_name(name, "env")
+    except ApiError as error:
+        refused = error
+    else:
+        return
+    raise problem(
+        lambda param: ApiError(refused.status, refused.message.replace("'env'", f"'{param}'"), param=param, code=refused.code)
+    )
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@wire
+class PackagesParam(TypedDict, total=False):
+    npm: Annotated[list[Name], Length(limits.ENVIRONMENT_FILES_MAX), _none_of(_NO_PACKAGES)]
+    python: Annotated[list[Name], Length(limits.ENVIRONMENT_FILES_MAX), _none_of(_NO_PACKAGES)]
+    system: Annotated[list[Name], Length(limits.ENVIRONMENT_FILES_MAX), _none_of(_NO_SYSTEM_PACKAGES)]
+
+
 _NOT_YET: Final = "It is not available in this version."
 
 
@@ -139,9 +197,9 @@ class _Configuration(TypedDict, total=False):
     desktop: DesktopParam
     plugins: Annotated[list[Any], Length(limits.SKILLS_ATTACHED_MAX), _none_of(_NO_PLUGINS)]
     capability_directories: Annotated[list[Name], Length(limits.SKILLS_ATTACHED_MAX), _none_of(_NO_CAPABILITIES)]
-    env: Annotated[Any, RefusedField(_NOT_YET)]
-    setup_commands: Annotated[Any, RefusedField(_NOT_YET)]
-    packages: Annotated[Any, RefusedField(_NOT_YET)]
+    env: Annotated[dict[str, str], AfterValidator(_env)]
+    setup_commands: Annotated[list[SetupCommandParam], Length(limits.SETUP_COMMANDS_MAX)]
+    packages: PackagesParam
 
 
 class _Hosted(_Configuration, total=False):
@@ -150,11 +208,21 @@ class _Hosted(_Configuration, total=False):
     environment_template_id: Annotated[Any, RefusedField(_NOT_YET)]
 
 
+def _configured(configuration: Fields) -> Fields:
+    commands = configuration.get("setup_commands", [])
+    texts = [*configuration.get("env", {}).items(), *((each["command"], each.get("cwd", "")) for each in commands)]
+    size = sum(len(text.encode(errors="replace")) for pair in texts for text in pair)
+    if size > limits.SETUP_BYTES_MAX:
+        at = "setup_commands" if commands else "env"
+        raise wrong_value(f"'env' and 'setup_commands' have {size} bytes together, and at most {limits.SETUP_BYTES_MAX} are taken.", at)
+    return configuration
+
+
 def _hosted(environment: Fields) -> Fields:
     others = sorted(environment.keys() - {"type", "environment_id"})
     if "environment_id" in environment and others:
         raise wrong_value(f"it cannot be combined with '{others[0]}': the environment is there already.", "environment_id")
-    return environment
+    return _configured(environment)
 
 
 @wire_with(_hosted)
@@ -169,7 +237,7 @@ class NoEnvironmentParam(TypedDict):
     type: Literal["none"]
 
 
-@wire
+@wire_with(_configured)
 class PrewarmedEnvironmentParam(_Hosted, total=False):
     """One that is made before there is a session. ``container_size`` is an extension here."""
 
@@ -271,6 +339,12 @@ class HostedEnvironment(TypedDict):
     skills: list[SkillReferenceAnswer | InlineSkillAnswer]
 
 
+class EnvironmentErrorAnswer(TypedDict):
+    code: str
+    message: str
+    type: str
+
+
 class EnvironmentInfo(TypedDict):
     """As the routes of environments show it."""
 
@@ -278,6 +352,8 @@ class EnvironmentInfo(TypedDict):
     object: Literal["agent.environment"]
     type: Literal["openai_hosted"]
     status: EnvironmentStatus
+    error: EnvironmentErrorAnswer | None
+    """An extension: why it has failed."""
     files: list[FileByIdAnswer | InlineFileAnswer]
     plugins: list[Json]
     skills: list[SkillReferenceAnswer | InlineSkillAnswer]
@@ -298,12 +374,6 @@ class EnvironmentFilePage(TypedDict):
     next: str | None
     """What ``page`` has to be for the next one."""
     has_more: bool
-
-
-class EnvironmentErrorAnswer(TypedDict):
-    code: str
-    message: str
-    type: str
 
 
 class EnvironmentState(TypedDict):

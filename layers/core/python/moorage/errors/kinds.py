@@ -167,6 +167,10 @@ class SandboxStarting(SandboxError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class SandboxSettingUp(SandboxStarting):
+    """Somebody else starts it, and its setup commands may take long (``SETUP_SECONDS_MAX``)."""
+
+
 class SandboxOrdered(SandboxStarting):
     """The same, and somebody will note where it listens (``Sandboxes.announce``): there is no need to ask again."""
 
@@ -206,6 +210,10 @@ class SandboxCapacity(SandboxError):
 
 class TenantCapacity(SandboxCapacity):
     """The tenant has as many as one may have."""
+
+
+class SetupFailed(SandboxError):
+    """A setup command of the container has failed: it never comes to run."""
 
 
 class SandboxFileMissing(SandboxError):

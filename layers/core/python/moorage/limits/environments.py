@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from moorage.limits.units import KIB
+
 ENVIRONMENT_FILES_MAX: Final = 500
 """Files that one request puts into an environment. Each is a copy in the bucket; eight are made at once."""
 
@@ -16,3 +18,14 @@ ENVIRONMENT_VAULTS_MAX: Final = 10
 
 ENVIRONMENT_PAGE_FILES_MAX: Final = 2_000
 """Files that the environments of one page show, or a single one's if they are more: some 300 KB. A page may be shorter for it."""
+
+ENVIRONMENT_VARIABLES_MAX: Final = 100
+SETUP_COMMANDS_MAX: Final = 50
+SETUP_BYTES_MAX: Final = 200 * KIB
+"""Of an environment's variables and setup commands together: they are one record, and an item of the table has 400 KB."""
+
+SETUP_SECONDS_MAX: Final = 180
+"""For all setup commands of a sandbox. A tool call waits for them, and a step has 330 s."""
+
+SETUP_OUTPUT_CHARS_MAX: Final = 1_000
+"""Of a setup command that fails: the end of its output is told."""

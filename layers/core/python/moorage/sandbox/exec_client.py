@@ -321,6 +321,10 @@ class ExecClient(OverHttp):
         """Unpack a skill's bundle as a folder of its own that commands cannot change. One that is there stays as it is."""
         _refuse_errors(await self._request("PUT", f"/v1/skills/{quote(directory, safe='')}", content=archive))
 
+    async def set_variables(self, variables: Mapping[str, str]) -> None:
+        """Give all that begins from now on these environment variables, beside those that it has."""
+        _refuse_errors(await self._request("PUT", "/v1/variables", json={"variables": dict(variables)}))
+
     async def delete_file(self, path: str) -> None:
         """Remove a file or a link; one that is not there is no error."""
         response = await self._request("DELETE", "/v1/files/content", params={"path": path})

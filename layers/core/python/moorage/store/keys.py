@@ -56,6 +56,7 @@ a proxy credential's container             ``PK=P#<sha256>``, ``SK=META``       
 a container's policy and secrets           ``PK=T#t#C#id``, ``SK`` from ``EGRESS#POLICY`` on    Query
 a container's egress decisions             ``PK=T#t#C#id``, ``SK`` begins with ``EGRESS#LOG#``  Query
 whose an upstream's container is           ``PK=T#t#C#id``, ``SK=UPSTREAM``                     GetItem
+what a container's sandboxes begin with    ``PK=T#t#C#id``, ``SK=SETUP``                        GetItem
 a container's sessions                     ``PK=T#t#C#id``, ``SK`` begins with ``SESSION#``     Query, GetItem
 kept sums of a tenant's usage              ``PK=T#t#USAGE``, ``SK=<seconds>#<start>``            BatchGetItem
 where in its list what stands              ``PK=T#t#USAGE``, ``SK=LIST#<seconds>#<start>``       BatchGetItem
@@ -90,6 +91,8 @@ SANDBOXES_TOTAL: Final = "TOTAL"
 """Sort key of a tenant's sum; ids of containers begin with small letters, so that the entries come after it."""
 KEYS: Final = "KEYS"
 API_KEY_PREFIX: Final = "K#"
+SETUP: Final = "SETUP"
+"""Sort key of the variables and commands that a container's sandboxes begin with."""
 UPSTREAM: Final = "UPSTREAM"
 """Sort key of the note that a container lives at a model's upstream."""
 

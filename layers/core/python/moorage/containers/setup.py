@@ -1,0 +1,138 @@
+"""What the sandboxes of a container begin with: environment variables, and commands that run before all others.
+
+Each new sandbox gets them anew, after the container's files. A command that fails in the first one fails the container: it never comes
+to run, and says why. In a later one, which begins with what the earlier ones have saved, the model is told.
+
+They may hold secrets, and no route returns them. They lie in one record, sealed with a key that follows from the one of the sandboxes'
+tokens: whoever may reach a sandbox can open it.
+"""
+
+import hashlib
+import hmac
+import time
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from moorage import limits, sealing
+from moorage.containers.claims import Claims, Lease
+from moorage.containers.store import ContainerRecord, ContainerStore
+from moorage.errors import SetupFailed
+from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecOutput
+from moorage.store import keys
+from moorage.store.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class SetupCommand:
+    command: str = field(repr=False)
+    cwd: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSetup:
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    commands: tuple[SetupCommand, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.variables and not self.commands
+
+
+class Setups:
+    def __init__(self, table: Table, store: ContainerStore, claims: Claims, sandbox_key: Callable[[], bytes]) -> None:
+        self._table = table
+        self._store = store
+        self._claims = claims
+        self._sandbox_key = sandbox_key
+
+    async def give(self, record: ContainerRecord, setup: ContainerSetup) -> ContainerRecord:
+        """To a container that has had no sandbox yet."""
+        if setup.is_empty:
+            return record
+        text = orjson.dumps({"variables": dict(setup.variables), "commands": [[each.command, each.cwd] for each in setup.commands]})
+        sealed = sealing.seal(text.decode(), self._key(), _bound_to(record))
+        await self._table.put({"PK": keys.container(record.tenant_id, record.id), "SK": keys.SETUP, "sealed": sealed})
+        return await self._store.change(record, set={"has_setup": True})
+
+    async def copy(self, source: ContainerRecord, made: ContainerRecord) -> ContainerRecord:
+        """Give a copy of a container the same. What ran in the source to its end has made the files that the copy has."""
+        made = await self.give(made, await self.of(source))
+        return await self._store.change(made, set={"is_set_up": True}) if source.is_set_up else made
+
+    async def of(self, record: ContainerRecord) -> ContainerSetup:
+        stored = await self._table.get(keys.container(record.tenant_id, record.id), keys.SETUP) if record.has_setup else None
+        if stored is None:
+            return ContainerSetup()
+        opened: Any = orjson.loads(sealing.unseal(stored["sealed"], self._key(), _bound_to(record)))
+        return ContainerSetup(opened["variables"], tuple(SetupCommand(command, cwd) for command, cwd in opened["commands"]))
+
+    async def run(self, record: ContainerRecord, client: ExecClient) -> tuple[ContainerRecord, tuple[str, ...]]:
+        """Set the variables and run the commands, in a sandbox that has the container's files; answers the record with its renewed
+        claim, and notes for the model. Raises :class:`SetupFailed`, which the record then knows too.
+
+        The exec server knows each command by its place: who takes over from a dead starter goes on where that one was.
+        """
+        setup = await self.of(record)
+        if setup.is_empty:
+            return record, ()
+        await client.set_variables(setup.variables)
+        lease = Lease(self._claims, record)
+        problem = await lease.during(self._first_problem(client, setup))
+        if problem is None:
+            return lease.record, ()
+        if record.is_set_up:
+            return lease.record, (f"Note: the sandbox is new, and could not be set up as before. {problem}",)
+        await self._store.change(lease.record, set={"setup_error": problem})
+        raise SetupFailed(problem)
+
+    async def _first_problem(self, client: ExecClient, setup: ContainerSetup) -> str | None:
+        """What went wrong with the first command that failed; None if all have run."""
+        until = time.monotonic() + limits.SETUP_SECONDS_MAX
+        for index, each in enumerate(setup.commands):
+            left_ms = max(1, int((until - time.monotonic()) * 1000))
+            ended, output = await _finished(client, f"setup-{index}", each, left_ms)
+            if ended.outcome == "exit" and ended.exit_code == 0:
+                continue
+            how = f"failed with exit code {ended.exit_code}" if ended.outcome == "exit" else "took too long"
+            if ended.outcome != "exit":
+                how += f": all setup commands together have {limits.SETUP_SECONDS_MAX} seconds"
+            return f"Setup command {index + 1} of {len(setup.commands)} {how}.{_told(output, setup.variables)}"
+        return None
+
+    def _key(self) -> bytes:
+        return hmac.new(self._sandbox_key(), b"setup", hashlib.sha256).digest()
+
+
+async def _finished(client: ExecClient, exec_id: str, command: SetupCommand, timeout_ms: int) -> tuple[ExecEnded, str]:
+    """How a command has ended, and what it has said."""
+    said: list[str] = []
+    events = client.exec(
+        exec_id, command.command, timeout_ms=timeout_ms, max_output_length=limits.OUTPUT_CHARS_DEFAULT, cwd=command.cwd
+    )
+    async with aclosing(events):
+        async for event in events:
+            match event:
+                case ExecOutput():
+                    said.append(event.text)
+                case ExecEnded():
+                    return event, "".join(said)
+                case _:
+                    pass
+    raise AssertionError(f"the events of {exec_id} end without its end")
+
+
+def _told(output: str, variables: Mapping[str, str]) -> str:
+    """The end of a command's output, without the values of variables."""
+    for value in sorted(variables.values(), key=len, reverse=True):
+        if value.strip():
+            output = output.replace(value, "[...]")
+    tail = output.strip()[-limits.SETUP_OUTPUT_CHARS_MAX :]
+    return f" Its output ends with: {tail}" if tail else ""
+
+
+def _bound_to(record: ContainerRecord) -> bytes:
+    return f"{record.tenant_id}\n{record.id}".encode()

@@ -1,0 +1,60 @@
+"""Environments of agents on a real stack: what their setup leaves is there for the first command."""
+
+import time
+from typing import Any
+
+from openai import OpenAI
+
+from tests.stack import outputs, say, script, shell
+
+
+def tools_in(environment_id: str) -> Any:
+    return [{"type": "shell", "environment": {"type": "container_reference", "container_id": environment_id}}]
+
+
+def settled(client: OpenAI, environment_id: str) -> Any:
+    """The environment, once its sandbox has come to run or to an end."""
+    for _ in range(300):
+        environment = client.beta.agents.environments.retrieve(environment_id)
+        if environment.status != "pending":
+            return environment
+        time.sleep(0.1)
+    raise AssertionError(environment)
+
+
+def test_an_environment_is_set_up_before_its_first_command(client: OpenAI) -> None:
+    wanted: Any = {
+        "type": "openai_hosted",
+        "container_size": "small",
+        "env": {"GREETING": "good morning"},
+        "files": [{"type": "inline", "path": "/workspace/in/name.txt", "data": "d29ybGQ="}],
+        "setup_commands": [
+            {"command": 'echo "$GREETING $(cat in/name.txt)" > said.txt; pwd'},
+            {"command": "mv ../said.txt . && echo made > ~/home.txt", "cwd": "/workspace/in"},
+        ],
+    }
+    made = client.beta.agents.environments.create(environment=wanted)
+    assert settled(client, made.id).status == "ready"
+    response = client.responses.create(
+        model="demo",
+        input=script(shell("cat in/said.txt ~/home.txt; echo $GREETING"), say("done")),
+        tools=tools_in(made.id),
+    )
+    assert outputs(response.output) == [[("good morning world\nmade\ngood morning\n", "", 0)]]
+    files = client.beta.agents.environments.files.list(made.id, order="asc")
+    assert [file.path for file in files] == ["/workspace/in/name.txt", "/workspace/in/said.txt"]
+
+
+def test_an_environment_whose_setup_fails_tells_why(client: OpenAI) -> None:
+    wanted: Any = {
+        "type": "openai_hosted",
+        "container_size": "small",
+        "env": {"TOKEN": "word-7193"},
+        "setup_commands": [{"command": "true"}, {"command": 'echo "no depot for $TOKEN" >&2; exit 7'}, {"command": "touch later"}],
+    }
+    made = client.beta.agents.environments.create(environment=wanted)
+    failed = settled(client, made.id)
+    said = "Setup command 2 of 3 failed with exit code 7. Its output ends with: no depot for [...]"
+    assert (failed.status, failed.to_dict()["error"]["message"]) == ("failed", said)
+    response = client.responses.create(model="demo", input=script(shell("ls"), say("done")), tools=tools_in(made.id))
+    assert "exit code 7" in str(outputs(response.output))
