@@ -185,7 +185,6 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": [FUNCTION | {"async": True}]}, "tools[0].async", "unsupported_value"),
     ({"tools": [FUNCTION | {"parameters": {"type": 1}}]}, "tools[0].parameters", "invalid_function_parameters"),
     ({"tools": [FUNCTION, FUNCTION]}, "tools[1].name", "invalid_value"),
-    ({"tools": [SERVER | {"credential_id": "cred_1"}]}, "tools[0].credential_id", "unsupported_parameter"),
     ({"tools": [SERVER | {"connection_origin": "environment"}]}, "tools[0].connection_origin", "unsupported_value"),
     ({"tools": [SERVER | {"required": True}]}, "tools[0].required", "unsupported_value"),
     ({"tools": [SERVER | {"request_metadata": {}}]}, "tools[0].request_metadata", "unsupported_parameter"),
@@ -243,8 +242,8 @@ async def test_an_agent_keeps_its_model_and_has_only_the_versions_that_were_made
 
 async def test_what_stands_beside_agents_is_no_agent() -> None:
     async with serving() as (served, _):
-        answers = [await served.get(f"/agents/{name}") for name in ("environments", "automations", "agent_1", "sessionsx")]
-        codes = ["unknown_url", "unknown_url", "agent_not_found", "agent_not_found"]
+        answers = [await served.get(f"/agents/{name}") for name in ("sessions/x/none", "agent_1", "sessionsx")]
+        codes = ["unknown_url", "agent_not_found", "agent_not_found"]
         assert [answer.json()["error"]["code"] for answer in answers] == codes
 
 

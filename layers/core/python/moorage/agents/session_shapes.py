@@ -37,7 +37,6 @@ from moorage.wire.validation import (
 _NO_CACHE: Final = "The lifetime of prompts in a model's cache is set by its provider."
 _NO_SPEND: Final = "A session has no limit of its own in this version: give its key a budget ('moorage keys create --budget')."
 _NO_REVIEW: Final = "Nothing reviews actions by itself in this version: 'require_approval' of a tool asks a person."
-_NO_VAULTS: Final = "Sessions use no vaults in this version: the operator names a server with its key in models.toml."
 _NO_BROWSER: Final = "A browser of the service is not available in this version."
 
 # --- Input --------------------------------------------------------------------------------------------------------------
@@ -115,7 +114,7 @@ class SessionAgent(AgentSettings, total=False):
     model: Model
 
 
-VaultIds = Annotated[Any, RefusedField(_NO_VAULTS)]
+VaultIds = Annotated[list[Id], Length(limits.VAULT_IDS_MAX)]
 
 
 @wire

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moorage.agents.session_store import SessionRecord
+from moorage.agents.session_vaults import chosen
 from moorage.agents.settings import checked
 from moorage.environments.opening import open_environment
 from moorage.errors import invalid_value, missing_parameter
 from moorage.loop.prepare import conceal
 from moorage.parallel import beside
 from moorage.runtime import Runtime
+from moorage.vaults.choice import credentials_in
 from moorage.wire.types import Item
 
 
@@ -20,8 +22,12 @@ async def new_session(
     ``given``, in bytes. Raises :class:`~moorage.errors.ApiError`; nothing is left behind then."""
     settings, agent = await agent_of(runtime, tenant_id, given)
     await check_settings(runtime, tenant_id, settings, size)
-    environment = given["environment"]
-    container = await open_environment(runtime, tenant_id, environment, param="environment", name="session")
+    environment, vault_ids = given["environment"], tuple(given.get("vault_ids", ()))
+    credentials = await credentials_in(runtime, tenant_id, vault_ids)
+    chosen(settings, credentials)
+    container = await open_environment(
+        runtime, tenant_id, environment, param="environment", name="session", credentials=credentials
+    )
     return runtime.agent_sessions.new(
         tenant_id,
         settings,
@@ -30,6 +36,7 @@ async def new_session(
         agent_version=0 if agent is None else agent[1],
         container_id=None if container is None else container.id,
         owns_container=container is not None and "environment_id" not in environment,
+        vault_ids=vault_ids,
         metadata=given.get("metadata", {}),
     )
 

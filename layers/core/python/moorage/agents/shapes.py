@@ -17,6 +17,7 @@ from moorage.wire.tools import ASYNC_REASON, REFUSED_TOOLS
 from moorage.wire.validation import (
     Fields,
     FreeObject,
+    Id,
     JsonValidator,
     Length,
     OneOf,
@@ -31,7 +32,6 @@ AgentServiceTier = Literal["auto", "default", "flex", "priority", "fast", "ultra
 
 _NO_SUBAGENTS: Final = "Subagents are not available in this version: let your program give each task to an agent."
 _NO_STDIO: Final = "Servers are reached over HTTP in this version: name one by 'server_url'."
-_NO_VAULTS: Final = "Vaults are not available in this version: the operator names a server with its key in models.toml."
 _NO_REQUIRED: Final = "A server that does not answer is told to the model, and the turn goes on."
 _NOT_FROM_INSIDE: Final = "Servers are asked by the service in this version, not from inside an environment."
 _NO_SECRETS: Final = "An agent keeps no secrets."
@@ -88,7 +88,8 @@ class AgentMcp(TypedDict, total=False):
     connection_origin: Annotated[Literal["service", "environment"], Only("service", _NOT_FROM_INSIDE)]
     required: Annotated[bool, Only(False, _NO_REQUIRED)]
     require_approval: Any
-    credential_id: Annotated[Any, RefusedField(_NO_VAULTS)]
+    credential_id: Id
+    """Of a vault of the session; without it the address of the server chooses."""
     request_metadata: Annotated[Any, RefusedField("Metadata of requests to a server is not available in this version.")]
 
 

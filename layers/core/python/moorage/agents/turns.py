@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from moorage import ids, limits
 from moorage.agents.session_store import ArtifactRecord, SessionRecord, TurnRecord, WaitingInput
+from moorage.agents.session_vaults import with_tokens
 from moorage.agents.settings import as_request
 from moorage.approvals import waiting as approvals
 from moorage.approvals.store import ApprovalDecision
@@ -252,6 +253,7 @@ async def _written_down(runtime: Runtime, standing: Standing, items: Sequence[It
     asked = as_request(session.settings) | {"input": list(items), "background": True, "approvals": {"park": True}}
     if standing.snapshot is not None:
         asked["previous_response_id"] = standing.snapshot.stored.response_id
+    asked["tools"] = await with_tokens(runtime, session.tenant_id, session.settings, session.vault_ids, asked["tools"])
     if session.container_id is not None:
         place = {"type": "container_reference", "container_id": session.container_id}
         asked["tools"] = [*asked["tools"], {"type": "shell", "environment": place}]

@@ -18,6 +18,8 @@ from moorage.errors import ApiError, bad_request, invalid_value
 from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.skills.attach import GivenSkill
+from moorage.vaults.store import CredentialRecord
+from moorage.vaults.variables import with_variables
 from moorage.wire.network_policy import NetworkPolicy, parse_network_policy
 from moorage.wire.validation import Fields
 
@@ -27,10 +29,16 @@ _SIZE: Final = "medium"
 
 
 async def open_environment(
-    runtime: Runtime, tenant_id: str, spec: Mapping[str, Any], *, param: str, name: str = "environment"
+    runtime: Runtime,
+    tenant_id: str,
+    spec: Mapping[str, Any],
+    *,
+    param: str,
+    name: str = "environment",
+    credentials: Sequence[CredentialRecord] = (),
 ) -> ContainerRecord | None:
     """The container of an ``environment`` (``shapes.py: EnvironmentParam``), made or found; None for ``none``. ``param`` is the place
-    of ``spec`` in the request, such as ``environment``. A new one has no sandbox yet.
+    of ``spec`` in the request, such as ``environment``. A new one has no sandbox yet. It gets the variables of ``credentials``.
 
     Raises :class:`ApiError` that names the field. Nothing is left behind then.
     """
@@ -40,7 +48,8 @@ async def open_environment(
         return await runtime.containers.use(tenant_id, spec["environment_id"], param=f"{param}.environment_id")
     files = await _placed(runtime, tenant_id, spec.get("files", ()), f"{param}.files")
     skills = await runtime.containers.skills.resolve(tenant_id, spec.get("skills", ()), param=f"{param}.skills")
-    record = await _reserved(runtime, tenant_id, spec, skills, param, name)
+    policy = with_variables(runtime, _policy(runtime, spec.get("network"), f"{param}.network"), credentials)
+    record = await _reserved(runtime, tenant_id, spec, skills, policy, param, name)
     try:
         await runtime.containers.place(record, files)
     except ApiError:
@@ -69,14 +78,20 @@ def environment_path(path: str) -> str:
 
 
 async def _reserved(
-    runtime: Runtime, tenant_id: str, spec: Mapping[str, Any], skills: Sequence[GivenSkill], param: str, name: str
+    runtime: Runtime,
+    tenant_id: str,
+    spec: Mapping[str, Any],
+    skills: Sequence[GivenSkill],
+    policy: NetworkPolicy | None,
+    param: str,
+    name: str,
 ) -> ContainerRecord:
     try:
         return await runtime.containers.reserve(
             tenant_id,
             name=name,
             memory_limit=limits.ENVIRONMENT_SIZES[spec.get("container_size", _SIZE)],
-            network_policy=_policy(runtime, spec.get("network"), f"{param}.network"),
+            network_policy=policy,
             skills=skills,
             setup=_setup(spec),
             param=f"{param}.",
