@@ -28,6 +28,7 @@ SPEAKERS = {
     "moorage.agents.settings": "the same, said in the form of ``/v1/responses``",
     "moorage.agents.turn_items": "items of responses, as the Agents API shows them",
     "moorage.agents.turn_events": "their events, likewise",
+    "moorage.agents.session_vaults": "the tools whose servers take a token of a vault",
     "moorage.agents.turns": "what an environment brings to an agent",
     "moorage.agents.session_objects": "the one form in which the Agents API asks a person",
     "moorage.model.search_engine": "a kind of search engine that is a server of this protocol",
