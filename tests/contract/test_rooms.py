@@ -37,6 +37,8 @@ SPEAKERS = {
     "moorage.cli.main": "a command of its own of that name",
     "moorage.tools.mcp.workspace.gate": "the name of an argument, which models were trained on",
     "moorage.cli.completion": "the word for the user's own shell",
+    "moorage.sandbox.exec_client": "the exec server's word for the shell of a session",
+    "functions/sandbox/server/sessions.py": "the same",
     "infra/config.py": "a section and a field of models.toml",
 }
 """Who may name tools besides, and why."""
@@ -113,6 +115,7 @@ def test_the_console_names_tools_where_it_asks_for_them_alone() -> None:
 
 IN_THE_PROTOCOL = {
     "moorage.wire.environments": "shell and code interpreter of a request share one container",
+    "moorage.wire.item": "a call says which program has made it",
     "moorage.wire.tools": "a web search is left out or refused where the operator has named no engine, whatever else is asked",
     "moorage.wire.choices": "three names for one computer",
     "moorage.wire.items": "a local shell's call and output may share an id",

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from moorage import limits
+from moorage.tools.programmatic_tool_calling.javascript import fingerprint_of
 
 from tests.mcp_servers import PIXEL
 
@@ -68,6 +69,10 @@ ITEMS: dict[str, Callable[[int], Items]] = {
         {"type": "custom_tool_call", "name": "f", "input": "a"},
         {"type": "custom_tool_call_output", "output": "b"},
     ),
+    "programs": paired(
+        {"type": "program", "code": "return 1", "fingerprint": fingerprint_of("return 1")},
+        {"type": "program_output", "result": "1", "status": "completed"},
+    ),
     "shells": paired(
         {"type": "shell_call", "action": {"commands": ["ls"]}, "status": "completed"},
         {"type": "shell_call_output", "output": [_RAN]},
@@ -110,7 +115,7 @@ ITEMS: dict[str, Callable[[int], Items]] = {
     "compactions": alone({"type": "compaction", "encrypted_content": "a" * 40}, id="cmp"),
     "triggers of compaction": alone({"type": "compaction_trigger"}, id="ct"),
 }
-REFUSED_KINDS = {"program", "program_output", "configuration_update", "multi_agent_call", "multi_agent_call_output", "agent_message"}
+REFUSED_KINDS = {"configuration_update", "multi_agent_call", "multi_agent_call_output", "agent_message"}
 """By their names alone."""
 
 

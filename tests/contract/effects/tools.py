@@ -341,3 +341,33 @@ def tool_search(world: World) -> None:
     assert (searched["execution"], [tool["name"] for tool in found["tools"]]) == ("server", [hidden["name"]])
     sent = world.upstream.requests[-1].body["tools"]
     assert [tool["function"]["name"] for tool in sent] == ["tool_search", hidden["name"]]
+
+
+# --- programs ------------------------------------------------------------------------------------------------------------------
+
+PROGRAMS: Json = {"type": "programmatic_tool_calling"}
+_PROGRAMMATIC: Json = {**FUNCTION, "allowed_callers": ["programmatic"]}
+
+
+@row("tool", "programmatic_tool_calling")
+@row("tool_choice", "programmatic_tool_calling")
+@row("item", "program", "program_output")
+def programs(world: World) -> None:
+    """A program calls a function, and the next response goes on with it; what they have made comes back as input."""
+    tools = [PROGRAMS, _PROGRAMMATIC]
+    for model in ("native", "plain", "chat"):
+        world.upstream.plays(called("run_program", {"code": "return (await tools.look({ at: 'sea' })).length"}))
+        first = world.create(model, tools=tools, tool_choice=PROGRAMS)
+        sent = world.upstream.requests[-1].body
+        assert "look" not in str(sent["tool_choice"]) + str([tool.get("name") for tool in sent["tools"]])
+        program, call = first["output"]
+        assert (program["type"], call["caller"]) == ("program", {"type": "program", "caller_id": program["call_id"]})
+        output = {"type": "function_call_output", "call_id": call["call_id"], "output": "waves"}
+        history = [program, call, output]
+        world.upstream.plays(said("five"))
+        second = world.create(model, tools=tools, input=history)
+        ended, _ = second["output"]
+        assert (ended["type"], ended["result"]) == ("program_output", "5")
+        body = world.asked(model, tools=tools, input=[*history, ended, {"role": "user", "content": "So?"}])
+        assert "waves" not in json.dumps(body), "the model sees what the program says"
+        assert "return (await tools.look" in json.dumps(body)

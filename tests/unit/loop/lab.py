@@ -116,6 +116,8 @@ class FakeSandboxes:
     before_place: Callable[[], None] | None = None
     prints: Callable[[str], str] = "{}\n".format
     """What a command says on stdout."""
+    session_prints: Callable[[str], str] = lambda code: "printed\n"
+    """What JavaScript says on stdout."""
 
     async def place(self, tenant_id: str, container_id: str) -> None:
         self.placings += 1
@@ -246,7 +248,8 @@ class _Live:
         """Each call finds a new session, and answers with its code."""
         if exec_id not in self.sandboxes.executed:
             self.sandboxes.executed.append(exec_id)
-        for event in (ExecStarted(0), ExecOutput(1, "stdout", "printed\n"), PythonEnded(2, "exit", 0, 0, None, code, (), True)):
+        printed = ExecOutput(1, "stdout", self.sandboxes.session_prints(code))
+        for event in (ExecStarted(0), printed, PythonEnded(2, "exit", 0, 0, None, code, (), True)):
             if event.n > options["after"]:
                 yield event
 

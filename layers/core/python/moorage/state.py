@@ -126,7 +126,7 @@ class PendingCall:
     type: str
     """Of the call's item."""
     call_index: int
-    """Output index of the call's item."""
+    """Output index of the call's item. Below 0 it is in the step's record alone, and the call fills no item."""
     output_index: int
     """Output index of the item that the tool step fills: the call's own, if that holds its result."""
     output_item_id: str

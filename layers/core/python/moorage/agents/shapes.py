@@ -13,7 +13,7 @@ from moorage import limits
 from moorage.wire.answers import Json, Seconds
 from moorage.wire.create import Metadata, Model
 from moorage.wire.refusals import wrong_value
-from moorage.wire.tools import ASYNC_REASON, REFUSED_TOOLS
+from moorage.wire.tools import ASYNC_REASON
 from moorage.wire.validation import (
     Fields,
     FreeObject,
@@ -115,7 +115,7 @@ _TOOLS: Final[dict[str, Any]] = {
     "tool_search": AgentToolSearch,
     "mcp": AgentMcp,
     "web_search": AgentWebSearch,
-    **{name: RefusedVariant(reason) for name, reason in REFUSED_TOOLS.items()},
+    "programmatic_tool_calling": RefusedVariant("Programs that call tools have no place in a saved agent in this version."),
     "computer_use": RefusedVariant("A browser of the service is not available in this version."),
     "automations": RefusedVariant("Automations are not available in this version: let your scheduler start a turn."),
 }

@@ -44,6 +44,23 @@ SESSION_OUTPUT_TOKENS_MAX: Final = 100_000
 JAVASCRIPT_MS_DEFAULT: Final = 30_000
 """One call of ``js_repl``, if the model says nothing."""
 
+PROGRAM_RUN_MS_MAX: Final = 20_000
+PROGRAM_START_MS_MAX: Final = 15_000
+PROGRAM_SECONDS_MAX: Final = 60
+assert PROGRAM_RUN_MS_MAX + PROGRAM_START_MS_MAX < PROGRAM_SECONDS_MAX * 1000
+"""One run of a program that calls tools; it does not wait for them. A session of Node may have to start first, or end its code."""
+
+PROGRAM_MEMORY_MB_MAX: Final = 256
+"""Of the objects of a program, in a sandbox that has 1 GB."""
+
+PROGRAM_CALLS_MAX: Final = 256
+PROGRAM_ARGUMENTS_CHARS_MAX: Final = 300_000
+PROGRAM_RESULT_CHARS_MAX: Final = 100_000
+"""Of one program. What it has come to is one line of ``OUTPUT_CHARS_MAX``, in which JSON may write a character as two."""
+
+PROGRAM_RECORDED_CHARS_MAX: Final = 8_000_000
+"""Of the results that a program is given again when it goes on: they are sent to the sandbox with each run."""
+
 VIEWED_IMAGE_BYTES_MAX: Final = 2_560 * KIB
 """Of a picture that a model looks at: as base64 it stands in its call's item, which may have ``MCP_OUTPUT_BYTES_MAX``."""
 

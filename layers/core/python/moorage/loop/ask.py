@@ -4,23 +4,25 @@ Steps of the state machine run it (``loop/model_step.py``), and the API process 
 (``loop/create.py``); they differ in the sink.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from moorage import ids, limits
 from moorage.errors import UnfitAnswer, UpstreamError
-from moorage.loop import budget, compact, context, decide, egress_approvals, finish, upstream_shell
+from moorage.loop import budget, compact, context, decide, egress_approvals, finish, programs, upstream_shell
 from moorage.loop.assemble import Assembler
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.decide import LoopDecision
 from moorage.loop.notes import reader, visible
 from moorage.loop.outputs import Outputs
+from moorage.loop.programs import OpenProgram
 from moorage.loop.prompt import StepPosition
 from moorage.loop.prompt_stage import RoomStage, outside, rooms_of
 from moorage.loop.sinks import LogSink, Sink
 from moorage.loop.turn import ModelTurn, has_calls
 from moorage.model.base import StreamFinished
 from moorage.runtime import Runtime
-from moorage.state import Next, StepOutcome
+from moorage.state import Next, PendingCall, StepOutcome
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import about, tell
 from moorage.tools.registry import ROOMS
@@ -44,6 +46,10 @@ class ModelAsk:
     """Tool outputs that a run before this one has announced, by call id."""
     done: dict[int, Item] = field(default_factory=dict)
     """What the steps before this one have finished."""
+    results: dict[str, Item] = field(default_factory=dict)
+    """What programs have come to that the step before has run, by call id."""
+    orders: dict[int, Item] = field(default_factory=dict)
+    """What runs of programs are given, below 0: kept with the items, and no items of the response."""
     watch: CancelWatch | None = None
     """Says when nobody wants an answer any more."""
     retry_after_seconds: float | None = None
@@ -56,6 +62,8 @@ class ModelAsk:
     """If the outcome is to wait: for what, in a sentence."""
     has_no_calls_left: bool = False
     """Its calls do not run, because those of a budget that it shares are used up."""
+    _programs: list[OpenProgram] = field(default_factory=list)
+    """Those that run next."""
     _finished: StreamFinished | None = None
     """How the latest turn ended; None if it broke off, and before the first."""
     _broke_inside: bool = True
@@ -73,11 +81,13 @@ class ModelAsk:
 
     async def _run(self) -> StepOutcome:
         try:
-            await self._compact()
+            if not programs.open_programs(self._context()):
+                await self._compact()
             if not compact.is_triggered(self.stored):
                 await self._prepare()
-                await self._converse()
-            decision = await self._counted(self._decision())
+                if not self._resume():
+                    await self._converse()
+            decision = await self._counted(self._with_programs(self._decision()))
         except UpstreamError as error:
             return await self._give_up(error)
         await self._rented(decision)
@@ -135,6 +145,48 @@ class ModelAsk:
             assert room is not None
             outputs.add({"id": ids.new_item_id(room.prefixes[item["type"]], self.stored.response_id), **item})
         self.position = replace(self.position, next_index=outputs.next_index)
+
+    def _resume(self) -> bool:
+        """Show what programs have come to; False if none is open, so that the model is asked. An earlier run of the step may have shown
+        a part of it."""
+        for program in programs.open_programs(self._context()):
+            result = self.results.get(program.call_id)
+            if result is not None:
+                self._show(program, result)
+        if not programs.open_programs(self._context()):
+            return False
+        self._finished = StreamFinished("tool_calls")
+        return True
+
+    def _show(self, program: OpenProgram, result: Item) -> None:
+        room = ROOMS.of_call(program.item["type"])
+        assert room is not None
+        if result["type"] == room.call:
+            shown = {call["call_id"] for call in program.calls}
+            turn = ModelTurn(self.runtime, self.stored, self.position, self.sink)
+            made = turn.of_program(program.item, [call for call in result["calls"] if call["call_id"] not in shown])
+            if made is not None:
+                self.items |= made.items
+                self.position = replace(self.position, next_index=made.next_index)
+                return
+            result = program.misfit(room)
+        outputs = self._outputs()
+        output = {"id": outputs.new_id(room), **result}
+        outputs.add(output, added=room.announced(program.item, output["id"]))
+        self.position = replace(self.position, next_index=outputs.next_index)
+
+    def _with_programs(self, decision: LoopDecision) -> LoopDecision:
+        """The same, with the programs that run next. None does while the client has calls to answer: the next response goes on."""
+        hosted = tuple(index for index in decision.hosted if not programs.is_program(self.items[index]))
+        ends = decision.is_last or decision.status != "completed" or any(map(decide.is_for_client, self.items.values()))
+        refused = {self.items[index].get("call_id") for index in decision.refused}
+        found = [] if ends else programs.open_programs(self._context())
+        self._programs = [program for program in found if program.is_ready and program.call_id not in refused]
+        if self._programs:
+            return replace(decision, next=Next.TOOLS, hosted=hosted)
+        if decision.hosted and not hosted:
+            return replace(decision, next=Next.DONE, hosted=(), is_last=False)
+        return replace(decision, hosted=hosted)
 
     async def _converse(self) -> None:
         """Turn after turn, until the model has said what it wants."""
@@ -264,16 +316,18 @@ class ModelAsk:
 
     async def _rented(self, decision: LoopDecision) -> None:
         """The response pays for its container's sandbox from its first call there on, where that has a price."""
-        if self.position.rent is None and any(decide.where(self.items[index]) is CallRunner.SANDBOX for index in decision.hosted):
+        in_sandbox = any(decide.where(self.items[index]) is CallRunner.SANDBOX for index in decision.hosted)
+        if self.position.rent is None and (in_sandbox or self._programs):
             self.position = replace(self.position, rent=await budget.rent_of(self.runtime, self.stored))
 
     def _follow(self, decision: LoopDecision) -> StepOutcome:
         """Emit what belongs to a decision."""
         outputs = self._outputs()
         outputs.refuse(decision.refused)
+        calls = [*(outputs.announce(index) for index in decision.hosted), *self._runs()]
         return StepOutcome(
             next=decision.next,
-            calls=tuple(outputs.announce(index) for index in decision.hosted),
+            calls=tuple(calls),
             next_index=outputs.next_index,
             usage=self.position.usage,
             calls_made=self.position.calls_made + len(decision.hosted),
@@ -284,6 +338,13 @@ class ModelAsk:
             had_no_calls_left=self.has_no_calls_left,
             rent=self.position.rent,
         )
+
+    def _runs(self) -> Iterator[PendingCall]:
+        """The runs of programs: calls that fill no item."""
+        for place, program in enumerate(self._programs, 1):
+            self.orders[-place] = program.order(self.stored.parameters.tools)
+            where = str(decide.where(program.item))
+            yield PendingCall(program.call_id, program.item["type"], -place, -place, program.item["id"], where)
 
     def _outputs(self) -> Outputs:
         return Outputs(self.stored, self.sink, self.position.next_index, self.announced, self.items)

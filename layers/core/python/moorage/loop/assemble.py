@@ -149,6 +149,8 @@ class Assembler:
     """Says which custom tools' calls are kept back until :meth:`release`, to be looked at first."""
     shown: Callable[[Item, int], Item] = lambda item, index: item
     """What a call that came whole is shown as, at this output index: one that needs a person's word may be a question."""
+    caller: Item | None = None
+    """``caller`` of the calls, where a program makes them."""
     held: list[HeldCall] = field(default_factory=list)
     misfits: list[HeldCall] = field(default_factory=list)
     """Calls of tools that there are not, or whose arguments did not fit: the model is told, nobody else sees them."""
@@ -525,11 +527,11 @@ class Assembler:
         open_ = self._add(opening.added)
         for event in opening.events:
             self.emit(event)
-        open_.item = opening.item
+        open_.item = opening.item | self._caller
         if opening.is_whole:
             self.close()
         else:  # The rest is told by the tool step that runs the call.
-            self.items[open_.index] = opening.item
+            self.items[open_.index] = open_.item
             self._open = None
 
     # --- items that the upstream runs ---
@@ -560,6 +562,7 @@ class Assembler:
 
     def _add(self, item: Item, *, original: OriginalTool | None = None) -> _Open:
         self.close()
+        item |= self._caller
         self._open = _Open(item, self.next_index, original=original)
         self.next_index += 1
         self.emit({"type": OUTPUT_ITEM_ADDED, "output_index": self._open.index, "item": orjson.loads(orjson.dumps(item))})
@@ -602,6 +605,10 @@ class Assembler:
         self.items[open_.index] = item
         self._open = None
         self.emit({"type": OUTPUT_ITEM_DONE, "output_index": open_.index, "item": item})
+
+    @property
+    def _caller(self) -> Item:
+        return {} if self.caller is None else {"caller": self.caller}
 
     def _send(self, type_: str, open_: _Open, **fields: Any) -> None:
         self.emit({"type": type_, "item_id": open_.item["id"], "output_index": open_.index, **fields})

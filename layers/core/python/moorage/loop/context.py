@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from moorage.errors import bad_request, duplicate_item
 from moorage.tools.registry import ROOMS
+from moorage.tools.room import CallRunner
 from moorage.wire.types import Item
 
 OUTPUT_OF: Final = ROOMS.output_of
@@ -57,9 +58,11 @@ def answer_orphans(items: list[Item]) -> list[Item]:
     """Give every hosted call that never got its output (cancelled, failed) one that says so, and leave out what answers a call that is
     not there any more, because its response was deleted.
 
-    Every model provider refuses the one without the other. Only items of earlier responses can be orphans.
+    Every model provider refuses the one without the other. Only items of earlier responses can be orphans. A call that goes on when the
+    client has answered is none while the client has something to answer.
     """
     answered = {(call, item.get("call_id")) for item in items if (call := _call_of(item["type"])) is not None}
+    waits = any(_is_clients(item) and (item["type"], item.get("call_id")) not in answered for item in items)
     asked: set[tuple[str, str | None]] = set()
     repaired: list[Item] = []
     for item in items:
@@ -69,10 +72,16 @@ def answer_orphans(items: list[Item]) -> list[Item]:
             continue
         repaired.append(item)
         room = ROOMS.of_call(item["type"])
-        if room is not None and (room.call, item.get("call_id")) not in answered:
+        if room is not None and (room.call, item.get("call_id")) not in answered and not (room.resumes and waits):
             orphaned = room.orphaned(item)
             repaired += [] if orphaned is None else [orphaned]
     return repaired
+
+
+def _is_clients(item: Item) -> bool:
+    """Whether it is a call that the client answers."""
+    room = ROOMS.of_call(item["type"])
+    return room is not None and room.output is not None and room.where(item) is CallRunner.CLIENT
 
 
 def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
@@ -102,7 +111,8 @@ def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
                 raise bad_request(f"No tool call found for {type_.replace('_', ' ')} with call_id {call_id}.", param="input")
             answered.add(key)
     for key, type_ in calls.items():
-        if key not in answered:
+        room = ROOMS.of_call(type_)
+        if key not in answered and not (room is not None and room.resumes):
             raise bad_request(f"No tool output found for {type_.replace('_', ' ')} {key[1]}.", param="input")
 
 

@@ -372,7 +372,7 @@ class InlineFirstStep:
                 return
             tell_step(stored, StepPosition(0), outcome, attempt=1, began=self._began, first_output_ms=self._first_output_ms)
             if outcome.next is not Next.DONE:
-                await self._hand_over(outcome, ask.items)
+                await self._hand_over(outcome, ask.items | ask.orders)
         except Superseded:
             raise
         except Exception as error:  # The rim of a response: whatever went wrong, its log gets an end.

@@ -252,6 +252,7 @@ async def _attempt(
     runtime: Runtime, snapshot: Snapshot, state: LoopState, begun: StepAttempt, progress: Progress, chain: list[Item]
 ) -> LoopState:
     stored, began, attempt = snapshot.stored, time.perf_counter(), begun.attempt
+    results = {call_id: item for (step, call_id), item in progress.results.items() if step == state.step - 1}
     position = StepPosition.after(progress.outcomes[state.step - 1], state.step) if state.step else StepPosition(0)
     async with _sink(runtime, snapshot, state.step, attempt) as sink:
         if snapshot.last is None:
@@ -260,7 +261,8 @@ async def _attempt(
         if state.step == 0 and attempt == 1 and stored.is_background:
             response = finish.object_of(stored, status="in_progress", now=int(runtime.clock()))
             sink.emit({"type": IN_PROGRESS, "response": response})
-        ask = ModelAsk(runtime, stored, position, sink, chain, done=progress.items, watch=CancelWatch.of(runtime, stored))
+        watch = CancelWatch.of(runtime, stored)
+        ask = ModelAsk(runtime, stored, position, sink, chain, done=progress.items, results=results, watch=watch)
         ask.pauses = begun.yields
         if attempt > 1:
             ask.items, ask.announced, ask.position = await _take_over(runtime, stored, sink, position)
@@ -282,7 +284,7 @@ async def _attempt(
                     state.step,
                     attempt,
                     outcome,
-                    ask.items,
+                    ask.items | ask.orders,
                     following=sink.writer.next_number,
                     first_output_at_ms=sink.first_output_at_ms,
                     request_id=sink.request_id,

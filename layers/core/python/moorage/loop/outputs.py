@@ -34,7 +34,7 @@ class Outputs:
         known = self.announced.get(item["call_id"])
         if known is not None:
             return replace(call, call_id=item["call_id"], output_index=known["output_index"], output_item_id=known["id"])
-        output = room.announced(item, self._output_id(room))
+        output = room.announced(item, self.new_id(room))
         return replace(call, call_id=item["call_id"], output_index=self._open(output), output_item_id=output["id"])
 
     def _approval(self, room: Room, index: int) -> str:
@@ -54,7 +54,7 @@ class Outputs:
                 item["id"] if holds_its_own else item["call_id"],
                 item,
                 index if holds_its_own else self.next_index,
-                item["id"] if holds_its_own else self._output_id(room),
+                item["id"] if holds_its_own else self.new_id(room),
             )
             refused = finished_of(room.end(known, CallEnd.REFUSED))
             if holds_its_own:
@@ -63,7 +63,7 @@ class Outputs:
             else:
                 self.add(refused, added=room.announced(item, known.output_item_id))
 
-    def _output_id(self, room: Room) -> str:
+    def new_id(self, room: Room) -> str:
         assert room.output is not None
         return ids.new_item_id(room.prefixes[room.output], self.stored.response_id)
 

@@ -12,7 +12,7 @@ from typing import Any
 from moorage import ids, limits
 from moorage.errors import ApiError, bad_request
 from moorage.inputs import admit_inputs
-from moorage.loop import context
+from moorage.loop import context, programs
 from moorage.loop.chain import chain_items
 from moorage.loop.notes import check_readable, reader, visible
 from moorage.model.catalog import ModelEntry
@@ -96,6 +96,7 @@ async def check_tools(runtime: Runtime, tenant_id: str, said: ResolvedInput, too
     """Refuse items and tools that do not belong together, and to search in what is not there. To name a vector store is to use it."""
     for room in ROOMS:
         room.admit(said.input_items, said.chain, [tool for tool in tools if tool["type"] in room.types])
+    programs.check(said.input_items, said.chain, tools)
     for index, tool in enumerate(tools):
         seat = ROOMS.of_tool(tool["type"])
         if seat is not None and (store_ids := seat.stores(tool)):

@@ -27,7 +27,7 @@ from moorage.parallel import outweighs
 from moorage.runtime import Runtime
 from moorage.state import Rent, StepOutcome
 from moorage.store.responses import Snapshot, StoredResponse
-from moorage.tools.lowering import LoweredInput, lower
+from moorage.tools.lowering import LoweredInput, lower, without_calls_of_programs
 from moorage.tools.registry import ROOMS
 from moorage.tools.shell.sequential import one_command
 from moorage.wire.operator_answers import StepPrompt
@@ -92,7 +92,11 @@ class Prompt:
             choice = "none"
         async with self.runtime.attachments(tenant_id, self.entry) as read:
             resolved = await resolve_inputs(
-                self.runtime, tenant_id, before, has_container=self.stored.container_id is not None, attachments=read
+                self.runtime,
+                tenant_id,
+                without_calls_of_programs(before),
+                has_container=self.stored.container_id is not None,
+                attachments=read,
             )
         if HOSTED_SHELL in self.native_tools:
             resolved = await upstream_shell.with_own_containers(self.runtime, tenant_id, resolved)

@@ -271,7 +271,7 @@ class _Attempt:
     async def _earlier(self) -> AsyncIterator[Item]:
         """The latest first."""
         progress = await self.runtime.steps.read(self.stored.tenant_id, self.stored.response_id)
-        first = min(call.call_index for call in self.made_by.outcome.calls)
+        first = min(call.call_index for call in self.made_by.outcome.calls if call.call_index >= 0)
         for index in sorted(progress.items, reverse=True):
             if index < first:
                 yield progress.items[index]
@@ -303,10 +303,11 @@ class _Attempt:
         return progress.end(CallEnd.TIME_OVER, f"It took longer than {seconds:g} seconds.")
 
     async def _done(self, sink: LogSink, whole: CallFinished) -> None:
-        for event in whole.events:
-            sink.emit(event)
-        sink.emit({"type": OUTPUT_ITEM_DONE, "output_index": self.call.output_index, "item": whole.item})
-        await sink.flush()
+        if self.call.output_index >= 0:
+            for event in whole.events:
+                sink.emit(event)
+            sink.emit({"type": OUTPUT_ITEM_DONE, "output_index": self.call.output_index, "item": whole.item})
+            await sink.flush()
         await self._note_end(whole.item)
 
     async def _note_end(self, closed: Item) -> None:

@@ -16,20 +16,21 @@ from moorage import ids, limits
 from moorage.containers.citations import citations
 from moorage.containers.store import ContainerFileRecord
 from moorage.errors import UnfitAnswer, UpstreamError
-from moorage.loop import context, decide, upstream_shell
+from moorage.loop import context, decide, programs, upstream_shell
 from moorage.loop.assemble import Assembler, HeldCall, is_json
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.prompt import Prompt, StepPosition
 from moorage.loop.prompt_stage import rooms_of
 from moorage.loop.sinks import Sink
-from moorage.model.base import HOSTED_SHELL, ItemOpened, ItemRelayed, StreamStarted, TextDelta
+from moorage.model.base import HOSTED_SHELL, CallDelta, CallStarted, ItemDone, ItemOpened, ItemRelayed, StreamStarted, TextDelta
 from moorage.parallel import Breath
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
-from moorage.tools.lowering import NOT_OFFERED, LoweredInput, is_hosted
+from moorage.tools.lowering import NOT_OFFERED, LoweredInput, is_hosted, lowered_for_programs
 from moorage.tools.registry import ROOMS
 from moorage.tools.source_marks import SourceMark
 from moorage.wire import grammar, json_answers
+from moorage.wire.item import made_by
 from moorage.wire.types import Item
 
 _REFUSED: Final = 400
@@ -83,6 +84,20 @@ class ModelTurn:
             assembler.abandon(is_said_anew=error.is_retryable)
             return assembler, error, went_without_tools
         return assembler, None, went_without_tools
+
+    def of_program(self, program: Item, calls: Sequence[Mapping[str, str]]) -> Assembler | None:
+        """The calls that a program has asked for, as if the model had made them; None if one of them fits no tool."""
+        tools = self.stored.parameters.tools
+        lowered = lowered_for_programs(tools, programs=self.stored.programs, given=self.stored.given)
+        if not all(programs.fits(lowered.restore(call["name"]), call["arguments"]) for call in calls):
+            return None
+        assembler = self._assembler(lowered, {})
+        assembler.caller = made_by(program["call_id"])
+        for call in calls:
+            assembler.feed(CallStarted(call["name"], call["call_id"]))
+            assembler.feed(CallDelta(call["arguments"]))
+            assembler.feed(ItemDone())
+        return assembler
 
     def _assembler(self, lowered: LoweredInput, grammars: dict[tuple[str | None, str], dict[str, Any]]) -> Assembler:
         return Assembler(

@@ -85,7 +85,7 @@ class Step:
     following: int
     """Number of the next event when it ended."""
     items: Mapping[int, Item]
-    """What it has made, by output index; the outputs of its calls are theirs."""
+    """What it has made, by output index; the outputs of its calls are theirs. Below 0 stand calls that fill no item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,8 @@ class Progress:
     """Step and id of their calls that are finished."""
     items: dict[int, Item] = field(default_factory=dict)
     """All finished items of the response, by output index."""
+    results: Mapping[tuple[int, str], Item] = field(default_factory=dict)
+    """What calls have come to that fill no item, by step and call id; of the steps that were asked for."""
 
     def unfinished(self, step: int) -> tuple[str, ...]:
         """Ids of the calls of an ended step that still have to run."""
@@ -331,9 +333,12 @@ class Steps:
         fresh: dict[int, dict[int, Item]] = {}
         outcomes: dict[int, StepOutcome] = {}
         finished: set[tuple[int, str]] = set()
+        results: dict[tuple[int, str], Item] = {}
         for record, items in zip(records, found, strict=True):
             step, call_id = keys.step_of(record["SK"])
-            fresh.setdefault(step, {}).update(items)
+            fresh.setdefault(step, {}).update((index, item) for index, item in items.items() if index >= 0)
+            if call_id is not None:
+                results.update(((step, call_id), item) for index, item in items.items() if index < 0)
             if "outcome" in record:
                 outcomes[step] = OUTCOME.unpack(record["outcome"])
             if "finished" in record and call_id is not None:
@@ -341,7 +346,7 @@ class Steps:
         everything = dict(known.items)
         for items in fresh.values():
             everything |= items
-        progress = Progress(outcomes, frozenset(finished), everything)
+        progress = Progress(outcomes, frozenset(finished), everything, results)
         self._remember(pk, known, progress, fresh)
         return progress
 

@@ -13,10 +13,10 @@ Two properties hold, because prompt caches and parallel tool calls need them:
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.tools.calls import ToolKey
@@ -24,6 +24,7 @@ from moorage.tools.function_items import compact_json, function_call, function_o
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import CallRunner, Room
 from moorage.wire.deferred import has_deferred, searches_deferred
+from moorage.wire.item import program_of
 from moorage.wire.types import Item, Tool
 
 _Named = dict[str | None, list[tuple[str, str | None, str | None, str]]]
@@ -33,12 +34,10 @@ _SPACE: Final = "\0"
 _NAME_CHARS_MAX: Final = 64
 """Chat Completions and Converse stop here; the Responses API takes 128."""
 
-_FUNCTION_FIELDS_BY_FEATURE: Final = {
-    "defer_loading": "tool_search",
-    "allowed_callers": "programmatic_tool_calling",
-    "output_schema": "programmatic_tool_calling",
-    "async": "programmatic_tool_calling",
-}
+_OF_PROGRAMS: Final = frozenset({"output_schema"})
+_OF_CALLERS: Final = frozenset({"allowed_callers", "async"}) | _OF_PROGRAMS
+"""Fields of functions that only upstreams with programs of their own know."""
+_PROGRAMMATIC: Final = frozenset(type_ for room in ROOMS if room.resumes for type_ in room.types)
 _UNSEEN_ITEMS: Final = frozenset({"configuration_update", "compaction_trigger", "item_reference"})
 """Items that speak to the platform, not to the model."""
 NOT_OFFERED: Final = "not_offered"
@@ -108,23 +107,61 @@ def lower(
     *,
     programs: str = "",
     given: str = "",
+    is_for_programs: bool = False,
 ) -> LoweredInput:
     """Write a conversation for an upstream that takes the tool types in ``native`` as they are.
 
     A ``compaction`` item of this deployment has been opened (``loop/notes.py``); another one stays for upstreams with native
     ``compaction`` and is dropped elsewhere (only its maker can read it). ``programs`` are those of the container, and ``given``
-    the files that the request put there, told with each tool that runs there.
+    the files that the request put there, told with each tool that runs there. What programs have called is left out: the model sees the
+    programs alone. ``is_for_programs``: it is written for these.
     """
+    items = without_calls_of_programs(items)
+    tools = [_told(tool, tools, programs, given) for tool in for_callers(tools, "direct")]
     has_own_search = searches_deferred(tools)
     if has_own_search or any(_is_deferred_here(tool) for tool in tools):
         native -= _LOADING
-    lowering = _Lowering(native, programs, given, is_searchable=has_own_search, has_own_search=has_own_search)
+    lowering = _Lowering(
+        native, programs, given, is_searchable=has_own_search, has_own_search=has_own_search, is_for_programs=is_for_programs
+    )
     lowering.add_tools(tools)
     lowered = [result for item in items for result in lowering.item(item)]
     choice = lowering.choice(tool_choice)
     finds_tools = not _FINDING.isdisjoint(native)
     names = lowering.originals if finds_tools else lowering.callable(choice)
     return LoweredInput(tuple(lowered), tuple(lowering.tools.values()), choice, MappingProxyType(names), finds_tools)
+
+
+def without_calls_of_programs(items: Sequence[Item]) -> list[Item]:
+    """The items but for the calls that programs have made, and their outputs, which may say no caller."""
+    made = {item.get("call_id") for item in items if program_of(item) is not None}
+    return [item for item in items if item.get("call_id") not in made] if made else list(items)
+
+
+def for_callers(tools: Sequence[Tool], caller: Literal["direct", "programmatic"]) -> list[Tool]:
+    """The tools that the model may call itself, or its programs."""
+    found: list[Tool] = []
+    for tool in tools:
+        if tool["type"] == "namespace":
+            members = for_callers(tool["tools"], caller)
+            found += [tool | {"tools": members}] if members else []
+        elif caller in (callers := tool.get("allowed_callers", ("direct",))):
+            # Programs run here: an upstream would miss its own tool for them.
+            found.append(without(tool, "allowed_callers") if "programmatic" in callers else tool)
+    return found
+
+
+def lowered_for_programs(tools: Sequence[Tool], *, programs: str = "", given: str = "") -> LoweredInput:
+    """The functions that programs call."""
+    return lower((), for_callers(tools, "programmatic"), "auto", frozenset(), programs=programs, given=given, is_for_programs=True)
+
+
+def _told(tool: Tool, tools: Sequence[Tool], programs: str, given: str) -> Tool:
+    """A tool with the functions that its calls may call."""
+    room = ROOMS.of_tool(tool["type"])
+    if room is None or not room.resumes:
+        return tool
+    return tool | {"callable": list(lowered_for_programs(tools, programs=programs, given=given).tools)}
 
 
 @dataclass(slots=True)
@@ -149,6 +186,7 @@ class _Lowering:
     """The model can look for deferred tools, so they stay hidden until it does."""
     has_own_search: bool = False
     """It looks for them by a tool that an item offers."""
+    is_for_programs: bool = False
 
     # --- tools ---
 
@@ -216,11 +254,10 @@ class _Lowering:
             assert room is not None
             function = room.offer(name, tool)
         else:
-            kept = {
-                key: value
-                for key, value in tool.items()
-                if value is not None and _FUNCTION_FIELDS_BY_FEATURE.get(key, "") in self.native | {""}
-            }
+            unsent = frozenset() if _PROGRAMMATIC & self.native else _OF_CALLERS
+            unsent -= _OF_PROGRAMS if self.is_for_programs else frozenset()
+            unsent |= frozenset() if "tool_search" in self.native else {"defer_loading"}
+            kept = {key: value for key, value in tool.items() if value is not None and key not in unsent}
             function = kept | {"type": "function", "name": name}
         self._show((tool["type"], namespace, tool["name"]), function, bool(tool.get("defer_loading")) and self.is_searchable)
 
@@ -402,8 +439,6 @@ class _Lowering:
         """Calls that another upstream ran by itself (file_search ...): the model reads them as text."""
         tool_type = type_.removesuffix("_call")
         if tool_type in self.native:
-            return [item]
-        if type_.startswith("program") and "programmatic_tool_calling" in self.native:
             return [item]
         shown = {k: v for k, v in item.items() if k not in ("id", "type", "status", "result", "created_by") and v is not None}
         return [message("assistant", f"[{type_}] {compact_json(shown)}")]

@@ -13,6 +13,7 @@ from moorage.tools.function.room import Function
 from moorage.tools.image_generation.room import ImageGeneration
 from moorage.tools.local_shell.room import LocalShell
 from moorage.tools.mcp.room import Mcp
+from moorage.tools.programmatic_tool_calling.room import ProgrammaticToolCalling
 from moorage.tools.room import Room
 from moorage.tools.shell.room import Shell
 from moorage.tools.tool_search.room import ToolSearch
@@ -111,5 +112,6 @@ ROOMS: Final = Registry(
         _WEB,
         _IMAGES,
         _FILES,
+        ProgrammaticToolCalling(),
     )
 )

@@ -171,6 +171,9 @@ class Room:
     """False for a tool that no upstream may run in our place."""
     is_hosted: ClassVar[bool] = False
     """Whether its calls can run here at all."""
+    resumes: ClassVar[bool] = False
+    """Whether a call makes calls of its own and goes on with their outputs (``loop/programs.py``). A run fills no item then: it says
+    what the call has come to, and a call may stay open while the client answers."""
     again: ClassVar[RerunPolicy] = RerunPolicy.ATTACH
     bounds: ClassVar[CallLimits] = CallLimits()
     words: ClassVar[Mapping[CallEnd, str]] = {}

@@ -9,9 +9,8 @@ from typing_extensions import TypeAliasType, TypedDict
 from moorage import errors, limits
 from moorage.wire import tool_shapes
 from moorage.wire.deferred import OWN_SEARCH
-from moorage.wire.tools import REFUSED_TOOLS
 from moorage.wire.types import Item, Tool
-from moorage.wire.validation import Either, Length, Name, OneOf, RefusedVariant, Text, wire
+from moorage.wire.validation import Either, Length, Name, OneOf, Text, wire
 
 
 @wire
@@ -33,15 +32,12 @@ class ChosenByType(TypedDict):
     type: Text
 
 
-_OTHERS: Final[dict[str, Any]] = {name: RefusedVariant(reason) for name, reason in REFUSED_TOOLS.items()}
-
-
 @wire
 class AllowedTools(TypedDict):
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
     tools: Annotated[
-        list[Annotated[Any, OneOf(ChainMap({"namespace": ChosenNamespace}, _OTHERS, tool_shapes.CHOICES))]],
+        list[Annotated[Any, OneOf(ChainMap({"namespace": ChosenNamespace}, tool_shapes.CHOICES))]],
         Length(limits.TOOLS_MAX, minimum=1),
     ]
 
@@ -53,7 +49,7 @@ ToolChoice = TypeAliasType(
         Either(
             "an object",
             string=Literal["none", "auto", "required"],
-            object=Annotated[Any, OneOf(ChainMap({"allowed_tools": AllowedTools}, _OTHERS, tool_shapes.CHOICES))],
+            object=Annotated[Any, OneOf(ChainMap({"allowed_tools": AllowedTools}, tool_shapes.CHOICES))],
         ),
     ],
 )

@@ -72,6 +72,8 @@ def _containers(tools: Sequence[Tool]) -> list[_ContainerRequest]:
                 asked.append(_ContainerRequest(index, "code_interpreter", "container", {"container_id": container_id}))
             case {"type": "code_interpreter", "container": container}:
                 asked.append(_ContainerRequest(index, "code_interpreter", "container", container))
+            case {"type": "programmatic_tool_calling" as kind}:
+                asked.append(_ContainerRequest(index, kind, "environment", {}))
             case {"type": "mcp", "server_url": str(url)} if url == WORKSPACE:
                 asked.append(_ContainerRequest(index, "mcp", "environment", tool.get("environment") or {}))
     return asked

@@ -6,8 +6,8 @@ from typing import Annotated, Final, Literal, Required, TypeVar
 from typing_extensions import TypedDict
 
 from moorage import ids
-from moorage.wire.tools import PROGRAMMATIC_REASON
-from moorage.wire.validation import Dropped, Fields, Free, Id, OneOf, Only, RefusedVariant, Text, wire, wire_with
+from moorage.wire.types import Item
+from moorage.wire.validation import CallId, Dropped, Fields, Free, Id, OneOf, Only, Text, wire, wire_with
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -66,7 +66,24 @@ class DirectCaller(TypedDict):
     type: Literal["direct"]
 
 
-Caller = Annotated[DirectCaller, OneOf({"direct": DirectCaller, "program": RefusedVariant(PROGRAMMATIC_REASON)})]
+@wire
+class ProgramCaller(TypedDict):
+    type: Literal["program"]
+    caller_id: CallId
+
+
+Caller = Annotated[DirectCaller | ProgramCaller, OneOf({"direct": DirectCaller, "program": ProgramCaller})]
+
+
+def program_of(item: Item) -> str | None:
+    """The call id of the program that has made a call; None where the model has made it."""
+    caller = item.get("caller") or {}
+    return str(caller["caller_id"]) if caller.get("type") == "program" else None
+
+
+def made_by(program: str) -> Item:
+    """``caller`` of the calls of a program."""
+    return {"type": "program", "caller_id": program}
 
 
 class Call(Common, total=False):

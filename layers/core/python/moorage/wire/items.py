@@ -16,7 +16,7 @@ from moorage.wire import tool_shapes
 from moorage.wire.item import ID_PREFIXES, NO_TEAM, Agent, Call, Common, Status, an_item
 from moorage.wire.parts import AnsweredContent, SaidContent, ToolOutput, input_text
 from moorage.wire.refusals import LABEL, problem
-from moorage.wire.tools import PROGRAMMATIC_REASON, BroughtTools
+from moorage.wire.tools import BroughtTools
 from moorage.wire.types import Item
 from moorage.wire.validation import (
     Array,
@@ -39,8 +39,6 @@ REFUSED_ITEMS: Final[dict[str, tuple[str, str]]] = {
         "unsupported_parameter",
         "Configuration updates are not available in this version: send 'reasoning' and 'text' with every request.",
     ),
-    "program": ("unsupported_parameter", PROGRAMMATIC_REASON),
-    "program_output": ("unsupported_parameter", PROGRAMMATIC_REASON),
     "multi_agent_call": ("unsupported_parameter", NO_TEAM),
     "multi_agent_call_output": ("unsupported_parameter", NO_TEAM),
     "agent_message": ("unsupported_parameter", NO_TEAM),

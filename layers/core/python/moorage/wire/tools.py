@@ -37,17 +37,12 @@ from moorage.wire.validation import (
     wire_with,
 )
 
-PROGRAMMATIC_REASON: Final = "Programmatic tool calling is not available in this version: only 'direct' callers are supported."
+PROGRAMMATIC_REASON: Final = "In this version programs call functions, custom tools and the shell: others have 'direct' callers only."
 ASYNC_REASON: Final = "Asynchronous tool outputs are not available in this version: send every output with the next request."
 WEB_SEARCH_REASON: Final = (
     "This deployment does not search the web: its operator has named no search engine. Leave the tool out, send 'external_web_access': "
     "false, or give the model a shell with a network policy."
 )
-
-REFUSED_TOOLS: Final[dict[str, str]] = {
-    "programmatic_tool_calling": "Programmatic tool calling is not available in this version.",
-}
-"""Tool types that are refused by name, with the sentence that the caller reads."""
 
 WEB_SEARCH_CACHED: Final = "this deployment searches the live web, and no cache of it"
 WEB_SEARCH_TEXT: Final = "this deployment finds texts in the web, and no images"
@@ -57,7 +52,11 @@ WEB_SEARCH_TOOLS: Final = ("web_search", "web_search_2025_08_26", "web_search_pr
 RequireApproval = Literal["always", "never"]
 """Of hosted tools that ask for each call or for none: an addition to the API, as remote servers have it."""
 
-Callers = Annotated[list[Annotated[Literal["direct", "programmatic"], Only("direct", PROGRAMMATIC_REASON)]], Length(2, minimum=1)]
+Callers = Annotated[list[Literal["direct", "programmatic"]], Length(2, minimum=1)]
+DirectCallers = Annotated[
+    list[Annotated[Literal["direct", "programmatic"], Only("direct", PROGRAMMATIC_REASON)]], Length(2, minimum=1)
+]
+"""Of tools that no program may call yet."""
 _Identifier = Annotated[str, Field(min_length=1, max_length=limits.NAME_CHARS_MAX, pattern="^[a-zA-Z0-9_-]+$")]
 
 # --- Tools that the client runs ---------------------------------------------------------------------------------------
@@ -142,14 +141,13 @@ class NamespaceTool(TypedDict):
 HOSTED_IN_ITEM: Final = RefusedVariant("A hosted tool stands in 'tools' of the request, because its container belongs to the response.")
 """Instead of a hosted tool that an item brings along."""
 
-_OTHERS: Final[dict[str, Any]] = {name: RefusedVariant(reason) for name, reason in REFUSED_TOOLS.items()}
 _OF_CLIENTS: Final[dict[str, Any]] = {"function": FunctionTool, "custom": CustomTool, "namespace": NamespaceTool}
 
-TOOL: Final = OneOf(ChainMap(_OTHERS, tool_shapes.TOOLS, _OF_CLIENTS))
+TOOL: Final = OneOf(ChainMap(tool_shapes.TOOLS, _OF_CLIENTS))
 Tool = TypeAliasType("Tool", Annotated[Any, TOOL])
 """A tool in ``tools`` of a request."""
 
-ITEM_TOOL: Final = OneOf(ChainMap(_OTHERS, tool_shapes.BROUGHT, _OF_CLIENTS))
+ITEM_TOOL: Final = OneOf(ChainMap(tool_shapes.BROUGHT, _OF_CLIENTS))
 ItemTool = TypeAliasType("ItemTool", Annotated[Any, ITEM_TOOL])
 BroughtTools = Annotated[list[ItemTool], Length(limits.TOOLS_MAX)]
 """``tools`` of an ``additional_tools`` or ``tool_search_output`` item."""

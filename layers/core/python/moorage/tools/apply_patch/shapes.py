@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from moorage import limits
 from moorage.wire.item import Call, Caller, Common, an_item
-from moorage.wire.tools import Callers
+from moorage.wire.tools import DirectCallers
 from moorage.wire.validation import CallId, OneOf, Text, wire
 
 PREFIXES: Final = MappingProxyType({"apply_patch_call": "apc", "apply_patch_call_output": "apco"})
@@ -19,7 +19,7 @@ _Path = Annotated[str, Field(min_length=1, max_length=limits.PATCH_PATH_CHARS_MA
 @wire
 class ApplyPatchTool(TypedDict, total=False):
     type: Required[Literal["apply_patch"]]
-    allowed_callers: Callers
+    allowed_callers: DirectCallers
 
 
 @wire

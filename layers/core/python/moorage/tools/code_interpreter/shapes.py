@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from moorage import limits
 from moorage.wire.item import Common, an_item
 from moorage.wire.resources import NewContainer
-from moorage.wire.tools import Callers, RequireApproval
+from moorage.wire.tools import DirectCallers, RequireApproval
 from moorage.wire.validation import Array, Either, Id, OneOf, Text, wire
 
 PREFIXES: Final = MappingProxyType({"code_interpreter_call": "ci"})
@@ -24,7 +24,7 @@ class Auto(NewContainer, total=False):
 class CodeInterpreterTool(TypedDict, total=False):
     type: Required[Literal["code_interpreter"]]
     container: Required[Annotated[str | Auto, Either("a string or an object", string=Id, object=Auto)]]
-    allowed_callers: Callers
+    allowed_callers: DirectCallers
     require_approval: RequireApproval
 
 

@@ -13,7 +13,7 @@ from moorage.wire.environments import WORKSPACE
 from moorage.wire.item import Common, an_item
 from moorage.wire.refusals import wrong_value
 from moorage.wire.resources import Folder, NewContainer
-from moorage.wire.tools import Callers
+from moorage.wire.tools import DirectCallers
 from moorage.wire.validation import (
     Array,
     Either,
@@ -149,7 +149,7 @@ class McpTool(TypedDict, total=False):
         str | McpApprovals, Either("a string or an object", string=Literal["always", "never"], object=McpApprovals)
     ]
     defer_loading: bool
-    allowed_callers: Callers
+    allowed_callers: DirectCallers
     environment: Annotated[
         WorkspaceAuto | WorkspaceReference, OneOf({"container_auto": WorkspaceAuto, "container_reference": WorkspaceReference})
     ]

@@ -38,6 +38,7 @@ def announced(call: Item, output_item_id: str, output: list[dict[str, Any]]) -> 
         "status": "completed",
         "max_output_length": action_of(call).get("max_output_length"),
         "output": output,
+        **({"caller": call["caller"]} if "caller" in call else {}),
     }
 
 

@@ -10,7 +10,7 @@ from moorage import limits
 from moorage.wire.item import Call, an_item
 from moorage.wire.refusals import wrong_value
 from moorage.wire.resources import AskedSkills, Folder, NewContainer
-from moorage.wire.tools import HOSTED_IN_ITEM, Callers
+from moorage.wire.tools import HOSTED_IN_ITEM, Callers, DirectCallers
 from moorage.wire.validation import CallId, Dropped, Either, Fields, Id, Length, NonEmpty, OneOf, Text, wire, wire_with
 
 PREFIXES: Final = MappingProxyType({"shell_call": "sh", "shell_call_output": "sho"})
@@ -99,7 +99,7 @@ class ShellToolOfItem(TypedDict, total=False):
         LocalEnvironment,
         OneOf({"container_auto": HOSTED_IN_ITEM, "container_reference": HOSTED_IN_ITEM, "local": LocalEnvironment}),
     ]
-    allowed_callers: Callers
+    allowed_callers: DirectCallers
 
 
 # --- The items --------------------------------------------------------------------------------------------------------
