@@ -1,5 +1,6 @@
 """What else comes at its bounds: other requests, and what models and remote servers say. Sizes as in ``bounded_requests.py``."""
 
+import gzip
 import json
 import uuid
 from collections.abc import Callable
@@ -46,6 +47,15 @@ Story = Callable[[Bounds, Site], None]
 
 def answered(answer: httpx.Response, *statuses: int) -> None:
     assert answer.status_code in (statuses or (200,)), answer.text[:2_000]
+
+
+def packed_body(at: Bounds, site: Site) -> None:
+    """A body as large as may be, of which a few packets come: spaces are packed to a thousandth."""
+    body = json.dumps({"model": "demo", "input": "hi"}).encode()
+    with site.stack.http() as http:
+        padded = gzip.compress(body + b" " * (at.REQUEST_BODY_BYTES_MAX - len(body)))
+        headers = {"content-encoding": "gzip", "content-type": "application/json"}
+        answered(http.post("/responses", content=padded, headers=headers, timeout=300))
 
 
 def chat(at: Bounds, site: Site) -> None:
@@ -404,6 +414,7 @@ def too_much_of_a_result(at: Bounds, site: Site) -> None:
 
 
 STORIES: dict[str, Story] = {
+    "a packed body": packed_body,
     "chat": chat,
     "calls of a chat": chat_calls,
     "counted": counted,

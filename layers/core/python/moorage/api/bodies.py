@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 
 from moorage import limits
 from moorage.errors import body_too_large, encoded_body, unreadable_body
-from moorage.parallel import beside
+from moorage.parallel import Breath, beside
 from moorage.wire.validation import JsonValidator
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -24,7 +24,7 @@ async def read_body(request: Request, bytes_max: int = limits.REQUEST_BODY_BYTES
         raise body_too_large(bytes_max)
     chunks: list[bytes] = []
     size = 0
-    async for chunk in _unpacked(request.stream(), bytes_max) if encoding.endswith("gzip") else request.stream():
+    async for chunk in _unpacked(request.stream()) if encoding.endswith("gzip") else request.stream():
         size += len(chunk)
         if size > bytes_max:
             raise body_too_large(bytes_max)
@@ -39,19 +39,22 @@ def _joined(chunks: list[bytes]) -> bytes:
     return body
 
 
-async def _unpacked(packed: AsyncIterator[bytes], bytes_max: int) -> AsyncIterator[bytes]:
-    """What is in a gzip file of one or more members (RFC 1952, section 2.2), in pieces of at most one byte more than ``bytes_max``:
-    a small body cannot become a large one."""
-    member = zlib.decompressobj(_GZIP)
-    has_begun = False
+async def _unpacked(packed: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """What is in a gzip file of one or more members (RFC 1952, section 2.2), in pieces: a packet may hold a thousand times its length,
+    which takes long to unpack at once."""
+    member, breath = zlib.decompressobj(_GZIP), Breath()
+    has_begun = has_more = False
     try:
         async for chunk in packed:
-            while chunk:
+            while chunk or has_more:
+                await breath.taken()
                 if member.eof:
                     member = zlib.decompressobj(_GZIP)
                 has_begun = True
-                yield member.decompress(chunk, bytes_max + 1)
+                piece = member.decompress(chunk, limits.BLOB_READ_BYTES)
+                yield piece
                 chunk = member.unconsumed_tail or member.unused_data
+                has_more = not member.eof and len(piece) == limits.BLOB_READ_BYTES  # A part of it may wait inside.
     except zlib.error as error:
         raise unreadable_body("gzip") from error
     if has_begun and not member.eof:
