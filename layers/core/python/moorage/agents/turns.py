@@ -8,8 +8,10 @@ read from its last response alone, by whoever looks (:class:`Standing`).
 it does hangs on one conditional write (``session_store.py``), so that it may run twice, or twice at once.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits
@@ -33,6 +35,7 @@ from moorage.loop.create import let_go, prepare, write_down
 from moorage.loop.fold import fold
 from moorage.loop.model_step import STEERED
 from moorage.loop.stop import erase, stop
+from moorage.parallel import outweighs
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.responses import Snapshot, StoredResponse
@@ -257,7 +260,8 @@ async def _written_down(runtime: Runtime, standing: Standing, items: Sequence[It
     if session.container_id is not None:
         place = {"type": "container_reference", "container_id": session.container_id}
         asked["tools"] = [*asked["tools"], {"type": "shell", "environment": place}]
-    request = parse_create(asked, web_search=runtime.web_search)
+    parse = partial(parse_create, asked, web_search=runtime.web_search)
+    request = await asyncio.to_thread(parse) if outweighs(items, limits.LOWERED_HERE_MAX) else parse()
     prepared = await prepare(runtime, session.tenant_id, request, key_id=payer.key_id, draws_on=payer.draws_on)
     stored = replace(prepared.stored, session_id=session.id, is_looping=False)
     await write_down(runtime, stored)
