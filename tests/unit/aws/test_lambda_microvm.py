@@ -126,6 +126,17 @@ async def test_a_sleeping_vm_is_reached_without_a_call_since_its_first_request_w
     assert await microvms.provisioner.start(SPEC) == Handle("https://abc.microvm.example.com", TOKEN, VM)
 
 
+@pytest.mark.parametrize(("idle_minutes", "seconds"), [(1, 60), (60, 3_600), (24 * 60, 28_800)])
+async def test_a_vm_sleeps_as_long_as_its_container_is_kept_and_no_longer_than_a_vm_lives(
+    microvms: Microvms, idle_minutes: int, seconds: int
+) -> None:
+    request = run()
+    request["idlePolicy"]["suspendedDurationSeconds"] = seconds
+    microvms.stub.add_response("run_microvm", vm("PENDING"), request)
+    microvms.stub.add_response("get_microvm", vm("RUNNING"), GET)
+    assert (await microvms.provisioner.start(replace(SPEC, idle_minutes=idle_minutes))).sandbox_id == VM
+
+
 async def test_a_vm_is_run_from_the_image_version_that_the_function_was_published_with(executor: ThreadPoolExecutor) -> None:
     pinned = Microvms(executor)
     settings = MicrovmSettings.from_settings({"image_1g": IMAGE, "version_1g": "3.0", "egress_connector": CONNECTOR})

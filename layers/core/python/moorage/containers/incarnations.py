@@ -28,6 +28,7 @@ class Incarnations:
             memory_gib=limits.MEMORY_LIMITS[record.memory_limit],
             env=env,
             egress=egress,
+            idle_minutes=record.idle_minutes,
             placed=None if record.sandbox is None or record.sandbox.endpoint is None else self.handle(record),
         )
 

@@ -234,7 +234,7 @@ class LambdaMicrovmProvisioner:
             "egressNetworkConnectors": [self._settings.egress_connector],
             "idlePolicy": {
                 "maxIdleDurationSeconds": IDLE_SECONDS,
-                "suspendedDurationSeconds": limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60,
+                "suspendedDurationSeconds": min(spec.idle_minutes * 60, LIFE_SECONDS),
                 "autoResumeEnabled": True,
             },
             "maximumDurationInSeconds": LIFE_SECONDS,

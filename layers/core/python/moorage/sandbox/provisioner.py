@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
+from moorage import limits
+
 CONFIG_VARIABLE: Final = "MOORAGE_SANDBOX_CONFIG"
 """Where an exec server finds its configuration that cannot be handed a file."""
 
@@ -61,6 +63,8 @@ class SandboxSpec:
     egress: EgressSpec | None = None
     placed: Handle | None = None
     """Where an earlier start has put it, if that is known."""
+    idle_minutes: int = limits.CONTAINER_IDLE_MINUTES_DEFAULT
+    """How long the container keeps its processes while nobody uses it."""
     is_unclaimed: bool = False
     """For the warm pool: it serves nobody before it is claimed (``POST /v1/claim``)."""
 
