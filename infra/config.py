@@ -13,8 +13,10 @@ from typing import Annotated, Any, Literal, Self
 
 from moorage.hosts import normalise_origin, normalise_pattern
 from moorage.limits import (
+    AUTO_IDLE_SECONDS_MIN,
     CODE_SECONDS_MAX,
     COMMAND_TIMEOUT_MS_MAX,
+    CONTAINER_IDLE_MINUTES_DEFAULT,
     MEMORY_LIMITS,
     PROGRAMS_CHARS_MAX,
     RETENTION_SECONDS,
@@ -346,6 +348,10 @@ class Config(BaseModel):
     code_seconds_max: int = Field(default=CODE_SECONDS_MAX, ge=1, le=COMMAND_TIMEOUT_MS_MAX // 1000)
     """How long one run of the code interpreter may take."""
 
+    auto_idle_seconds: int = Field(default=0, ge=0, le=CONTAINER_IDLE_MINUTES_DEFAULT * 60)
+    """After so many idle seconds the sandbox of a container that a response made stops, if no process is left in it: 30 to 1200. The
+    container keeps its id and its files, and its next use waits for another sandbox. 0: after its 20 minutes."""
+
     strict_expiry: bool = False
     """Refuse an expired container with OpenAI's error instead of reviving it."""
 
@@ -385,6 +391,8 @@ class Config(BaseModel):
             raise ValueError("microvm_base_version needs provisioner 'lambda_microvm'")
         if self.sandbox_logs and self.has_microvms:
             raise ValueError("sandbox_logs needs provisioner 'fargate': a MicroVM writes logs by a role only, and has none")
+        if 0 < self.auto_idle_seconds < AUTO_IDLE_SECONDS_MIN:
+            raise ValueError(f"auto_idle_seconds takes {AUTO_IDLE_SECONDS_MIN} or more, or 0")
         if (self.table_name is None) != (self.bucket_name is None):
             raise ValueError("table_name and bucket_name belong together: records name objects; set both or neither")
         if self.content_key_arn and self.table_name is None:

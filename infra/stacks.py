@@ -140,6 +140,7 @@ class ServiceStack(cdk.Stack):
             code_seconds_max=config.code_seconds_max,
             sandbox_programs=programs(config),
             strict_expiry=config.strict_expiry,
+            auto_idle_seconds=config.auto_idle_seconds,
             drain=config.drain,
             requests_per_minute=config.requests_per_minute,
             tokens_per_minute=config.tokens_per_minute,

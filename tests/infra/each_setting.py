@@ -28,6 +28,7 @@ VALUES: dict[str, Any] = {
     **{name: EVERYTHING[name] for name in EVERYTHING if name not in ("certificate_arn",)},
     **{name: COMPANY[name] for name in COMPANY.keys() - EVERYTHING.keys()},
     "authorizer_cache_seconds": 0,
+    "auto_idle_seconds": 60,
     "bundle_for": "host",
     "code_seconds_max": 60,
     "content_key_edition": "2",

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from moorage.limits import CONTAINER_IDLE_MINUTES_DEFAULT
 
 from infra.agent_loop import TOOL_MEMORY_MIB
 from infra.config import Config
@@ -48,6 +49,17 @@ def test_calls_of_remote_servers_need_no_sandbox_and_are_billed_as_steps() -> No
 def test_a_microvm_costs_what_it_runs_until_it_sleeps() -> None:
     """The worked example of a report with an account's bill: 0.5 GB, a minute until it sleeps, $5.28 for 1,000 turns."""
     assert 1000 * US_EAST.microvm(107 + 3 + 60, 27) == pytest.approx(5.28, abs=0.06)
+
+
+def test_the_documents_have_what_an_idle_sandbox_costs_that_stops_early() -> None:
+    """Until the reaper's look, at most a minute later."""
+    (turn,) = [turn for turn in recorded() if turn.title == "10 model calls and 9 shell calls, foreground"]
+    kept = turn.dollars(US_EAST, Config())["sandbox"]
+    second = kept / (turn.wall_seconds + CONTAINER_IDLE_MINUTES_DEFAULT * 60)
+    lines = (ROOT / "docs" / "aws.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith(("| by default |", "| `auto_idle_seconds: 60`"))]
+    dollars = [1000 * kept, 1000 * second * (turn.wall_seconds + 60 + 60)]
+    assert [row.split(" | ")[1] for row in rows] == [f"{each:.2f}" for each in dollars]
 
 
 def test_the_goals_at_rest_are_met() -> None:

@@ -65,6 +65,8 @@ WRONG = {
     "half a capacity": ({"table_read_units": 10}, "table_read_units and table_write_units belong together"),
     "a price of one number": ({"sandbox_price": [0.03]}, "'sandbox_price.1'"),
     "a price below nothing": ({"sandbox_price": [0.03, -1]}, "'sandbox_price.1'"),
+    "an idle time that a pause is longer than": ({"auto_idle_seconds": 29}, "auto_idle_seconds takes 30 or more, or 0"),
+    "an idle time longer than the container's": ({"auto_idle_seconds": 1201}, "'auto_idle_seconds'"),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
 

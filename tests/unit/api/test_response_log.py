@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 from moorage.api.foreground import Foreground
-from moorage.containers.sandbox_wait import SandboxWait, nobody
+from moorage.containers.sandbox_wait import SandboxWait
+from moorage.containers.sweep import nobody
 from moorage.errors import UpstreamError
 from moorage.loop.create import PreparedResponse
 from moorage.loop.stop import stop

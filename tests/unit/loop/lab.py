@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from moorage import ids
-from moorage.containers.sandbox_wait import SandboxWait, nobody
+from moorage.containers.sandbox_wait import SandboxWait
+from moorage.containers.sweep import nobody
 from moorage.errors import SandboxElsewhere, UpstreamError, container_not_found
 from moorage.files.store import FileStore
 from moorage.loop.create import start_background

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 from moorage import limits
-from moorage.containers.sandbox_wait import SandboxWait, nobody
+from moorage.containers.sandbox_wait import SandboxWait
+from moorage.containers.sweep import nobody
 from moorage.errors import SandboxCapacity, SandboxStarting
 from moorage.loop.call_containers import container_of
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
-from moorage.containers.sandbox_wait import AtWork, nobody
 from moorage.containers.store import ContainerRecord
+from moorage.containers.sweep import AtWork, nobody
 from moorage.errors import SandboxElsewhere
 from moorage.files.store import FileStore
 from moorage.sandbox.provisioner import Provisioner
@@ -47,7 +47,9 @@ class Places:
         raise AssertionError("it goes round and round")
 
 
-def places_of(store: Store, clock: Clock, bounds: SandboxBounds = NO_BOUNDS, at_work: AtWork = nobody) -> Places:
+def places_of(
+    store: Store, clock: Clock, bounds: SandboxBounds = NO_BOUNDS, at_work: AtWork = nobody, auto_idle_seconds: int = 0
+) -> Places:
     ecs = FakeProvisioner()
     files = FileStore(store.table, store.blobs, clock=clock)
     deaf: set[str] = set()
@@ -65,6 +67,7 @@ def places_of(store: Store, clock: Clock, bounds: SandboxBounds = NO_BOUNDS, at_
             sandbox_key=lambda: b"k" * 32,
             connect=ecs.connect if is_inside else None,
             at_work=at_work,
+            auto_idle_seconds=auto_idle_seconds,
             bounds=bounds,
             can_start=not is_inside,
         )

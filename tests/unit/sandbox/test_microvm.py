@@ -88,7 +88,7 @@ async def test_a_repeated_run_hook_changes_nothing_and_another_one_is_refused(mi
         assert await client.health() == before
 
 
-def test_an_image_is_validated_by_what_containers_start_and_serves_one_afterwards(microvm: Microvm) -> None:
+def test_the_validate_hook_starts_what_containers_start_and_one_is_served_after_it(microvm: Microvm) -> None:
     """AWS fetches before each start what this has read. Another process answers the next hook: validate holds no lock and no port."""
     validate = "/aws/lambda-microvms/runtime/v1/validate"
     assert microvm.hooks.post(validate).status_code == 200

@@ -296,6 +296,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         sandbox_key=keys.sandboxes,
         retention_seconds=retention_seconds,
         strict_expiry=settings.strict_expiry,
+        auto_idle_seconds=settings.auto_idle_seconds,
         egress=None if settings.provisioner == "elsewhere" else egress,  # who starts a sandbox gives it its way out
         egress_proxy=settings.egress_proxy,
         connect=connect,

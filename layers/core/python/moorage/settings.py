@@ -19,8 +19,10 @@ from urllib.parse import quote, unquote, urlsplit
 
 from moorage.hosts import normalise_origin, normalise_pattern
 from moorage.limits import (
+    AUTO_IDLE_SECONDS_MIN,
     CODE_SECONDS_MAX,
     COMMAND_TIMEOUT_MS_MAX,
+    CONTAINER_IDLE_MINUTES_DEFAULT,
     JSON_SILENCE_SECONDS,
     MEMORY_LIMITS,
     PROGRAMS_CHARS_MAX,
@@ -68,6 +70,8 @@ class Settings:
     sandbox_programs: str = ""
     """What a command finds in a sandbox, in words for the model; empty if nobody knows. A local stack asks its launcher, and an AWS
     deployment says what it has put into its image."""
+    auto_idle_seconds: int = 0
+    """After so many idle seconds the sandbox of a ``container_auto`` stops, if no process is left in it; 0: with its container."""
     strict_expiry: bool = False
     """An expired container is refused with OpenAI's error instead of being revived."""
     drain: bool = False
@@ -427,6 +431,13 @@ def _code_seconds(name: str, text: str) -> int:
     return seconds
 
 
+def _auto_idle_seconds(name: str, text: str) -> int:
+    seconds, most = _whole(name, text), CONTAINER_IDLE_MINUTES_DEFAULT * 60
+    if seconds and not AUTO_IDLE_SECONDS_MIN <= seconds <= most:
+        raise SettingsError(f"{name} takes {AUTO_IDLE_SECONDS_MIN} to {most} seconds, or 0, not '{seconds}'.")
+    return seconds
+
+
 def _ports(name: str, text: str) -> tuple[int, ...]:
     words = _words(name, text)
     if not all(word.isdigit() and 0 < int(word) < 65536 for word in words):
@@ -515,6 +526,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_WEB_SEARCH": _Variable("web_search", _one_of("refuse", "ignore")),
     "MOORAGE_CODE_SECONDS_MAX": _Variable("code_seconds_max", _code_seconds),
     "MOORAGE_SANDBOX_PROGRAMS": _Variable("sandbox_programs", _one_line),
+    "MOORAGE_AUTO_IDLE_SECONDS": _Variable("auto_idle_seconds", _auto_idle_seconds),
     "MOORAGE_STRICT_EXPIRY": _Variable("strict_expiry", _switch, _on_or_off),
     "MOORAGE_DRAIN": _Variable("drain", _switch, _on_or_off),
     "MOORAGE_ALLOWED_EGRESS_DOMAINS": _Variable("allowed_egress_domains", _domains, _listed),

@@ -17,7 +17,7 @@ from moorage.containers.claims import Claims
 from moorage.containers.history_store import ContainerPast, time_after
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.lifecycle import ContainerSandboxes
-from moorage.containers.sandbox_wait import AtWork, SandboxWait, nobody
+from moorage.containers.sandbox_wait import SandboxWait
 from moorage.containers.setup import ContainerSetup, Setups
 from moorage.containers.staging import Staging
 from moorage.containers.store import (
@@ -28,7 +28,7 @@ from moorage.containers.store import (
     ContainerRecord,
     ContainerStore,
 )
-from moorage.containers.sweep import ContainerSweep
+from moorage.containers.sweep import AtWork, ContainerSweep, nobody
 from moorage.containers.transfers import bounded, new_bytes, one_piece, store_content, stored_content
 from moorage.egress.policy import EgressPolicy
 from moorage.egress.service import EgressService
@@ -100,6 +100,7 @@ class Containers:
         sandbox_key: Callable[[], bytes],
         retention_seconds: int = limits.RETENTION_SECONDS,
         strict_expiry: bool = False,
+        auto_idle_seconds: int = 0,
         egress: EgressService | None = None,
         egress_proxy: str | None = None,
         connect: Callable[[Handle], ExecClient] | None = ExecClient,
@@ -113,10 +114,10 @@ class Containers:
         where that has a price.
 
         ``sandbox_key`` is asked for when a token is derived. ``connect`` None: sandboxes cannot be reached from here, only started
-        and stopped. ``at_work``: those of a tenant that do not give way to others."""
-        store = ContainerStore(
-            table, clock=clock, retention_seconds=retention_seconds, strict_expiry=strict_expiry, bounds=bounds, usage=usage
-        )
+        and stopped. ``at_work``: those of a tenant that do not give way to others. ``auto_idle_seconds``: after so long the sandbox of
+        a container that a response made stops, if no process is left in it; 0: with its container."""
+        expiry = {"retention_seconds": retention_seconds, "auto_idle_seconds": auto_idle_seconds}
+        store = ContainerStore(table, clock=clock, strict_expiry=strict_expiry, bounds=bounds, usage=usage, **expiry)
         claims = Claims(store, clock)
         self._store = store
         self._blobs = blobs
@@ -144,9 +145,8 @@ class Containers:
         )
         self.past = ContainerPast(table, store)
         self.artifacts = Artifacts(store, self.past, blobs, files.stored, clock)
-        self.sweep = ContainerSweep(
-            store, self.past, blobs, provisioner, self.sandboxes, self.artifacts, files.stored, clock=clock, egress=egress
-        )
+        swept = (store, self.past, blobs, provisioner, self.sandboxes, self.artifacts, files.stored)
+        self.sweep = ContainerSweep(*swept, clock=clock, egress=egress, at_work=at_work)
         self.waiting = SandboxWait(self.sandboxes, self.sweep, at_work)
         self.sessions = TerminalSessions(ContainerSessions(table, clock), store, self.sandboxes, self.waiting, self.artifacts)
 
@@ -171,6 +171,7 @@ class Containers:
         programs: str | None = None,
         lenders: tuple[str, ...] = (),
         is_internal: bool = False,
+        is_auto: bool = False,
     ) -> ContainerRecord:
         """A new container without a sandbox, holding copies of these files. ``param`` is the place of these options in the
         request, such as ``tools[0].environment.``; errors name it. ``programs`` and ``lenders`` are of a copy (:meth:`copy`). One
@@ -185,6 +186,7 @@ class Containers:
             programs=self._programs if programs is None else programs,
             lenders=lenders,
             is_internal=is_internal,
+            is_auto=is_auto,
         )
         if self._egress is not None and network_policy is not None and policy is not None:
             await self._egress.open(tenant_id, record.id, policy, network_policy.domain_secrets)

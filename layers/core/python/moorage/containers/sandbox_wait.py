@@ -2,24 +2,15 @@
 none, but room, where another one is idle."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
 from moorage import limits
 from moorage.containers.lifecycle import ContainerSandboxes, LiveContainer
-from moorage.containers.sweep import ContainerSweep
+from moorage.containers.sweep import AtWork, ContainerSweep
 from moorage.errors import ApiError, SandboxCapacity, SandboxElsewhere, SandboxHostAway, SandboxSettingUp, SandboxStarting
 from moorage.store.responses import Responses
 from moorage.store.table import Record
-
-AtWork = Callable[[str], Awaitable[Collection[str | None]]]
-"""The containers of a tenant that do not give way, though no command may run in them now."""
-
-
-async def nobody(_tenant_id: str) -> tuple[()]:
-    """Where no responses run."""
-    return ()
 
 
 @dataclass(frozen=True, slots=True)

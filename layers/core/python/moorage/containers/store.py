@@ -114,6 +114,8 @@ class ContainerRecord:
     """Counts the times that processes were left behind by a command, or may be ..."""
     quiet_mark: str = ""
     """... and ``incarnation:processes_seen`` of the latest command that left none, with its files stored."""
+    is_auto: bool = False
+    """Made by a response that asked for ``container_auto``."""
     is_internal: bool = False
     """Made for work that no client asked a container for: in no list, and a 404 to every client."""
 
@@ -204,6 +206,7 @@ class ContainerStore:
         clock: Clock,
         retention_seconds: int,
         strict_expiry: bool = False,
+        auto_idle_seconds: int = 0,
         bounds: SandboxBounds = NO_BOUNDS,
         usage: SandboxUsage | None = None,
     ) -> None:
@@ -213,6 +216,7 @@ class ContainerStore:
         self._clock = clock
         self._retention_seconds = retention_seconds
         self._strict_expiry = strict_expiry
+        self._auto_idle_seconds = auto_idle_seconds
 
     async def create(
         self,
@@ -225,6 +229,7 @@ class ContainerStore:
         programs: str = "",
         lenders: tuple[str, ...] = (),
         is_internal: bool = False,
+        is_auto: bool = False,
     ) -> ContainerRecord:
         """``lenders``: it is to begin with files of these. Then its first sandbox is no first one to its model, which is told that no
         processes came along."""
@@ -243,6 +248,7 @@ class ContainerStore:
             incarnation=1 if lenders else 0,
             lenders=lenders,
             is_internal=is_internal,
+            is_auto=is_auto,
         )
         await self._table.write_many(puts=[_container_record(record), self._purge_record(record)])
         return record
@@ -341,15 +347,15 @@ class ContainerStore:
         """Before the container's sandbox is started: count it among its tenant's, and have it looked after. Harmless to repeat.
         Raises as :meth:`LiveSandboxes.begin` does."""
         known = None if container.sandbox is None else container.sandbox.sandbox_id
-        await self.live.begin(_life_record(container, known))
+        await self.live.begin(self._life_record(container, known))
 
     async def put_life(self, container: ContainerRecord, sandbox_id: str | None) -> None:
         """Make sure that the container's present sandbox is looked after, even if everybody who knows of it dies."""
-        await self._table.put(_life_record(container, sandbox_id))
+        await self._table.put(self._life_record(container, sandbox_id))
 
     async def end_life(self, container: ContainerRecord, *, is_refused: bool = False) -> None:
         """The container's last sandbox is known to be stopped, or was never started."""
-        await self.live.end(_life_record(container, None), is_refused=is_refused)
+        await self.live.end(self._life_record(container, None), is_refused=is_refused)
 
     async def due(self, now: float) -> list[Record]:
         """``LIFE#`` and ``PURGE`` records whose time has come."""
@@ -389,6 +395,11 @@ class ContainerStore:
         except ConditionFailed:
             return False
         return True
+
+    def idle_at(self, container: ContainerRecord) -> int:
+        """Unix seconds at which its sandbox may stop, though the container does not expire before ``expires_at``."""
+        early = container.last_active_at + self._auto_idle_seconds
+        return min(early, container.expires_at) if container.is_auto and self._auto_idle_seconds else container.expires_at
 
     def purge_at(self, container: ContainerRecord) -> int:
         """Unix seconds after which nothing of an unused container is kept."""
@@ -470,6 +481,19 @@ class ContainerStore:
             return keys.listed(record["created_at"], file_id)
         raise unknown_after(file_id)
 
+    def _life_record(self, container: ContainerRecord, sandbox_id: str | None) -> Record:
+        return {
+            "PK": keys.container(container.tenant_id, container.id),
+            "SK": keys.life(container.incarnation),
+            "GSI1PK": keys.ALIVE,
+            "GSI1SK": keys.due(self.idle_at(container), container.id),
+            "tenant_id": container.tenant_id,
+            "container_id": container.id,
+            "incarnation": container.incarnation,
+            "sandbox_id": sandbox_id,
+            "cpu": limits.SANDBOX_CPU_UNITS[container.memory_limit],
+        }
+
     def _purge_record(self, container: ContainerRecord) -> Record:
         return {
             "PK": keys.container(container.tenant_id, container.id),
@@ -479,20 +503,6 @@ class ContainerStore:
             "tenant_id": container.tenant_id,
             "container_id": container.id,
         }
-
-
-def _life_record(container: ContainerRecord, sandbox_id: str | None) -> Record:
-    return {
-        "PK": keys.container(container.tenant_id, container.id),
-        "SK": keys.life(container.incarnation),
-        "GSI1PK": keys.ALIVE,
-        "GSI1SK": keys.due(container.expires_at, container.id),
-        "tenant_id": container.tenant_id,
-        "container_id": container.id,
-        "incarnation": container.incarnation,
-        "sandbox_id": sandbox_id,
-        "cpu": limits.SANDBOX_CPU_UNITS[container.memory_limit],
-    }
 
 
 def pk_of_file(file: ContainerFileRecord) -> str:
@@ -539,7 +549,7 @@ _CONTAINER: Final = Codec(
     ContainerRecord,
     nested={"sandbox": _SANDBOX},
     sparse=(
-        *("ordered_at_ms", "running_at_ms", "ending", "lacks_room", "processes_seen", "quiet_mark"),
+        *("ordered_at_ms", "running_at_ms", "ending", "lacks_room", "processes_seen", "quiet_mark", "is_auto"),
         *("has_setup", "is_set_up", "setup_error"),
     ),
 )

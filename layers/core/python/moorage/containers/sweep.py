@@ -4,7 +4,7 @@ Every sandbox has a ``LIFE#`` record from before it is started until it is known
 record; the sweep looks at those whose time has come. A deletion erases by the same hand, and leaves to the sweep what it cannot do.
 """
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 
@@ -25,6 +25,14 @@ from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import Record
 from moorage.telemetry import tell_error
 
+AtWork = Callable[[str], Awaitable[Collection[str | None]]]
+"""The containers of a tenant that do not give way, though no command may run in them now."""
+
+
+async def nobody(_tenant_id: str) -> tuple[()]:
+    """Where no responses run."""
+    return ()
+
 
 class ContainerSweep:
     def __init__(
@@ -39,6 +47,7 @@ class ContainerSweep:
         *,
         clock: Clock,
         egress: EgressService | None,
+        at_work: AtWork,
     ) -> None:
         self._store = store
         self._past = past
@@ -49,6 +58,7 @@ class ContainerSweep:
         self._stored = stored
         self._clock = clock
         self._egress = egress
+        self._at_work = at_work
 
     async def expire_due(self, now: float) -> int:
         """Stop idle sandboxes, erase containers past their retention, finish what others left undone; answers how many were
@@ -73,7 +83,7 @@ class ContainerSweep:
 
         async def retire(due: Record) -> bool:
             record = await self._store.peek(due["tenant_id"], due["container_id"])
-            if record is None or record.is_deleted or record.expires_at > now:
+            if record is None or record.is_deleted or not await self._is_over(record, now):
                 return False
             is_running = record.sandbox is not None and record.sandbox.state == "running"
             if is_running and await self._store.claim(due, now):
@@ -181,10 +191,29 @@ class ContainerSweep:
                 await self._provisioner.stop(due["sandbox_id"])
             await self._store.drop(due)
             return True
-        if record.expires_at > now:
-            await self._store.postpone(due, record.expires_at)
+        if not await self._is_over(record, now):
+            await self._store.postpone(due, self._next_look(record, now))
             return False
         return await self._expire(record)
+
+    def _next_look(self, record: ContainerRecord, now: float) -> int:
+        """At a sandbox that is not over: soon, where only a response that runs keeps it."""
+        at = self._store.idle_at(record)
+        if at > now or not record.is_quiet:
+            return at if at > now else record.expires_at
+        return min(int(now) + limits.CONTAINER_RETRY_SECONDS, record.expires_at)
+
+    async def _is_over(self, record: ContainerRecord, now: float) -> bool:
+        """Whether the record's sandbox is to stop: with its container, or before it, where nothing lives in it and no response that
+        runs will come back to it."""
+        if record.expires_at <= now:
+            return True
+        if record.sandbox is None or self._store.idle_at(record) > now:
+            return False
+        if record.sandbox.state == "stopping":
+            return record.ending == "idle"
+        is_left = record.sandbox.state == "running" and record.is_quiet
+        return is_left and record.id not in await self._at_work(record.tenant_id)
 
     async def _settle_purge(self, due: Record, record: ContainerRecord | None, now: float) -> bool:
         if record is not None and not record.is_deleted and self._store.purge_at(record) > now:

@@ -120,6 +120,9 @@ TENANT_STARTS_PER_SECOND: Final = 5
 SANDBOX_STARTS_SECONDS: Final = 4
 """So many seconds' worth of its starts a tenant may begin at once."""
 
+AUTO_IDLE_SECONDS_MIN: Final = 30
+"""The least after which an operator may have idle sandboxes stopped: three times as often a use is noted."""
+
 SANDBOX_IDLE_SECONDS_MIN: Final = 20
 """Where no other sandbox can be had, the tenant's longest idle one is stopped; but none that was in use a moment ago, and none whose
 response runs."""

@@ -241,6 +241,7 @@ async def _container(
             memory_limit=environment.memory_limit or "1g",
             network_policy=environment.network_policy,
             skills=skills,
+            is_auto=True,
         )
     else:
         record = await runtime.containers.add_files(known, files)
