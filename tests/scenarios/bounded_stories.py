@@ -253,7 +253,7 @@ def environment(at: Bounds, site: Site) -> None:
     env = {f"A{n}": words for n in range(at.ENVIRONMENT_VARIABLES_MAX)}
     commands = [{"command": f"true {words}"}] * at.SETUP_COMMANDS_MAX
     wanted = {"type": "openai_hosted", "files": files, "env": env, "setup_commands": commands}
-    for count, status in ((at.ENVIRONMENT_VAULTS_MAX, 400), (0, 200)):
+    for count, status in ((at.VAULT_IDS_MAX, 404), (0, 200)):
         made = site.post("/agents/environments", {"environment": wanted, "vault_ids": ["v"] * count})
         answered(made, status)
     with site.stack.http() as http:

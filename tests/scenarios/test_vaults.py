@@ -1,9 +1,59 @@
-"""What is kept in vaults on a real stack: no secret stands in a file of it, however it was sent."""
+"""Vaults on a real stack: a value goes from a vault to the hosts that it is for, and no secret stands in a file of the stack."""
 
 import secrets
+from collections.abc import Iterator
 from typing import Any
 
-from tests.stack import Stack
+import pytest
+
+from tests.scenarios.test_operator_secrets import HOST, Host, a_host
+from tests.stack import Stack, outputs, say, script, shell
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with a_host(tmp_path_factory.getbasetemp()) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def lab(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A stack whose proxy knows the host by name, and may reach it on this machine."""
+    directory = tmp_path_factory.getbasetemp()
+    environment = {
+        "MOORAGE_ALLOWED_EGRESS_DOMAINS": f"{HOST},other.lab.test",
+        "MOORAGE_EGRESS_HOSTS": str(directory / "hosts"),
+        "MOORAGE_EGRESS_UPSTREAM_CA": str(directory / "upstream-ca.pem"),
+        "MOORAGE_EGRESS_ALLOWED_NETWORKS": "127.0.0.0/8",
+        "MOORAGE_EGRESS_PORTS": str(host.port),
+    }
+    running = Stack(tmp_path_factory.mktemp("vaults"), environment).start()
+    yield running
+    assert running.stop() == 0
+
+
+def test_a_value_goes_from_a_vault_to_its_hosts_and_stays_out_of_the_sandbox(lab: Stack, host: Host) -> None:
+    client, word = lab.client(), f"word-{secrets.token_hex(8)}"
+    vault = client.beta.agents.vaults.create()
+    auth: Any = {
+        "type": "environment_variable",
+        "secret_name": "DEPOT_KEY",
+        "secret_value": word,
+        "networking": {"type": "limited", "allowed_hosts": ["other.lab.test", HOST]},
+    }
+    client.beta.agents.vaults.credentials.create(vault.id, name="depot", auth=auth)
+    environment = client.beta.agents.environments.create(
+        environment={"type": "openai_hosted", "network": {"access": "restricted", "allowed_domains": [HOST]}}, vault_ids=[vault.id]
+    )
+    tools: Any = [{"type": "shell", "environment": {"type": "container_reference", "container_id": environment.id}}]
+    fetch = f'echo "$DEPOT_KEY"; curl -sS -H "Authorization: Bearer $DEPOT_KEY" https://{HOST}:{host.port}/'
+    response = client.responses.create(model="demo", input=script(shell(fetch), say("x")), tools=tools)
+    ((stdout, stderr, _),) = outputs(response.output)[0]
+    shown, heard = stdout.splitlines()
+    assert (stderr, host.received) == ("", [f"Bearer {word}"])
+    assert (shown.startswith("MOORAGE_SECRET_DEPOT_KEY_"), heard) == (True, f"you sent Bearer {'*' * len(word)}")
+    kept = [path for path in (*lab.state_dir.glob("*"), *(lab.state_dir / "store").rglob("*")) if path.is_file()]
+    assert [path for path in kept if word.encode() in path.read_bytes()] == []
 
 
 def test_no_secret_of_a_vault_stands_in_any_file_of_the_stack(stack: Stack) -> None:

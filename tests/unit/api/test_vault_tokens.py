@@ -273,17 +273,6 @@ async def test_a_credential_that_is_deleted_during_its_refresh_stays_deleted() -
         assert [sk for pk, sk in table.records if pk == keys.vault("t", depot.vault_id)] == [keys.GONE]
 
 
-async def test_a_token_that_its_server_refuses_is_refreshed_once() -> None:
-    async with a_depot() as depot:
-        credential = await depot.oauth(until=10_000)
-        assert await bearer_token(depot.runtime, credential, refused="access-0") == "access-1"
-        assert await bearer_token(depot.runtime, await depot.read(credential.id), refused="access-0") == "access-1"
-        assert len(depot.endpoint.asked) == 1
-        depot.endpoint.answers.append((200, {"access_token": "access-1"}))
-        with pytest.raises(ApiError, match="gave one that is of no use"):
-            await bearer_token(depot.runtime, await depot.read(credential.id), refused="access-1")
-
-
 async def test_a_used_up_token_without_a_refresh_is_told() -> None:
     async with a_depot() as depot:
         auth = {"type": "mcp_oauth", "mcp_server_url": URL, "access_token": "access-9", "expires_at": "2001-01-01T00:00:00Z"}

@@ -65,6 +65,7 @@ WRONG: dict[str, tuple[list[Any], NetworkPolicy, str]] = {
         POLICY,
         "the variable 'ONE' is given by more than one credential.",
     ),
+    "a name that something else has": ([variable("TAKEN", ANYWHERE)], POLICY, "the variable 'TAKEN' stands in 'env' too."),
     "a value that would go anywhere": (
         [variable("ONE", ANYWHERE)],
         NetworkPolicy("allowlist", ("*",)),
@@ -82,6 +83,6 @@ WRONG: dict[str, tuple[list[Any], NetworkPolicy, str]] = {
 async def test_what_an_environment_cannot_take_is_told(variables: list[Any], policy: NetworkPolicy, sentence: str) -> None:
     served, there = await held(*variables)
     with pytest.raises(ApiError) as refused:
-        with_variables(served.lab.runtime, policy, there)
+        with_variables(served.lab.runtime, policy, there, taken={"TAKEN": "x"})
     assert (refused.value.status, refused.value.param) == (400, "vault_ids")
     assert refused.value.message == f"Invalid value for 'vault_ids': {sentence}"

@@ -31,8 +31,10 @@ from moorage.store.api_keys import ApiKey
 from moorage.store.budgets import Budgets
 from moorage.store.embedding_usage import EmbeddingUsageStore
 from moorage.store.item_contents import Contents
+from moorage.store.sealed import Sealer
 from moorage.store.vector_bucket import VectorBucket
 from moorage.terminals import routes as sessions
+from moorage.vaults.store import Vaults
 from moorage.vector_stores import routes as vector_stores
 from moorage.vector_stores.vector_stores import VectorStores
 from openai import AsyncOpenAI
@@ -160,6 +162,7 @@ def build_app(
         caller_of=api_keys.find,
         tokens=None,
         contents_of=lambda tenant_id: Contents(store.blobs, store_files, tenant_id),
+        vaults=Vaults(store.table, Sealer(lambda: b"k" * 32), clock=clock),
         clock=clock,
         tasks=set(),
     )

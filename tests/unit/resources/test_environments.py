@@ -326,7 +326,8 @@ BODIES: list[tuple[dict[str, Any], str, str]] = [
     ({"environment": {"type": "none"}}, "environment.type", "invalid_value"),
     ({"environment": {"type": "self_hosted"}}, "environment.type", "unsupported_value"),
     ({"environment": {**HOSTED, "environment_id": "cntr_1"}}, "environment.environment_id", "unknown_parameter"),
-    ({"environment": HOSTED, "vault_ids": ["vault_1"]}, "vault_ids", "invalid_value"),
+    ({"environment": HOSTED, "vault_ids": ["vault_1"]}, "vault_ids[0]", "vault_not_found"),
+    ({"environment": HOSTED, "vault_ids": ["v"] * 11}, "vault_ids", "array_above_max_length"),
     ({"environment": HOSTED, "color": "red"}, "color", "unknown_parameter"),
 ]
 

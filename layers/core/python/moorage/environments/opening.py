@@ -38,7 +38,8 @@ async def open_environment(
     credentials: Sequence[CredentialRecord] = (),
 ) -> ContainerRecord | None:
     """The container of an ``environment`` (``shapes.py: EnvironmentParam``), made or found; None for ``none``. ``param`` is the place
-    of ``spec`` in the request, such as ``environment``. A new one has no sandbox yet. It gets the variables of ``credentials``.
+    of ``spec`` in the request, such as ``environment``. A new one has no sandbox yet, and gets the variables of ``credentials``
+    (``vaults/choice.py: credentials_in``). One that was found keeps those that it was made with.
 
     Raises :class:`ApiError` that names the field. Nothing is left behind then.
     """
@@ -48,8 +49,7 @@ async def open_environment(
         return await runtime.containers.use(tenant_id, spec["environment_id"], param=f"{param}.environment_id")
     files = await _placed(runtime, tenant_id, spec.get("files", ()), f"{param}.files")
     skills = await runtime.containers.skills.resolve(tenant_id, spec.get("skills", ()), param=f"{param}.skills")
-    policy = with_variables(runtime, _policy(runtime, spec.get("network"), f"{param}.network"), credentials)
-    record = await _reserved(runtime, tenant_id, spec, skills, policy, param, name)
+    record = await _reserved(runtime, tenant_id, spec, skills, credentials, param, name)
     try:
         await runtime.containers.place(record, files)
     except ApiError:
@@ -82,16 +82,17 @@ async def _reserved(
     tenant_id: str,
     spec: Mapping[str, Any],
     skills: Sequence[GivenSkill],
-    policy: NetworkPolicy | None,
+    credentials: Sequence[CredentialRecord],
     param: str,
     name: str,
 ) -> ContainerRecord:
     try:
+        policy = _policy(runtime, spec.get("network"), f"{param}.network")
         return await runtime.containers.reserve(
             tenant_id,
             name=name,
             memory_limit=limits.ENVIRONMENT_SIZES[spec.get("container_size", _SIZE)],
-            network_policy=policy,
+            network_policy=with_variables(runtime, policy, credentials, taken=spec.get("env", {})),
             skills=skills,
             setup=_setup(spec),
             param=f"{param}.",

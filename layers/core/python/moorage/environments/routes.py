@@ -26,6 +26,7 @@ from moorage.environments.shapes import (
 from moorage.errors import ApiError, invalid_choice, invalid_value
 from moorage.parallel import beside
 from moorage.runtime import Runtime
+from moorage.vaults.choice import credentials_in
 from moorage.wire.answers import ListOf
 from moorage.wire.queries import FolderPage, PageQuery, parse_environment_files
 from moorage.wire.query_parameters import ORDER, PAGE, limit
@@ -47,7 +48,10 @@ _TYPE: Final = ("type", {"type": "string", "enum": ["openai_hosted"]})
 async def create(caller: Caller, body: RawBody) -> EnvironmentInfo:
     """A session may take it by its id, which is the id of a container."""
     wanted = await beside(len(body), lambda: CREATE_ENVIRONMENT.body(body))
-    record = await open_environment(caller.runtime, caller.tenant_id, wanted["environment"], param="environment")
+    credentials = await credentials_in(caller.runtime, caller.tenant_id, wanted.get("vault_ids", ()))
+    record = await open_environment(
+        caller.runtime, caller.tenant_id, wanted["environment"], param="environment", credentials=credentials
+    )
     assert record is not None, "an environment of this route is a container"
     caller.runtime.keep(asyncio.create_task(_start(caller.runtime, record)))
     return await info_of(caller.runtime, record)

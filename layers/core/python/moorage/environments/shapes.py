@@ -38,9 +38,6 @@ _NO_SELF_HOSTED: Final = "Commands run in containers of this service in this ver
 _NO_BLOCKED: Final = "A network is opened by name in this version: list what may be reached in 'allowed_domains'."
 _NO_PLUGINS: Final = "Plugins are not available in this version: give their skills by 'skills'."
 _NO_CAPABILITIES: Final = "Folders with capabilities are not read in this version: give skills by 'skills'."
-_NO_VAULTS: Final = (
-    "The credentials of vaults do not reach containers in this version: give them as the 'domain_secrets' of a container."
-)
 _NO_PACKAGES: Final = "Install them by 'setup_commands', from an index that 'network' allows: the service has no mirror of one."
 _NO_SYSTEM_PACKAGES: Final = (
     "Commands are not root, and install no system packages: the operator puts them into the image of sandboxes."
@@ -253,7 +250,7 @@ class CreateEnvironment(TypedDict, total=False):
     """``POST /v1/agents/environments``."""
 
     environment: Required[_Prewarmed]
-    vault_ids: Annotated[list[Name], Length(limits.ENVIRONMENT_VAULTS_MAX), _none_of(_NO_VAULTS)]
+    vault_ids: Annotated[list[Name], Length(limits.VAULT_IDS_MAX)]
 
 
 CREATE_ENVIRONMENT: Final = JsonValidator[Fields](CreateEnvironment)

@@ -13,9 +13,6 @@ ENVIRONMENT_PATH_CHARS_MAX: Final = 1_024
 ENVIRONMENT_SIZES: Final = {"small": "1g", "medium": "4g", "large": "16g"}
 """``container_size``, and the ``memory_limit`` that it stands for."""
 
-ENVIRONMENT_VAULTS_MAX: Final = 10
-"""As OpenAI's reference has it."""
-
 ENVIRONMENT_PAGE_FILES_MAX: Final = 2_000
 """Files that the environments of one page show, or a single one's if they are more: some 300 KB. A page may be shorter for it."""
 

@@ -44,9 +44,8 @@ class _Tokens:
     """0 if it does not say."""
 
 
-async def bearer_token(runtime: Runtime, credential: CredentialRecord, *, refused: str | None = None) -> str:
-    """The token to send to the credential's server. ``refused`` is one that the server did not take (401), which is then refreshed if
-    it can be. Raises :class:`~moorage.errors.ApiError` with a sentence for the client."""
+async def bearer_token(runtime: Runtime, credential: CredentialRecord) -> str:
+    """The token to send to the credential's server. Raises :class:`~moorage.errors.ApiError` with a sentence for the client."""
     if credential.type == "static_bearer":
         return runtime.vaults.opened(credential).secrets["token"]
     assert credential.type == "mcp_oauth", f"a credential of the type {credential.type} opens no server"
@@ -54,7 +53,7 @@ async def bearer_token(runtime: Runtime, credential: CredentialRecord, *, refuse
     until = loop.time() + limits.OAUTH_CLAIM_SECONDS
     while True:
         auth, now = vaults.opened(credential), runtime.clock()
-        token, is_valid = auth.secrets["access_token"], _is_valid(credential, auth, now, refused)
+        token, is_valid = auth.secrets["access_token"], _is_valid(credential, now)
         is_claimed = now < credential.refresh_until
         has_failed = now < credential.refresh_failed_at + limits.OAUTH_PAUSE_SECONDS
         if is_valid and (not _is_due(credential, now) or is_claimed or has_failed or auth.shown["refresh"] is None):
@@ -66,7 +65,7 @@ async def bearer_token(runtime: Runtime, credential: CredentialRecord, *, refuse
         if not is_claimed:
             claimed = await vaults.write(credential, {"refresh_until": int(now) + limits.OAUTH_CLAIM_SECONDS})
             if claimed is not None:
-                return await _own_refresh(runtime, claimed, auth, refused)
+                return await _own_refresh(runtime, claimed, auth)
         elif loop.time() < until:
             await asyncio.sleep(limits.OAUTH_POLL_SECONDS)
         else:
@@ -74,20 +73,17 @@ async def bearer_token(runtime: Runtime, credential: CredentialRecord, *, refuse
         credential = await vaults.credential(credential.tenant_id, credential.vault_id, credential.id)
 
 
-async def _own_refresh(runtime: Runtime, claimed: CredentialRecord, auth: Auth, refused: str | None) -> str:
+async def _own_refresh(runtime: Runtime, claimed: CredentialRecord, auth: Auth) -> str:
     task = asyncio.create_task(_refresh(runtime, claimed, auth))
     runtime.keep(task)
     credential = await asyncio.shield(task)
-    fresh = runtime.vaults.opened(credential)
-    token = fresh.secrets["access_token"]
-    if token == refused or not _is_valid(credential, fresh, runtime.clock(), None):
-        reason = credential.refresh_error or "its token endpoint gave one that is of no use"
-        raise credential_not_refreshed(credential.id, reason)
-    return token
+    if not _is_valid(credential, runtime.clock()):
+        raise credential_not_refreshed(credential.id, credential.refresh_error or "it was replaced by one that has expired")
+    return runtime.vaults.opened(credential).secrets["access_token"]
 
 
-def _is_valid(credential: CredentialRecord, auth: Auth, now: float, refused: str | None) -> bool:
-    return auth.secrets["access_token"] != refused and (credential.expires_at is None or now < credential.expires_at)
+def _is_valid(credential: CredentialRecord, now: float) -> bool:
+    return credential.expires_at is None or now < credential.expires_at
 
 
 def _is_due(credential: CredentialRecord, now: float) -> bool:

@@ -4,7 +4,7 @@ The container gets a placeholder under the variable's name, and the egress proxy
 (``egress/secrets.py``).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from moorage import limits
@@ -15,10 +15,18 @@ from moorage.wire.network_policy import DomainSecret, NetworkPolicy
 
 
 def with_variables(
-    runtime: Runtime, policy: NetworkPolicy | None, credentials: Iterable[CredentialRecord], *, param: str = "vault_ids"
+    runtime: Runtime,
+    policy: NetworkPolicy | None,
+    credentials: Iterable[CredentialRecord],
+    *,
+    taken: Collection[str] = (),
+    param: str = "vault_ids",
 ) -> NetworkPolicy | None:
     """The policy of an environment with what its vaults add (``choice.py: credentials_in``). Without a network it stays as it is: no
-    value could leave. Raises :class:`~moorage.errors.ApiError` that names ``param`` and no value."""
+    value could leave. ``taken`` are names of other variables.
+
+    Raises :class:`~moorage.errors.ApiError` that names ``param`` and no value.
+    """
     variables = [each for each in credentials if each.type == "environment_variable"]
     if policy is None or policy.type == "disabled" or not variables:
         return policy
@@ -26,6 +34,8 @@ def with_variables(
     names = [secret.name for secret in secrets]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise invalid_value(param, f"the variable '{twice[0]}' is given by more than one credential.")
+    if both := next((name for name in names if name in taken), None):
+        raise invalid_value(param, f"the variable '{both}' stands in 'env' too.")
     if len(secrets) > limits.DOMAIN_SECRETS_MAX:
         raise invalid_value(param, f"an environment takes at most {limits.DOMAIN_SECRETS_MAX} variables of vaults.")
     if sum(map(_chars, secrets)) > limits.DOMAIN_SECRETS_CHARS_MAX:
