@@ -186,6 +186,10 @@ class FakeContainers:
         shown = {"programs": "", "network_policy": {"type": "disabled"}, "memory_limit": "1g"}
         return SimpleNamespace(id=container_id, tenant_id=tenant_id, **shown)
 
+    async def peek(self, tenant_id: str, container_id: str) -> Any:
+        """It has no environment to show."""
+        return None
+
     async def copy(self, source: Any, *, at_ms: int | None, **_: Any) -> tuple[Any, int]:
         self.copied.append((source.id, at_ms))
         made = f"cntr_copy_{len(self.copied)}"

@@ -6,6 +6,8 @@ beginning, also where only its end is told: what an item is hangs on what came b
 """
 
 import asyncio
+import string
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -20,6 +22,7 @@ from moorage.agents.turns import Standing, snapshot_of, stand, standing_of
 from moorage.environments.shapes import EnvironmentState, EnvironmentStatus
 from moorage.errors import ApiError, invalid_value
 from moorage.runtime import Runtime
+from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Event
 
 SESSION: Final = "agent.session"
@@ -28,11 +31,15 @@ START: Final = "0"
 _ENDS: Final[Mapping[str, str]] = {"completed": "completed", "failed": "failed", "cancelled": "cancelled"}
 _PARKED_LOOK_SECONDS: Final = 2.0
 _TELLS_ALL: Final = (-1, -2)
+_EVENTS_BITS: Final = 22
+"""Of the number of an event in its turn: which of its response's it is. What stands before says which response that is."""
+_ENDS_AT: Final = (1 << _EVENTS_BITS) - 3
+"""What stands there tells the end of a turn whose response was deleted: behind all that was told of it before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Behind which event a reader stands: the number of a turn, 0 for what came before the first, and of the event there, from 1."""
+    """Behind which event a reader stands: the number of a turn, 0 for what came before the first, and of the event there."""
 
     turn: int
     event: int
@@ -47,12 +54,9 @@ class Cursor:
         if event_id == START:
             return cls(0, 0)
         digits = event_id.partition("_")[2][:16]
-        try:
-            if event_id.startswith("evt_") and len(digits) == 16:
-                return cls(int(digits[:8], 16), int(digits[8:], 16))
-        except ValueError:
-            pass
-        raise invalid_value(param, f"it is the id of an event of this session, or '{START}' for its beginning.")
+        if not event_id.startswith("evt_") or len(digits) != 16 or not set(digits) <= set(string.hexdigits):
+            raise invalid_value(param, f"it is the id of an event of this session, or '{START}' for its beginning.")
+        return cls(int(digits[:8], 16), int(digits[8:], 16))
 
 
 @dataclass(slots=True)
@@ -67,7 +71,7 @@ class SessionReader:
     ends: bool = False
     """After the first turn, as the stream of a create does."""
     _number: int = 0
-    """Of events in this turn."""
+    """Of the last event in this turn."""
     _turn: int = 0
     _silent_to: tuple[int, int] = _TELLS_ALL
     """Of a turn that was there already: the response, and the event of its log, to which the reader wants nothing."""
@@ -113,7 +117,7 @@ class SessionReader:
             return []
         self._told_failure = self.session.error
         failed = {"type": f"{SESSION}.failed", "session": session_object(Standing(self.session), self.environment, (), "failed")}
-        return [self.beside(failed, "failed")]
+        return [self.beside(failed, f"failed_{zlib.crc32(self.session.error.encode()):08x}")]
 
     async def _turn_record(self, number: int, after: int) -> AsyncIterator[TurnRecord | None]:
         """None until the turn has more than so many responses, or was cancelled; ends without it when the session is gone."""
@@ -140,14 +144,20 @@ class SessionReader:
 
     async def _of_turn(self, turn: TurnRecord) -> AsyncGenerator[list[Event], None]:
         projector = TurnProjector(self.session.id, turn.id)
-        position, is_waiting = 0, False
+        position, is_waiting, used = 0, False, TokenUsage()
         while True:
-            async for events in self._of_response(projector, turn, position, is_waiting=is_waiting):
+            self._number = position << _EVENTS_BITS
+            then = _as_it_was(turn, position, used)
+            async for events in self._of_response(projector, then, is_waiting=is_waiting):
                 yield events
-            at_its_time = replace(turn, responses=turn.responses[: position + 1], count=position + 1)
-            standing = await standing_of(self.runtime, self.session, at_its_time)
-            if standing.is_over:
-                yield self._numbered(self._closing(standing, at_its_time))
+            standing = await standing_of(self.runtime, self.session, then)
+            if standing.snapshot is None:
+                standing = await self._without_response(standing)
+                self._number = (position << _EVENTS_BITS) + _ENDS_AT
+            if standing.turn is None:
+                return
+            if standing.is_over and standing.turn.count == position + 1:
+                yield self._numbered(self._closing(standing))
                 return
             is_waiting = bool(standing.open_calls)
             if is_waiting:
@@ -156,39 +166,46 @@ class SessionReader:
             following: TurnRecord | None = None
             async for following in self._turn_record(turn.number, after=position + 1):
                 if following is None:
-                    yield []
+                    yield self._failure()
             if following is None:
                 return
             turn = following
             if turn.count == position + 1:  # It was cancelled while it waited.
-                yield self._numbered(self._closing(replace(standing, turn=turn), turn))
+                yield self._numbered(self._closing(replace(standing, turn=turn)))
                 return
-            position += 1
+            position, used = position + 1, used + standing.used
 
-    async def _of_response(
-        self, projector: TurnProjector, turn: TurnRecord, position: int, *, is_waiting: bool
-    ) -> AsyncGenerator[list[Event], None]:
-        """The events of one response of the turn, to its end."""
-        runtime, tenant_id = self.runtime, self.session.tenant_id
-        snapshot = await snapshot_of(runtime, tenant_id, turn.responses[position])
-        standing = Standing(self.session, turn, snapshot)
+    async def _without_response(self, standing: Standing) -> Standing:
+        """As a turn stands now whose response was deleted, or has expired; without a turn where the session was deleted."""
+        sessions, turn = self.runtime.agent_sessions, standing.turn
+        assert turn is not None
+        try:
+            self.session = await sessions.get(self.session.tenant_id, self.session.id)
+        except ApiError:
+            return replace(standing, turn=None)
+        return replace(standing, turn=await sessions.turn(self.session, turn.number))
+
+    async def _of_response(self, projector: TurnProjector, turn: TurnRecord, *, is_waiting: bool) -> AsyncGenerator[list[Event], None]:
+        """The events of the last response that the turn had then, to its end."""
+        runtime, tenant_id, position = self.runtime, self.session.tenant_id, turn.count - 1
+        begun = Standing(self.session, turn)
         opening: list[Event] = []
         if position == 0 or is_waiting:
-            opening.append(self._of_session("in_progress", standing))
+            opening.append(self._of_session("in_progress", begun))
         if position == 0:
-            opening += [self._of_turn_object("created", standing, turn), self._of_turn_object("in_progress", standing, turn)]
+            opening += [self._of_turn_object(name, begun, turn) for name in ("created", "in_progress")]
+        snapshot = await snapshot_of(runtime, tenant_id, turn.current)
         contents = runtime.contents_of(tenant_id)
         given = [] if snapshot is None else await contents.items(snapshot.stored.input_items)
         yield self._numbered([*opening, *projector.begin(given)], is_silent=(position, -1) <= self._silent_to)
         if snapshot is None:
             return
         parked = _Parked(self)
-        async for events in runtime.responses.log_of(snapshot.stored).tail(-1):
+        async for events in runtime.responses.log_of(snapshot.stored).tail(-1, is_alive=lambda: not parked.is_gone):
             if events is None:
                 yield await parked.look(turn)
                 continue
-            parked.heard()
-            told: list[Event] = []
+            told = parked.heard(turn)
             for event in await contents.events(events):
                 is_silent = (position, event["sequence_number"]) <= self._silent_to
                 told += self._numbered(list(projector.hear(event)), is_silent=is_silent)
@@ -202,11 +219,10 @@ class SessionReader:
             said += [_of_environment(self.session, self.environment["id"], status) for status in ("pending", "ready")]
         return self._numbered(said)
 
-    def _closing(self, standing: Standing, turn: TurnRecord) -> list[Event]:
-        status = status_of(standing)
-        ended = self._of_turn_object(_ENDS[status], standing, turn)
-        used = turn.used + standing.used
-        return [ended | {"usage": tokens_of(used)}, self._of_session("idle", standing)]
+    def _closing(self, standing: Standing) -> list[Event]:
+        assert standing.turn is not None
+        ended = self._of_turn_object(_ENDS[status_of(standing)], standing, standing.turn)
+        return [ended | {"usage": tokens_of(standing.turn.used + standing.used)}, self._of_session("idle", standing)]
 
     def _of_turn_object(self, name: str, standing: Standing, turn: TurnRecord) -> Event:
         status: Any = {"created": "queued", "in_progress": "in_progress"}.get(name, name)
@@ -241,28 +257,43 @@ def _of_environment(session: SessionRecord, container_id: str, status: Environme
     return {"type": f"{SESSION}.environment.{status}", **about}
 
 
+def _as_it_was(turn: TurnRecord, position: int, used: TokenUsage) -> TurnRecord:
+    """When the response at this position was its last, and those before it had used so much."""
+    return replace(turn, responses=turn.responses[: position + 1], count=position + 1, used=used, cancelled_at=0)
+
+
 class _Parked:
-    """Looks now and then whether a response that says nothing stands still for a person."""
+    """Looks now and then whether a response that says nothing stands still for a person, or is gone."""
 
     def __init__(self, reader: SessionReader) -> None:
         self._reader = reader
         self._now = asyncio.get_running_loop().time
         self._looked_at = self._now()
         self._told: tuple[str, ...] = ()
+        self.is_gone = False
 
-    def heard(self) -> None:
+    def heard(self, turn: TurnRecord) -> list[Event]:
+        """It says something: that it goes on, where it was told that it stands still."""
         self._looked_at = self._now()
+        if not self._told:
+            return []
+        self._told = ()
+        return [self._event("in_progress", Standing(self._reader.session, turn), ())]
 
     async def look(self, turn: TurnRecord) -> list[Event]:
-        """That it does, or that it goes on; nothing where that was told, or where it is too early to look."""
+        """That it stands still, or that it goes on; nothing where that was told, or where it is too early to look."""
         if self._now() - self._looked_at < _PARKED_LOOK_SECONDS:
             return []
         self._looked_at = self._now()
         reader = self._reader
         standing = await standing_of(reader.runtime, reader.session, turn)
+        self.is_gone = standing.snapshot is None
         if not standing.is_running or standing.awaits == self._told:
             return []
         self._told = standing.awaits
-        name = session_status(standing)
-        shown = session_object(standing, reader.environment, await actions_of(reader.runtime, standing), name)
-        return [reader.beside({"type": f"{SESSION}.{name}", "session": shown}, "".join(each[-8:] for each in self._told) or "on")]
+        return [self._event(session_status(standing), standing, await actions_of(reader.runtime, standing))]
+
+    def _event(self, name: SessionStatus, standing: Standing, actions: Sequence[Mapping[str, Any]]) -> Event:
+        shown = session_object(standing, self._reader.environment, actions, name)
+        mark = "".join(each[-8:] for each in self._told) or "on"
+        return self._reader.beside({"type": f"{SESSION}.{name}", "session": shown}, mark)
