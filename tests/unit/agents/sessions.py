@@ -103,13 +103,13 @@ class SessionLab:
         return [in_short(item) for item in answer.json()["data"]]
 
     def asked(self) -> list[str]:
-        """What the model was asked with last: the texts of users, and outputs of functions."""
+        """What the model was asked with last: the texts of users, and outputs of functions; not those of commands."""
         found: list[str] = []
         for item in self.lab.model.requests[-1].items:
             if item["type"] == "message" and item["role"] == "user":
                 content = item["content"]
                 found.append(content if isinstance(content, str) else content[0]["text"])
-            elif item["type"] == "function_call_output":
+            elif item["type"] == "function_call_output" and not item["output"].startswith("["):
                 found.append(f"{item['call_id']}: {item['output']}")
         return found
 

@@ -158,3 +158,26 @@ async def test_what_is_no_id_of_an_event_is_refused(odd: str) -> None:
     lab = await SessionLab.begun(first=None)
     answer = await lab.served.get(f"{lab.path}/events", after=odd)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "after")
+
+
+def test_a_session_that_cannot_go_on_is_told_as_failed_once() -> None:
+    async def story() -> None:
+        lab = await SessionLab.begun(shell("a"), say("Done."))
+        known = lab.lab.runtime.containers.known  # type: ignore[attr-defined]
+
+        async def before() -> None:
+            await lab.say("more")
+            known.clear()
+
+        async def again() -> None:
+            known.add(CONTAINER)
+            await lab.say("again")
+            await lab.play()
+
+        lab.lab.model.before_answer = before
+        live = await told_while(lab, lab.play, again)
+        failed = [event for event in live if event["type"] == "agent.session.failed"]
+        assert [event["session"]["error"] for event in failed] == ["Container with id 'cntr_1' not found."]
+        assert [event for event in live if event not in failed] == await lab.replay()
+
+    run(story())

@@ -126,6 +126,8 @@ class Runtime:
     """Where the vectors of vector stores are compared; None where that is in memory."""
     sessions_listener: Callable[[StoredResponse], Awaitable[None]] | None = None
     """Hears that a response of an agent's session has ended (``agents/listener.py``)."""
+    sessions_claim: Callable[[StoredResponse], Awaitable[bool]] | None = None
+    """Says whether a response of an agent's session belongs to one of its turns."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)
     """Requests for a response that are being answered here, whose clients may send them again (``api/idempotency.py``)."""
@@ -200,6 +202,11 @@ class Runtime:
         """Let the session of a response that has ended go on. Harmless to run twice."""
         assert self.sessions_listener is not None, "this process ends responses, and hears of no session"
         await self.sessions_listener(stored)
+
+    async def session_wants(self, stored: StoredResponse) -> bool:
+        """Whether a response that was written down for a session belongs to it."""
+        assert self.sessions_claim is not None, "this process takes up responses, and hears of no session"
+        return await self.sessions_claim(stored)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Hold a task that outlives its request; asyncio itself holds tasks only weakly."""

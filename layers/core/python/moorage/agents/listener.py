@@ -1,18 +1,22 @@
 """What sessions hear of the loop: the end of each of their responses."""
 
 from functools import partial
+from typing import Final
 
 from moorage.agents.artifacts import publish_of
-from moorage.agents.turns import Payer, advance
+from moorage.agents.turns import Payer, advance, is_wanted, note_error
 from moorage.errors import ApiError
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
-from moorage.telemetry import tell_error
+
+_PASSES: Final = "rate_limit_exceeded"
+"""The code of what is refused for now; a budget that is used up is not."""
 
 
 def attend(runtime: Runtime) -> Runtime:
     """Let sessions go on when their responses end: for every process that ends responses."""
     runtime.sessions_listener = partial(_ended, runtime)
+    runtime.sessions_claim = partial(is_wanted, runtime)
     return runtime
 
 
@@ -29,8 +33,6 @@ async def _ended(runtime: Runtime, stored: StoredResponse) -> None:
     try:
         await advance(runtime, session, Payer.of(stored), may_begin=False)
     except ApiError as error:
-        if error.status in (409, 429) or error.status >= 500:
+        if error.code == _PASSES or error.status == 409 or error.status >= 500:
             raise
-        ids_ = {"session_id": session.id, "tenant_id": session.tenant_id}
-        tell_error(error, "a session cannot go on", **ids_)
-        await runtime.agent_sessions.note_error(session, error.message)
+        await note_error(runtime, session, error, stored.response_id)

@@ -59,11 +59,13 @@ def status_of(standing: Standing) -> TurnStatus:
 
 
 def session_status(standing: Standing) -> SessionStatus:
+    if standing.error and not standing.is_running:
+        return "failed"
     if standing.awaits or standing.open_calls:
         return "requires_action"
     if not standing.is_over:
         return "in_progress"
-    return "failed" if standing.session.error else "idle"
+    return "idle"
 
 
 def tokens_of(used: TokenUsage) -> TurnTokens | None:
@@ -128,7 +130,7 @@ def session_object(
         "created_at": session.created_at,
         "last_active_at": active_at,
         "status": stands,
-        "error": session.error or None,
+        "error": (standing.error or None) if stands == "failed" else None,
         "agent": agent_object(session),
         "environment": environment,
         "required_actions": list(actions) if stands == "requires_action" else [],

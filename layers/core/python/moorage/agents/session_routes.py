@@ -161,7 +161,8 @@ async def create_events(caller: Caller, session_id: str, body: RawBody) -> Respo
     for event in given:
         by_type.setdefault(event["type"].removeprefix("agent.session.input."), []).append(event)
     results = by_type.get("tool_result", [])
-    await check_results(runtime, await stand(runtime, session), results)
+    if results:
+        check_results(await stand(runtime, session), results)
     for event in by_type.get("mcp_approval_request_result", []):
         await answer_approval(runtime, session, event["request_id"], event["response"]["decision"], caller.key_id)
     if "cancel" in by_type:

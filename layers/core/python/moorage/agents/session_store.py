@@ -49,7 +49,9 @@ class SessionRecord:
     vault_ids: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
-    """Why its next response could not begin; empty once one has."""
+    """Why its next response could not begin."""
+    error_of: str = ""
+    """After which response that was: once there is another, nothing is wrong. Empty for the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class WaitingInput:
 
 _SESSION: Final = Codec(
     SessionRecord,
-    sparse=("agent_version", "container_id", "owns_container", "vault_ids", "error"),
+    sparse=("agent_version", "container_id", "owns_container", "vault_ids", "error", "error_of"),
     beside=("tenant_id", "settings"),
 )
 _TURN: Final = Codec(
@@ -182,12 +184,10 @@ class AgentSessions:
             raise agent_session_not_found(session.id) from error
         return await self._opened(session.tenant_id, record)
 
-    async def note_error(self, session: SessionRecord, message: str) -> None:
-        """Why its next response cannot begin; empty when one has."""
-        if message == session.error:
-            return
-        change: Mapping[str, Any] = {"set": {"error": message}} if message else {"remove": ("error",)}
-        await self._table.update(keys.agent_session(session.tenant_id, session.id), keys.META, **change)
+    async def note_error(self, session: SessionRecord, message: str, response_id: str) -> None:
+        """Why no response can begin after this one."""
+        change = {"error": message, "error_of": response_id}
+        await self._table.update(keys.agent_session(session.tenant_id, session.id), keys.META, set=change)
 
     async def delete(self, session: SessionRecord) -> None:
         """What hangs below goes first, so that a deletion that breaks off can be repeated."""

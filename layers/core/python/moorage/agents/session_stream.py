@@ -92,7 +92,7 @@ class SessionReader:
             turn: TurnRecord | None = None
             async for turn in self._turn_record(number, after=0):
                 if turn is None:
-                    yield self._failure()
+                    yield await self._failure()
             if turn is None:
                 return
             async for events in self._of_turn(turn):
@@ -111,12 +111,15 @@ class SessionReader:
         self._silent_to = (standing.turn.count - 1, -1 if last is None else last.following - 1)
         return standing.turn.number
 
-    def _failure(self) -> list[Event]:
-        """That the next turn cannot begin, once; nothing as long as it can."""
-        if not self.session.error or self.session.error == self._told_failure:
+    async def _failure(self) -> list[Event]:
+        """That the next response cannot begin, once; nothing as long as it can."""
+        if self.session.error in ("", self._told_failure):
+            return []
+        standing = await stand(self.runtime, self.session)
+        if not standing.error:
             return []
         self._told_failure = self.session.error
-        failed = {"type": f"{SESSION}.failed", "session": session_object(Standing(self.session), self.environment, (), "failed")}
+        failed = {"type": f"{SESSION}.failed", "session": session_object(standing, self.environment, (), "failed")}
         return [self.beside(failed, f"failed_{zlib.crc32(self.session.error.encode()):08x}")]
 
     async def _turn_record(self, number: int, after: int) -> AsyncIterator[TurnRecord | None]:
@@ -166,7 +169,7 @@ class SessionReader:
             following: TurnRecord | None = None
             async for following in self._turn_record(turn.number, after=position + 1):
                 if following is None:
-                    yield self._failure()
+                    yield await self._failure()
             if following is None:
                 return
             turn = following

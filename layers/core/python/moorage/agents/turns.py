@@ -29,9 +29,8 @@ from moorage.errors import (
     rate_limited,
     unknown_tool_call,
 )
-from moorage.loop import decide, finish
-from moorage.loop.budget import draw_last
-from moorage.loop.create import let_go, prepare, write_down
+from moorage.loop import decide
+from moorage.loop.create import give_up, prepare, start, write_down
 from moorage.loop.fold import fold
 from moorage.loop.model_step import STEERED
 from moorage.loop.stop import erase, stop
@@ -39,7 +38,7 @@ from moorage.parallel import outweighs
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.responses import Snapshot, StoredResponse
-from moorage.telemetry import tell
+from moorage.telemetry import tell, tell_error
 from moorage.wire.events import QUEUED
 from moorage.wire.queries import PageQuery
 from moorage.wire.requests import parse_create
@@ -73,6 +72,11 @@ class Standing:
     """The last one."""
     snapshot: Snapshot | None = None
     """Of that turn's current response; None if there is none, or none any more."""
+
+    @property
+    def error(self) -> str:
+        """Why the next response cannot begin; empty if it can."""
+        return self.session.error if self.session.error_of == ("" if self.turn is None else self.turn.current) else ""
 
     @property
     def is_running(self) -> bool:
@@ -150,7 +154,9 @@ class Offer:
 class _NextResponse:
     """What the next response of a session begins with."""
 
-    items: Sequence[Item]
+    messages: Sequence[Item]
+    results: Mapping[str, Item]
+    """Outputs of functions by ``call_id``, among them those for the calls of the response before."""
     is_same_turn: bool
 
 
@@ -160,12 +166,8 @@ async def stand(runtime: Runtime, session: SessionRecord) -> Standing:
 
 
 async def standing_of(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> Standing:
-    """A turn as it stands. One that was begun by a process that died before it could run is let go."""
-    snapshot = await snapshot_of(runtime, session.tenant_id, turn.current)
-    if snapshot is not None and not snapshot.is_final and not snapshot.stored.is_looping:
-        await let_go(runtime, snapshot.stored)
-        snapshot = replace(snapshot, stored=replace(snapshot.stored, is_looping=True))
-    return Standing(session, turn, snapshot)
+    """A turn as it stands."""
+    return Standing(session, turn, await snapshot_of(runtime, session.tenant_id, turn.current))
 
 
 async def snapshot_of(runtime: Runtime, tenant_id: str, response_id: str) -> Snapshot | None:
@@ -188,6 +190,8 @@ async def advance(
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         standing = await stand(runtime, session)
         waiting = await sessions.inputs(session)
+        if offer is not None:
+            await _check_pending(runtime, standing, waiting, offer.results)
         following = _following(standing, waiting, offer or Offer(), may_begin=may_begin or not standing.is_cancelled)
         if following is not None:
             if await _begin(runtime, standing, following, waiting, payer):
@@ -196,93 +200,148 @@ async def advance(
             if len(waiting) >= limits.AGENT_SESSION_INPUTS_MAX:
                 raise rate_limited("Too much input waits for the next step of this session's turn. Retry later.", _RETRY_SECONDS)
             await sessions.add_input(session, offer.messages, offer.results)
-            offer = None  # The response may have ended before: look again.
-        elif standing.is_running and any(each.messages for each in waiting):
-            assert standing.snapshot is not None
-            if standing.snapshot.stored.is_steered:
-                return
-            await runtime.responses.request_steering(standing.snapshot.stored)
+            await _take_up(runtime, session, payer, may_begin=may_begin)
+            return
         else:
+            if standing.is_running and any(each.messages for each in waiting):
+                assert standing.snapshot is not None
+                if not standing.snapshot.stored.is_steered:
+                    await runtime.responses.request_steering(standing.snapshot.stored)
             return
     raise rate_limited(f"Session '{session.id}' is given input faster than it can take it. Retry later.", _RETRY_SECONDS)
 
 
+async def _take_up(runtime: Runtime, session: SessionRecord, payer: Payer, *, may_begin: bool) -> None:
+    """Input is kept from now on, whatever comes. The response that it waits for takes it, or has ended meanwhile."""
+    turn = await runtime.agent_sessions.last_turn(session)
+    try:
+        await advance(runtime, session, payer, may_begin=may_begin)
+    except ApiError as error:
+        await note_error(runtime, session, error, "" if turn is None else turn.current)
+
+
+async def note_error(runtime: Runtime, session: SessionRecord, error: ApiError, response_id: str) -> None:
+    """Why a session cannot go on after a response, where nobody waits for an answer that says so."""
+    tell_error(error, "a session cannot go on", session_id=session.id, tenant_id=session.tenant_id)
+    await runtime.agent_sessions.note_error(session, error.message, response_id)
+
+
 def _following(standing: Standing, waiting: Sequence[WaitingInput], offer: Offer, *, may_begin: bool) -> _NextResponse | None:
     """What comes next; None while nothing can."""
-    messages = [message for each in waiting for message in each.messages] + list(offer.messages)
     if standing.is_running:
         return None
-    open_calls = standing.open_calls
-    if open_calls:
-        given = [*(each.results for each in waiting), offer.results]
-        results = {call_id: result for each in given for call_id, result in each.items()}
-        answers = [results[call["call_id"]] for call in open_calls if call["call_id"] in results]
-        return _NextResponse([*answers, *messages], is_same_turn=True) if len(answers) == len(open_calls) else None
+    messages = [message for each in waiting for message in each.messages] + list(offer.messages)
+    given = [*(each.results for each in waiting), offer.results]
+    results = {call_id: result for each in given for call_id, result in each.items()}
+    if standing.open_calls:
+        is_answered = all(call["call_id"] in results for call in standing.open_calls)
+        return _NextResponse(messages, results, is_same_turn=True) if is_answered else None
     if standing.is_steered:
-        return _NextResponse(messages, is_same_turn=True)
-    return _NextResponse([*_unanswered(standing), *messages], is_same_turn=False) if messages and may_begin else None
+        return _NextResponse(messages, results, is_same_turn=True)
+    return _NextResponse(messages, results, is_same_turn=False) if messages and may_begin else None
 
 
-def _unanswered(standing: Standing) -> list[Item]:
-    """Outputs for the calls of a turn that was cancelled while it waited for them: no model takes a call without one."""
-    if standing.turn is None or not standing.turn.cancelled_at or standing.snapshot is None:
-        return []
-    calls = calls_for_client(standing.snapshot.final_object["output"])
-    return [output_of(call["call_id"], "The turn was cancelled before this call was answered.", is_failed=True) for call in calls]
+def _answers(previous: Snapshot | None, results: Mapping[str, Item]) -> list[Item]:
+    """Outputs for the calls of the response that the next one goes on from: no model takes a call without one, also where the turn has
+    ended before it had any."""
+    calls = [] if previous is None else calls_for_client(previous.final_object["output"])
+    unanswered = "The turn ended before this call was answered."
+    return [results.get(call["call_id"]) or output_of(call["call_id"], unanswered, is_failed=True) for call in calls]
+
+
+async def _previous(runtime: Runtime, standing: Standing) -> Snapshot | None:
+    """The last response of the session that is still kept: one may have been deleted."""
+    if standing.turn is None or standing.snapshot is not None:
+        return standing.snapshot
+    sessions, session = runtime.agent_sessions, standing.session
+    earlier = await sessions.turns(session, beyond=standing.turn.number, descending=True, limit=limits.AGENT_SESSION_TURNS_READ)
+    for turn in [standing.turn, *earlier]:
+        for response_id in reversed(turn.responses):
+            snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+            if snapshot is not None and snapshot.is_final:
+                return snapshot
+    return None
 
 
 async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse, waiting: Sequence[WaitingInput], payer: Payer) -> bool:
     """Begin the next response, unless somebody else has."""
     session, turn, sessions = standing.session, standing.turn, runtime.agent_sessions
-    stored = await _written_down(runtime, standing, following.items, payer)
+    stored = await _written_down(runtime, standing, following, payer)
     if turn is None or not following.is_same_turn:
         number, earlier = (1, TokenUsage()) if turn is None else (turn.number + 1, turn.earlier + turn.used + standing.used)
         begun = await sessions.begin_turn(session, number, stored.response_id, earlier, waiting)
     else:
         begun = await sessions.go_on(session, turn, stored.response_id, standing.used, waiting)
     if begun is None:
-        await draw_last(runtime, stored, TokenUsage(), 0, ())
-        await finish.forget(runtime, stored)
+        await give_up(runtime, stored)
         return False
-    await let_go(runtime, stored)
-    await sessions.note_error(session, "")
+    await start(runtime, stored)
     tell("turn_goes_on", {"session_id": session.id, "turn_id": begun.id, "response_id": stored.response_id})
     return True
 
 
-async def _written_down(runtime: Runtime, standing: Standing, items: Sequence[Item], payer: Payer) -> StoredResponse:
-    """A response that nothing runs yet."""
-    session = standing.session
-    asked = as_request(session.settings) | {"input": list(items), "background": True, "approvals": {"park": True}}
-    if standing.snapshot is not None:
-        asked["previous_response_id"] = standing.snapshot.stored.response_id
+async def _written_down(runtime: Runtime, standing: Standing, following: _NextResponse, payer: Payer) -> StoredResponse:
+    """A response that nothing runs yet. Until it belongs to a turn it is nobody's: the reaper gives it up (``is_wanted``)."""
+    session, previous = standing.session, await _previous(runtime, standing)
+    items = [*_answers(previous, following.results), *following.messages]
+    asked = as_request(session.settings) | {"input": items, "background": True, "approvals": {"park": True}}
+    if previous is not None:
+        asked["previous_response_id"] = previous.stored.response_id
     asked["tools"] = await with_tokens(runtime, session.tenant_id, session.settings, session.vault_ids, asked["tools"])
     if session.container_id is not None:
         place = {"type": "container_reference", "container_id": session.container_id}
         asked["tools"] = [*asked["tools"], {"type": "shell", "environment": place}]
     parse = partial(parse_create, asked, web_search=runtime.web_search)
     request = await asyncio.to_thread(parse) if outweighs(items, limits.LOWERED_HERE_MAX) else parse()
-    prepared = await prepare(runtime, session.tenant_id, request, key_id=payer.key_id, draws_on=payer.draws_on)
-    stored = replace(prepared.stored, session_id=session.id, is_looping=False)
+    prepared = await prepare(
+        runtime,
+        session.tenant_id,
+        request,
+        key_id=payer.key_id,
+        draws_on=payer.draws_on,
+        follows=None if standing.turn is None else standing.turn.current,
+    )
+    stored = replace(prepared.stored, session_id=session.id)
     await write_down(runtime, stored)
     return stored
+
+
+async def is_wanted(runtime: Runtime, stored: StoredResponse) -> bool:
+    """Whether a response belongs to a turn of its session: not where the process died that had written it down."""
+    assert stored.session_id is not None
+    try:
+        session = await runtime.agent_sessions.get(stored.tenant_id, stored.session_id)
+    except ApiError:
+        return False
+    turn = await runtime.agent_sessions.last_turn(session)
+    return turn is not None and stored.response_id in turn.responses
 
 
 # --- What clients ask for -----------------------------------------------------------------------------------------------
 
 
-async def check_results(runtime: Runtime, standing: Standing, results: Sequence[Mapping[str, Any]]) -> None:
-    """Raises :class:`ApiError` for the result of a call that nobody waits for."""
+def check_results(standing: Standing, results: Sequence[Mapping[str, Any]]) -> None:
+    """Raises :class:`ApiError` for results that are not of the session's turn."""
+    turn = standing.turn
+    for result in results:
+        if turn is None or result["turn_id"] != turn.id:
+            raise unknown_tool_call(result["call_id"])
+    call_ids = [result["call_id"] for result in results]
+    if len(set(call_ids)) < len(call_ids):
+        raise bad_request("A call has one result: two of these are for the same.", param="events")
+
+
+async def _check_pending(
+    runtime: Runtime, standing: Standing, waiting: Sequence[WaitingInput], results: Mapping[str, Item]
+) -> None:
+    """Raises :class:`ApiError` for the result of a call that nobody waits for, or that has one."""
     if not results:
         return
-    turn = standing.turn
-    waiting = await runtime.agent_sessions.inputs(standing.session)
     answered = {call_id for each in waiting for call_id in each.results}
     calls = {call["call_id"] for call in await pending_calls(runtime, standing)} - answered
-    for result in results:
-        if turn is None or result["turn_id"] != turn.id or result["call_id"] not in calls:
-            raise unknown_tool_call(result["call_id"])
-        calls.discard(result["call_id"])
+    for call_id in results:
+        if call_id not in calls:
+            raise unknown_tool_call(call_id)
 
 
 async def pending_calls(runtime: Runtime, standing: Standing) -> list[Item]:
@@ -295,18 +354,22 @@ async def pending_calls(runtime: Runtime, standing: Standing) -> list[Item]:
 
 
 async def cancel(runtime: Runtime, session: SessionRecord) -> None:
-    """End the turn that has not ended. Raises :class:`ApiError` if there is none."""
+    """End the turn that has not ended, whatever its response does meanwhile. Raises :class:`ApiError` if there is none."""
+    was_active = False
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         standing = await stand(runtime, session)
         if standing.is_over:
+            if was_active:
+                return
             raise bad_request("No turn of this session is active: there is nothing to cancel.", code="no_active_turn")
+        was_active = True
         assert standing.turn is not None
         assert standing.snapshot is not None
         if standing.is_running:
             await stop(runtime, standing.snapshot)
-            return
-        if await runtime.agent_sessions.cancel(session, standing.turn):
-            return
+        else:
+            await runtime.agent_sessions.cancel(session, standing.turn)
+    raise rate_limited(f"Session '{session.id}' goes on faster than it can be cancelled. Retry later.", _RETRY_SECONDS)
 
 
 async def answer_approval(runtime: Runtime, session: SessionRecord, request_id: str, decision: str, by: str) -> None:

@@ -82,13 +82,14 @@ async def prepare(
     recent: list[Item] | None = None,
     key_id: str = "",
     draws_on: tuple[str, ...] = (),
+    follows: str | None = None,
 ) -> PreparedResponse:
     """Check and look up everything that the request refers to. Raises :class:`ApiError`; nothing has been written then, but for a
     container.
 
     ``recent`` are the items up to the previous response where only the client's connection knows them. They become input of this
     response, so that whatever runs it or goes on from it finds them. ``key_id`` is that of the API key that asks, and ``draws_on`` the
-    budgets that it shares with others: from here on it holds a part of them.
+    budgets that it shares with others: from here on it holds a part of them. It takes the room of the response that it ``follows``.
     """
     if runtime.settings.drain:
         raise draining()
@@ -110,7 +111,7 @@ async def prepare(
     check_budget(runtime, request.model, request.budget)
     await check_tools(runtime, tenant_id, said, request.tools)
     if request.background or any(map(is_hosted, request.tools)):
-        await _check_room(runtime, tenant_id)
+        await _check_room(runtime, tenant_id, follows)
     now = runtime.clock()
     response_id, expires_at = ids.new_response_id(now), runtime.responses.expiry(is_stored=request.store)
     stored = StoredResponse(
@@ -200,10 +201,10 @@ def _given(environment: Environment | None, files: list[StoredFile]) -> str:
     return line_of(list(places(files)))
 
 
-async def _check_room(runtime: Runtime, tenant_id: str) -> None:
+async def _check_room(runtime: Runtime, tenant_id: str, follows: str | None = None) -> None:
     """Refuse what would run in the state machine beside too many others of the tenant's."""
     most = runtime.settings.running_responses_max
-    running = len(await runtime.responses.inflight_of(tenant_id))
+    running = len({*await runtime.responses.inflight_of(tenant_id)} - {follows})
     if running >= most:
         raise rate_limited(
             f"{running} responses of yours are running with tools or in the background; {most} may run at once. Retry when one has "
@@ -279,13 +280,13 @@ async def start_background(runtime: Runtime, prepared: PreparedResponse) -> dict
     """Store the response, open its log, start its execution. Returns the queued response object."""
     stored = prepared.stored
     queued = await write_down(runtime, stored)
-    await _start(runtime, stored, LoopState(stored.response_id, stored.tenant_id, stored.container_id))
+    await start(runtime, stored)
     return queued
 
 
 async def write_down(runtime: Runtime, stored: StoredResponse) -> dict[str, Any]:
-    """Store a response in the background, and open its log. Returns the queued response object. One that is not said to be looping
-    is not run, by nobody, until it is let go (:func:`let_go`)."""
+    """Store a response in the background, and open its log. Returns the queued response object. Nothing runs it until it is started
+    (:func:`start`): by the reaper, if the process dies in between."""
     events = finish.opening_events(stored)
     numbered = tuple(event | {"sequence_number": i} for i, event in enumerate(events))
     await runtime.responses.create(stored, EventBatch(0, numbered, LogWriterId(-1, 1)))
@@ -293,10 +294,15 @@ async def write_down(runtime: Runtime, stored: StoredResponse) -> dict[str, Any]
     return queued
 
 
-async def let_go(runtime: Runtime, stored: StoredResponse) -> None:
-    """Let a response run that was only written down. Harmless to run twice."""
-    stored = await runtime.responses.hand_over(stored)
+async def start(runtime: Runtime, stored: StoredResponse) -> None:
+    """Let a response run that was written down. Harmless to run twice."""
     await _start(runtime, stored, LoopState(stored.response_id, stored.tenant_id, stored.container_id))
+
+
+async def give_up(runtime: Runtime, stored: StoredResponse) -> None:
+    """Remove a response that was written down and shall not run."""
+    await draw_last(runtime, stored, TokenUsage(), 0, ())
+    await finish.forget(runtime, stored)
 
 
 async def _start(runtime: Runtime, stored: StoredResponse, state: LoopState) -> None:

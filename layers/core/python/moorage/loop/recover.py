@@ -10,6 +10,7 @@ from moorage import limits, tracing
 from moorage.approvals import waiting as approvals
 from moorage.errors import ApiError, passing_over_what_is_gone
 from moorage.loop import finish
+from moorage.loop.create import give_up
 from moorage.loop.paused import state_of
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
@@ -57,6 +58,9 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
     if stored.parked_at:
         return await approvals.tend(runtime, stored)
     if not is_quiet or await runtime.executions.status(stored.execution) not in (None, *ENDED):
+        return False
+    if stored.session_id is not None and not await runtime.session_wants(stored):
+        await give_up(runtime, stored)
         return False
     return await restart(runtime, stored)
 

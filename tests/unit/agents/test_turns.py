@@ -1,0 +1,215 @@
+"""Input, ends and cancels that meet, and processes that die in between: nothing is lost, doubled or left without an end."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from moorage import limits
+from moorage.loop.recover import recover
+from moorage.state import LoopState
+from moorage.store.table import Record
+
+from tests.unit.agents.sessions import WEIGH, SessionLab, names
+from tests.unit.loop.approvals import both
+from tests.unit.loop.lab import call, say, shell
+from tests.unit.loop.test_pause import run_all
+
+
+class Died(Exception):
+    """The process is gone."""
+
+
+def dies_at(number: int) -> Callable[[Record], Awaitable[None]]:
+    """A process that dies in the place of this write, from 0, and writes nothing more."""
+    left = number
+
+    async def before_write(record: Record) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Died
+
+    return before_write
+
+
+async def statuses(lab: SessionLab) -> list[str]:
+    return [turn["status"] for turn in await lab.turns()]
+
+
+async def recovered(lab: SessionLab) -> None:
+    """What the reaper does once nothing has moved for a while."""
+    lab.lab.executions.states = dict.fromkeys(lab.lab.executions.states, "ABORTED")
+    for _ in range(3):
+        lab.lab.now += limits.RECOVERY_SECONDS + 1
+        await recover(lab.lab.runtime)
+        await lab.play()
+
+
+async def steer(lab: SessionLab, text: str, then: Callable[[], None] = lambda: None) -> None:
+    """A message comes while the model is asked."""
+
+    async def before() -> None:
+        await lab.say(text)
+        then()
+
+    lab.lab.model.before_answer = before
+
+
+async def test_a_cancel_ends_the_turn_although_its_response_ends_meanwhile_with_a_call() -> None:
+    lab = await SessionLab.begun(call("weigh", "{}"), tools=[WEIGH])
+
+    async def end_first(record: Record) -> None:
+        if record.get("cancel_requested"):
+            lab.lab.table.before_write = None
+            await lab.play()
+
+    lab.lab.table.before_write = end_first
+    assert (await lab.cancel()).status_code == 202
+    assert await statuses(lab) == ["cancelled"]
+
+
+async def test_a_cancel_ends_the_turn_although_a_message_was_to_go_on_with_it() -> None:
+    lab = await SessionLab.begun(shell("a"), say("never"))
+    await steer(lab, "more")
+
+    async def end_first(record: Record) -> None:
+        if record.get("cancel_requested"):
+            lab.lab.table.before_write = None
+            await run_all(lab.lab, next(iter(lab.lab.executions.started)))
+
+    lab.lab.table.before_write = end_first
+    assert (await lab.cancel()).status_code == 202
+    await lab.play()
+    assert await statuses(lab) == ["cancelled"]
+
+
+async def test_a_response_takes_the_room_of_the_one_that_it_goes_on_from() -> None:
+    lab = await SessionLab.begun(shell("a"), say("Done."))
+    lab.lab.runtime.settings = replace(lab.lab.runtime.settings, running_responses_max=1)
+    await steer(lab, "more")
+    await lab.play()
+    assert await statuses(lab) == ["completed"]
+    assert lab.asked() == ["go", "more"]
+
+
+async def test_a_session_whose_turn_cannot_go_on_says_so_and_is_tried_again() -> None:
+    lab = await SessionLab.begun(shell("a"), say("Done."))
+    known = lab.lab.runtime.containers.known  # type: ignore[attr-defined]
+    there = set(known)
+    await steer(lab, "more", known.clear)
+    await lab.play()
+    shown = await lab.shown()
+    assert (shown["status"], shown["error"]) == ("failed", "Container with id 'cntr_1' not found.")
+    known |= there
+    await lab.say("again")
+    await lab.play()
+    assert (await statuses(lab), lab.asked()) == (["completed"], ["go", "more", "again"])
+    assert ((await lab.shown())["status"], names(await lab.replay())[-2:]) == ("idle", ["turn.completed", "idle"])
+
+
+async def test_a_call_that_was_cancelled_beside_a_command_has_an_answer_later() -> None:
+    lab = await SessionLab.begun(both(call("weigh", "{}", "call_f"), shell("a", call_id="call_s")), say("Well."), tools=[WEIGH])
+    (name,) = lab.lab.executions.started
+    await lab.lab.step(LoopState.from_json(lab.lab.executions.started[name]))
+    assert (await lab.cancel()).status_code == 202
+    assert lab.lab.executions.states[name] == "ABORTED"
+    await lab.say("go on")
+    await lab.play()
+    assert await statuses(lab) == ["cancelled", "completed"]
+    assert lab.asked() == ["go", "call_f: The turn ended before this call was answered.", "go on"]
+
+
+async def test_a_result_that_came_before_the_cancel_is_told_later() -> None:
+    lab = await SessionLab.begun(both(call("weigh", "{}", "call_f"), shell("a", call_id="call_s")), say("Well."), tools=[WEIGH])
+    await lab.lab.step(LoopState.from_json(next(iter(lab.lab.executions.started.values()))))
+    assert (await lab.send(await lab.result("call_f", "3 kg"))).status_code == 202
+    assert (await lab.cancel()).status_code == 202
+    await lab.say("go on")
+    await lab.play()
+    assert lab.asked() == ["go", "call_f: 3 kg", "go on"]
+
+
+async def test_a_session_goes_on_from_what_is_left_after_a_response_was_deleted() -> None:
+    lab = await SessionLab.begun(say("one"), say("two"), say("three"))
+    await lab.play()
+    await lab.say("more")
+    await lab.play()
+    last = (await lab.turns())[-1]["response_ids"][-1]
+    assert (await lab.served.delete(f"/responses/{last}")).status_code == 200
+    await lab.say("again")
+    await lab.play()
+    assert lab.asked() == ["go", "again"]
+    assert await statuses(lab) == ["completed", "failed", "completed"]
+
+
+async def test_a_result_is_taken_once() -> None:
+    lab = await SessionLab.begun(call("weigh", "{}"), say("Done."), tools=[WEIGH])
+    await lab.play()
+    result = await lab.result("call_1", "3 kg")
+    twice = await lab.send(result, result)
+    assert (twice.status_code, twice.json()["error"]["param"]) == (400, "events")
+    refused: list[Any] = []
+
+    async def another_first(record: Record) -> None:
+        lab.lab.table.before_write = None
+        refused.append(await lab.send(result))
+
+    lab.lab.table.before_write = another_first
+    late = await lab.send(result)
+    assert (refused[0].status_code, late.status_code) == (202, 400)
+    assert late.json()["error"]["message"] == "Unknown pending tool call: call_1"
+    await lab.play()
+    assert (await statuses(lab), lab.asked()) == (["completed"], ["go", "call_1: 3 kg"])
+
+
+@pytest.mark.parametrize("died_at", range(4))
+async def test_a_message_whose_process_dies_is_there_once_or_not_at_all(died_at: int) -> None:
+    lab = await SessionLab.begun(say("one"), say("two"), first=None)
+    lab.lab.table.before_write = dies_at(died_at)
+    died = False
+    try:
+        await lab.say("go")
+    except Died:
+        died = True
+    lab.lab.table.before_write = None
+    await recovered(lab)
+    begun = await statuses(lab)
+    assert begun == (["completed"] if begun else [])
+    assert begun or died
+    assert await lab.lab.responses.inflight() == []
+    await lab.say("more")
+    await lab.play()
+    assert lab.asked() == [*(["go"] if begun else []), "more"]
+
+
+@pytest.mark.parametrize("died_at", range(14))
+async def test_a_message_that_comes_during_a_turn_is_taken_once_whenever_a_process_dies(died_at: int) -> None:
+    lab = await SessionLab.begun(shell("a"), say("Done."), say("Done."), say("Done."))
+    await steer(lab, "more", lambda: setattr(lab.lab.table, "before_write", dies_at(died_at)))
+    try:
+        await lab.play()
+    except Died:
+        lab.lab.table.before_write = None
+        lab.lab.sandboxes.executed.clear()
+        await recovered(lab)
+    lab.lab.table.before_write = None
+    await lab.play()
+    assert [item for item in await lab.items() if item.startswith("user")] == ["user: go", "user: more"]
+    assert (await lab.shown())["status"] == "idle"
+    assert set(await statuses(lab)) == {"completed"}
+    assert await lab.lab.responses.inflight() == []
+
+
+async def test_two_messages_at_once_are_both_taken() -> None:
+    lab = await SessionLab.begun(say("one"), say("two"), say("three"), first=None)
+
+    async def another_first(record: Record) -> None:
+        lab.lab.table.before_write = None
+        await lab.say("other")
+
+    lab.lab.table.before_write = another_first
+    await lab.say("go")
+    await lab.play()
+    assert sorted(item for item in await lab.items() if item.startswith("user")) == ["user: go", "user: other"]
+    assert set(await statuses(lab)) == {"completed"}
