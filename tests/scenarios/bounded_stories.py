@@ -256,7 +256,13 @@ def environment(at: Bounds, site: Site) -> None:
     for count, status in ((at.VAULT_IDS_MAX, 404), (0, 200)):
         made = site.post("/agents/environments", {"environment": wanted, "vault_ids": ["v"] * count})
         answered(made, status)
+    content = {"type": "inline", "path": "/workspace/a", "data": "A" * ((at.ENVIRONMENT_TEMPLATE_BYTES_MAX - 1_000) // 4 * 4)}
+    template = site.post("/agents/environments/templates", {"name": "n" * at.AGENT_NAME_CHARS_MAX, "files": [content]})
+    answered(template)
+    answered(site.post(f"/agents/environments/templates/{template.json()['id']}", {"name": "n"}))
     with site.stack.http() as http:
+        answered(http.get("/agents/environments/templates"))
+        http.delete(f"/agents/environments/templates/{template.json()['id']}")
         for path in ("", f"/{made.json()['id']}", f"/{made.json()['id']}/files?limit=100"):
             listed = http.get(f"/agents/environments{path}")
             answered(listed)

@@ -77,6 +77,7 @@ def belongings(stack: Stack) -> dict[str, str]:
         "vault": vault.id,
         "credential": client.beta.agents.vaults.credentials.create(vault.id, name="x", auth=BEARER).id,
         "agent": client.beta.agents.create(model="demo").id,
+        "template": client.beta.agents.environments.templates.create().id,
         "agent_session": agent_session.id,
         "turn": next(iter(client.beta.agents.sessions.turns.list(agent_session.id))).id,
         "upload": upload.id,
@@ -151,6 +152,9 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("POST", "/vaults/{vault}/credentials/{credential}", {"metadata": {}}),
     ("DELETE", "/vaults/{vault}/credentials/{credential}", None),
     ("DELETE", "/vaults/{vault}", None),
+    ("GET", "/agents/environments/templates/{template}", None),
+    ("POST", "/agents/environments/templates/{template}", {"name": "x"}),
+    ("DELETE", "/agents/environments/templates/{template}", None),
     ("GET", "/agents/environments/{container}", None),
     ("GET", "/agents/environments/{container}/files", None),
     ("POST", "/agents/environments/{container}/files", {"type": "inline", "path": "/workspace/a", "data": ""}),
@@ -260,7 +264,7 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
             answer = http.post("/responses", json={"model": "demo", "input": "x", **filled(reference, ids)})
             assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
         lists = ("/agents", "/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints", "/approvals")
-        for path in (*lists, "/agents/environments", "/agents/sessions", "/vaults", "/vector_stores"):
+        for path in (*lists, "/agents/environments", "/agents/environments/templates", "/agents/sessions", "/vaults", "/vector_stores"):
             assert http.get(path).json()["data"] == [], path
         assert http.get("/me").json()["storage"]["used_bytes"] == 0, "what another tenant stores does not count"
     with stack.http() as http:

@@ -238,6 +238,16 @@ def environment_routes(world: World) -> None:
     assert [file["path"] for file in shown["files"]] == ["/workspace/in/a.txt"]
     assert made["id"] in [each["id"] for each in world.get("/agents/environments")["data"]]
     assert world.get(f"/containers/{made['id']}")["id"] == made["id"]
+    template = world.post("/agents/environments/templates", {"name": "a", "env": {"A": "b"}})
+    place = f"/agents/environments/templates/{template['id']}"
+    assert (template["name"], world.get(place)) == ("a", template)
+    assert template in world.get("/agents/environments/templates")["data"]
+    changed = world.post(place, {"name": None})
+    assert changed == template | {"name": None, "updated_at": changed["updated_at"]}
+    again = world.post("/agents/environments", {"environment": {"type": "openai_hosted", "environment_template_id": template["id"]}})
+    assert again["files"] == []
+    assert world.http.delete(place).json() == {"id": template["id"], "object": "agent.environment.template.deleted", "deleted": True}
+    assert world.http.get(place).status_code == 404
 
 
 _STORIES = {

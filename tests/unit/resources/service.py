@@ -18,6 +18,8 @@ from moorage.conversations import routes as conversations
 from moorage.conversations.store import Conversations
 from moorage.egress.service import EgressService
 from moorage.environments import routes as environments
+from moorage.environments import template_routes as environment_templates
+from moorage.environments.template_store import EnvironmentTemplates
 from moorage.files import routes as files
 from moorage.files import upload_routes as uploads
 from moorage.files.store import FileStore
@@ -48,6 +50,7 @@ _ROUTERS = (
     files.router,
     uploads.router,
     containers.router,
+    environment_templates.router,
     environments.router,
     container_past.router,
     archives.router,
@@ -163,6 +166,7 @@ def build_app(
         tokens=None,
         contents_of=lambda tenant_id: Contents(store.blobs, store_files, tenant_id),
         vaults=Vaults(store.table, Sealer(lambda: b"k" * 32), clock=clock),
+        environment_templates=EnvironmentTemplates(store.table, store.blobs, Sealer(lambda: b"k" * 32), clock=clock),
         clock=clock,
         tasks=set(),
     )

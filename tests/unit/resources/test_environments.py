@@ -179,6 +179,7 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({**HOSTED, "setup_commands": [{"command": "a", "cwd": "in"}]}, "setup_commands[0].cwd", "invalid_value"),
     ({**HOSTED, "setup_commands": [{"cwd": "/workspace"}]}, "setup_commands[0].command", "missing_required_parameter"),
     ({**HOSTED, "setup_commands": [{"command": "a"}] * (limits.SETUP_COMMANDS_MAX + 1)}, "setup_commands", "array_above_max_length"),
+    ({**HOSTED, "files": [{"type": "inline", "data": "%", "path": "/workspace/a"}]}, "files[0].data", "invalid_value"),
     ({**HOSTED, "files": [inline("notes.txt")]}, "files[0].path", "invalid_value"),
     ({**HOSTED, "files": [inline("/mnt/data/notes.txt")]}, "files[0].path", "invalid_value"),
     ({**HOSTED, "files": [inline("/workspace/../etc/passwd")]}, "files[0].path", "invalid_value"),
@@ -201,7 +202,6 @@ def test_what_is_not_honoured_is_refused_by_name(spec: Any, param: str, code: st
 
 UNMADE: list[tuple[Any, str, int]] = [
     ({"files": [{"type": "file_id", "file_id": "file-1", "path": "/workspace/a"}]}, "environment.files[0].file_id", 404),
-    ({"files": [{"type": "inline", "data": "%", "path": "/workspace/a"}]}, "environment.files[0].data", 400),
     ({"skills": [{"type": "skill_reference", "skill_id": "skill_1"}]}, "environment.skills[0].skill_id", 404),
     (
         {"network": {"access": "restricted", "allowed_domains": ["evil.example"]}},

@@ -25,6 +25,7 @@ from moorage.egress.fetch import Fetcher
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.keys import key_service
 from moorage.egress.service import EgressService
+from moorage.environments.template_store import EnvironmentTemplates
 from moorage.files.store import FileStore
 from moorage.files.upload_store import Uploads
 from moorage.identity.ended_sessions import EndedSessions, looks_like_token
@@ -248,6 +249,10 @@ class Runtime:
     @property
     def agent_sessions(self) -> AgentSessions:
         return AgentSessions(self.table, self.blobs, clock=self.clock, bell=self.responses.bell)
+
+    @property
+    def environment_templates(self) -> EnvironmentTemplates:
+        return EnvironmentTemplates(self.table, self.blobs, self.sealer, clock=self.clock)
 
     def contents_of(self, tenant_id: str) -> Contents:
         """What of a tenant's items are objects of their own."""

@@ -26,6 +26,7 @@ from moorage.containers import process_routes as processes
 from moorage.containers import routes as containers
 from moorage.conversations import routes as conversations
 from moorage.environments import routes as environments
+from moorage.environments import template_routes as environment_templates
 from moorage.files import routes as files
 from moorage.files import upload_routes as uploads
 from moorage.skills import routes as skills
@@ -49,6 +50,7 @@ ROUTERS = (
     artifacts.router,
     agents.router,
     vaults.router,
+    environment_templates.router,
     environments.router,
     models.router,
     embeddings.router,

@@ -4,7 +4,6 @@ The container's record, its files and its skills are all that there is of it: a 
 """
 
 import base64
-import binascii
 import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -14,7 +13,9 @@ from moorage.containers.containers import PlacedFile
 from moorage.containers.setup import ContainerSetup, SetupCommand
 from moorage.containers.store import LINK, WORKSPACE, ContainerFileRecord, ContainerRecord
 from moorage.egress.policy import SETTING
+from moorage.environments.shapes import HOSTED_ENVIRONMENT, NetworkAnswer
 from moorage.errors import ApiError, bad_request, invalid_value
+from moorage.hosts import covers
 from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.skills.attach import GivenSkill
@@ -47,6 +48,8 @@ async def open_environment(
         return None
     if "environment_id" in spec:
         return await runtime.containers.use(tenant_id, spec["environment_id"], param=f"{param}.environment_id")
+    if "environment_template_id" in spec:
+        spec = await _from_template(runtime, tenant_id, spec, param)
     files = await _placed(runtime, tenant_id, spec.get("files", ()), f"{param}.files")
     skills = await runtime.containers.skills.resolve(tenant_id, spec.get("skills", ()), param=f"{param}.skills")
     record = await _reserved(runtime, tenant_id, spec, skills, credentials, param, name)
@@ -56,6 +59,32 @@ async def open_environment(
         await runtime.containers.delete(tenant_id, record.id)
         raise
     return await runtime.containers.get(tenant_id, record.id)
+
+
+async def _from_template(runtime: Runtime, tenant_id: str, spec: Mapping[str, Any], param: str) -> Mapping[str, Any]:
+    """The template's fields, and over them those that are given. A network may only be narrower."""
+    place = f"{param}.environment_template_id"
+    template = (await runtime.environment_templates.get(tenant_id, spec["environment_template_id"], param=place)).configuration
+    if "network" in spec and not _is_within(spec["network"], template.get("network")):
+        raise invalid_value(f"{param}.network", "it reaches more than the network of the template.")
+    whole = {**template, **spec}
+    return HOSTED_ENVIRONMENT({name: value for name, value in whole.items() if name not in ("name", "environment_template_id")})
+
+
+def _is_within(network: Mapping[str, Any], outer: Mapping[str, Any] | None) -> bool:
+    access = "disabled" if outer is None else outer["access"]
+    if network["access"] == "disabled" or access == "enabled":
+        return True
+    if outer is None or access == "disabled" or network["access"] == "enabled":
+        return False
+    return all(any(covers(pattern, domain) for pattern in outer["allowed_domains"]) for domain in network["allowed_domains"])
+
+
+def shown_network(network: Mapping[str, Any] | None) -> NetworkAnswer:
+    """As it was asked for."""
+    if network is None:
+        return {"access": "disabled", "allowed_domains": []}
+    return {"access": network["access"], "allowed_domains": network.get("allowed_domains", [])}
 
 
 async def put_file(runtime: Runtime, record: ContainerRecord, file: Fields) -> ContainerFileRecord:
@@ -142,11 +171,8 @@ async def _placed_file(runtime: Runtime, tenant_id: str, file: Fields, param: st
     path = container_path(file["path"])
     if file["type"] == "file_id":
         return PlacedFile(path, await runtime.files.get(tenant_id, file["file_id"], param=f"{param}file_id"))
-    try:
-        data = file["data"]
-        return PlacedFile(path, await beside(len(data), lambda: base64.b64decode(data, validate=True)))
-    except (binascii.Error, ValueError) as error:
-        raise invalid_value(f"{param}data", f"it is not base64 ({error}).") from error
+    data = file["data"]
+    return PlacedFile(path, await beside(len(data), lambda: base64.b64decode(data)))
 
 
 def _check_folders(path: str, there: set[str]) -> None:

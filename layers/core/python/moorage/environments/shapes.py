@@ -3,6 +3,7 @@
 An environment is a container. Its files lie under ``/workspace``, which is the container's ``/mnt/data`` by another name.
 """
 
+import base64
 import posixpath
 from typing import Annotated, Any, Final, Literal, Required
 
@@ -22,7 +23,6 @@ from moorage.wire.validation import (
     Name,
     OneOf,
     Only,
-    RefusedField,
     RefusedVariant,
     Text,
     wire,
@@ -76,11 +76,18 @@ class FileById(TypedDict):
     path: FilePath
 
 
+def _base64(data: str) -> str:
+    try:
+        base64.b64decode(data, validate=True)
+    except ValueError as error:
+        raise wrong_value(f"it is not base64 ({error}).") from None
+    return data
+
+
 @wire
 class InlineFile(TypedDict):
     type: Literal["inline"]
-    data: Text
-    """Base64."""
+    data: Annotated[Text, AfterValidator(_base64)]
     path: FilePath
 
 
@@ -182,10 +189,7 @@ class PackagesParam(TypedDict, total=False):
     system: Annotated[list[Name], Length(limits.ENVIRONMENT_FILES_MAX), _none_of(_NO_SYSTEM_PACKAGES)]
 
 
-_NOT_YET: Final = "It is not available in this version."
-
-
-class _Configuration(TypedDict, total=False):
+class EnvironmentConfiguration(TypedDict, total=False):
     """What a hosted environment and a template share."""
 
     files: EnvironmentFilesParam
@@ -199,13 +203,14 @@ class _Configuration(TypedDict, total=False):
     packages: PackagesParam
 
 
-class _Hosted(_Configuration, total=False):
+class _Hosted(EnvironmentConfiguration, total=False):
     type: Required[Literal["openai_hosted"]]
     container_size: ContainerSize
-    environment_template_id: Annotated[Any, RefusedField(_NOT_YET)]
+    environment_template_id: Name
 
 
-def _configured(configuration: Fields) -> Fields:
+def check_setup(configuration: Fields) -> Fields:
+    """As much as one record holds."""
     commands = configuration.get("setup_commands", [])
     texts = [*configuration.get("env", {}).items(), *((each["command"], each.get("cwd", "")) for each in commands)]
     size = sum(len(text.encode(errors="replace")) for pair in texts for text in pair)
@@ -219,7 +224,7 @@ def _hosted(environment: Fields) -> Fields:
     others = sorted(environment.keys() - {"type", "environment_id"})
     if "environment_id" in environment and others:
         raise wrong_value(f"it cannot be combined with '{others[0]}': the environment is there already.", "environment_id")
-    return _configured(environment)
+    return check_setup(environment)
 
 
 @wire_with(_hosted)
@@ -234,7 +239,7 @@ class NoEnvironmentParam(TypedDict):
     type: Literal["none"]
 
 
-@wire_with(_configured)
+@wire_with(check_setup)
 class PrewarmedEnvironmentParam(_Hosted, total=False):
     """One that is made before there is a session. ``container_size`` is an extension here."""
 
@@ -254,6 +259,7 @@ class CreateEnvironment(TypedDict, total=False):
 
 
 CREATE_ENVIRONMENT: Final = JsonValidator[Fields](CreateEnvironment)
+HOSTED_ENVIRONMENT: Final = JsonValidator[Fields](HostedEnvironmentParam)
 ADD_FILE: Final = JsonValidator[Fields](EnvironmentFileParam)
 
 EnvironmentParam = Annotated[

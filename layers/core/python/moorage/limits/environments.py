@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from moorage.limits.units import KIB
+from moorage.limits.units import KIB, MIB
 
 ENVIRONMENT_FILES_MAX: Final = 500
 """Files that one request puts into an environment. Each is a copy in the bucket; eight are made at once."""
@@ -26,3 +26,6 @@ SETUP_SECONDS_MAX: Final = 180
 
 SETUP_OUTPUT_CHARS_MAX: Final = 1_000
 """Of a setup command that fails: the end of its output is told."""
+
+ENVIRONMENT_TEMPLATE_BYTES_MAX: Final = 4 * MIB
+"""Of compact JSON, inline files in it: larger ones are named by ``file_id``."""

@@ -57,6 +57,7 @@ a container's policy and secrets           ``PK=T#t#C#id``, ``SK`` from ``EGRESS
 a container's egress decisions             ``PK=T#t#C#id``, ``SK`` begins with ``EGRESS#LOG#``  Query
 whose an upstream's container is           ``PK=T#t#C#id``, ``SK=UPSTREAM``                     GetItem
 what a container's sandboxes begin with    ``PK=T#t#C#id``, ``SK=SETUP``                        GetItem
+a template of environments                 ``PK=T#t#ET#id``, ``SK=META``                       GetItem
 a container's sessions                     ``PK=T#t#C#id``, ``SK`` begins with ``SESSION#``     Query, GetItem
 kept sums of a tenant's usage              ``PK=T#t#USAGE``, ``SK=<seconds>#<start>``            BatchGetItem
 where in its list what stands              ``PK=T#t#USAGE``, ``SK=LIST#<seconds>#<start>``       BatchGetItem
@@ -166,6 +167,10 @@ def upload(tenant_id: str, upload_id: str) -> str:
 
 def agent(tenant_id: str, agent_id: str) -> str:
     return f"T#{tenant_id}#A#{agent_id}"
+
+
+def environment_template(tenant_id: str, template_id: str) -> str:
+    return f"T#{tenant_id}#ET#{template_id}"
 
 
 def agent_version(version: int) -> str:
@@ -504,6 +509,15 @@ def upload_objects(tenant_id: str, upload_id: str) -> str:
 
 def upload_object(tenant_id: str, upload_id: str, part_id: str) -> str:
     return f"{upload_objects(tenant_id, upload_id)}{part_id}"
+
+
+def environment_template_objects(tenant_id: str, template_id: str) -> str:
+    """Prefix of a template's long configurations."""
+    return f"T/{tenant_id}/ET/{template_id}/"
+
+
+def environment_template_object(tenant_id: str, template_id: str, name: str) -> str:
+    return f"{environment_template_objects(tenant_id, template_id)}{name}"
 
 
 def agent_objects(tenant_id: str, agent_id: str) -> str:
