@@ -231,6 +231,12 @@ def test_the_model_reads_what_a_program_came_to(client: OpenAI, upstream: MockUp
         ),
         ("a deferred function", {"tools": [PROGRAMS, WEATHER | {"defer_loading": True}]}, "tools[1].defer_loading", "told with them"),
         (
+            "a choice of what only programs may call",
+            {"tools": [PROGRAMS, WEATHER], "tool_choice": {"type": "function", "name": "weather"}},
+            "tool_choice",
+            "only programs may call 'weather'",
+        ),
+        (
             "a caller that is not there",
             {
                 "tools": [PROGRAMS, WEATHER],

@@ -69,6 +69,7 @@ async def gather(
     await breath.taken()
     context.check_calls(said.input_items, chain)
     check_choice(tool_choice, tools, said.items)
+    programs.check_choice(tool_choice, tools)
     await breath.taken()
     read = reader(runtime, tenant_id)
     check_readable(said.input_items, read, native_tools)

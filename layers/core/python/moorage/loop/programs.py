@@ -138,6 +138,17 @@ def check(items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -
         _check_outputs(program, tools)
 
 
+def check_choice(chosen: str | dict[str, Any], tools: Sequence[Tool]) -> None:
+    """A model cannot be made to call what only programs may call. Raises :class:`~moorage.errors.ApiError`."""
+    if isinstance(chosen, str):
+        return
+    wanted = [(each["type"], each.get("name")) for each in chosen.get("tools", (chosen,))]
+    for tool in tools:
+        if (tool["type"], tool.get("name")) in wanted and tool["type"] != "namespace" and not for_callers([tool], "direct"):
+            named = tool.get("name", tool["type"])
+            raise invalid_value("tool_choice", f"only programs may call '{named}': its 'allowed_callers' are without 'direct'.")
+
+
 def _check_outputs(program: OpenProgram, tools: Sequence[Tool]) -> None:
     for call in program.calls:
         output = program.outputs.get(call["call_id"], {}).get("output")
