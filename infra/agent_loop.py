@@ -53,6 +53,11 @@ def machine_arn(scope: Construct, config: Config) -> str:
     )
 
 
+def grant_start_of_executions(scope: Construct, config: Config, function: lambda_.Function) -> None:
+    """Start executions of the loop."""
+    function.add_to_role_policy(iam.PolicyStatement(actions=["states:StartExecution"], resources=[machine_arn(scope, config)]))
+
+
 def grant_executions(scope: Construct, config: Config, function: lambda_.Function) -> None:
     """Start, describe and stop executions of the loop."""
     executions = cdk.Stack.of(scope).format_arn(
@@ -61,7 +66,7 @@ def grant_executions(scope: Construct, config: Config, function: lambda_.Functio
         resource_name=f"{machine_name(config)}:*",
         arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
     )
-    function.add_to_role_policy(iam.PolicyStatement(actions=["states:StartExecution"], resources=[machine_arn(scope, config)]))
+    grant_start_of_executions(scope, config, function)
     function.add_to_role_policy(
         iam.PolicyStatement(actions=["states:StopExecution", "states:DescribeExecution"], resources=[executions])
     )

@@ -14,7 +14,7 @@ from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 from moorage.settings import Settings, warm_pool_sizes
 
-from infra.agent_loop import AgentLoop, grant_executions, machine_arn
+from infra.agent_loop import AgentLoop, grant_executions, grant_start_of_executions, machine_arn
 from infra.api import BUFFERED_TIMEOUT, OTHERS, STREAM_SECONDS_MAX, STREAM_TIMEOUT, Api, Handlers
 from infra.bundling import ROOT
 from infra.config import Config, ConfigError, Models
@@ -360,6 +360,8 @@ class ServiceStack(cdk.Stack):
         self._export_traces([*streaming, model, steps["ContinueStep"], steps["FailResponse"], recovery])
         for function in (*streaming, steps["ContinueStep"], recovery):
             grant_executions(self, self._config, function)
+        for function in (model, steps["FailResponse"]):  # A session of an agent goes on when its response has ended.
+            grant_start_of_executions(self, self._config, function)
         # Inside the sandboxes' network there is no way to ECS, and no right to it.
         inside = [] if self.network else [steps["ToolStep"], steps["ParseStep"], handlers.sessions]
         starters = [*streaming, handlers.containers, model, steps["IndexStep"], expiry, *inside]

@@ -131,6 +131,17 @@ def test_only_those_who_answer_people_write_the_audit_trail(deployment: str, req
     assert [name for name, role in account.roles().items() if any(account.allows(role, check) for check in others)] == []
 
 
+ENDS_RESPONSES = {"Responses", "SocketWork", "ModelStep", "FailResponse", "Recovery"}
+"""Whoever ends a response of an agent's session starts the next one (``agents/listener.py``)."""
+
+
+def test_who_ends_responses_starts_the_next_one_of_a_session(full: Template) -> None:
+    account = Account(full)
+    start = Check("states:StartExecution", "machine")
+    able = {name for name, role in account.roles().items() if account.allows(role, start)}
+    assert able == {*ENDS_RESPONSES, "ContinueStep"}
+
+
 # --- the evaluator says no ---------------------------------------------------------------------------------------------------
 
 REFUSED = {
