@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from moorage import limits
+from moorage.errors import ApiError
 from moorage.loop.recover import recover
 from moorage.state import LoopState
 from moorage.store.table import Record
 
-from tests.unit.agents.sessions import WEIGH, SessionLab, names
+from tests.unit.agents.sessions import WEIGH, SessionLab, in_short, names
 from tests.unit.loop.approvals import both
 from tests.unit.loop.lab import call, say, shell
 from tests.unit.loop.test_pause import run_all
@@ -213,3 +214,81 @@ async def test_two_messages_at_once_are_both_taken() -> None:
     await lab.play()
     assert sorted(item for item in await lab.items() if item.startswith("user")) == ["user: go", "user: other"]
     assert set(await statuses(lab)) == {"completed"}
+
+
+@pytest.mark.parametrize("moment", range(6))
+async def test_a_message_that_meets_a_deletion_leaves_nothing_behind(moment: int) -> None:
+    lab = await SessionLab.begun(say("one"), say("two"), say("three"))
+    await lab.play()
+    left = moment
+
+    async def delete_first(record: Record) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            lab.lab.table.before_write = None
+            assert (await lab.served.delete(f"{lab.path}?force=true")).status_code == 200
+
+    lab.lab.table.before_write = delete_first
+    refused = None
+    try:
+        await lab.say("go on")
+    except ApiError as error:
+        refused = error.code
+    assert refused in (None, "session_not_found")
+    lab.lab.table.before_write = None
+    await lab.served.delete(f"{lab.path}?force=true")
+    await lab.play()
+    rows = [key for key in lab.lab.table.records if lab.session.id in key[0]]
+    assert [sort_key for _, sort_key in rows] == ["GONE"]
+    assert await lab.lab.responses.inflight() == []
+    assert [key for key in lab.lab.table.records if key[0].startswith("T#t#R#") and key[1] == "META"] == []
+
+
+async def test_a_deletion_that_broke_off_can_be_repeated_and_shows_no_session() -> None:
+    lab = await SessionLab.begun(shell("a"), say("never"))
+    lab.lab.table.before_write = dies_at(1)
+    assert (await lab.served.delete(f"{lab.path}?force=true")).status_code == 500
+    lab.lab.table.before_write = None
+    assert (await lab.served.get(lab.path)).status_code == 404
+    assert (await lab.served.get("/agents/sessions")).json()["data"] == []
+    with pytest.raises(ApiError, match="not found"):
+        await lab.say("more")
+    assert (await lab.served.delete(f"{lab.path}?force=true")).status_code == 200
+    assert (await lab.served.delete(f"{lab.path}?force=true")).status_code == 404
+
+
+async def test_a_page_of_items_begins_at_its_turn_however_many_there_are() -> None:
+    lab = await SessionLab.begun(*[say(f"a{number}") for number in range(60)], first=None)
+    for number in range(60):
+        await lab.say(f"u{number}")
+        await lab.play()
+    path, found = f"{lab.path}/items", list[str]()
+    for order in ("asc", "desc"):
+        after: dict[str, str] = {}
+        seen: list[str] = []
+        reads: list[int] = []
+        has_more = True
+        while has_more:
+            before = lab.lab.table.reads
+            page = (await lab.served.get(path, order=order, limit=7, **after)).json()
+            reads.append(lab.lab.table.reads - before)
+            seen += [in_short(item) for item in page["data"]]
+            has_more, after = page["has_more"], {"after": page["data"][-1]["id"]}
+        expected = [word for number in range(60) for word in (f"user: u{number}", f"assistant: a{number}")]
+        assert seen == (expected if order == "asc" else expected[::-1])
+        assert max(reads) < 40, reads
+        found += seen
+    missing = await lab.served.get(path, after="msg_none")
+    assert (missing.status_code, missing.json()["error"]["param"]) == (400, "after")
+
+
+async def test_a_plain_turn_writes_one_record_more_than_a_response() -> None:
+    lab = await SessionLab.begun(say("one"), say("two"), first=None)
+    before = lab.lab.table.writes
+    stored = await lab.lab.background()
+    await run_all(lab.lab, stored.response_id)
+    of_response, before = lab.lab.table.writes - before, lab.lab.table.writes
+    await lab.say("go")
+    await lab.play()
+    assert lab.lab.table.writes - before == of_response + 1

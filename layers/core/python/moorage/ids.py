@@ -88,6 +88,11 @@ def new_turn_id(number: int) -> str:
     return f"turn_{number:08x}{secrets.token_hex(20)}"
 
 
+def new_turn_item_id(prefix: str, number: int) -> str:
+    """The id of what a turn of this number was given; :func:`turn_number` finds the number again, with its own prefix."""
+    return f"{prefix}_{new_turn_id(number).removeprefix('turn_')}"
+
+
 def turn_number(turn_id: str) -> int:
     """Which of a session's turns it would be: 0 for an id that was not made here, and there is no such turn."""
     digits = turn_id.removeprefix("turn_")

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from moorage import ids, limits
 from moorage.agents.session_objects import actions_of, environment_object, session_object, turn_object
 from moorage.agents.session_shapes import CREATE_SESSION, CREATE_SESSION_EVENTS, UPDATE_SESSION, AgentSession, SessionTrace, Turn
-from moorage.agents.session_start import check_settings, messages_of, new_session
+from moorage.agents.session_start import check_settings, messages_of, new_session, set_back, with_nulls
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.session_stream import Cursor, SessionReader
 from moorage.agents.turn_events import OBFUSCATED
@@ -25,6 +25,7 @@ from moorage.agents.turns import (
     advance,
     answer_approval,
     cancel,
+    check_approvals,
     check_results,
     delete,
     output_of,
@@ -52,6 +53,7 @@ from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.schema import BOOLEAN, STRING
 from moorage.wire.types import Event, Item
+from moorage.wire.validation import parse_object
 
 router = Router()
 _ONE: Final = "/agents/sessions/{session_id}"
@@ -69,7 +71,10 @@ _OBFUSCATION_BLOCK: Final = 16
     statuses=(404,),
 )
 async def create(caller: Caller, body: RawBody) -> Response:
-    given = await beside(len(body), lambda: CREATE_SESSION.body(body))
+    sent = await beside(len(body), lambda: parse_object(body))
+    given = await beside(len(body), lambda: CREATE_SESSION(sent))
+    if "agent" in given:
+        given["agent"] = with_nulls(given["agent"], sent["agent"])
     runtime, sessions = caller.runtime, caller.runtime.agent_sessions
     messages = messages_of(given.get("input"))
     if not messages and (given["environment"]["type"] == "none" or given.get("stream")):
@@ -119,13 +124,16 @@ async def retrieve(caller: Caller, session_id: str) -> AgentSession:
 
 @router.post(_ONE, "updateAgentSession", "Change a session, for the turns to come", body=("UpdateAgentSession", UPDATE_SESSION))
 async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession:
-    given = await beside(len(body), lambda: UPDATE_SESSION.body(body))
+    sent = await beside(len(body), lambda: parse_object(body))
+    given = await beside(len(body), lambda: UPDATE_SESSION(sent))
     runtime = caller.runtime
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
     settings = None
     if "agent" in given:
-        settings = _changed(session.settings, given["agent"])
+        settings = _changed(session.settings, given["agent"], sent["agent"])
         await check_settings(runtime, caller.tenant_id, settings, len(body))
+    if "metadata" in sent:
+        given.setdefault("metadata", {})
     if settings is not None or "metadata" in given:
         session = await runtime.agent_sessions.update(session, settings=settings, metadata=given.get("metadata"))
     return await _as_object(runtime, session)
@@ -136,7 +144,7 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
 )
 async def remove(request: Request, caller: Caller, session_id: str) -> Deleted[Literal["agent.session.deleted"]]:
     force = parse_session_delete(request.query_params.multi_items())
-    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
+    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id, even_deleted=True)
     await delete(caller.runtime, session, force=force)
     return deleted(session_id, "agent.session.deleted")
 
@@ -160,10 +168,12 @@ async def create_events(caller: Caller, session_id: str, body: RawBody) -> Respo
     by_type: dict[str, list[Mapping[str, Any]]] = {}
     for event in given:
         by_type.setdefault(event["type"].removeprefix("agent.session.input."), []).append(event)
-    results = by_type.get("tool_result", [])
+    results, decisions = by_type.get("tool_result", []), by_type.get("mcp_approval_request_result", [])
+    outputs = {event["call_id"]: _output(index, event) for index, event in enumerate(given) if event in results}
     if results:
         check_results(await stand(runtime, session), results)
-    for event in by_type.get("mcp_approval_request_result", []):
+    await check_approvals(runtime, session, [event["request_id"] for event in decisions])
+    for event in decisions:
         await answer_approval(runtime, session, event["request_id"], event["response"]["decision"], caller.key_id)
     if "cancel" in by_type:
         if results:
@@ -171,7 +181,6 @@ async def create_events(caller: Caller, session_id: str, body: RawBody) -> Respo
         await cancel(runtime, session)
     messages = [message for event in by_type.get("message", []) for message in messages_of(event["input"])]
     if messages or results:
-        outputs = {result["call_id"]: _output(result) for result in results}
         await advance(runtime, session, _payer(caller), offer=Offer(messages, outputs))
     return JsonResponse({}, status_code=202)
 
@@ -258,6 +267,8 @@ async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[I
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
     found: list[Item] = []
     is_beyond, beyond = page.after is None, None
+    if page.after is not None and (number := await _turn_of(runtime, session, page.after)) is not None:
+        beyond = number + 1 if descending else number - 1
     while len(found) <= page.limit:
         turns = await runtime.agent_sessions.turns(session, beyond=beyond, descending=descending, limit=limits.AGENT_SESSION_TURNS_READ)
         for turn in turns:
@@ -340,6 +351,16 @@ def _items_page(items: list[Item], page: PageQuery) -> ListOf[Item]:
     return list_object(items[: page.limit], has_more=len(items) > page.limit)
 
 
+async def _turn_of(runtime: Runtime, session: SessionRecord, item_id: str) -> int | None:
+    """The number of the turn that an item is of: its id tells of its response, or of the turn that it was said in."""
+    if item_id.startswith("cmd_"):
+        item_id = item_id.rpartition("_")[0]
+    turns, response_id = await runtime.agent_sessions.turns(session), ids.response_of(item_id)
+    of_response = (turn.number for turn in turns if response_id in turn.responses)
+    number = ids.turn_number(f"turn_{item_id.rpartition('_')[2]}")
+    return next(of_response, number if 0 < number <= len(turns) else None)
+
+
 async def _turn(runtime: Runtime, session: SessionRecord, turn_id: str) -> TurnRecord:
     turn = await runtime.agent_sessions.turn(session, ids.turn_number(turn_id))
     if turn is None or turn.id != turn_id:
@@ -350,17 +371,28 @@ async def _turn(runtime: Runtime, session: SessionRecord, turn_id: str) -> TurnR
 # --- What bodies say ----------------------------------------------------------------------------------------------------
 
 
-def _output(result: Mapping[str, Any]) -> Item:
+def _output(index: int, result: Mapping[str, Any]) -> Item:
+    """What the model is told of a result; of a call that failed, the reason and what there was nevertheless."""
     if result["success"]:
+        if "error" in result:
+            raise invalid_value(f"events[{index}].error", "a call that succeeded has none.")
         return output_of(result["call_id"], result.get("output", ""), is_failed=False)
-    return output_of(result["call_id"], result.get("error") or "The function failed.", is_failed=True)
+    error, output = result.get("error"), result.get("output")
+    if error is None or output is None:
+        return output_of(result["call_id"], error or output or "The function failed.", is_failed=True)
+    parts = [{"type": "input_text", "text": output}] if isinstance(output, str) else output
+    return output_of(result["call_id"], [{"type": "input_text", "text": error}, *parts], is_failed=True)
 
 
-def _changed(settings: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    following = {**settings, **{name: value for name, value in change.items() if name != "reasoning"}}
-    if "reasoning" in change:
-        following["reasoning"] = {**settings.get("reasoning", {}), **change["reasoning"]}
-    return following
+def _changed(settings: Mapping[str, Any], change: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings after a change, of which null sets back what it names."""
+    following = {**settings, **with_nulls(change, sent)}
+    if following["model"] is None:
+        raise invalid_value("agent.model", "an agent needs one.")
+    if "reasoning" in sent:
+        effort = {"effort": None} if sent["reasoning"] is None else with_nulls(change["reasoning"], sent["reasoning"])
+        following["reasoning"] = set_back({**settings.get("reasoning", {}), **effort})
+    return set_back(following)
 
 
 def _payer(caller: Caller) -> Payer:
@@ -369,4 +401,8 @@ def _payer(caller: Caller) -> Payer:
 
 async def _as_object(runtime: Runtime, session: SessionRecord) -> AgentSession:
     standing = await stand(runtime, session)
-    return session_object(standing, await environment_object(runtime, session), await actions_of(runtime, standing))
+    actions = await actions_of(runtime, standing)
+    if standing.open_calls:
+        answered = {call_id for each in await runtime.agent_sessions.inputs(session) for call_id in each.results}
+        actions = [action for action in actions if action.get("call_id") not in answered]
+    return session_object(standing, await environment_object(runtime, session), actions)

@@ -26,6 +26,7 @@ from moorage.wire.validation import (
     Id,
     JsonValidator,
     Length,
+    NonEmpty,
     OneOf,
     Only,
     RefusedField,
@@ -131,7 +132,7 @@ class CreateSession(TypedDict, total=False):
     agent_id: Id
     agent_version: int
     """An extension: an earlier version of the saved agent."""
-    input: Annotated[str | list[Any], Either("a string or an array", string=Text, array=Messages)]
+    input: Annotated[str | list[Any], Either("a string or an array", string=NonEmpty, array=Messages)]
     metadata: Metadata
     stream: bool
     stream_options: SessionStreamOptions

@@ -43,16 +43,30 @@ async def new_session(
 
 async def agent_of(runtime: Runtime, tenant_id: str, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, int] | None]:
     """The settings of a session's agent, and the saved agent, with its version, that they come from."""
-    own = given.get("agent", {})
+    own: Mapping[str, Any] = given.get("agent", {})
     if "agent_id" not in given:
         if "agent_version" in given:
             raise invalid_value("agent_version", "it is only allowed together with 'agent_id'.")
-        if "model" not in own:
+        if own.get("model") is None:
             raise missing_parameter("agent.model")
-        return own, None
+        return set_back(own), None
     agent = await runtime.agents.get(tenant_id, given["agent_id"], version=given.get("agent_version"), param="agent_id")
+    if own.get("model", "") is None:
+        raise invalid_value("agent.model", "an agent needs one.")
+    if "name" in own:
+        raise invalid_value("agent.name", "a session of a saved agent has the agent's.")
     saved = {name: value for name, value in agent.settings.items() if name != "metadata"}
-    return {**saved, **own, **({"name": saved["name"]} if "name" in saved else {})}, (agent.id, agent.version)
+    return set_back({**saved, **own}), (agent.id, agent.version)
+
+
+def with_nulls(given: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request says, with None where it says null: that sets a setting back."""
+    return {**given, **{name: None for name, value in sent.items() if value is None}}
+
+
+def set_back(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without those that are None."""
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 async def check_settings(runtime: Runtime, tenant_id: str, settings: Mapping[str, Any], size: int) -> None:

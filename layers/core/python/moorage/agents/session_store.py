@@ -11,6 +11,7 @@ removes it.
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -30,6 +31,8 @@ from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
 
 KIND: Final = "agent-sessions"
+_DELETED: Final = "deleted"
+"""Stands in the record of a session whose deletion has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +161,22 @@ class AgentSessions:
             }
         )
 
-    async def get(self, tenant_id: str, session_id: str) -> SessionRecord:
-        """Raises 404 for what is unknown, deleted or foreign."""
+    async def get(self, tenant_id: str, session_id: str, *, even_deleted: bool = False) -> SessionRecord:
+        """Raises 404 for what is unknown, deleted or foreign. ``even_deleted``: not for one whose deletion has only begun."""
         record = await self._table.get(keys.agent_session(tenant_id, session_id), keys.META)
-        if record is None:
+        if record is None or (_DELETED in record and not even_deleted):
             raise agent_session_not_found(session_id)
         return await self._opened(tenant_id, record)
 
     async def page(self, tenant_id: str, page: PageQuery, keep: Callable[[Record], bool]) -> tuple[list[SessionRecord], bool]:
-        found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.agent_session, keep=keep)
+        found = await read_page(
+            self._table,
+            tenant_id,
+            KIND,
+            page,
+            pk_of=keys.agent_session,
+            keep=lambda record: _DELETED not in record and keep(record),
+        )
         return [await self._opened(tenant_id, record) for record in found.records], found.has_more
 
     async def update(
@@ -187,7 +197,27 @@ class AgentSessions:
     async def note_error(self, session: SessionRecord, message: str, response_id: str) -> None:
         """Why no response can begin after this one."""
         change = {"error": message, "error_of": response_id}
-        await self._table.update(keys.agent_session(session.tenant_id, session.id), keys.META, set=change)
+        with suppress(ConditionFailed):  # Deleted meanwhile.
+            await self._table.update(keys.agent_session(session.tenant_id, session.id), keys.META, set=change)
+
+    async def mark_deleted(self, session: SessionRecord) -> None:
+        """Nobody finds it from now on. Who was about to write below it finds that out, and takes it back."""
+        try:
+            await self._table.update(keys.agent_session(session.tenant_id, session.id), keys.META, set={_DELETED: True})
+        except ConditionFailed as error:
+            raise agent_session_not_found(session.id) from error
+
+    async def _check_there(self, session: SessionRecord, sort_key: str | None, blob: str | None = None) -> None:
+        """After a write below it: raises 404 if it was deleted meanwhile, and takes back what was written."""
+        pk = keys.agent_session(session.tenant_id, session.id)
+        record = await self._table.get(pk, keys.META)
+        if record is not None and _DELETED not in record:
+            return
+        if sort_key is not None:
+            await self._table.delete(pk, sort_key)
+        if blob is not None:
+            await self._blobs.delete(blob)
+        raise agent_session_not_found(session.id)
 
     async def delete(self, session: SessionRecord) -> None:
         """What hangs below goes first, so that a deletion that breaks off can be repeated."""
@@ -226,17 +256,21 @@ class AgentSessions:
     async def begin_turn(
         self, session: SessionRecord, number: int, response_id: str, earlier: TokenUsage, taken: Sequence[WaitingInput] = ()
     ) -> TurnRecord | None:
-        """A turn after others that have used so much. None if somebody else has begun it, or has taken the input."""
+        """A turn after others that have used so much. None if somebody else has begun it, or has taken the input. Raises 404 if the
+        session was deleted meanwhile."""
         turn = TurnRecord(number, new_turn_id(number), int(self._clock()), (response_id,), earlier=earlier)
         pk = keys.agent_session(session.tenant_id, session.id)
         record = {"PK": pk, "SK": keys.turn(number), **_TURN.pack(turn)}
-        return turn if await self._written(session, Write.put(record, if_absent=True), taken) else None
+        if not await self._written(session, Write.put(record, if_absent=True), taken):
+            return None
+        await self._check_there(session, keys.turn(number))
+        return turn
 
     async def go_on(
         self, session: SessionRecord, turn: TurnRecord, response_id: str, used: TokenUsage, taken: Sequence[WaitingInput] = ()
     ) -> TurnRecord | None:
         """Another response of a turn, after one that has used so much. None if somebody else has let it go on, or has taken the
-        input."""
+        input. Raises 404 if the session was deleted meanwhile."""
         following = replace(turn, responses=(*turn.responses, response_id), used=turn.used + used, count=turn.count + 1)
         pk = keys.agent_session(session.tenant_id, session.id)
         packed_ = _TURN.pack(following)
@@ -247,7 +281,10 @@ class AgentSessions:
             condition={"count": turn.count},
             absent=("cancelled_at",),
         )
-        return following if await self._written(session, change, taken) else None
+        if not await self._written(session, change, taken):
+            return None
+        await self._check_there(session, None)
+        return following
 
     async def _written(self, session: SessionRecord, write: Write, taken: Sequence[WaitingInput]) -> bool:
         """Make a write and remove the input that it takes, both or none. A write alone is half as dear as one of a transaction."""
@@ -330,11 +367,12 @@ class AgentSessions:
     # --- Input that waits -----------------------------------------------------------------------------------------------
 
     async def add_input(self, session: SessionRecord, messages: Sequence[Item], results: Mapping[str, Item]) -> None:
-        """It waits from now on."""
+        """It waits from now on. Raises 404 if the session was deleted meanwhile."""
         pk = keys.agent_session(session.tenant_id, session.id)
         sort_key = f"{keys.INPUT_PREFIX}{int(self._clock() * 1000):012x}{secrets.token_hex(8)}"
         body = await self._body(session, {"messages": list(messages), "results": dict(results)})
         await self._table.put({"PK": pk, "SK": sort_key, **body}, if_absent=True)
+        await self._check_there(session, sort_key, body.get("blob"))
 
     async def inputs(self, session: SessionRecord) -> list[WaitingInput]:
         """What waits, oldest first."""

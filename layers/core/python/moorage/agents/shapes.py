@@ -182,7 +182,6 @@ class AgentSettings(TypedDict, total=False):
     multi_agent: Subagents
     compaction: Compaction
     experimental: Experimental
-    metadata: Metadata
 
 
 @wire
@@ -190,6 +189,7 @@ class CreateAgent(AgentSettings, total=False):
     """``POST /v1/agents``."""
 
     model: Required[Model]
+    metadata: Metadata
 
 
 @wire
@@ -197,6 +197,7 @@ class UpdateAgent(AgentSettings, total=False):
     """``POST /v1/agents/{agent_id}``: what is left out stays as it is, and null sets it back."""
 
     model: Model
+    metadata: Metadata
 
 
 CREATE_AGENT: Final = JsonValidator[Fields](CreateAgent)

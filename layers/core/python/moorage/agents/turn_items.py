@@ -15,6 +15,8 @@ from moorage.wire.types import Item
 Phase = Literal["commentary", "final_answer"]
 
 _OUTPUT: Final = "function_call_output"
+_ACTIONS: Final = {"search": ("query", "queries"), "open_page": ("url",), "find_in_page": ("url", "pattern")}
+"""Of a search in the web; an upstream may have others."""
 _WORKING: Final = ("in_progress", "calling", "searching")
 
 
@@ -202,8 +204,8 @@ def simple(turn_id: str, item: Item) -> Item | None:
 def _action(action: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if action is None:
         return None
-    fields = {"search": ("query", "queries"), "open_page": ("url",), "find_in_page": ("url", "pattern")}[action["type"]]
-    return {"type": action["type"], **{name: action.get(name) for name in fields}}
+    fields = _ACTIONS.get(action["type"])
+    return {"type": "other"} if fields is None else {"type": action["type"], **{name: action.get(name) for name in fields}}
 
 
 def size_of(items: Sequence[Item]) -> int:

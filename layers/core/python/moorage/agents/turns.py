@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits
-from moorage.agents.session_store import ArtifactRecord, SessionRecord, TurnRecord, WaitingInput
+from moorage.agents.session_store import AgentSessions, ArtifactRecord, SessionRecord, TurnRecord, WaitingInput
 from moorage.agents.session_vaults import with_tokens
 from moorage.agents.settings import as_request
 from moorage.approvals import waiting as approvals
@@ -34,7 +34,7 @@ from moorage.loop.create import give_up, prepare, start, write_down
 from moorage.loop.fold import fold
 from moorage.loop.model_step import STEERED
 from moorage.loop.stop import erase, stop
-from moorage.parallel import outweighs
+from moorage.parallel import outweighs, side_by_side
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.responses import Snapshot, StoredResponse
@@ -265,13 +265,13 @@ async def _previous(runtime: Runtime, standing: Standing) -> Snapshot | None:
 
 async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse, waiting: Sequence[WaitingInput], payer: Payer) -> bool:
     """Begin the next response, unless somebody else has."""
-    session, turn, sessions = standing.session, standing.turn, runtime.agent_sessions
+    session, sessions = standing.session, runtime.agent_sessions
     stored = await _written_down(runtime, standing, following, payer)
-    if turn is None or not following.is_same_turn:
-        number, earlier = (1, TokenUsage()) if turn is None else (turn.number + 1, turn.earlier + turn.used + standing.used)
-        begun = await sessions.begin_turn(session, number, stored.response_id, earlier, waiting)
-    else:
-        begun = await sessions.go_on(session, turn, stored.response_id, standing.used, waiting)
+    try:
+        begun = await _recorded(sessions, standing, following, stored, waiting)
+    except ApiError:
+        await give_up(runtime, stored)
+        raise
     if begun is None:
         await give_up(runtime, stored)
         return False
@@ -280,10 +280,26 @@ async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse,
     return True
 
 
+async def _recorded(
+    sessions: AgentSessions, standing: Standing, following: _NextResponse, stored: StoredResponse, waiting: Sequence[WaitingInput]
+) -> TurnRecord | None:
+    """The response becomes its turn's; None if another one has. Raises :class:`ApiError` if the session was deleted meanwhile."""
+    session, turn = standing.session, standing.turn
+    if turn is not None and following.is_same_turn:
+        return await sessions.go_on(session, turn, stored.response_id, standing.used, waiting)
+    number, earlier = (1, TokenUsage()) if turn is None else (turn.number + 1, turn.earlier + turn.used + standing.used)
+    return await sessions.begin_turn(session, number, stored.response_id, earlier, waiting)
+
+
 async def _written_down(runtime: Runtime, standing: Standing, following: _NextResponse, payer: Payer) -> StoredResponse:
     """A response that nothing runs yet. Until it belongs to a turn it is nobody's: the reaper gives it up (``is_wanted``)."""
     session, previous = standing.session, await _previous(runtime, standing)
-    items = [*_answers(previous, following.results), *following.messages]
+    number = 0 if standing.turn is None else standing.turn.number
+    items = [
+        {**item, "id": ids.new_turn_item_id(prefix, number if following.is_same_turn else number + 1)}
+        for prefix, given in (("fco", _answers(previous, following.results)), ("msg", following.messages))
+        for item in given
+    ]
     asked = as_request(session.settings) | {"input": items, "background": True, "approvals": {"park": True}}
     if previous is not None:
         asked["previous_response_id"] = previous.stored.response_id
@@ -354,14 +370,18 @@ async def pending_calls(runtime: Runtime, standing: Standing) -> list[Item]:
 
 
 async def cancel(runtime: Runtime, session: SessionRecord) -> None:
-    """End the turn that has not ended, whatever its response does meanwhile. Raises :class:`ApiError` if there is none."""
+    """End the turn that has not ended. Raises :class:`ApiError` if there is none."""
+    if not await _end_turn(runtime, session):
+        raise bad_request("No turn of this session is active: there is nothing to cancel.", code="no_active_turn")
+
+
+async def _end_turn(runtime: Runtime, session: SessionRecord) -> bool:
+    """End the last turn, whatever its response does meanwhile; False if it had ended."""
     was_active = False
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         standing = await stand(runtime, session)
         if standing.is_over:
-            if was_active:
-                return
-            raise bad_request("No turn of this session is active: there is nothing to cancel.", code="no_active_turn")
+            return was_active
         was_active = True
         assert standing.turn is not None
         assert standing.snapshot is not None
@@ -372,12 +392,21 @@ async def cancel(runtime: Runtime, session: SessionRecord) -> None:
     raise rate_limited(f"Session '{session.id}' goes on faster than it can be cancelled. Retry later.", _RETRY_SECONDS)
 
 
+async def check_approvals(runtime: Runtime, session: SessionRecord, request_ids: Sequence[str]) -> None:
+    """Raises :class:`ApiError` if one of these is no question of the session, or is answered twice."""
+    if len(set(request_ids)) < len(request_ids):
+        raise bad_request("A request has one decision: two of these are for the same.", param="events")
+    for request_id in request_ids:
+        response_id = ids.response_of(request_id) or ""
+        asking = await snapshot_of(runtime, session.tenant_id, response_id)
+        if asking is None or asking.stored.session_id != session.id:
+            raise approval_not_found(request_id)
+        await approvals.find(runtime, session.tenant_id, response_id, request_id)
+
+
 async def answer_approval(runtime: Runtime, session: SessionRecord, request_id: str, decision: str, by: str) -> None:
     """``cancel`` dismisses the question: the call does not run. Raises :class:`ApiError`."""
     response_id = ids.response_of(request_id) or ""
-    asking = await snapshot_of(runtime, session.tenant_id, response_id)
-    if asking is None or asking.stored.session_id != session.id:
-        raise approval_not_found(request_id)
     said = "" if decision != "cancel" else "The request was dismissed."
     await approvals.decide(runtime, session.tenant_id, response_id, request_id, ApprovalDecision(decision == "approve", by, said))
 
@@ -385,16 +414,18 @@ async def answer_approval(runtime: Runtime, session: SessionRecord, request_id: 
 async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> None:
     """Delete it with its turns and their responses, and with its container. Raises :class:`ApiError` for one that is busy, unless it is
     forced. What breaks off can be repeated."""
-    standing = await stand(runtime, session)
-    if not standing.is_over:
-        if not force:
-            raise agent_session_busy(session.id)
-        await cancel(runtime, session)
-    for turn in await runtime.agent_sessions.turns(session):
-        for response_id in turn.responses:
-            snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
-            if snapshot is not None:
-                await erase(runtime, snapshot.stored)
+    if not force and not (await stand(runtime, session)).is_over:
+        raise agent_session_busy(session.id)
+    await runtime.agent_sessions.mark_deleted(session)
+    await _end_turn(runtime, session)
+
+    async def one(response_id: str) -> None:
+        snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+        if snapshot is not None:
+            await erase(runtime, snapshot.stored)
+
+    response_ids = [each for turn in await runtime.agent_sessions.turns(session) for each in turn.responses]
+    await side_by_side(one, response_ids, at_once=limits.SWEEP_AT_ONCE)
     container_id = session.container_id if session.owns_container else None
     if container_id is not None and await runtime.containers.peek(session.tenant_id, container_id) is not None:
         await runtime.containers.delete(session.tenant_id, container_id)
