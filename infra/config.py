@@ -4,6 +4,7 @@
 A value that cannot work stops ``cdk synth`` with one sentence, long before CloudFormation would find it.
 """
 
+import ipaddress
 import json
 import re
 import tomllib
@@ -37,7 +38,13 @@ OWN_TAGS_MAX = 40
 USAGE_TIERS_MAX = 50
 """An account has 300 usage plans in a region (API Gateway quotas); several deployments fit into it."""
 
+SANDBOX_PREFIX_MAX = 20
+"""A subnet of functions has eight bits more (``infra/network.py``), and EC2 makes none below 16 addresses."""
+PROXY_PREFIX_MAX = 26
+"""Three zones with a subnet of 16 addresses each."""
+
 _PREFIX = f"{CONTEXT_KEY}:"
+_PRIVATE = tuple(ipaddress.IPv4Network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"))
 
 
 class ConfigError(ValueError):
@@ -102,7 +109,31 @@ def _tags(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+def _network(value: str, longest: int) -> str:
+    """A private IPv4 network of 2^16 addresses or fewer, down to a prefix of ``longest``."""
+    wanted = f"takes a private network such as 10.0.0.0/16, with a prefix of 16 to {longest}, not '{value}'"
+    try:
+        network = ipaddress.IPv4Network(value)
+    except ValueError as error:
+        raise ValueError(wanted) from error
+    if not 16 <= network.prefixlen <= longest or not any(network.subnet_of(each) for each in _PRIVATE):
+        raise ValueError(wanted)
+    return str(network)
+
+
+def _ids(kind: str) -> AfterValidator:
+    def check(value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            if not re.fullmatch(f"{kind}-[0-9a-f]{{8,17}}", each):
+                raise ValueError(f"takes ids such as '{kind}-0123456789abcdef0', not '{each}'")
+        return tuple(dict.fromkeys(value))
+
+    return AfterValidator(check)
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_list)]
+SubnetIds = Annotated[Words, _ids("subnet")]
+GroupId = Annotated[str, Field(pattern=r"^sg-[0-9a-f]{8,17}$")]
 
 
 class UsagePlan(BaseModel):
@@ -150,6 +181,48 @@ class Oidc(BaseModel):
         return self
 
 
+class GivenVpc(BaseModel):
+    """A network that is there already, of which the deployment changes nothing (``docs/aws_company.md``)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str = Field(pattern=r"^vpc-[0-9a-f]{8,17}$")
+    sandbox_subnets: Annotated[SubnetIds, Field(min_length=1)]
+    function_subnets: Annotated[SubnetIds, Field(min_length=1)]
+    proxy_subnets: SubnetIds = ()
+    """With a way to the internet that needs no public address."""
+    endpoint_group: GroupId | None = None
+    """Of the interface endpoints that images are pulled through. The groups of the deployment let out to it."""
+    sandbox_group: GroupId | None = None
+    """The following four stand in the place of groups of the deployment's own. Of a sandbox without a network policy."""
+    policy_sandbox_group: GroupId | None = None
+    """Of a sandbox with one."""
+    function_group: GroupId | None = None
+    """Of the functions that reach sandboxes."""
+    proxy_group: GroupId | None = None
+
+    @property
+    def has_groups(self) -> bool:
+        return self.sandbox_group is not None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if (self.sandbox_group is None) != (self.function_group is None):
+            raise ValueError("sandbox_group and function_group belong together; set both or neither")
+        if self.has_groups == (self.endpoint_group is not None):
+            raise ValueError("takes endpoint_group, or sandbox_group and function_group with rules of their own")
+        if not self.has_groups and (self.policy_sandbox_group or self.proxy_group):
+            raise ValueError("policy_sandbox_group and proxy_group need sandbox_group and function_group")
+        return self
+
+    def check_proxy(self, *, has_egress: bool) -> None:
+        """Raises :class:`ValueError` where the proxy has no place, or a place is for none."""
+        wanted = {"proxy_subnets": has_egress, **dict.fromkeys(("policy_sandbox_group", "proxy_group"), has_egress and self.has_groups)}
+        for name, is_wanted in wanted.items():
+            if bool(getattr(self, name)) != is_wanted:
+                raise ValueError(f"vpc.{name} {'is needed with' if is_wanted else 'needs'} allowed_egress_domains")
+
+
 class Config(BaseModel):
     """The choices, each with its default and the reason for it."""
 
@@ -189,6 +262,15 @@ class Config(BaseModel):
 
     proxy_memory_mib: Literal[512, 1024, 2048, 4096, 8192] = 512
     """Of the egress proxy, which is one for all tenants; it gets 0.5 vCPU for each GiB, and costs by both while it runs."""
+
+    vpc: GivenVpc | None = None
+    """A network of yours for sandboxes and the functions that reach them, in place of one that the deployment makes."""
+
+    vpc_cidr: Annotated[str, AfterValidator(lambda value: _network(value, SANDBOX_PREFIX_MAX))] = "10.42.0.0/16"
+    """Addresses of the sandboxes' network: a sixteenth of them is for the sandboxes of a zone."""
+
+    proxy_cidr: Annotated[str, AfterValidator(lambda value: _network(value, PROXY_PREFIX_MAX))] = "10.43.0.0/24"
+    """Addresses of the egress proxy's network, which is peered with the sandboxes'."""
 
     availability_zones: int = Field(default=1, ge=1, le=AVAILABILITY_ZONES_MAX)
     """Each zone beyond the first adds one more hourly fee per interface endpoint."""
@@ -413,9 +495,29 @@ class Config(BaseModel):
             raise ValueError("proxy_memory_mib needs allowed_egress_domains: without them there is no proxy")
         if self.allowed_egress_domains and self.provisioner != "fargate":
             raise ValueError("allowed_egress_domains needs provisioner 'fargate': only there a proxy is deployed")
+        if self.vpc is not None:
+            self._check_vpc(self.vpc)
+        if self.provisioner != "fargate" and self._is_set("vpc_cidr"):
+            raise ValueError("vpc_cidr needs provisioner 'fargate': only there a network is deployed")
+        if self._is_set("proxy_cidr") and not self.allowed_egress_domains:
+            raise ValueError("proxy_cidr needs allowed_egress_domains: without them there is no proxy")
+        if ipaddress.IPv4Network(self.vpc_cidr).overlaps(ipaddress.IPv4Network(self.proxy_cidr)):
+            raise ValueError("vpc_cidr and proxy_cidr overlap: networks that are peered have no address in common")
         if self.otlp_headers_secret and not self.otlp_endpoint:
             raise ValueError("otlp_headers_secret needs otlp_endpoint: the headers are the collector's")
         return self
+
+    def _is_set(self, name: str) -> bool:
+        """To something other than its default."""
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
+
+    def _check_vpc(self, vpc: GivenVpc) -> None:
+        if self.provisioner != "fargate":
+            raise ValueError("vpc needs provisioner 'fargate': only there functions and sandboxes are in a network")
+        for name in ("vpc_cidr", "proxy_cidr", "availability_zones"):
+            if self._is_set(name):
+                raise ValueError(f"vpc names a network that is there, and {name} is for one that is made; set one of them")
+        vpc.check_proxy(has_egress=bool(self.allowed_egress_domains))
 
     @property
     def has_fargate(self) -> bool:

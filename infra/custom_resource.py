@@ -87,11 +87,6 @@ class CustomResources(Construct):
     def prefix_lists(self, *services: str) -> dict[str, str]:
         """Ids of the region's managed prefix lists, by service: security groups name gateway endpoints by them."""
         self._allow(["ec2:DescribeManagedPrefixLists"], ["*"])
-        acknowledge(
-            self._role,
-            "AwsSolutions-IAM5[Resource::*]",
-            "ec2:DescribeManagedPrefixLists and ecs:ListTasks accept no resource (service authorization reference).",
-        )
         region = cdk.Stack.of(self).region
         lists = self._resource("PrefixLists", "Custom::PrefixLists", {"Names": {s: f"com.amazonaws.{region}.{s}" for s in services}})
         return {service: lists.get_att_string(service) for service in services}
@@ -127,6 +122,11 @@ class CustomResources(Construct):
         self._allow(["ecs:ListTasks"], ["*"], in_cluster)
         self._allow(["ecs:DescribeTasks", "ecs:StopTask"], [tasks], in_cluster)
         acknowledge_wildcard(self._role, f"Resource::{tasks}", "A task's id is made by ECS when it starts.")
+        acknowledge(
+            self._role,
+            "AwsSolutions-IAM5[Resource::*]",
+            "ec2:DescribeManagedPrefixLists and ecs:ListTasks accept no resource (service authorization reference).",
+        )
         return self._resource("Sandboxes", "Custom::Sandboxes", {"Cluster": cluster, "Families": families}, minutes=_STOP_MINUTES)
 
     def microvms(self, images: Sequence[str], resources: Sequence[str]) -> cdk.CustomResource:

@@ -1,10 +1,12 @@
-"""The only way out: the egress proxy, in a VPC of its own that is peered with the sandboxes'.
+"""The only way out: the egress proxy, in a VPC of its own that is peered with the sandboxes', or in subnets of an owner's.
 
 Sandboxes with a network policy get a security group that reaches the proxy's port and nothing more. The proxy is a Fargate service,
 scaled to zero by default; ``containers/incarnations.py`` raises it to one when a container with a policy starts and the reaper lowers
 it again. Its role is the only one that may decrypt domain secrets.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import aws_cdk as cdk
@@ -16,16 +18,15 @@ from aws_cdk import aws_servicediscovery as discovery
 from constructs import Construct
 from moorage.store import keys
 
-from infra.config import Config
+from infra.config import Config, GivenVpc
 from infra.custom_resource import CustomResources
 from infra.functions import log_group
 from infra.images import ContainerImage
 from infra.nag import acknowledge
-from infra.network import SANDBOX_CIDR, Network, reserved_zones
+from infra.network import GivenNetwork, Network, reserved_zones
 from infra.state import State
 
 PROXY_PORT: Final = 3128
-PROXY_CIDR: Final = "10.43.0.0/24"
 PROXY_NAME: Final = "proxy"
 ZONE_NAME: Final = "moorage.internal"
 
@@ -62,54 +63,22 @@ class EgressProxy(Construct):
             description=f"{config.name}: domain secrets; only the egress proxy decrypts",
             is_kept=config.retain,
         )
-        self._vpc = ec2.Vpc(
-            self,
-            "Vpc",
-            ip_addresses=ec2.IpAddresses.cidr(PROXY_CIDR),
-            max_azs=config.availability_zones,
-            reserved_azs=reserved_zones(self, config),
-            nat_gateways=0,
-            restrict_default_security_group=False,
-            subnet_configuration=[ec2.SubnetConfiguration(name="proxy", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=28)],
-        )
-        acknowledge(self._vpc, "AwsSolutions-VPC7", "The proxy logs every connection with its container, domain and decision.")
+        place = _in_given(self, network, network.given) if isinstance(network, GivenNetwork) else _between(self, network, config)
+        self.sandbox_group = place.sandbox_group
         self._cluster = ecs.Cluster(
             self,
             "Cluster",
             cluster_name=f"{config.name}-egress",
-            vpc=self._vpc,
+            vpc=place.vpc,
             container_insights_v2=ecs.ContainerInsights.DISABLED,
         )
         acknowledge(self._cluster, "AwsSolutions-ECS4", "One small service; the proxy's log has every decision and its time.")
-        self._peer(network)
-        self.sandbox_group = ec2.SecurityGroup(
-            self,
-            "SandboxGroup",
-            vpc=network.vpc,
-            allow_all_outbound=False,
-            description="A sandbox with a network policy: the egress proxy and no other way out",
-        )
-        self.sandbox_group.add_egress_rule(ec2.Peer.ipv4(PROXY_CIDR), ec2.Port.tcp(PROXY_PORT), "the egress proxy")
         network.admit_sandbox(self.sandbox_group)
-        proxy_group = ec2.SecurityGroup(self, "ProxyGroup", vpc=self._vpc, allow_all_outbound=False, description="The egress proxy")
-        proxy_group.add_ingress_rule(ec2.Peer.ipv4(SANDBOX_CIDR), ec2.Port.tcp(PROXY_PORT), "sandboxes")
         for port in (80, 443):
-            proxy_group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(port), "allowed domains, decided by the proxy")
-        self._service = self._make_service(config, network, image, state.table, proxy_group)
+            place.proxy_group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(port), "allowed domains, decided by the proxy")
+        self._zone = f"{config.name}.{ZONE_NAME}" if network.given else ZONE_NAME  # An owner's network may have several deployments.
+        self._service = self._make_service(config, network, image, state.table, place)
         state.grant_key(self._service.task_definition.task_role)
-
-    def _peer(self, network: Network) -> None:
-        peering = ec2.CfnVPCPeeringConnection(self, "Peering", vpc_id=network.vpc.vpc_id, peer_vpc_id=self._vpc.vpc_id)
-        routes = [(subnet, PROXY_CIDR) for subnet in network.vpc.select_subnets(subnet_group_name="sandbox").subnets]
-        routes += [(subnet, SANDBOX_CIDR) for subnet in self._vpc.public_subnets]
-        for number, (subnet, destination) in enumerate(routes):
-            ec2.CfnRoute(
-                self,
-                f"Route{number}",
-                route_table_id=subnet.route_table.route_table_id,
-                destination_cidr_block=destination,
-                vpc_peering_connection_id=peering.attr_id,
-            )
 
     def _make_service(
         self,
@@ -117,10 +86,10 @@ class EgressProxy(Construct):
         network: Network,
         image: ContainerImage,
         table: dynamodb.ITable,
-        group: ec2.ISecurityGroup,
+        place: "_Place",
     ) -> ecs.FargateService:
-        definition = self._define(config, image, table)
-        namespace = discovery.PrivateDnsNamespace(self, "Zone", name=ZONE_NAME, vpc=network.vpc)
+        definition = self._define(config, image, table, place.own_networks)
+        namespace = discovery.PrivateDnsNamespace(self, "Zone", name=self._zone, vpc=network.vpc)
         return ecs.FargateService(
             self,
             "Service",
@@ -128,10 +97,10 @@ class EgressProxy(Construct):
             task_definition=definition,
             min_healthy_percent=0,
             max_healthy_percent=200,
-            assign_public_ip=True,
+            assign_public_ip=place.is_public,
             circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
-            vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC),
-            security_groups=[group],
+            vpc_subnets=place.subnets,
+            security_groups=[place.proxy_group],
             cloud_map_options=ecs.CloudMapOptions(
                 name=PROXY_NAME,
                 cloud_map_namespace=namespace,
@@ -140,7 +109,9 @@ class EgressProxy(Construct):
             ),
         )
 
-    def _define(self, config: Config, image: ContainerImage, table: dynamodb.ITable) -> ecs.FargateTaskDefinition:
+    def _define(
+        self, config: Config, image: ContainerImage, table: dynamodb.ITable, own_networks: Sequence[str]
+    ) -> ecs.FargateTaskDefinition:
         """The proxy's task, and what it may read."""
         execution_role = iam.Role(self, "ExecutionRole", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
         image.grant_pull(execution_role)
@@ -167,7 +138,7 @@ class EgressProxy(Construct):
                 "MOORAGE_TABLE": table.table_name,
                 "MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(config.allowed_egress_domains),
                 "MOORAGE_BUCKET": "none",  # the settings want one; the proxy has no right to any
-                "MOORAGE_EGRESS_OWN_NETWORKS": f"{SANDBOX_CIDR},{PROXY_CIDR}",
+                **({"MOORAGE_EGRESS_OWN_NETWORKS": ",".join(own_networks)} if own_networks else {}),
                 "MOORAGE_EGRESS_KEY": self.secrets_key.key_arn,
             },
         )
@@ -199,8 +170,64 @@ class EgressProxy(Construct):
     @property
     def environment(self) -> dict[str, str]:
         return {
-            "MOORAGE_EGRESS_PROXY": f"http://{PROXY_NAME}.{ZONE_NAME}:{PROXY_PORT}",
+            "MOORAGE_EGRESS_PROXY": f"http://{PROXY_NAME}.{self._zone}:{PROXY_PORT}",
             "MOORAGE_EGRESS_SERVICE": f"{self._cluster.cluster_name}/{self._service.service_name}",
             "MOORAGE_EGRESS_KEY": self.secrets_key.key_arn,
             "MOORAGE_FARGATE_EGRESS_SECURITY_GROUP": self.sandbox_group.security_group_id,
         }
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the proxy is, and who reaches it."""
+
+    vpc: ec2.IVpc
+    subnets: ec2.SubnetSelection
+    sandbox_group: ec2.ISecurityGroup
+    proxy_group: ec2.ISecurityGroup
+    own_networks: tuple[str, ...]
+    is_public: bool
+
+
+_SANDBOX_GROUP: Final = "A sandbox with a network policy: the egress proxy and no other way out"
+
+
+def _between(scope: Construct, network: Network, config: Config) -> _Place:
+    """A VPC of its own, peered with the sandboxes'."""
+    vpc = ec2.Vpc(
+        scope,
+        "Vpc",
+        ip_addresses=ec2.IpAddresses.cidr(config.proxy_cidr),
+        max_azs=config.availability_zones,
+        reserved_azs=reserved_zones(scope, config),
+        nat_gateways=0,
+        restrict_default_security_group=False,
+        subnet_configuration=[ec2.SubnetConfiguration(name="proxy", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=28)],
+    )
+    acknowledge(vpc, "AwsSolutions-VPC7", "The proxy logs every connection with its container, domain and decision.")
+    peering = ec2.CfnVPCPeeringConnection(scope, "Peering", vpc_id=network.vpc.vpc_id, peer_vpc_id=vpc.vpc_id)
+    routes = [(subnet, config.proxy_cidr) for subnet in network.vpc.select_subnets(subnet_group_name="sandbox").subnets]
+    routes += [(subnet, config.vpc_cidr) for subnet in vpc.public_subnets]
+    for number, (subnet, destination) in enumerate(routes):
+        ec2.CfnRoute(
+            scope,
+            f"Route{number}",
+            route_table_id=subnet.route_table.route_table_id,
+            destination_cidr_block=destination,
+            vpc_peering_connection_id=peering.attr_id,
+        )
+    sandbox_group = ec2.SecurityGroup(scope, "SandboxGroup", vpc=network.vpc, allow_all_outbound=False, description=_SANDBOX_GROUP)
+    sandbox_group.add_egress_rule(ec2.Peer.ipv4(config.proxy_cidr), ec2.Port.tcp(PROXY_PORT), "the egress proxy")
+    proxy_group = ec2.SecurityGroup(scope, "ProxyGroup", vpc=vpc, allow_all_outbound=False, description="The egress proxy")
+    proxy_group.add_ingress_rule(ec2.Peer.ipv4(config.vpc_cidr), ec2.Port.tcp(PROXY_PORT), "sandboxes")
+    public = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)
+    return _Place(vpc, public, sandbox_group, proxy_group, (config.vpc_cidr, config.proxy_cidr), is_public=True)
+
+
+def _in_given(scope: Construct, network: GivenNetwork, given: GivenVpc) -> _Place:
+    """Subnets of the owner's that lead to the internet. Its addresses are private, and the proxy refuses all such."""
+    sandbox_group = network.own_or(scope, "SandboxGroup", given.policy_sandbox_group, _SANDBOX_GROUP)
+    proxy_group = network.own_or(scope, "ProxyGroup", given.proxy_group, "The egress proxy")
+    sandbox_group.add_egress_rule(proxy_group, ec2.Port.tcp(PROXY_PORT), "the egress proxy")
+    proxy_group.add_ingress_rule(sandbox_group, ec2.Port.tcp(PROXY_PORT), "sandboxes")
+    return _Place(network.vpc, network.proxy_subnets, sandbox_group, proxy_group, (), is_public=False)

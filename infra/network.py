@@ -1,11 +1,16 @@
-"""Where sandboxes live: a VPC without a way out.
+"""Where sandboxes live: a VPC without a way out, which the deployment makes, or one that the owner has.
 
 It has isolated subnets only: no internet gateway, no NAT. What Fargate itself needs (image layers from ECR and S3) comes through
 endpoints whose policies let through nothing else, and the resolver answers for those names alone, because security groups cannot
 see DNS. The optional egress proxy lives in a second VPC (``infra/egress.py``), so that no mistake in a route table of this one can
 reach the internet.
+
+Of an owner's VPC nothing is changed and nothing looked up: the deployment makes security groups in it, or takes given ones. What the
+VPC has to have is in ``docs/aws_company.md``, and ``moorage doctor --aws`` looks for it.
 """
 
+import ipaddress
+from collections.abc import Sequence
 from typing import Final
 
 import aws_cdk as cdk
@@ -15,12 +20,14 @@ from aws_cdk import aws_route53resolver as resolver
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.config import AVAILABILITY_ZONES_MAX, Config
+from infra.config import AVAILABILITY_ZONES_MAX, Config, GivenVpc
 from infra.custom_resource import CustomResources
 from infra.nag import acknowledge
 
 EXEC_PORT: Final = 8080
-SANDBOX_CIDR: Final = "10.42.0.0/16"
+SANDBOXES_PART: Final = 4
+"""Bits of the network's prefix more that a subnet of sandboxes has, for each zone a sixteenth."""
+FUNCTIONS_PART: Final = 8
 
 _BLOCK_PRIORITY: Final = 200
 _ALLOW_PRIORITY: Final = 100
@@ -35,51 +42,33 @@ def reserved_zones(scope: Construct, config: Config) -> int:
     return AVAILABILITY_ZONES_MAX - min(config.availability_zones, zones)
 
 
+def _named_by(construct_id: str, cidr: str) -> str:
+    """Other addresses are another network, by name too: functions are published anew where what they refer to has another name."""
+    is_default = cidr == Config.model_fields["vpc_cidr"].default
+    return construct_id if is_default else construct_id + cidr.replace(".", "x").replace("/", "x")
+
+
 class Network(Construct):
-    """VPC, endpoints, DNS firewall, and the security groups of sandboxes and of the functions that reach them."""
+    """The security groups of sandboxes and of the functions that reach them, and what lets them through."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: Config, bucket: s3.IBucket, hooks: CustomResources) -> None:
-        super().__init__(scope, construct_id)
-        self.vpc = ec2.Vpc(
-            self,
-            "Vpc",
-            ip_addresses=ec2.IpAddresses.cidr(SANDBOX_CIDR),
-            max_azs=config.availability_zones,
-            reserved_azs=reserved_zones(self, config),
-            nat_gateways=0,
-            restrict_default_security_group=False,
-            subnet_configuration=[
-                ec2.SubnetConfiguration(name="sandbox", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20),
-                ec2.SubnetConfiguration(name="functions", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=24),
-            ],
-        )
-        acknowledge(
-            self.vpc,
-            "AwsSolutions-VPC7",
-            "The VPC has no way out; what a container asks the proxy for is logged there by domain and decision. Flow logs would "
-            "bill for every packet between sandbox and function.",
-        )
-        self.sandbox_subnets = ec2.SubnetSelection(subnet_group_name="sandbox")
-        self.function_subnets = ec2.SubnetSelection(subnet_group_name="functions")
-        self.function_group = self._group("FunctionGroup", "The tool step: sandboxes, DynamoDB, S3")
-        self.sandbox_group = self._group("SandboxGroup", "A sandbox without network policy")
-        self._image_group = self._group("ImageEndpointGroup", "Endpoints that Fargate pulls images through")
+    vpc: ec2.IVpc
+    sandbox_subnet_ids: Sequence[str]
+    function_subnets: ec2.SubnetSelection
+    function_group: ec2.ISecurityGroup
+    sandbox_group: ec2.ISecurityGroup
+    given: GivenVpc | None = None
+    """Where the network is the owner's."""
+    _image_group: ec2.ISecurityGroup
+    _s3: ec2.IPeer
 
+    def _admit_functions(self, hooks: CustomResources) -> None:
+        """Let the tool step reach sandboxes, DynamoDB and S3."""
         https = ec2.Port.tcp(443)
         prefix_lists = hooks.prefix_lists("s3", "dynamodb")
         self._s3 = ec2.Peer.prefix_list(prefix_lists["s3"])
         self.admit_sandbox(self.sandbox_group)
         for peer in (self._s3, ec2.Peer.prefix_list(prefix_lists["dynamodb"])):
             self.function_group.add_egress_rule(peer, https, "S3 and DynamoDB by their gateway endpoints")
-
-        self._gateway_endpoints(bucket)
-        # What a task's network interface needs to pull its image and to log; each costs $7.30 a month and zone (infra/prices.py).
-        interface = {"EcrApi": ec2.InterfaceVpcEndpointAwsService.ECR, "EcrDocker": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER}
-        if config.sandbox_logs:
-            interface["Logs"] = ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS
-        for name, service in interface.items():
-            self._interface_endpoint(name, service)
-        self._dns_firewall(bucket, has_logs=config.sandbox_logs)
 
     def admit_sandbox(self, group: ec2.ISecurityGroup) -> None:
         """Let the tool step reach sandboxes of this group, and let Fargate pull their image.
@@ -97,6 +86,50 @@ class Network(Construct):
     def environment(self) -> dict[str, str]:
         """What the functions in here are told: no way leads to ECS, so functions elsewhere start and stop sandboxes."""
         return {"MOORAGE_PROVISIONER": "elsewhere"}
+
+
+class IsolatedNetwork(Network):
+    """VPC, endpoints, DNS firewall."""
+
+    vpc: ec2.Vpc
+
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, bucket: s3.IBucket, hooks: CustomResources) -> None:
+        super().__init__(scope, construct_id)
+        prefix = ipaddress.IPv4Network(config.vpc_cidr).prefixlen
+        self.vpc = ec2.Vpc(
+            self,
+            _named_by("Vpc", config.vpc_cidr),
+            ip_addresses=ec2.IpAddresses.cidr(config.vpc_cidr),
+            max_azs=config.availability_zones,
+            reserved_azs=reserved_zones(self, config),
+            nat_gateways=0,
+            restrict_default_security_group=False,
+            subnet_configuration=[
+                ec2.SubnetConfiguration(name=name, subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=prefix + part)
+                for name, part in (("sandbox", SANDBOXES_PART), ("functions", FUNCTIONS_PART))
+            ],
+        )
+        acknowledge(
+            self.vpc,
+            "AwsSolutions-VPC7",
+            "The VPC has no way out; what a container asks the proxy for is logged there by domain and decision. Flow logs would "
+            "bill for every packet between sandbox and function.",
+        )
+        self.sandbox_subnet_ids = self.vpc.select_subnets(subnet_group_name="sandbox").subnet_ids
+        self.function_subnets = ec2.SubnetSelection(subnet_group_name="functions")
+        self.function_group = self._group("FunctionGroup", "The tool step: sandboxes, DynamoDB, S3")
+        self.sandbox_group = self._group("SandboxGroup", "A sandbox without network policy")
+        self._image_group = self._group("ImageEndpointGroup", "Endpoints that Fargate pulls images through")
+        self._admit_functions(hooks)
+
+        self._gateway_endpoints(bucket)
+        # What a task's network interface needs to pull its image and to log; each costs $7.30 a month and zone (infra/prices.py).
+        interface = {"EcrApi": ec2.InterfaceVpcEndpointAwsService.ECR, "EcrDocker": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER}
+        if config.sandbox_logs:
+            interface["Logs"] = ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS
+        for name, service in interface.items():
+            self._interface_endpoint(name, service)
+        self._dns_firewall(bucket, has_logs=config.sandbox_logs)
 
     def _group(self, name: str, description: str) -> ec2.SecurityGroup:
         return ec2.SecurityGroup(self, name, vpc=self.vpc, allow_all_outbound=False, description=description)
@@ -186,3 +219,39 @@ class Network(Construct):
             priority=_ASSOCIATION_PRIORITY,
             vpc_id=self.vpc.vpc_id,
         )
+
+
+class GivenNetwork(Network):
+    """The owner's VPC and subnets, with security groups of the deployment's own, or given ones, whose rules are the owner's."""
+
+    given: GivenVpc
+
+    def __init__(self, scope: Construct, construct_id: str, *, given: GivenVpc, hooks: CustomResources) -> None:
+        super().__init__(scope, construct_id)
+        self.given = given
+        # The CDK wants a zone; nothing here asks for it, because each subnet is named.
+        self.vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=given.id, availability_zones=["any"])
+        self.sandbox_subnet_ids = given.sandbox_subnets
+        self.function_subnets = self._subnets("FunctionSubnet", given.function_subnets)
+        self.proxy_subnets = self._subnets("ProxySubnet", given.proxy_subnets)
+        self.function_group = self.own_or(self, "FunctionGroup", given.function_group, "The tool step: sandboxes, DynamoDB, S3")
+        self.sandbox_group = self.own_or(self, "SandboxGroup", given.sandbox_group, "A sandbox without network policy")
+        if given.endpoint_group:
+            self._image_group = self.own_or(self, "ImageEndpointGroup", given.endpoint_group, "")
+            self._admit_functions(hooks)
+
+    def admit_sandbox(self, group: ec2.ISecurityGroup) -> None:
+        """Given groups have their rules."""
+        if not self.given.has_groups:
+            super().admit_sandbox(group)
+
+    def _subnets(self, name: str, ids: Sequence[str]) -> ec2.SubnetSelection:
+        return ec2.SubnetSelection(
+            subnets=[ec2.Subnet.from_subnet_id(self, f"{name}{number}", each) for number, each in enumerate(ids, 1)]
+        )
+
+    def own_or(self, scope: Construct, name: str, given: str | None, description: str) -> ec2.ISecurityGroup:
+        """A given group, of which no rule is changed, or one of the deployment's own."""
+        if given:
+            return ec2.SecurityGroup.from_security_group_id(scope, name, given, mutable=False)
+        return ec2.SecurityGroup(scope, name, vpc=self.vpc, allow_all_outbound=False, description=description)

@@ -187,11 +187,10 @@ class SandboxTask(Construct):
         deregisters the revision before it, while older versions of the functions still start sandboxes. The image stands beside them,
         so that another one makes other versions, and sandboxes that wait ready with the image before it are replaced.
         """
-        subnets = self._network.vpc.select_subnets(subnet_group_name="sandbox").subnet_ids
         return {
             "MOORAGE_FARGATE_CLUSTER": self.cluster.cluster_name,
             "MOORAGE_FARGATE_EVENTS": "true",
-            "MOORAGE_FARGATE_SUBNETS": ",".join(subnets),
+            "MOORAGE_FARGATE_SUBNETS": ",".join(self._network.sandbox_subnet_ids),
             "MOORAGE_FARGATE_SECURITY_GROUP": self._network.sandbox_group.security_group_id,
             "MOORAGE_FARGATE_IMAGE": self._image_edition,
             **{f"MOORAGE_FARGATE_TASK_DEFINITION_{tier.upper()}": self._family(tier) for tier in self.task_definitions},

@@ -24,7 +24,7 @@ from infra.functions import REAPER_MEMORY_MIB, FunctionFactory, audit_log_group,
 from infra.images import PYTHON_3_13, ContainerImage
 from infra.microvms import Microvms
 from infra.nag import acknowledge
-from infra.network import Network
+from infra.network import GivenNetwork, IsolatedNetwork, Network
 from infra.observability import DEPLOYMENT_TAG, Observability, described
 from infra.prices import sandbox_price
 from infra.sandbox import SandboxTask, programs
@@ -67,7 +67,7 @@ class ServiceStack(cdk.Stack):
         super().__init__(scope, construct_id, **options)
         self._config, self._models, self._state = config, models, state
         hooks = self._hooks = CustomResources(self, "Hooks", config=config)
-        self.network = Network(self, "Network", config=config, bucket=state.bucket, hooks=hooks) if config.has_fargate else None
+        self.network = self._make_network(hooks) if config.has_fargate else None
         self.sandbox = SandboxTask(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
         self.microvms = Microvms(self, "Microvms", config=config, state=state, hooks=hooks) if config.has_microvms else None
         self.egress = self._make_egress(hooks)
@@ -162,6 +162,11 @@ class ServiceStack(cdk.Stack):
             "MOORAGE_CORS_ORIGINS": self._config.cors_origins,
         }
         return {name: ",".join(words) for name, words in lists.items()}
+
+    def _make_network(self, hooks: CustomResources) -> Network:
+        if self._config.vpc:
+            return GivenNetwork(self, "Network", given=self._config.vpc, hooks=hooks)
+        return IsolatedNetwork(self, "Network", config=self._config, bucket=self._state.bucket, hooks=hooks)
 
     def _make_egress(self, hooks: CustomResources) -> EgressProxy | None:
         if not (self._config.has_egress and self.network):

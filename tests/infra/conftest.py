@@ -52,11 +52,23 @@ EVERYTHING = {
     "websocket": True,
 }
 """Every option that adds resources, and another edition of the images."""
+GIVEN_VPC: dict[str, Any] = {
+    "id": "vpc-0123456789abcdef0",
+    "sandbox_subnets": ["subnet-0000000000000000a", "subnet-0000000000000000b"],
+    "function_subnets": ["subnet-0000000000000000c"],
+    "endpoint_group": "sg-0000000000000000e",
+}
+GIVEN_GROUPS: dict[str, Any] = {"sandbox_group": "sg-0000000000000001a", "function_group": "sg-0000000000000001b"}
 COMPANY: dict[str, Any] = {
-    **{name: value for name, value in EVERYTHING.items() if name not in ("alarm_email", "customer_managed_key", "waf")},
+    **{
+        name: value
+        for name, value in EVERYTHING.items()
+        if name not in ("alarm_email", "availability_zones", "customer_managed_key", "waf")
+    },
     "alarm_topic_arn": "arn:aws:sns:us-east-1:111122223333:pages",
     "kms_key_arn": "arn:aws:kms:us-east-1:111122223333:key/00000000-0000-0000-0000-000000000000",
     "tags": {"CostCenter": "4711", "owner": "platform@example.com"},
+    "vpc": {**GIVEN_VPC, "proxy_subnets": ["subnet-0000000000000000d"]},
     "waf_acl_arn": "arn:aws:wafv2:us-east-1:111122223333:regional/webacl/central/00000000-0000-0000-0000-000000000000",
 }
 """Every option, with what a company has already in the place of what the deployment would make."""

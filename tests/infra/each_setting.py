@@ -15,10 +15,12 @@ NEEDS: dict[str, dict[str, Any]] = {
     "microvm_base_version": MICROVMS,
     "monthly_budget": ALARMS,
     "otlp_headers_secret": {"otlp_endpoint": "https://otlp.example.com"},
+    "proxy_cidr": {"allowed_egress_domains": ["pkg.example.com"]},
     "proxy_memory_mib": {"allowed_egress_domains": ["pkg.example.com"]},
     "sandboxes_alarm": ALARMS,
     "table_read_units": {"table_write_units": 5},
     "table_name": {"bucket_name": "another-bucket"},
+    "vpc": {"allowed_egress_domains": ["pkg.example.com"]},
 }
 """What a setting takes beside it; it stands there before and after."""
 TOGETHER = {"table_read_units", "table_name", "domain_name"}
@@ -41,6 +43,7 @@ VALUES: dict[str, Any] = {
     "model_memory_mib": 1024,
     "object_versions_days": 30,
     "provisioner": "none",
+    "proxy_cidr": "192.168.16.0/26",
     "proxy_memory_mib": 1024,
     "request_burst": 10,
     "requests_per_minute": 10,
@@ -60,9 +63,13 @@ VALUES: dict[str, Any] = {
     "tenant_starts_per_second": 1,
     "tenant_vcpus_max": 10,
     "tokens_per_minute": 1000,
+    "vpc_cidr": "192.168.0.0/20",
     "waf_address_requests": 100,
     "web_search": "ignore",
 }
+ANOTHER = {"provisioner", "memory_tiers", "table_name", "kms_key_arn", "vpc", "vpc_cidr", "proxy_cidr"}
+"""Those that put something in the place of what was there, when they come and when they go."""
+
 NOT_ONE_BY_ONE = {
     "name": "another name is another deployment",
     "retain": "what is not kept is thrown away with it, as the setting says",
@@ -85,7 +92,7 @@ def test_a_setting_goes_on_and_off(name: str, tmp_path_factory: pytest.TempPathF
     beside = NEEDS.get(name, {})
     without = shared({} if name in TOGETHER else beside, tmp_path_factory)
     with_it = shared({**beside, name: VALUES[name]}, tmp_path_factory)
-    assert beyond(faults(Update(without, with_it)), {"provisioner", "memory_tiers", "table_name", "kms_key_arn"} & {name}) == []
+    assert beyond(faults(Update(without, with_it)), ANOTHER & {name}) == []
     assert beyond(faults(Update(with_it, without)), [name]) == []
 
 

@@ -12,7 +12,7 @@ from moorage.settings import GROUPS, VARIABLES
 from infra.app import check_microvms, check_region
 from infra.config import Config, ConfigError, Models
 from infra.stacks import TITAN
-from tests.infra.conftest import COMPANY, MICROVMS, ROOT, Stacks
+from tests.infra.conftest import COMPANY, GIVEN_GROUPS, GIVEN_VPC, MICROVMS, ROOT, Stacks
 from tests.infra.synthesis import context_of, program
 
 WRONG = {
@@ -67,6 +67,40 @@ WRONG = {
     "a price below nothing": ({"sandbox_price": [0.03, -1]}, "'sandbox_price.1'"),
     "an idle time that a pause is longer than": ({"auto_idle_seconds": 29}, "auto_idle_seconds takes 30 or more, or 0"),
     "an idle time longer than the container's": ({"auto_idle_seconds": 1201}, "'auto_idle_seconds'"),
+    "a network of the internet's": ({"vpc_cidr": "8.0.0.0/16"}, "'vpc_cidr': takes a private network such as 10.0.0.0/16"),
+    "a network that EC2 does not make": ({"vpc_cidr": "10.0.0.0/8"}, "with a prefix of 16 to 20, not '10.0.0.0/8'"),
+    "a network without room for three zones": ({"vpc_cidr": "10.0.0.0/21"}, "with a prefix of 16 to 20"),
+    "a network that begins in its middle": ({"vpc_cidr": "10.0.0.1/16"}, "not '10.0.0.1/16'"),
+    "a network that the proxy's is in": (
+        {"vpc_cidr": "10.43.0.0/16", "allowed_egress_domains": ["a.example"]},
+        "vpc_cidr and proxy_cidr overlap",
+    ),
+    "a network for no proxy": ({"proxy_cidr": "10.1.0.0/24"}, "proxy_cidr needs allowed_egress_domains"),
+    "a network for no sandboxes": ({"provisioner": "none", "vpc_cidr": "10.1.0.0/16"}, "vpc_cidr needs provisioner 'fargate'"),
+    "a VPC by its name": ({"vpc": {**GIVEN_VPC, "id": "main"}}, "'vpc.id'"),
+    "a VPC without subnets": ({"vpc": {**GIVEN_VPC, "sandbox_subnets": []}}, "'vpc.sandbox_subnets'"),
+    "subnets by their names": ({"vpc": {**GIVEN_VPC, "function_subnets": "private"}}, "takes ids such as 'subnet-0123456789abcdef0'"),
+    "a VPC whose endpoints cannot be reached": (
+        {"vpc": {**GIVEN_VPC, "endpoint_group": None}},
+        "takes endpoint_group, or sandbox_group",
+    ),
+    "rules for groups that have theirs": ({"vpc": {**GIVEN_VPC, **GIVEN_GROUPS}}, "takes endpoint_group, or sandbox_group"),
+    "half of the groups": ({"vpc": {**GIVEN_VPC, "function_group": "sg-0123456789abcdef0"}}, "belong together"),
+    "a group of the proxy's alone": (
+        {"vpc": {**GIVEN_VPC, "proxy_group": "sg-0123456789abcdef0"}},
+        "need sandbox_group and function_group",
+    ),
+    "a VPC without a place for the proxy": (
+        {"vpc": GIVEN_VPC, "allowed_egress_domains": ["a.example"]},
+        "vpc.proxy_subnets is needed with allowed_egress_domains",
+    ),
+    "a place for no proxy": (
+        {"vpc": {**GIVEN_VPC, "proxy_subnets": "subnet-0000000000000000d"}},
+        "vpc.proxy_subnets needs allowed_egress_domains",
+    ),
+    "a VPC that is there and one that is made": ({"vpc": GIVEN_VPC, "vpc_cidr": "10.1.0.0/16"}, "vpc_cidr is for one that is made"),
+    "zones of given subnets": ({"vpc": GIVEN_VPC, "availability_zones": 2}, "availability_zones is for one that is made"),
+    "a VPC without Fargate": ({"vpc": GIVEN_VPC, "provisioner": "none"}, "vpc needs provisioner 'fargate'"),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.infra.conftest import EVERYTHING, Stacks, masked, shared
+from tests.infra.conftest import EVERYTHING, GIVEN_GROUPS, GIVEN_VPC, Stacks, masked, shared
 
 Settings = dict[str, Any]
 
@@ -32,19 +32,82 @@ class Pair:
     off: Settings = field(default_factory=dict)
 
 
+def _both(place: str) -> frozenset[str]:
+    """Of a list: something else stands in it."""
+    return frozenset({f"{place} +", f"{place} -"})
+
+
+_CIDRS: Final = ("Route Properties/DestinationCidrBlock", "Subnet Properties/CidrBlock", "VPC Properties/CidrBlock")
 _OIDC: Final = ("AUDIENCE", "CLIENT_ID", "CLIENT_SECRET", "CONSOLE_URL", "ISSUER", "ROLES", "ROLE_CLAIM", "SCOPES", "TENANTS")
 _VARIABLES: Final = "AWS::Lambda::Function Properties/Environment/Variables"
 _STATEMENTS: Final = "AWS::IAM::Policy Properties/PolicyDocument/Statement"
 _ANSWERS: Final = "AWS::ApiGateway::GatewayResponse Properties/ResponseParameters/gatewayresponse.header"
 
+_VPC: Final = {
+    "AWS::EC2::RouteTable": 2,
+    "AWS::EC2::Subnet": 2,
+    "AWS::EC2::SubnetRouteTableAssociation": 2,
+    "AWS::EC2::VPC": 1,
+}
+_NETWORK: Final = {
+    **_VPC,
+    "AWS::EC2::VPCEndpoint": 4,
+    "AWS::Route53Resolver::FirewallDomainList": 2,
+    "AWS::Route53Resolver::FirewallRuleGroup": 1,
+    "AWS::Route53Resolver::FirewallRuleGroupAssociation": 1,
+}
+_PLACES: Final = frozenset({*_both("AWS::Lambda::Function Properties/VpcConfig/SubnetIds"), f"{_VARIABLES}/MOORAGE_FARGATE_SUBNETS"})
+_GROUP_IN_VPC: Final = "AWS::EC2::SecurityGroup Properties/VpcId"
+
 PAIRS: dict[str, Pair] = {
+    "a network of the owner's": Pair(
+        on={"vpc": GIVEN_VPC},
+        difference=Difference(
+            removed={**_NETWORK, "AWS::EC2::SecurityGroup": 1, "AWS::EC2::SecurityGroupIngress": 1},
+            changed=_PLACES | {_GROUP_IN_VPC, "AWS::EC2::SecurityGroupEgress Properties/DestinationSecurityGroupId"},
+        ),
+    ),
+    "a network of the owner's with its groups": Pair(
+        on={"vpc": {**GIVEN_VPC, "endpoint_group": None, **GIVEN_GROUPS}},
+        difference=Difference(
+            removed={
+                **_NETWORK,
+                "AWS::EC2::SecurityGroup": 3,
+                "AWS::EC2::SecurityGroupEgress": 5,
+                "AWS::EC2::SecurityGroupIngress": 2,
+                "Custom::PrefixLists": 1,
+            },
+            changed=_PLACES
+            | {f"{_STATEMENTS} -", f"{_VARIABLES}/MOORAGE_FARGATE_SECURITY_GROUP"}
+            | _both("AWS::Lambda::Function Properties/VpcConfig/SecurityGroupIds"),
+        ),
+    ),
+    "other addresses": Pair(
+        on={"vpc_cidr": "192.168.0.0/20"},
+        difference=Difference(
+            added={**_VPC, "AWS::EC2::VPCEndpoint": 2},
+            removed={**_VPC, "AWS::EC2::VPCEndpoint": 2},
+            changed=_PLACES
+            | {_GROUP_IN_VPC, "AWS::EC2::VPCEndpoint Properties/VpcId"}
+            | {"AWS::Route53Resolver::FirewallRuleGroupAssociation Properties/VpcId"}
+            | _both("AWS::EC2::VPCEndpoint Properties/SubnetIds"),
+        ),
+    ),
+    "other addresses of the proxy": Pair(
+        off={"allowed_egress_domains": ["pkg.example.com"]},
+        on={"proxy_cidr": "192.168.0.0/26"},
+        difference=Difference(
+            changed=frozenset({f"AWS::EC2::{kind}" for kind in _CIDRS})
+            | _both("AWS::EC2::SecurityGroup Properties/SecurityGroupEgress")
+            | _both("AWS::ECS::TaskDefinition Properties/ContainerDefinitions"),
+        ),
+    ),
     "pages of named origins": Pair(
         on={"cors_origins": EVERYTHING["cors_origins"]},
         difference=Difference(
             added={"AWS::ApiGateway::Method": 14},
             changed=frozenset(
                 {
-                    "AWS::ApiGateway::Deployment DependsOn +",
                     f"{_ANSWERS}.access-control-allow-origin",
                     f"{_ANSWERS}.access-control-expose-headers",
                     f"{_ANSWERS}.vary",
@@ -57,7 +120,7 @@ PAIRS: dict[str, Pair] = {
         difference=Difference(
             added={"AWS::Logs::LogGroup": 1},
             # One statement names both log groups of a function.
-            changed=frozenset({f"{_VARIABLES}/MOORAGE_AUDIT_LOG_GROUP", f"{_STATEMENTS} +", f"{_STATEMENTS} -"}),
+            changed=_both(_STATEMENTS) | {f"{_VARIABLES}/MOORAGE_AUDIT_LOG_GROUP"},
             outputs=frozenset({"AuditLogGroup"}),
         ),
     ),
@@ -79,7 +142,7 @@ def test_a_setting_changes_what_is_its_own_and_nothing_else(name: str, tmp_path_
 
 
 def difference(off: Stacks, on: Stacks) -> Difference:
-    """Without hashes: those of code change with every setting that lies beside it."""
+    """Without hashes, because those of code change with every setting that lies beside it, and without the order of making."""
     before, after = ({f"{prefix}{name}": each for prefix, name, each in _parts(stacks, "Resources")} for stacks in (off, on))
     outputs = [{f"{prefix}{name}" for prefix, name, _ in _parts(stacks, "Outputs")} for stacks in (off, on)]
     return Difference(
@@ -95,7 +158,7 @@ def difference(off: Stacks, on: Stacks) -> Difference:
 def _parts(stacks: Stacks, part: str) -> Iterator[tuple[str, str, Any]]:
     for prefix, template in (("", stacks.service), ("state ", stacks.state)):
         for name, each in json.loads(masked(json.loads(json.dumps(template)))).get(part, {}).items():
-            yield prefix, name, each
+            yield prefix, name, {key: value for key, value in each.items() if key != "DependsOn"}
 
 
 def _places(before: Any, after: Any, path: str = "") -> Iterator[str]:

@@ -170,15 +170,20 @@ def names_taken(update: Update) -> list[str]:
     """A name that the template gives cannot be taken while the resource that has it exists
     (https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-properties-name.html)."""
     standing = {_named(resource): name for name, resource in update.before.resources.items() if _named(resource)}
-    made = {_named(update.after.resources[name]): name for name in update.made}
+    # What is named within something that is made anew is another name.
+    within = {name for name in update.made if update.replaced & set(referred(_names(update.after.resources[name]), update.after))}
+    made = {_named(update.after.resources[name]): name for name in update.made - within}
     return [f"{name} is made while {standing[called]} has its name" for called, name in made.items() if called and called in standing]
 
 
 def _named(resource: Resource) -> str:
     """The kind and the name that AWS takes once; nothing if it gives the name itself."""
-    paths = NAMES.get(resource["Type"], ())
-    values = [at(resource.get("Properties", {}), path) for path in paths]
+    values = _names(resource)
     return json.dumps([resource["Type"], *values], sort_keys=True) if values and None not in values else ""
+
+
+def _names(resource: Resource) -> list[Any]:
+    return [at(resource.get("Properties", {}), path) for path in NAMES.get(resource["Type"], ())]
 
 
 def lost(update: Update) -> list[str]:
@@ -300,6 +305,20 @@ RULES: Final = (
     *(versions_broken, versions_deleted, versions_stale, versions_denied),
 )
 
+_GROUPS_ANEW: Final = tuple(
+    f"{group} is made anew"
+    for group in (
+        "NetworkFunctionGroup72F05A9A",
+        "NetworkSandboxGroup9FCEF66A",
+        "EgressSandboxGroupCF44A45B",
+        "EgressProxyGroupB46CB22C",
+    )
+)
+_NETWORK: Final = (
+    *_GROUPS_ANEW,
+    *(f": MOORAGE_FARGATE_{name} names" for name in ("SUBNETS", "SECURITY_GROUP", "EGRESS_SECURITY_GROUP")),
+)
+
 GOES_WITH: Final = {
     "provisioner": ("names Network", "names Sandbox", "names Hooks", "names Microvms"),
     "allowed_egress_domains": (": MOORAGE_EGRESS_", ": MOORAGE_FARGATE_EGRESS_SECURITY_GROUP names"),
@@ -309,6 +328,9 @@ GOES_WITH: Final = {
     "customer_managed_key": ("moorage-state:ExportsOutputFnGetAttStateKey",),
     "memory_tiers": (": MOORAGE_FARGATE_TASK_DEFINITION_", ": MOORAGE_MICROVM_IMAGE_", ": MOORAGE_MICROVM_VERSION_"),
     "table_name": (" on <State", " on arn:aws:dynamodb", " on arn:aws:s3"),
+    "proxy_cidr": (_GROUPS_ANEW[3], "EgressVpc43239058 is made anew", "EgressVpcproxySubnet1Subnet06CD71E2 is made anew"),
+    "vpc": _NETWORK,
+    "vpc_cidr": (*_NETWORK, "NetworkImageEndpointGroup029B37CC is made anew"),
     "vector_bucket": (": MOORAGE_VECTOR_BUCKET names",),
     "websocket": (": MOORAGE_WEBSOCKET_",),
 }

@@ -1,6 +1,7 @@
 """Each part of a deployment reaches what it needs, by name and by packet, and nothing else."""
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -40,9 +41,24 @@ def network(request: pytest.FixtureRequest, default: Template, full: Template) -
     return NetworkTwin(default if request.param == "default" else full)
 
 
-@pytest.fixture
-def with_proxy(full: Template) -> NetworkTwin:
-    return NetworkTwin(full)
+CHOSEN: dict[str, Any] = {
+    "vpc_cidr": "172.20.0.0/20",
+    "proxy_cidr": "172.20.16.0/26",
+    "allowed_egress_domains": ["pkg.example.com"],
+    "availability_zones": 3,
+    "sandbox_logs": True,
+}
+"""The smallest networks, with the most zones."""
+
+
+@pytest.fixture(params=["everything", "chosen addresses"])
+def with_proxy(request: pytest.FixtureRequest, full: Template, tmp_path_factory: pytest.TempPathFactory) -> NetworkTwin:
+    if request.param == "everything":
+        return NetworkTwin(full)
+    found = shared(CHOSEN, tmp_path_factory)
+    # Other addresses are in the VPC's name.
+    text = [json.dumps(each).replace("NetworkVpc172x20x0x0x20", "NetworkVpc") for each in (found.state, found.service)]
+    return NetworkTwin(Template.of(*map(json.loads, text)))
 
 
 @pytest.mark.parametrize("name", PULL)
