@@ -20,6 +20,7 @@ from moorage.settings import usage_key
 
 from infra.config import Config, UsagePlan
 from infra.cors import answer_preflights, quoted, readable_by
+from infra.endpoint import set_domain, set_endpoint
 from infra.functions import live, log_group
 from infra.nag import acknowledge
 
@@ -90,6 +91,7 @@ class Api(Construct):
                 method_options=_approval_throttle(config),
             ),
         )
+        set_endpoint(self.rest_api, config)
         self._authorizer = self._make_authorizer(handlers.authorizer)
         v1 = self.rest_api.root.add_resource("v1")
         streaming = self._streaming(live(handlers.responses, provisioned=config.provisioned_concurrency))
@@ -261,7 +263,9 @@ class Api(Construct):
             endpoint_type=apigateway.EndpointType.REGIONAL,
             security_policy=apigateway.SecurityPolicy.TLS_1_2,
         )
-        cdk.CfnOutput(self, "DomainTarget", value=domain.domain_name_alias_domain_name, description="CNAME of the domain")
+        set_domain(domain, self._config)
+        target = cdk.CfnOutput(self, "DomainTarget", value=domain.domain_name_alias_domain_name, description="CNAME of the domain")
+        target.override_logical_id("DomainTarget")
 
     def _firewall(self) -> None:
         arn = self._make_firewall() if self._config.waf else self._config.waf_acl_arn

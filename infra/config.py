@@ -56,6 +56,11 @@ def _list(value: Any) -> Any:
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
 
+def _text(value: Any) -> Any:
+    """``-c`` reads 1.2 as a number."""
+    return str(value) if isinstance(value, float) else value
+
+
 def _tiers(value: tuple[str, ...]) -> tuple[str, ...]:
     unknown = [tier for tier in value if tier not in MEMORY_LIMITS]
     if unknown or not value:
@@ -379,6 +384,21 @@ class Config(BaseModel):
 
     certificate_arn: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:acm:")
 
+    websocket_domain_name: str | None = Field(default=None, pattern=r"^[a-z0-9.-]+\.[a-z]+$")
+    """The same for the WebSocket API, which cannot share a name with the REST API; needs ``websocket_certificate_arn``."""
+
+    websocket_certificate_arn: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:acm:")
+
+    tls_minimum: Annotated[Literal["1.2", "1.3"] | None, BeforeValidator(_text)] = None
+    """The oldest TLS that the REST API takes, at the gateway's own host and at ``domain_name``. None leaves it to AWS, whose own host
+    still takes TLS 1.0."""
+
+    dual_stack: bool = False
+    """Whether the API is reached by IPv6 too."""
+
+    private_api: Annotated[Words, _ids("vpce")] = ()
+    """Interface endpoints of ``execute-api`` through which alone the REST API is reached. None: from the internet."""
+
     model_keys_kms_arn: str | None = Field(default=None, pattern=r"^arn:aws:kms:[a-z0-9-]+:\d{12}:key/[0-9A-Za-z-]+$")
     """The key under which parameters and secrets with model keys are, where that is neither the services' own nor ``kms_key_arn``."""
 
@@ -465,6 +485,14 @@ class Config(BaseModel):
     def _fits_together(self) -> Self:
         if (self.domain_name is None) != (self.certificate_arn is None):
             raise ValueError("domain_name and certificate_arn belong together; set both or neither")
+        if (self.websocket_domain_name is None) != (self.websocket_certificate_arn is None):
+            raise ValueError("websocket_domain_name and websocket_certificate_arn belong together; set both or neither")
+        if self.websocket_domain_name and not self.websocket:
+            raise ValueError("websocket_domain_name needs websocket")
+        if self.websocket_domain_name and self.websocket_domain_name == self.domain_name:
+            raise ValueError("websocket_domain_name is domain_name: API Gateway maps a name to one kind of API")
+        if self.private_api:
+            self._check_private()
         if bool(self.table_read_units) != bool(self.table_write_units):
             raise ValueError("table_read_units and table_write_units belong together; set both or neither")
         if self.has_microvms and "64g" in self.memory_tiers:
@@ -506,6 +534,19 @@ class Config(BaseModel):
         if self.otlp_headers_secret and not self.otlp_endpoint:
             raise ValueError("otlp_headers_secret needs otlp_endpoint: the headers are the collector's")
         return self
+
+    def _check_private(self) -> None:
+        """What a private API has not (API Gateway developer guide, "Private REST APIs")."""
+        without = {
+            "websocket": "a WebSocket API is public",
+            "domain_name": "the name of a private API is made by hand",
+            "waf": "callers come through an endpoint of yours",
+            "waf_acl_arn": "callers come through an endpoint of yours",
+            "dual_stack": "a private API is reached by both kinds of address anyway",
+        }
+        for name, reason in without.items():
+            if getattr(self, name):
+                raise ValueError(f"private_api and {name} do not go together: {reason}")
 
     def _is_set(self, name: str) -> bool:
         """To something other than its default."""

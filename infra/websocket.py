@@ -9,6 +9,7 @@ from typing import Final
 
 import aws_cdk as cdk
 from aws_cdk import aws_apigatewayv2 as gateway
+from aws_cdk import aws_certificatemanager as acm
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk.aws_apigatewayv2_authorizers import WebSocketLambdaAuthorizer
@@ -16,6 +17,7 @@ from aws_cdk.aws_apigatewayv2_integrations import WebSocketLambdaIntegration
 from constructs import Construct, IConstruct
 
 from infra.config import Config
+from infra.endpoint import DUAL_STACK
 from infra.functions import live, log_group
 from infra.nag import acknowledge, acknowledge_wildcard
 
@@ -63,19 +65,49 @@ class WebSocketDoor(Construct):
         )
 
         self.stage.node.add_dependency(after)
+        self._config = config
+        if config.dual_stack:
+            self._resource.ip_address_type = DUAL_STACK
+        if config.websocket_domain_name:
+            self._name(config.websocket_domain_name)
+
+    @property
+    def _resource(self) -> gateway.CfnApi:
+        resource = self.api.node.default_child
+        assert isinstance(resource, gateway.CfnApi)
+        return resource
+
+    def _name(self, name: str) -> None:
+        """Close the gateway's own host. The stage stays the path, because SDKs go on with it."""
+        assert self._config.websocket_certificate_arn is not None
+        self._resource.disable_execute_api_endpoint = True
+        domain = gateway.DomainName(
+            self,
+            "Domain",
+            domain_name=name,
+            certificate=acm.Certificate.from_certificate_arn(self, "Certificate", self._config.websocket_certificate_arn),
+            security_policy=gateway.SecurityPolicy.TLS_1_2,
+            ip_address_type=gateway.IpAddressType.DUAL_STACK if self._config.dual_stack else None,
+        )
+        mapping = gateway.CfnApiMapping(
+            self, "Mapping", api_id=self.api.api_id, domain_name=domain.name, stage=STAGE, api_mapping_key=STAGE
+        )
+        mapping.node.add_dependency(self.stage)
+        target = cdk.CfnOutput(self, "DomainTarget", value=domain.regional_domain_name, description="CNAME for WebSocket clients")
+        target.override_logical_id("WebSocketDomainTarget")
 
     @property
     def address(self) -> str:
         """What a client connects to."""
-        return f"{self.api.api_endpoint}/{STAGE}"
+        name = self._config.websocket_domain_name
+        return f"wss://{name}/{STAGE}" if name else f"{self.api.api_endpoint}/{STAGE}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What both functions are told."""
+        """What both functions are told: a host that is closed answers the management API neither."""
         stack = cdk.Stack.of(self)
-        return {
-            "MOORAGE_WEBSOCKET_ENDPOINT": f"https://{self.api.api_id}.execute-api.{stack.region}.{stack.url_suffix}/{STAGE}",
-        }
+        host = self._config.websocket_domain_name or f"{self.api.api_id}.execute-api.{stack.region}.{stack.url_suffix}"
+        return {"MOORAGE_WEBSOCKET_ENDPOINT": f"https://{host}/{STAGE}"}
 
     def join(self, door: lambda_.Function, work: lambda_.Function, authorizer: lambda_.Function | None) -> None:
         """Routes to the door, and what both functions may do on connections."""
@@ -102,15 +134,9 @@ class WebSocketDoor(Construct):
         acknowledge_wildcard(
             function.role,
             f"Resource::arn:{stack.partition}:execute-api:{stack.region}:{stack.account}:"
-            f"<{stack.get_logical_id(_resource(self.api))}>/{STAGE}/*/@connections/*",
+            f"<{stack.get_logical_id(self._resource)}>/{STAGE}/*/@connections/*",
             "Connections are named by the gateway when they are opened.",
         )
-
-
-def _resource(construct: Construct) -> cdk.CfnElement:
-    resource = construct.node.default_child
-    assert isinstance(resource, cdk.CfnElement)
-    return resource
 
 
 _ACCESS_LOG: Final = {

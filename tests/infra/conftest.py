@@ -26,6 +26,7 @@ EVERYTHING = {
     "cors_origins": ["https://app.example.com", "https://desk.example.com:8443"],
     "customer_managed_key": True,
     "domain_name": "api.example.com",
+    "dual_stack": True,
     "image_edition": "2026-12",
     "monthly_budget": 200,
     "oidc": {
@@ -45,11 +46,14 @@ EVERYTHING = {
     "provisioned_concurrency": 2,
     "sandbox_logs": True,
     "sandboxes_alarm": 100,
+    "tls_minimum": "1.2",
     "usage_plans": {"research": {"requests_per_second": 5, "request_burst": 10, "requests_per_day": 1000}},
     "vector_bucket": True,
     "waf": True,
     "warm_pool": ["1g:2"],
     "websocket": True,
+    "websocket_certificate_arn": "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000001",
+    "websocket_domain_name": "socket.example.com",
 }
 """Every option that adds resources, and another edition of the images."""
 GIVEN_VPC: dict[str, Any] = {

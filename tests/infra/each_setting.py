@@ -20,14 +20,15 @@ NEEDS: dict[str, dict[str, Any]] = {
     "sandboxes_alarm": ALARMS,
     "table_read_units": {"table_write_units": 5},
     "table_name": {"bucket_name": "another-bucket"},
+    "websocket_domain_name": {"websocket": True, "websocket_certificate_arn": EVERYTHING["websocket_certificate_arn"]},
     "vpc": {"allowed_egress_domains": ["pkg.example.com"]},
 }
 """What a setting takes beside it; it stands there before and after."""
-TOGETHER = {"table_read_units", "table_name", "domain_name"}
+TOGETHER = {"table_read_units", "table_name", "domain_name", "websocket_domain_name"}
 """Those that come and go with what they need."""
 
 VALUES: dict[str, Any] = {
-    **{name: EVERYTHING[name] for name in EVERYTHING if name not in ("certificate_arn",)},
+    **{name: EVERYTHING[name] for name in EVERYTHING if name not in ("certificate_arn", "websocket_certificate_arn")},
     **{name: COMPANY[name] for name in COMPANY.keys() - EVERYTHING.keys()},
     "authorizer_cache_seconds": 0,
     "auto_idle_seconds": 60,
@@ -42,6 +43,7 @@ VALUES: dict[str, Any] = {
     "memory_tiers": ["1g", "4g"],
     "model_memory_mib": 1024,
     "object_versions_days": 30,
+    "private_api": ["vpce-0123456789abcdef0"],
     "provisioner": "none",
     "proxy_cidr": "192.168.16.0/26",
     "proxy_memory_mib": 1024,
@@ -76,6 +78,7 @@ NOT_ONE_BY_ONE = {
     "authorizer": "for emulators",
     "streaming": "for emulators",
     "certificate_arn": "with domain_name",
+    "websocket_certificate_arn": "with websocket_domain_name",
     "bucket_name": "with table_name",
     "content_key_arn": "as table_name",
     "table_write_units": "with table_read_units",

@@ -12,7 +12,7 @@ from moorage.settings import GROUPS, VARIABLES
 from infra.app import check_microvms, check_region
 from infra.config import Config, ConfigError, Models
 from infra.stacks import TITAN
-from tests.infra.conftest import COMPANY, GIVEN_GROUPS, GIVEN_VPC, MICROVMS, ROOT, Stacks
+from tests.infra.conftest import COMPANY, EVERYTHING, GIVEN_GROUPS, GIVEN_VPC, MICROVMS, ROOT, Stacks
 from tests.infra.synthesis import context_of, program
 
 WRONG = {
@@ -27,6 +27,31 @@ WRONG = {
     ),
     "a URL where a domain is wanted": ({"allowed_egress_domains": ["https://pkg.example.com"]}, "takes lower-case domain names"),
     "a domain without its certificate": ({"domain_name": "api.example.com"}, "belong together"),
+    "a name of no WebSocket API": (
+        {
+            "websocket_domain_name": EVERYTHING["websocket_domain_name"],
+            "websocket_certificate_arn": EVERYTHING["websocket_certificate_arn"],
+        },
+        "websocket_domain_name needs websocket",
+    ),
+    "a name of the WebSocket API without its certificate": (
+        {"websocket": True, "websocket_domain_name": "socket.example.com"},
+        "belong together",
+    ),
+    "one name of two kinds of API": (
+        {**EVERYTHING, "websocket_domain_name": EVERYTHING["domain_name"]},
+        "API Gateway maps a name to one kind of API",
+    ),
+    "a version of TLS that is too old": ({"tls_minimum": "1.1"}, "'tls_minimum'"),
+    "a private API by the id of its VPC": ({"private_api": "vpc-0123456789abcdef0"}, "takes ids such as 'vpce-0123456789abcdef0'"),
+    "a private API with a public part": (
+        {"private_api": "vpce-0123456789abcdef0", "websocket": True},
+        "private_api and websocket do not go together: a WebSocket API is public",
+    ),
+    "a private API with a public name": (
+        {"private_api": "vpce-0123456789abcdef0", **{name: EVERYTHING[name] for name in ("domain_name", "certificate_arn")}},
+        "private_api and domain_name do not go together",
+    ),
     "any origin of pages": ({"cors_origins": ["*"]}, "takes origins such as 'https://app.example.com'"),
     "an origin that closes the template's text": ({"cors_origins": ['https://a.example"']}, "takes origins such as"),
     "tokens for anybody": ({"oidc": {"issuer": "https://a.example", "tenants": ["a"]}}, "issuer needs audience, client_id or both"),
@@ -160,9 +185,10 @@ def test_the_command_line_overrides_cdk_json() -> None:
         "moorage:retention_days": "90",
         "moorage:memory_tiers": "4g,1g",
         "moorage:waf": "true",
+        "moorage:tls_minimum": "1.2",
     }
     config = Config.from_context(context)
-    assert (config.retention_days, config.memory_tiers, config.waf) == (90, ("1g", "4g"), True)
+    assert (config.retention_days, config.memory_tiers, config.waf, config.tls_minimum) == (90, ("1g", "4g"), True, "1.2")
 
 
 def test_synthesis_stops_at_a_wrong_setting_with_a_sentence_and_no_trace(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from moorage.settings import usage_key
 
-from tests.infra.conftest import Stacks
+from tests.infra.conftest import Stacks, shared
 
 
 def each_method(stacks: Stacks) -> dict[tuple[str, str], dict[str, Any]]:
@@ -71,6 +71,33 @@ def test_no_metric_of_a_method_is_paid_for(stacks: Stacks) -> None:
 
 def test_the_api_is_regional_because_edge_cuts_silent_streams(stacks: Stacks) -> None:
     assert stacks.one("AWS::ApiGateway::RestApi")["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
+
+
+def test_old_tls_is_refused_at_the_gateways_host_and_at_the_domain(everything: Stacks) -> None:
+    """The handshake at a custom domain is by the policy of the API (API Gateway developer guide, "How to change a security policy")."""
+    for kind in ("AWS::ApiGateway::RestApi", "AWS::ApiGateway::DomainName"):
+        found = everything.one(kind)
+        assert (found["SecurityPolicy"], found["EndpointAccessMode"]) == ("SecurityPolicy_TLS13_1_2_2021_06", "STRICT")
+    assert everything.one("AWS::ApiGateway::RestApi")["DisableExecuteApiEndpoint"] is True
+    assert everything.service["Outputs"].keys() >= {"DomainTarget", "WebSocketDomainTarget"}
+
+
+def test_a_private_api_lets_in_what_comes_through_its_endpoints_alone(tmp_path_factory: pytest.TempPathFactory) -> None:
+    api = shared({"private_api": ["vpce-0123456789abcdef0"]}, tmp_path_factory).one("AWS::ApiGateway::RestApi")
+    assert api["EndpointConfiguration"] == {
+        "Types": ["PRIVATE"],
+        "IpAddressType": "dualstack",
+        "VpcEndpointIds": ["vpce-0123456789abcdef0"],
+    }
+    (statement,) = api["Policy"]["Statement"]
+    assert statement == {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": "execute-api:Invoke",
+        "Resource": "execute-api:/*",
+        "Condition": {"StringEquals": {"aws:SourceVpce": ["vpce-0123456789abcdef0"]}},
+    }
+    assert api["DisableExecuteApiEndpoint"] is False
 
 
 def test_the_gateways_own_errors_look_like_openais(stacks: Stacks) -> None:

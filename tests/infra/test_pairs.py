@@ -40,6 +40,7 @@ def _both(place: str) -> frozenset[str]:
 _CIDRS: Final = ("Route Properties/DestinationCidrBlock", "Subnet Properties/CidrBlock", "VPC Properties/CidrBlock")
 _OIDC: Final = ("AUDIENCE", "CLIENT_ID", "CLIENT_SECRET", "CONSOLE_URL", "ISSUER", "ROLES", "ROLE_CLAIM", "SCOPES", "TENANTS")
 _VARIABLES: Final = "AWS::Lambda::Function Properties/Environment/Variables"
+_API: Final = "AWS::ApiGateway::RestApi Properties"
 _STATEMENTS: Final = "AWS::IAM::Policy Properties/PolicyDocument/Statement"
 _ANSWERS: Final = "AWS::ApiGateway::GatewayResponse Properties/ResponseParameters/gatewayresponse.header"
 
@@ -100,6 +101,39 @@ PAIRS: dict[str, Pair] = {
             changed=frozenset({f"AWS::EC2::{kind}" for kind in _CIDRS})
             | _both("AWS::EC2::SecurityGroup Properties/SecurityGroupEgress")
             | _both("AWS::ECS::TaskDefinition Properties/ContainerDefinitions"),
+        ),
+    ),
+    "TLS 1.3": Pair(
+        on={"tls_minimum": "1.3"},
+        difference=Difference(changed=frozenset({f"{_API}/SecurityPolicy", f"{_API}/EndpointAccessMode"})),
+    ),
+    "IPv6": Pair(
+        off={"websocket": True},
+        on={"dual_stack": True},
+        difference=Difference(
+            changed=frozenset({f"{_API}/EndpointConfiguration/IpAddressType", "AWS::ApiGatewayV2::Api Properties/IpAddressType"})
+        ),
+    ),
+    "a private API": Pair(
+        on={"private_api": ["vpce-0123456789abcdef0"]},
+        difference=Difference(
+            changed=_both(f"{_API}/EndpointConfiguration/Types")
+            | {f"{_API}/EndpointConfiguration/{name}" for name in ("IpAddressType", "VpcEndpointIds +")}
+            | {f"{_API}/Policy/Statement +", f"{_API}/Policy/Version"}
+        ),
+    ),
+    "a name of the WebSocket API": Pair(
+        off={"websocket": True},
+        on={
+            "websocket_domain_name": EVERYTHING["websocket_domain_name"],
+            "websocket_certificate_arn": EVERYTHING["websocket_certificate_arn"],
+        },
+        difference=Difference(
+            added={"AWS::ApiGatewayV2::ApiMapping": 1, "AWS::ApiGatewayV2::DomainName": 1},
+            changed=frozenset(
+                {"AWS::ApiGatewayV2::Api Properties/DisableExecuteApiEndpoint", f"{_VARIABLES}/MOORAGE_WEBSOCKET_ENDPOINT"}
+            ),
+            outputs=frozenset({"WebSocketDomainTarget"}),
         ),
     ),
     "pages of named origins": Pair(

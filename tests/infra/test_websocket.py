@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from tests.infra.conftest import Stacks
+import pytest
+
+from tests.infra.conftest import Stacks, shared
 
 
 def actions_of(stacks: Stacks, function: str) -> dict[str, Any]:
@@ -24,8 +26,22 @@ def test_its_stage_is_named_as_sdks_go_on_and_is_throttled_like_the_rest_api(eve
     settings = stage["DefaultRouteSettings"]
     assert (settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"]) == (50, 100)
     assert (settings["LoggingLevel"], settings["DataTraceEnabled"]) == ("ERROR", False)
-    address = everything.service["Outputs"]["WebSocketUrl"]["Value"]["Fn::Join"][1]
-    assert address[-1] == "/responses"
+
+
+def test_its_address_ends_with_the_stage_with_a_name_of_its_own_and_without(
+    everything: Stacks, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """SDKs go on with this word. What a closed host does not answer, the management API is not asked at."""
+    without = shared({"websocket": True}, tmp_path_factory)
+    assert without.service["Outputs"]["WebSocketUrl"]["Value"]["Fn::Join"][1][-1] == "/responses"
+    assert everything.service["Outputs"]["WebSocketUrl"]["Value"] == "wss://socket.example.com/responses"
+    assert everything.one("AWS::ApiGatewayV2::Api")["DisableExecuteApiEndpoint"] is True
+    mapping = everything.one("AWS::ApiGatewayV2::ApiMapping")
+    assert (mapping["ApiMappingKey"], mapping["Stage"]) == ("responses", "responses")
+    (named,) = everything.one("AWS::ApiGatewayV2::DomainName")["DomainNameConfigurations"]
+    assert (named["SecurityPolicy"], named["IpAddressType"]) == ("TLS_1_2", "dualstack")
+    told = everything.one("AWS::Lambda::Function", "SocketWork")["Environment"]["Variables"]
+    assert told["MOORAGE_WEBSOCKET_ENDPOINT"] == "https://socket.example.com/responses"
 
 
 def test_the_role_by_which_it_writes_logs_is_there_before_it(everything: Stacks) -> None:
