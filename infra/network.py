@@ -25,6 +25,7 @@ from infra.custom_resource import CustomResources
 from infra.nag import acknowledge
 
 EXEC_PORT: Final = 8080
+SANDBOX_CIDR: Final[str] = Config.model_fields["vpc_cidr"].default
 SANDBOXES_PART: Final = 4
 """Bits of the network's prefix more that a subnet of sandboxes has, for each zone a sixteenth."""
 FUNCTIONS_PART: Final = 8
@@ -44,8 +45,7 @@ def reserved_zones(scope: Construct, config: Config) -> int:
 
 def _named_by(construct_id: str, cidr: str) -> str:
     """Other addresses are another network, by name too: functions are published anew where what they refer to has another name."""
-    is_default = cidr == Config.model_fields["vpc_cidr"].default
-    return construct_id if is_default else construct_id + cidr.replace(".", "x").replace("/", "x")
+    return construct_id if cidr == SANDBOX_CIDR else construct_id + cidr.replace(".", "x").replace("/", "x")
 
 
 class Network(Construct):

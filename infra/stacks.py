@@ -224,11 +224,16 @@ class ServiceStack(cdk.Stack):
             handler="handler.handle",
             timeout=BUFFERED_TIMEOUT,
             memory_mib=384,
-            environment=network.environment if network else None,
+            environment={**network.environment, **self._vouching} if network else None,
             vpc=network.vpc if network else None,
             subnets=network.function_subnets if network else None,
             security_groups=[network.function_group] if network else None,
         )
+
+    @property
+    def _vouching(self) -> dict[str, str]:
+        """In the sandboxes' network no issuer is reached, so the authorizer's word for a token counts."""
+        return {"MOORAGE_OIDC_AT_GATEWAY": "true"} if self._config.oidc and self._config.authorizer else {}
 
     def _make_sockets(self, factory: FunctionFactory) -> dict[str, lambda_.Function]:
         door = WebSocketDoor(self, "WebSocket", config=self._config, after=self.api.rest_api.node.find_child("Account"))
@@ -388,6 +393,8 @@ class ServiceStack(cdk.Stack):
         if "SocketDoor" in self.sockets:
             state.grant_key_lookup(self.sockets["SocketDoor"])
             state.grant_sockets(self.sockets["SocketDoor"])
+            if self._config.oidc:
+                state.grant_token_lookup(self.sockets["SocketDoor"])
 
     def _grant_vectors(self, bucket: VectorBucketResource) -> None:
         """Who indexes, who searches, and who deletes files and stores: all of them outside of the sandboxes' network. What is inside

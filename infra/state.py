@@ -227,6 +227,15 @@ class State(Construct):
         if self.key:
             self.key.grant_decrypt(grantee)
 
+    def grant_token_lookup(self, grantee: iam.IGrantable) -> None:
+        """Whether a session was ended (``CODE#...``), and whether its tenant has a budget, and nothing else."""
+        iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=["dynamodb:GetItem"],
+            resource_arns=[self.table.table_arn],
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [keys.console_code("*"), keys.budgets("*")]}},
+        )
+
     def grant_sockets(self, grantee: iam.IGrantable) -> None:
         """Records of WebSocket connections (``WS#...``) and nothing else."""
         iam.Grant.add_to_principal(

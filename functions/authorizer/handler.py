@@ -7,14 +7,14 @@ plan a request counts.
 
 import asyncio
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
-from moorage.egress.fetch import Fetcher
 from moorage.errors import ApiError
-from moorage.identity.ended_sessions import EndedSessions, looks_like_token
+from moorage.identity.ended_sessions import CALLER, looks_like_token
 from moorage.net.aws import aws_client
 from moorage.settings import Settings, usage_key
 from moorage.store.api_keys import ApiKey, ApiKeys
@@ -40,12 +40,10 @@ def _tokens() -> "Tokens | None":
     settings = _settings()
     if settings.oidc_issuer is None:
         return None
-    from moorage.identity.issuer import Issuer  # With libraries that others have no use for.
-    from moorage.identity.tokens import Tokens
+    from moorage.identity.tokens import Tokens  # With libraries that others have no use for.
 
     table = DynamoTable(aws_client("dynamodb", checks_parameters=False), settings.table_name, ThreadPoolExecutor(1))
-    issuer = Issuer(settings.oidc_issuer, Fetcher.of(settings), time.time)
-    return Tokens(settings, issuer, table, EndedSessions(table, time.time), time.time)
+    return Tokens.of(settings, table, time.time)
 
 
 @cache
@@ -60,7 +58,7 @@ def handle(event: dict[str, Any], _context: object) -> dict[str, Any]:
     found = _loop().run_until_complete(found_by(secret.strip(), _keys(), _tokens())) if scheme.lower() == "bearer" else None
     if found is None:
         raise PermissionError("Unauthorized")
-    return allow(found.tenant_id, event["methodArn"]) | counted(_settings(), found)
+    return allow(found.tenant_id, event["methodArn"], said(secret.strip(), found)) | counted(_settings(), found)
 
 
 async def found_by(secret: str, keys: ApiKeys, tokens: "Tokens | None") -> ApiKey | None:
@@ -83,7 +81,16 @@ def counted(settings: Settings, key: ApiKey) -> dict[str, str]:
     return {"usageIdentifierKey": usage_key(settings.name, key.tenant_id if key.tier in settings.usage_plans else "*")}
 
 
-def allow(tenant_id: str, method_arn: str) -> dict[str, Any]:
+def said(secret: str, found: ApiKey) -> dict[str, str]:
+    """Of a token, for functions that reach no issuer; keys they find in the table."""
+    if not found.subject:
+        return {}
+    from moorage.identity.tokens import as_said
+
+    return {CALLER: as_said(secret, found)}
+
+
+def allow(tenant_id: str, method_arn: str, said: Mapping[str, str]) -> dict[str, Any]:
     """A policy for every method of the stage: a cached one for a single method would refuse all others."""
     api, stage = method_arn.split("/")[:2]
     return {
@@ -92,5 +99,5 @@ def allow(tenant_id: str, method_arn: str) -> dict[str, Any]:
             "Version": "2012-10-17",
             "Statement": [{"Action": "execute-api:Invoke", "Effect": "Allow", "Resource": f"{api}/{stage}/*"}],
         },
-        "context": {"tenantId": tenant_id},
+        "context": {"tenantId": tenant_id, **said},
     }

@@ -173,7 +173,7 @@ async def ask_for_a_websocket(runtime: Runtime) -> None:
             boto3.client("lambda", endpoint_url=gateway.url).invoke(FunctionName="worker", InvocationType="Event", Payload=b"{}")
             called.append((connection, holder))
 
-        door = GatewayEvents(sockets, runtime.api_keys, connections, call=call, clock=time.time)
+        door = GatewayEvents(sockets, runtime.api_keys.find, connections, call=call, clock=time.time)
         context = {"connectionId": connection_id, "requestTimeEpoch": 1}
         with acting("SocketDoor"):
             headers = {"authorization": f"Bearer {secret}"}

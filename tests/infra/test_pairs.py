@@ -38,8 +38,12 @@ def _both(place: str) -> frozenset[str]:
 
 
 _CIDRS: Final = ("Route Properties/DestinationCidrBlock", "Subnet Properties/CidrBlock", "VPC Properties/CidrBlock")
-_OIDC: Final = ("AUDIENCE", "CLIENT_ID", "CLIENT_SECRET", "CONSOLE_URL", "ISSUER", "ROLES", "ROLE_CLAIM", "SCOPES", "TENANTS")
+_OIDC: Final = (
+    *("AT_GATEWAY", "AUDIENCE", "CLIENT_ID", "CLIENT_SECRET", "CONSOLE_URL"),
+    *("ISSUER", "ROLES", "ROLE_CLAIM", "SCOPES", "TENANTS", "TENANT_CLAIM"),
+)
 _VARIABLES: Final = "AWS::Lambda::Function Properties/Environment/Variables"
+_OIDC_VARIABLES: Final = frozenset({f"{_VARIABLES}/MOORAGE_OIDC_{name}" for name in _OIDC})
 _API: Final = "AWS::ApiGateway::RestApi Properties"
 _STATEMENTS: Final = "AWS::IAM::Policy Properties/PolicyDocument/Statement"
 _ANSWERS: Final = "AWS::ApiGateway::GatewayResponse Properties/ResponseParameters/gatewayresponse.header"
@@ -160,9 +164,12 @@ PAIRS: dict[str, Pair] = {
     ),
     "tokens of an issuer": Pair(
         on={"oidc": EVERYTHING["oidc"]},
-        difference=Difference(
-            changed=frozenset({f"{_VARIABLES}/MOORAGE_OIDC_{name}" for name in (*_OIDC, "TENANT_CLAIM")}),
-        ),
+        difference=Difference(changed=_OIDC_VARIABLES),
+    ),
+    "tokens of an issuer at the WebSocket API": Pair(
+        off={"websocket": True},
+        on={"oidc": EVERYTHING["oidc"]},
+        difference=Difference(changed=_OIDC_VARIABLES | {f"{_STATEMENTS} +"}),
     ),
 }
 

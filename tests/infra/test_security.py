@@ -514,3 +514,10 @@ def test_without_egress_no_proxy_is_deployed(stacks: Stacks, kind: str) -> None:
 def test_an_update_does_not_stop_the_proxy_that_runs(everything: Stacks) -> None:
     """The reaper sets how many are wanted; a number in the template would be set again by every update of the service."""
     assert "DesiredCount" not in everything.one("AWS::ECS::Service")
+
+
+def test_the_authorizers_word_for_a_token_counts_only_where_no_issuer_is_reached(everything: Stacks) -> None:
+    functions = everything.of_type("AWS::Lambda::Function").items()
+    told = {own_name(name) for name, f in functions if "MOORAGE_OIDC_AT_GATEWAY" in f.get("Environment", {}).get("Variables", {})}
+    assert told == {"Sessions"}
+    assert "VpcConfig" in everything.function("Sessions")

@@ -65,7 +65,12 @@ def test_the_door_knows_no_content_and_the_worker_is_told_when_to_end(everything
 
 def test_the_door_reads_keys_and_writes_connections_and_calls_the_worker(everything: Stacks) -> None:
     may = actions_of(everything, "SocketDoor")
-    assert may["dynamodb:GetItem"]["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["K#*"]}}
+    (policy,) = [p for name, p in everything.of_type("AWS::IAM::Policy").items() if name.startswith("FunctionsSocketDoorRole")]
+    reads = [each for each in policy["PolicyDocument"]["Statement"] if each["Action"] == "dynamodb:GetItem"]
+    # Keys, and of tokens whether a session was ended and whether the tenant has a budget.
+    assert [each["Condition"] for each in reads] == [
+        {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": patterns}} for patterns in (["K#*"], ["CODE#*", "T#*#BUDGETS"])
+    ]
     assert may["dynamodb:BatchWriteItem"]["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["WS#*"]}}
     (worker,) = [name for name in everything.of_type("AWS::Lambda::Alias") if "SocketWork" in name]
     assert may["lambda:InvokeFunction"]["Resource"] == {"Ref": worker}

@@ -508,7 +508,8 @@ ASKS_NOTHING: Final = frozenset(
     {
         *("AWS::ApiGateway::ApiKey", "AWS::ApiGateway::BasePathMapping", "AWS::ApiGateway::Deployment", "AWS::ApiGateway::DomainName"),
         *("AWS::ApiGateway::GatewayResponse", "AWS::ApiGateway::Resource", "AWS::ApiGateway::RestApi", "AWS::ApiGateway::UsagePlan"),
-        *("AWS::ApiGateway::UsagePlanKey", "AWS::ApiGatewayV2::Api", "AWS::ApiGatewayV2::Integration", "AWS::Budgets::Budget"),
+        *("AWS::ApiGateway::UsagePlanKey", "AWS::ApiGatewayV2::Api", "AWS::ApiGatewayV2::ApiMapping"),
+        *("AWS::ApiGatewayV2::DomainName", "AWS::ApiGatewayV2::Integration", "AWS::Budgets::Budget"),
         *("AWS::CloudWatch::Dashboard", "AWS::CodeDeploy::Application", "AWS::EC2::InternetGateway", "AWS::EC2::Route"),
         *("AWS::EC2::RouteTable", "AWS::EC2::SecurityGroup", "AWS::EC2::SecurityGroupEgress", "AWS::EC2::SecurityGroupIngress"),
         *("AWS::EC2::Subnet", "AWS::EC2::SubnetRouteTableAssociation", "AWS::EC2::VPC", "AWS::EC2::VPCEndpoint"),

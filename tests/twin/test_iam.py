@@ -111,6 +111,19 @@ def test_only_index_search_and_delete_reach_the_vector_bucket(full: Template) ->
     assert in_code == {operation for operations in VECTORS_ASKED_BY.values() for operation in operations}
 
 
+TOKEN_ASKED = ("dynamodb.GetItem CODE#*", "dynamodb.GetItem T#*#BUDGETS")
+"""What the door of WebSockets asks of a token beside its issuer: whether its session was ended, and whether its tenant has a budget."""
+
+
+def test_the_door_of_websockets_may_what_a_token_takes_where_there_are_tokens(
+    full: Template, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    asked = {"SocketDoor": list(TOKEN_ASKED)}
+    assert refused(Account(full), asked) == []
+    keys_alone = shared({"websocket": True}, tmp_path_factory)
+    assert len(refused(Account(Template.of(keys_alone.state, keys_alone.service)), asked)) == 2
+
+
 AUDIT_ASKED_BY = {name: ["logs.CreateLogStream", "logs.PutLogEvents"] for name in ("Responses", "Recovery", "SocketWork")}
 """The deployment of the tests keeps no trail, so nothing is recorded of it: what a writer calls of ``store/audit_log_group.py``."""
 

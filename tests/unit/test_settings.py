@@ -161,6 +161,7 @@ EVERYTHING = Settings(
     oidc_client_id="console",
     oidc_client_secret="secret",
     oidc_console_url="https://api.example.com/console/",
+    oidc_at_gateway=True,
     oidc_scopes="openid",
     oidc_tenants=("acme",),
     oidc_tenant_claim="custom:tenant",

@@ -14,6 +14,8 @@ from moorage import limits
 from moorage.api.gateway_events import GatewayEvents, WorkersBusy
 from moorage.api.gateway_socket import work
 from moorage.api.rate_limits import RateLimits
+from moorage.errors import invalid_token
+from moorage.identity.ended_sessions import session_digest
 from moorage.net.connections import ConnectionGone, Connections
 from moorage.state import LoopState
 from moorage.store import keys
@@ -59,7 +61,7 @@ class Client:
         self.lab.runtime.api_keys = cast("Any", self.keys)
         self.sockets = Sockets(self.lab.table, clock=lambda: self.lab.now)
         self.connections = cast("Connections", self)
-        self.door = GatewayEvents(self.sockets, cast("Any", self.keys), self.connections, call=self._call, clock=lambda: self.lab.now)
+        self.door = GatewayEvents(self.sockets, self.keys.find, self.connections, call=self._call, clock=lambda: self.lab.now)
 
     async def _call(self, connection_id: str, holder: str) -> None:
         if not self.has_room:
@@ -277,6 +279,53 @@ async def test_an_ended_session_of_the_console_closes_its_connection() -> None:
     await client.say()
     await client.work()
     assert (client.errors, client.is_closed, client.records) == ([(401, "invalid_api_key", None)], True, [])
+
+
+def token(client: Client, *, scope: str = "", seconds: int = 600) -> str:
+    """As an issuer's tokens are found: no table has them."""
+    signed = f"eyJ.{scope}.signed"
+    expires_at = int(client.lab.now) + seconds
+    client.keys.found[hash_of(signed)] = ApiKey("key_9", "t", "ada", 0, scope=scope, expires_at=expires_at, parent="ada", subject="ada")
+    return signed
+
+
+async def test_a_token_opens_a_connection_until_it_expires() -> None:
+    client = Client(Lab(say("one"), say("two")))
+    assert await client.connect(token(client)) == 200
+    client.keys.found.clear()  # The worker has the token's hash alone, and can find nobody by it.
+    await client.say()
+    await client.work()
+    client.lab.now += 600
+    await client.say()
+    await client.work()
+    assert (len(client.finals()), client.errors, client.is_closed) == (1, [(401, "invalid_api_key", None)], True)
+
+
+async def test_a_token_whose_session_was_ended_closes_its_connection() -> None:
+    client = Client(Lab(say("one")))
+    signed = token(client)
+    await client.connect(signed)
+    await client.lab.runtime.ended.end(session_digest(signed), int(client.lab.now) + 600)
+    await client.say()
+    await client.work()
+    assert (client.finals(), client.errors, client.records) == ([], [(401, "invalid_api_key", None)], [])
+
+
+async def test_tokens_of_one_person_share_the_places_and_a_reader_gets_none() -> None:
+    client = Client(Lab())
+    assert await client.connect(token(client, scope=READ)) == 403
+    assert [await client.connect(token(client), connection_id=f"c{number}=") for number in range(2)] == [200, 200]
+    assert {pk for pk, _ in client.lab.table.records if pk.startswith(keys.socket_places(""))} == {keys.socket_places("ada")}
+
+
+async def test_a_token_that_opens_nothing_refuses_the_handshake() -> None:
+    client = Client(Lab())
+
+    async def refuse(_: str) -> ApiKey | None:
+        raise invalid_token("it has expired")
+
+    client.door = GatewayEvents(client.sockets, refuse, client.connections, call=client._call, clock=lambda: client.lab.now)
+    assert (await client.connect("eyJ.e30.x"), client.records) == (401, [])
 
 
 async def test_a_keys_rate_counts_every_frame() -> None:

@@ -62,7 +62,7 @@ GOOD: dict[str, Any] = {
 def network(**differently: Any) -> Iterator[Any]:
     has = GOOD | differently
     clients = {
-        name: boto3.client(name, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")  # type: ignore[call-overload]
+        name: boto3.client(name, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
         for name in ("ec2", "route53resolver")
     }
     ec2, resolver = (Stubber(client) for client in clients.values())
@@ -188,12 +188,13 @@ def test_a_given_group_that_lets_sandboxes_out_anywhere_stops_a_deploy() -> None
 
 
 def test_without_a_given_network_nothing_is_asked() -> None:
-    assert list(given_network.findings({}.__getitem__, {}, REGION)) == []
+    clients: dict[str, Any] = {}
+    assert list(given_network.findings(clients.__getitem__, {}, REGION)) == []
 
 
 def test_a_check_that_may_not_be_made_is_a_warning_and_the_others_are_made() -> None:
     clients = {
-        name: boto3.client(name, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")  # type: ignore[call-overload]
+        name: boto3.client(name, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
         for name in ("ec2", "route53resolver")
     }
     ec2, resolver = (Stubber(client) for client in clients.values())

@@ -108,6 +108,8 @@ class Settings:
     """Where the issuer has given it one."""
     oidc_console_url: str | None = None
     """Where browsers find the console; the issuer sends them back below it."""
+    oidc_at_gateway: bool = False
+    """On AWS, for a function that reaches no issuer: the authorizer has checked the token, and says what it found."""
     oidc_scopes: str = "openid profile"
     """What signing in asks of the issuer."""
     oidc_tenants: tuple[str, ...] = ()
@@ -544,6 +546,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_OIDC_CLIENT_ID": _Variable("oidc_client_id", _text),
     "MOORAGE_OIDC_CLIENT_SECRET": _Variable("oidc_client_secret", _text),
     "MOORAGE_OIDC_CONSOLE_URL": _Variable("oidc_console_url", _issuer),
+    "MOORAGE_OIDC_AT_GATEWAY": _Variable("oidc_at_gateway", _switch, _on_or_off),
     "MOORAGE_OIDC_SCOPES": _Variable("oidc_scopes", _text),
     "MOORAGE_OIDC_TENANTS": _Variable("oidc_tenants", _words, _listed),
     "MOORAGE_OIDC_TENANT_CLAIM": _Variable("oidc_tenant_claim", _text),

@@ -38,6 +38,7 @@ from moorage.errors import (
     server_error,
     unknown_url,
 )
+from moorage.identity.ended_sessions import CALLER, looks_like_token
 from moorage.ids import KEY_PREFIX
 from moorage.runtime import Runtime
 from moorage.store.api_keys import ApiKey, hash_of, key_id_of
@@ -172,6 +173,11 @@ def _methods(request: Request) -> list[str]:
     return sorted({method for route in routes for method in route.methods}) or ["GET"]  # what is outside of /v1 can only be read
 
 
+def _said_by_authorizer(scope: Scope) -> Any:
+    """Of an event of API Gateway's, which Mangum puts into the scope; a client writes nothing of it."""
+    return (scope.get("aws.event", {}).get("requestContext", {}).get("authorizer") or {}).get(CALLER)
+
+
 class AuthenticationMiddleware:
     """No key, no request: authenticates, names the request (``x-request-id``) and its trace, and answers for what nobody foresaw.
 
@@ -215,7 +221,7 @@ class AuthenticationMiddleware:
             actor = Actor(request_id=request_id)
             if not _is_open(scope["path"]):
                 secret = secret_of(Headers(scope=scope))
-                key = await self._key(secret)
+                key = await self._key(secret, scope)
                 check_scope(key, scope)
                 scope["state"]["tenant_id"] = key.tenant_id
                 scope["state"]["key_digest"] = key.parent or hash_of(secret)
@@ -238,10 +244,13 @@ class AuthenticationMiddleware:
         if settings.otlp_endpoint and settings.stream_seconds_max:
             await self._runtime.rest(limits.OTLP_REST_SECONDS_MAX)
 
-    async def _key(self, secret: str) -> ApiKey:
+    async def _key(self, secret: str, scope: Scope) -> ApiKey:
         if not secret:
             raise missing_api_key()
-        key = await self._runtime.caller_of(secret)
+        runtime = self._runtime
+        if runtime.settings.oidc_at_gateway and runtime.tokens is not None and looks_like_token(secret):
+            return await runtime.tokens.vouched(secret, _said_by_authorizer(scope))
+        key = await runtime.caller_of(secret)
         if key is None:
             raise invalid_api_key() if secret.startswith(KEY_PREFIX) else foreign_api_key(KEY_PREFIX)
         return key

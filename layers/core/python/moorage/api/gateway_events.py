@@ -14,9 +14,10 @@ from starlette.datastructures import Headers
 
 from moorage.api.credentials import check_scope, secret_of
 from moorage.errors import ApiError, foreign_api_key, invalid_api_key, missing_api_key, rate_limited
+from moorage.identity.ended_sessions import session_digest
 from moorage.ids import KEY_PREFIX
 from moorage.net.connections import ConnectionGone, Connections
-from moorage.store.api_keys import ApiKeys, hash_of
+from moorage.store.api_keys import ApiKey
 from moorage.store.sockets import SocketOpening, Sockets
 
 _OK: Final = {"statusCode": 200}
@@ -30,15 +31,16 @@ class GatewayEvents:
     def __init__(
         self,
         sockets: Sockets,
-        api_keys: ApiKeys,
+        caller_of: Callable[[str], Awaitable[ApiKey | None]],
         connections: Connections,
         *,
         call: Callable[[str, str], Awaitable[None]],
         clock: Callable[[], float],
     ) -> None:
-        """``call`` begins a worker for a connection, under a hold. Raises :class:`WorkersBusy`."""
+        """``caller_of`` finds whom a key or a token stands for, and raises :class:`ApiError` for a token that opens nothing. ``call``
+        begins a worker for a connection, under a hold. Raises :class:`WorkersBusy`."""
         self._sockets = sockets
-        self._api_keys = api_keys
+        self._caller_of = caller_of
         self._connections = connections
         self._call = call
         self._clock = clock
@@ -66,12 +68,20 @@ class GatewayEvents:
     async def _opened(self, connection_id: str, secret: str) -> SocketOpening:
         if not secret:
             raise missing_api_key()
-        key = await self._api_keys.find(secret)
+        key = await self._caller_of(secret)
         if key is None:
             raise invalid_api_key() if secret.startswith(KEY_PREFIX) else foreign_api_key(KEY_PREFIX)
         check_scope(key, {"type": "websocket", "path": "/v1/responses"})
-        digest = hash_of(secret)
-        return SocketOpening(connection_id, key.tenant_id, digest, key.parent or digest, key.budgets, int(self._clock()))
+        digest = session_digest(secret)
+        return SocketOpening(
+            connection_id,
+            key.tenant_id,
+            digest,
+            key.parent or digest,
+            key.budgets,
+            int(self._clock()),
+            token_expires_at=key.expires_at if key.subject else 0,
+        )
 
     async def _take(self, connection_id: str, event: dict[str, Any]) -> None:
         context = event["requestContext"]

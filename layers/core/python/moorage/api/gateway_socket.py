@@ -178,8 +178,10 @@ def _steering_of(response_id: str) -> str:
 
 
 async def _is_known(runtime: Runtime, opened: SocketOpening) -> bool:
-    """Whether the key that opened the connection still belongs to its tenant. The function of the handshake reads no ended sessions,
-    so a session that was ended before is found here too."""
+    """Whether the key or the token that opened the connection still opens its tenant. The token itself is kept nowhere: what ends it is
+    its time, or the end of its session."""
+    if opened.token_expires_at:
+        return opened.token_expires_at > runtime.clock() and not await runtime.ended.has(opened.digest)
     key = await runtime.api_keys.known(opened.digest)
     if key is None or key.tenant_id != opened.tenant_id:
         return False

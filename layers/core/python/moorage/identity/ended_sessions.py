@@ -10,6 +10,8 @@ from moorage.store.api_keys import hash_of
 from moorage.store.table import Table
 
 _ENDED = "ENDED"
+CALLER: Final = "caller"
+"""What the gateway's authorizer calls that which it found of a token (``identity/tokens.py``)."""
 CALLBACK: Final = "signed-in"
 """The last part of the redirect URI, below the console's address. It stands here because this module needs no library for tokens."""
 

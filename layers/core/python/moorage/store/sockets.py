@@ -39,6 +39,8 @@ class SocketOpening:
     opened_at: int
     place: int = 0
     """Among the connections of the key."""
+    token_expires_at: int = 0
+    """Unix seconds; 0 for keys, which the table knows."""
 
     @property
     def closes_at(self) -> int:
