@@ -5,9 +5,10 @@ import re
 from typing import Any
 
 import pytest
+from moorage.errors import ApiError
 from moorage.loop.chain import chain_items
 from moorage.loop.finish import end_from_outside
-from moorage.loop.programs import open_programs
+from moorage.loop.programs import check, open_programs
 from moorage.state import Next
 from moorage.store.responses import StoredResponse
 
@@ -166,3 +167,12 @@ async def test_a_program_that_does_not_repeat_itself_fails() -> None:
     await lab.run(second)
     ended, _ = (await lab.object_of(second))["output"]
     assert ended["result"].startswith("The program failed. It did not repeat its earlier calls")
+
+
+def test_what_a_server_lists_is_none_of_the_tools_that_an_item_brings() -> None:
+    """A client sends the list back with its next request, where the entries have no type."""
+    listed = {"type": "mcp_list_tools", "server_label": "s", "tools": [{"name": "f", "input_schema": {"type": "object"}}]}
+    check([listed], [], [])
+    function = {"type": "function", "name": "f", "parameters": {}, "allowed_callers": ["programmatic"]}
+    with pytest.raises(ApiError, match="stands in 'tools' of the request"):
+        check([{"type": "additional_tools", "role": "developer", "tools": [function]}], [], [])

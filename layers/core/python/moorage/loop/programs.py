@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from moorage.errors import bad_request, invalid_value
+from moorage.loop.context import tools_of
 from moorage.tools.calls import CallEnd, KnownCall, finished_of
 from moorage.tools.function_items import without
 from moorage.tools.lowering import NOT_OFFERED, OriginalTool, for_callers, lower, lowered_for_programs
@@ -127,7 +128,7 @@ def check(items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -
         if any(member.get("defer_loading") for member in (tool, *tool.get("tools", ()))):
             raise invalid_value(f"{param}.defer_loading", "what programs call is told with them, and not searched for.")
     for index, item in enumerate(items):
-        if for_callers(item.get("tools") or (), "programmatic"):
+        if for_callers(tools_of([item]), "programmatic"):
             raise invalid_value(f"input[{index}].tools", "what programs call stands in 'tools' of the request.")
     waiting = open_programs((*chain, *items))
     if waiting and not has_programs:
