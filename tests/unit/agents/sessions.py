@@ -129,7 +129,7 @@ class SessionLab:
 
 def in_short(item: Item) -> str:
     if item["type"] == "message":
-        return f"{item['role']}: {item['content'][0]['text']}"
+        return f"{item['role']}: {''.join(part['text'] for part in item['content'])}"
     if item["type"] == "command_execution":
         return f"$ {item['command']} {item['status']}"
     return f"{item['type']} {item.get('name') or item.get('output')} {item['status']}"
