@@ -11,6 +11,7 @@ from typing import Any
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage import limits
 from moorage.agents.listener import attend
+from moorage.automations.delivery import invoke_due
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.parallel import side_by_side
@@ -33,16 +34,16 @@ def _runtime() -> Runtime:
 
 
 def recover_responses(_event: Any, _context: object) -> None:
-    """Entry point: loops without an execution, and events that webhook endpoints have not taken yet."""
-    restarted, delivered = _loop().run_until_complete(take_up(_runtime()))
-    tell("recovered", {"restarted": restarted, "delivered": delivered})
+    """Entry point: loops without an execution, events that webhook endpoints have not taken yet, and automations that are due."""
+    restarted, delivered, invoked = _loop().run_until_complete(take_up(_runtime()))
+    tell("recovered", {"restarted": restarted, "delivered": delivered, "invoked": invoked})
 
 
-async def take_up(runtime: Runtime) -> tuple[int, int]:
-    """Side by side: endpoints may be slow, and responses must not wait for them. What stops one does not stop the other."""
-    restarted, delivered = await side_by_side(lambda work: work(runtime), (recover, deliver_due), at_once=2)
+async def take_up(runtime: Runtime) -> tuple[int, int, int]:
+    """Side by side: endpoints may be slow, and responses must not wait for them. What stops one does not stop the others."""
+    restarted, delivered, invoked = await side_by_side(lambda work: work(runtime), (recover, deliver_due, invoke_due), at_once=3)
     await runtime.rest(limits.OTLP_SECONDS_MAX)  # Traces of what was ended; Lambda stops the process afterwards.
-    return restarted, delivered
+    return restarted, delivered, invoked
 
 
 def expire_containers(_event: Any, _context: object) -> None:

@@ -50,7 +50,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
     ("hosted tools", ("tools",)),
     ("the runtime", ("runtime",)),
     ("the loop", ("loop", "approvals", "environments", "vaults", "webhooks")),
-    ("sessions of agents", ("agents",)),
+    ("sessions of agents", ("agents", "automations")),
     ("the API", ("api",)),
     ("the stack on one machine", ("local",)),
     ("the command line", ("cli", "__main__")),
@@ -60,6 +60,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
 RESOURCES = (
     "agents",
     "approvals",
+    "automations",
     "containers",
     "conversations",
     "environments",

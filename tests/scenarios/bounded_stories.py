@@ -209,6 +209,24 @@ def agent_session(at: Bounds, site: Site) -> None:
         answered(http.delete(place, params={"force": "true"}))
 
 
+def automation(at: Bounds, site: Site) -> None:
+    """With the longest name, an expression that is looked at for all of its years, and the longest one."""
+    message = {"role": "user", "content": [{"type": "input_text", "text": LINE}]}
+    messages = [message] * at.AGENT_SESSION_MESSAGES_MAX
+    target = {"type": "new_session", "environment": {"type": "none"}, "agent": {"model": "demo"}, "input": messages}
+    body = {"type": "periodic", "name": "n" * at.AUTOMATION_NAME_CHARS_MAX, "timezone": "Europe/Berlin", "target": target}
+    answered(site.post("/agents/automations", {**body, "expression": "0 0 */32 * MON#5"}), 400)
+    longest = ",".join(["59"] * ((at.AUTOMATION_EXPRESSION_CHARS_MAX - len(" 0 1 1 *")) // len("59,"))) + " 0 1 1 *"
+    made = site.post("/agents/automations", {**body, "expression": longest})
+    answered(made)
+    place = f"/agents/automations/{made.json()['id']}"
+    answered(site.post(f"{place}/invocations", {}))
+    with site.stack.http() as http:
+        answered(http.get(f"{place}/invocations"))
+        answered(http.get("/agents/automations"))
+        answered(http.delete(place))
+
+
 def agent(at: Bounds, site: Site) -> None:
     """Made, listed and changed with as many bytes of tools as an agent may have."""
     one = {"type": "function", "name": "f0000", "description": "", "parameters": {"type": "object", "properties": {}}}
@@ -439,6 +457,7 @@ STORIES: dict[str, Story] = {
     "a vault": vault,
     "an environment": environment,
     "a session of an agent": agent_session,
+    "an automation": automation,
     "a head": head,
     "a verdict": verdict,
     "pages": pages,

@@ -61,6 +61,8 @@ def belongings(stack: Stack) -> dict[str, str]:
     store, stored = client.vector_stores.create(name="x"), client.files.create(file=("b.txt", b"abc"), purpose="assistants")
     vault = client.beta.agents.vaults.create()
     agent_session = client.beta.agents.sessions.create(agent={"model": "demo"}, environment={"type": "none"}, input="Hello")
+    wakes: Any = {"type": "existing_session", "session_id": agent_session.id, "instructions": "x"}
+    automation = client.beta.agents.automations.create(type="once", name="x", run_at=4_000_000_000, target=wakes)
     return {
         "response": ran.id,
         "background": queued.id,
@@ -79,6 +81,8 @@ def belongings(stack: Stack) -> dict[str, str]:
         "agent": client.beta.agents.create(model="demo").id,
         "template": client.beta.agents.environments.templates.create().id,
         "agent_session": agent_session.id,
+        "automation": automation.id,
+        "invocation": client.beta.agents.automations.invocations.create(automation.id).id,
         "turn": next(iter(client.beta.agents.sessions.turns.list(agent_session.id))).id,
         "upload": upload.id,
         "skill": client.skills.create(files=list(skill().items())).id,
@@ -90,6 +94,9 @@ def belongings(stack: Stack) -> dict[str, str]:
 
 
 HELD = {"type": "openai_hosted", "environment_id": "{container}"}
+ONCE = {"type": "once", "name": "x", "run_at": 4_000_000_000}
+WAKES = {"type": "existing_session", "session_id": "{agent_session}", "instructions": "x"}
+BEGINS = {"type": "new_session", "input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}]}
 ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/responses/{response}", None),
     ("GET", "/responses/{response}?stream=true", None),
@@ -178,6 +185,17 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/agents/sessions/{agent_session}/artifacts/artifact_1/content", None),
     ("DELETE", "/agents/sessions/{agent_session}/artifacts/artifact_1", None),
     ("POST", "/agents/sessions", {"agent_id": "{agent}", "environment": {"type": "none"}, "input": "x"}),
+    ("GET", "/agents/automations/{automation}", None),
+    ("POST", "/agents/automations/{automation}", {"name": "y"}),
+    ("DELETE", "/agents/automations/{automation}", None),
+    ("POST", "/agents/automations/{automation}/pause", None),
+    ("POST", "/agents/automations/{automation}/resume", None),
+    ("POST", "/agents/automations/{automation}/invocations", None),
+    ("GET", "/agents/automations/{automation}/invocations", None),
+    ("GET", "/agents/automations/{automation}/invocations/{invocation}", None),
+    ("POST", "/agents/automations", ONCE | {"target": WAKES}),
+    ("POST", "/agents/automations", ONCE | {"target": BEGINS | {"agent_id": "{agent}", "environment": {"type": "none"}}}),
+    ("POST", "/agents/automations", ONCE | {"target": BEGINS | {"agent": {"model": "demo"}, "environment": HELD}}),
     ("POST", "/agents/sessions", {"agent": {"model": "demo"}, "environment": HELD}),
     ("POST", "/uploads/{upload}/parts", b"abc"),
     ("POST", "/uploads/{upload}/cancel", None),
@@ -264,7 +282,8 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
             answer = http.post("/responses", json={"model": "demo", "input": "x", **filled(reference, ids)})
             assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
         lists = ("/agents", "/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints", "/approvals")
-        for path in (*lists, "/agents/environments", "/agents/environments/templates", "/agents/sessions", "/vaults", "/vector_stores"):
+        beside = ("/agents/automations", "/agents/environments", "/agents/environments/templates", "/agents/sessions")
+        for path in (*lists, *beside, "/vaults", "/vector_stores"):
             assert http.get(path).json()["data"] == [], path
         assert http.get("/me").json()["storage"]["used_bytes"] == 0, "what another tenant stores does not count"
     with stack.http() as http:

@@ -201,9 +201,29 @@ def agent_routes(world: World) -> None:
     assert changed in world.get("/agents")["data"]
     assert world.http.delete(path).json() == {"id": made["id"], "object": "agent.deleted", "deleted": True}
     assert world.http.get(path).status_code == 404
-    for name in ("automations",):
-        absent(f"/v1/agents/{name}", world)
     assert world.http.post("/agents", json={"model": "unheard-of"}).json()["error"]["code"] == "model_not_found"
+
+
+def automation_routes(world: World) -> None:
+    told = [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]
+    target = {"type": "new_session", "environment": {"type": "none"}, "agent": {"model": "native"}, "input": told}
+    schedule = {"type": "periodic", "expression": "0 9 * * MON", "timezone": "Europe/Berlin"}
+    made = world.post("/agents/automations", {**schedule, "name": "weekly", "target": target})
+    path = f"/agents/automations/{made['id']}"
+    assert (world.get(path), made["status"]) == (made, "active")
+    assert made in world.get("/agents/automations")["data"]
+    assert made not in world.get("/agents/automations", session_id="session_1")["data"]
+    paused = world.post(f"{path}/pause", None)
+    assert paused == made | {"status": "paused"}
+    assert world.post(path, {"expression": "0 8 * * MON"}) == paused | {"expression": "0 8 * * MON"}
+    assert world.post(f"{path}/resume", None)["status"] == "active"
+    invocation = world.post(f"{path}/invocations", None)
+    assert (invocation["status"], invocation["source"]) == ("completed", {"type": "manual"})
+    assert world.get(f"/agents/sessions/{invocation['session_id']}")["object"] == "agent.session"
+    assert world.get(f"{path}/invocations")["data"] == [invocation]
+    assert world.get(f"{path}/invocations/{invocation['id']}") == invocation
+    assert world.http.delete(path).json() == {"id": made["id"], "object": "agent.automation.deleted", "deleted": True}
+    assert world.http.get(path).status_code == 404
 
 
 def vault_routes(world: World) -> None:
@@ -252,6 +272,7 @@ def environment_routes(world: World) -> None:
 
 _STORIES = {
     "/v1/agents/environments": environment_routes,
+    "/v1/agents/automations": automation_routes,
     "/v1/agents": agent_routes,
     "/v1/embeddings": embedding_route,
     "/v1/chat": chat_route,

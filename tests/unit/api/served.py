@@ -30,6 +30,10 @@ class Keys:
         budgets = self.budgets.get(secret, ())
         return ApiKey(key_id_of(hash_of(secret)), KEYS[secret], f"{secret} by name", 1_700_000_000, budgets=budgets)
 
+    async def of_id(self, key_id: str) -> ApiKey | None:
+        secret = next((secret for secret in KEYS if key_id_of(hash_of(secret)) == key_id), None)
+        return None if secret is None or key_id in self.revoked else await self.find(secret)
+
     async def is_known(self, key_id: str) -> bool:
         return key_id not in self.revoked and key_id in {key_id_of(hash_of(secret)) for secret in KEYS}
 

@@ -17,6 +17,7 @@ from moorage.agents.session_store import AgentSessions
 from moorage.agents.store import Agents
 from moorage.approvals.link_store import ApprovalLinks
 from moorage.approvals.store import ApprovalStore
+from moorage.automations.store import Automations
 from moorage.containers.containers import Containers
 from moorage.containers.sandbox_wait import of_responses
 from moorage.containers.upstream_store import UpstreamContainers
@@ -253,6 +254,10 @@ class Runtime:
     @property
     def environment_templates(self) -> EnvironmentTemplates:
         return EnvironmentTemplates(self.table, self.blobs, self.sealer, clock=self.clock)
+
+    @property
+    def automations(self) -> Automations:
+        return Automations(self.table, self.blobs, self.sealer, clock=self.clock)
 
     def contents_of(self, tenant_id: str) -> Contents:
         """What of a tenant's items are objects of their own."""

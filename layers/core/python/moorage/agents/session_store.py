@@ -151,21 +151,29 @@ class AgentSessions:
         )
 
     async def create(self, session: SessionRecord) -> None:
-        await self._table.put(
-            {
-                "PK": keys.agent_session(session.tenant_id, session.id),
-                "SK": keys.META,
-                **_SESSION.pack(session),
-                **await self._body(session, dict(session.settings)),
-                **listing_attributes(session.tenant_id, KIND, session.created_at, session.id),
-            }
-        )
+        await self._table.write(await self.beginning(session))
 
-    async def get(self, tenant_id: str, session_id: str, *, even_deleted: bool = False) -> SessionRecord:
+    async def beginning(self, session: SessionRecord) -> Write:
+        """What stores it, if it is not there yet."""
+        record = {
+            "PK": keys.agent_session(session.tenant_id, session.id),
+            "SK": keys.META,
+            **_SESSION.pack(session),
+            **await self._body(session, dict(session.settings)),
+            **listing_attributes(session.tenant_id, KIND, session.created_at, session.id),
+        }
+        return Write.put(record, if_absent=True)
+
+    def notice(self, session: SessionRecord) -> Write:
+        """What is refused once it is deleted, or its deletion has begun."""
+        pk = keys.agent_session(session.tenant_id, session.id)
+        return Write(pk, keys.META, set={"noticed_at": int(self._clock())}, is_there=True, absent=(_DELETED,))
+
+    async def get(self, tenant_id: str, session_id: str, *, even_deleted: bool = False, param: str | None = None) -> SessionRecord:
         """Raises 404 for what is unknown, deleted or foreign. ``even_deleted``: not for one whose deletion has only begun."""
         record = await self._table.get(keys.agent_session(tenant_id, session_id), keys.META)
         if record is None or (_DELETED in record and not even_deleted):
-            raise agent_session_not_found(session_id)
+            raise agent_session_not_found(session_id, param=param)
         return await self._opened(tenant_id, record)
 
     async def page(self, tenant_id: str, page: PageQuery, keep: Callable[[Record], bool]) -> tuple[list[SessionRecord], bool]:
@@ -360,19 +368,22 @@ class AgentSessions:
         return _ARTIFACT.unpack(record)
 
     async def forget_artifact(self, session: SessionRecord, artifact: ArtifactRecord) -> None:
-        await self._table.update(
-            keys.agent_session(session.tenant_id, session.id), keys.artifact(artifact.id), set={"file_id": ""}
-        )
+        await self._table.update(keys.agent_session(session.tenant_id, session.id), keys.artifact(artifact.id), set={"file_id": ""})
 
     # --- Input that waits -----------------------------------------------------------------------------------------------
 
     async def add_input(self, session: SessionRecord, messages: Sequence[Item], results: Mapping[str, Item]) -> None:
         """It waits from now on. Raises 404 if the session was deleted meanwhile."""
+        given = await self.input_write(session, messages, results)
+        await self._table.write(given)
+        await self._check_there(session, given.sk, (given.record or {}).get("blob"))
+
+    async def input_write(self, session: SessionRecord, messages: Sequence[Item], results: Mapping[str, Item]) -> Write:
+        """What lets it wait."""
         pk = keys.agent_session(session.tenant_id, session.id)
         sort_key = f"{keys.INPUT_PREFIX}{int(self._clock() * 1000):012x}{secrets.token_hex(8)}"
         body = await self._body(session, {"messages": list(messages), "results": dict(results)})
-        await self._table.put({"PK": pk, "SK": sort_key, **body}, if_absent=True)
-        await self._check_there(session, sort_key, body.get("blob"))
+        return Write.put({"PK": pk, "SK": sort_key, **body}, if_absent=True)
 
     async def inputs(self, session: SessionRecord) -> list[WaitingInput]:
         """What waits, oldest first."""
@@ -382,9 +393,8 @@ class AgentSessions:
         opened = [await unpacked(body) for body in bodies]
         return [WaitingInput(record["SK"], body["messages"], body["results"]) for record, body in zip(records, opened, strict=True)]
 
-    async def drop_inputs(self, session: SessionRecord, dropped: Sequence[WaitingInput]) -> None:
-        pk = keys.agent_session(session.tenant_id, session.id)
-        await self._table.write_many(deletes=[(pk, each.sort_key) for each in dropped])
+    async def drop_input(self, session: SessionRecord, sort_key: str) -> None:
+        await self._table.delete(keys.agent_session(session.tenant_id, session.id), sort_key)
 
     def _ring(self, session: SessionRecord) -> None:
         if self.bell is not None:

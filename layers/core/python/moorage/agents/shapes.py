@@ -117,7 +117,7 @@ _TOOLS: Final[dict[str, Any]] = {
     "web_search": AgentWebSearch,
     "programmatic_tool_calling": RefusedVariant("Programs that call tools have no place in a saved agent in this version."),
     "computer_use": RefusedVariant("A browser of the service is not available in this version."),
-    "automations": RefusedVariant("Automations are not available in this version: let your scheduler start a turn."),
+    "automations": RefusedVariant("Agents make no automations in this version: make them for the agent (/v1/agents/automations)."),
 }
 AgentTools = Annotated[list[Annotated[Any, OneOf(_TOOLS)]], Length(limits.TOOLS_MAX)]
 

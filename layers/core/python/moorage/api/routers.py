@@ -20,6 +20,7 @@ from moorage.api import (
     websocket,
 )
 from moorage.approvals import routes as approvals
+from moorage.automations import routes as automations
 from moorage.containers import archive_routes as archives
 from moorage.containers import history_routes as container_past
 from moorage.containers import process_routes as processes
@@ -48,6 +49,7 @@ ROUTERS = (
     conversations.router,
     agent_sessions.router,
     artifacts.router,
+    automations.router,
     agents.router,
     vaults.router,
     environment_templates.router,

@@ -494,8 +494,8 @@ def too_many_credentials(credentials_max: int) -> ApiError:
     return bad_request(message, code="too_many_credentials")
 
 
-def agent_session_not_found(session_id: str) -> ApiError:
-    return not_found(f"Session with id '{session_id}' not found.", code="session_not_found")
+def agent_session_not_found(session_id: str, *, param: str | None = None) -> ApiError:
+    return not_found(f"Session with id '{session_id}' not found.", code="session_not_found", param=param)
 
 
 def turn_not_found(turn_id: str) -> ApiError:

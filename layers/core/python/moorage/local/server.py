@@ -19,6 +19,7 @@ import uvicorn
 from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
+from moorage.automations.delivery import invoke_due
 from moorage.command_hints import command_for_clients, own_command, typed_here
 from moorage.identity.ended_sessions import CALLBACK
 from moorage.local.address import Address, LocalOriginGuard
@@ -176,7 +177,7 @@ async def _reap(runtime: Runtime, state_dir: Path, metrics: Metrics | None) -> N
         cut(state_dir / STEPS)
 
     while True:
-        await reap(partial(recover, runtime), partial(expire, runtime), read_steps)
+        await reap(partial(recover, runtime), partial(invoke_due, runtime), partial(expire, runtime), read_steps)
         await asyncio.sleep(_REAPER_SECONDS)
 
 

@@ -168,6 +168,13 @@ class ApiKeys:
         listed = await self._table.query(keys.KEYS, index="GSI1")
         return any(entry["GSI1SK"].endswith(f"#{key_id}") for entry in listed)
 
+    async def of_id(self, key_id: str) -> ApiKey | None:
+        """The key of an id; None for one that is unknown, revoked, or has run out. Reads the list: for what happens seldom."""
+        for entry in await self._table.query(keys.KEYS, index="GSI1"):
+            if entry["GSI1SK"].endswith(f"#{key_id}"):
+                return await self.known(entry["PK"].removeprefix(keys.API_KEY_PREFIX))
+        return None
+
     async def revoke(self, key_id: str) -> bool:
         """Forget a key; False if there is none of this id."""
         for entry in await self._table.query(keys.KEYS, index="GSI1"):

@@ -39,6 +39,10 @@ put a credential into a vault              ``SK=CRED#id``, ``META`` counts      
 an agent's session, its last turn          ``PK=T#t#AS#id``, ``SK=META``, ``TURN#`` backward      GetItem + Query
 a session's artifacts                      ``PK=T#t#AS#id``, ``SK`` begins with ``ARTIFACT#``   Query
 input that waits for a turn's next step    ``PK=T#t#AS#id``, ``SK`` begins with ``INPUT#``      Query
+an automation                              ``PK=T#t#AM#id``, ``SK=META``                        GetItem
+automations, and invocations, that are due ``GSI1PK=DUE#automations``, ``DUE#invocations``      Query on GSI1 + BatchGet
+invoke an automation                       ``SK=INV#id``, ``META``, ``DUE``                     TransactWriteItems
+an automation's invocations                ``PK=T#t#AM#id``, ``SK`` begins with ``INV#``        Query
 a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with ``BATCH#``       Query
 append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
 what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``                   GetItem
@@ -197,6 +201,26 @@ def agent_session(tenant_id: str, session_id: str) -> str:
 def artifact(artifact_id: str) -> str:
     """Sort key of an artifact; the id begins with its turn."""
     return f"{ARTIFACT_PREFIX}{artifact_id}"
+
+
+INVOCATION_PREFIX: Final = "INV#"
+DUE: Final = "DUE"
+"""Sort key of the note of when an automation is due."""
+
+
+def automation(tenant_id: str, automation_id: str) -> str:
+    return f"T#{tenant_id}#AM#{automation_id}"
+
+
+def automation_of(pk: str) -> tuple[str, str]:
+    """Tenant and id back from :func:`automation`."""
+    _, tenant_id, _, automation_id = pk.split("#")
+    return tenant_id, automation_id
+
+
+def invocation(invocation_id: str) -> str:
+    """Sort key of an automation's invocation; the id begins with its time."""
+    return f"{INVOCATION_PREFIX}{invocation_id}"
 
 
 def turn(number: int) -> str:
@@ -532,6 +556,11 @@ def agent_object(tenant_id: str, agent_id: str, name: str) -> str:
 def agent_session_objects(tenant_id: str, session_id: str) -> str:
     """Prefix of what is too long for the records of an agent's session."""
     return f"T/{tenant_id}/AS/{session_id}/"
+
+
+def automation_objects(tenant_id: str, automation_id: str) -> str:
+    """Prefix of an automation's long targets."""
+    return f"T/{tenant_id}/AM/{automation_id}/"
 
 
 def conversation_objects(tenant_id: str, conversation_id: str) -> str:

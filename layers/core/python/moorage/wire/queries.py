@@ -183,6 +183,14 @@ def parse_artifacts(query: Query) -> tuple[PageQuery, str | None]:
     return page, dict(query).get("environment_id")
 
 
+def parse_automations(query: Query) -> tuple[PageQuery, str | None]:
+    """The query of ``GET /v1/agents/automations``: the page, and a session's id. Raises :class:`~moorage.errors.ApiError`."""
+    page = parse_page(query, others=("session_id",))
+    if page.include:
+        raise errors.unknown_parameter("include")
+    return page, dict(query).get("session_id")
+
+
 def parse_session_stream(query: Query) -> SessionStream:
     """The query of ``GET /v1/agents/sessions/{id}/events``. Raises :class:`~moorage.errors.ApiError`."""
     values = _single(query, ("after", "include_obfuscation", "stream"))

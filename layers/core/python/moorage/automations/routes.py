@@ -1,0 +1,230 @@
+"""``/v1/agents/automations``: input for sessions at set times."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+import orjson
+from fastapi import Depends, Request
+
+from moorage import limits
+from moorage.agents.session_start import agent_of, check_settings
+from moorage.agents.session_vaults import chosen
+from moorage.api.bodies import RawBody
+from moorage.api.caller import Caller
+from moorage.api.listings import AnyPage
+from moorage.api.routing import Router
+from moorage.automations.answers import automation_object, invocation_object
+from moorage.automations.delivery import deliver
+from moorage.automations.schedule import check_schedule, next_time
+from moorage.automations.shapes import CREATE_AUTOMATION, UPDATE_AUTOMATION, Automation, AutomationInvocation
+from moorage.automations.store import AutomationRecord
+from moorage.errors import ApiError, bad_request, container_not_found, invalid_value
+from moorage.errors.automations import automation_busy
+from moorage.parallel import beside
+from moorage.runtime import Runtime
+from moorage.vaults.choice import credentials_in
+from moorage.wire.answers import Deleted, ListOf
+from moorage.wire.queries import PageQuery, parse_automations
+from moorage.wire.query_parameters import PAGE
+from moorage.wire.responses import deleted, list_object
+from moorage.wire.schema import STRING
+from moorage.wire.validation import Fields
+
+router = Router()
+_ONE: Final = "/agents/automations/{automation_id}"
+_SCHEDULES: Final = {"periodic": ("expression", "timezone"), "once": ("run_at",)}
+
+
+@router.post(
+    "/agents/automations",
+    "createAutomation",
+    "Give a session input at set times, or once",
+    body=("CreateAutomation", CREATE_AUTOMATION),
+    statuses=(404,),
+)
+async def create(caller: Caller, body: RawBody) -> Automation:
+    given = await beside(len(body), lambda: CREATE_AUTOMATION.body(body))
+    now = caller.runtime.clock()
+    schedule = {name: given[name] for name in _SCHEDULES[given["type"]]}
+    _check_schedule(schedule, now)
+    await _check_target(caller, given["target"])
+    made = await caller.runtime.automations.create(
+        caller.tenant_id,
+        given["target"],
+        type=given["type"],
+        name=given["name"],
+        metadata=given.get("metadata", {}),
+        next_at=_next_at(schedule, now),
+        key_id=caller.key_id,
+        subject=caller.subject,
+        draws_on=caller.draws_on if caller.subject else (),
+        **schedule,
+    )
+    return automation_object(made)
+
+
+async def _wanted(request: Request) -> tuple[PageQuery, str | None]:
+    return parse_automations(request.query_params.multi_items())
+
+
+@router.get("/agents/automations", "listAutomations", "Automations, newest first", query=(*PAGE, ("session_id", STRING)))
+async def list_automations(caller: Caller, wanted: Annotated[tuple[PageQuery, str | None], Depends(_wanted)]) -> ListOf[Automation]:
+    page, session_id = wanted
+    found, has_more = await caller.runtime.automations.page(caller.tenant_id, page, session_id)
+    return list_object([automation_object(automation) for automation in found], has_more=has_more)
+
+
+@router.get(_ONE, "retrieveAutomation", "An automation")
+async def retrieve(caller: Caller, automation_id: str) -> Automation:
+    return automation_object(await caller.runtime.automations.get(caller.tenant_id, automation_id))
+
+
+@router.post(
+    _ONE,
+    "updateAutomation",
+    "Change an automation",
+    body=("UpdateAutomation", UPDATE_AUTOMATION),
+    statuses=(404, 409),
+)
+async def update(caller: Caller, automation_id: str, body: RawBody) -> Automation:
+    given = await beside(len(body), lambda: UPDATE_AUTOMATION.body(body))
+    now = caller.runtime.clock()
+    there = await caller.runtime.automations.get(caller.tenant_id, automation_id)
+    if "target" in given:
+        if given["target"]["type"] != there.target["type"]:
+            raise invalid_value("target.type", f"this automation has '{there.target['type']}', and keeps it.")
+        await _check_target(caller, given["target"])
+
+    def change(there: AutomationRecord) -> Fields:
+        for other in ("expression", "timezone", "run_at"):
+            if other in given and other not in _SCHEDULES[there.type]:
+                raise bad_request(f"An automation of the type '{there.type}' has no '{other}'.", param=other, code="invalid_value")
+        schedule = {name: given.get(name, getattr(there, name)) for name in _SCHEDULES[there.type]}
+        if not any(name in given for name in schedule):
+            return given
+        if there.is_over:
+            raise bad_request("This automation has been invoked: make another one.", param="run_at", code="invalid_value")
+        _check_schedule(schedule, now)
+        return given | ({"next_at": _next_at(schedule, now)} if there.status == "active" else {})
+
+    return automation_object(await caller.runtime.automations.change(caller.tenant_id, automation_id, change))
+
+
+@router.delete(_ONE, "deleteAutomation", "Delete an automation with its invocations; sessions stay")
+async def remove(caller: Caller, automation_id: str) -> Deleted[Literal["agent.automation.deleted"]]:
+    await caller.runtime.automations.delete(caller.tenant_id, automation_id)
+    return deleted(automation_id, "agent.automation.deleted")
+
+
+@router.post(f"{_ONE}/pause", "pauseAutomation", "Invoke an automation no more", statuses=(404, 409))
+async def pause(caller: Caller, automation_id: str) -> Automation:
+    def change(there: AutomationRecord) -> Fields:
+        _check_not_over(there)
+        return {"status": "paused", "next_at": 0} if there.status == "active" else {}
+
+    return automation_object(await caller.runtime.automations.change(caller.tenant_id, automation_id, change))
+
+
+@router.post(f"{_ONE}/resume", "resumeAutomation", "Invoke an automation again", statuses=(404, 409))
+async def resume(caller: Caller, automation_id: str) -> Automation:
+    """What fell due while it was paused is not made up for."""
+    now = caller.runtime.clock()
+
+    def change(there: AutomationRecord) -> Fields:
+        _check_not_over(there)
+        if there.status == "active":
+            return {}
+        schedule = {name: getattr(there, name) for name in _SCHEDULES[there.type]}
+        _check_schedule(schedule, now)
+        return {"status": "active", "pause_reason": "", "next_at": _next_at(schedule, now)}
+
+    return automation_object(await caller.runtime.automations.change(caller.tenant_id, automation_id, change))
+
+
+# --- Invocations --------------------------------------------------------------------------------------------------------
+
+
+@router.post(f"{_ONE}/invocations", "createAutomationInvocation", "Invoke an automation now; its schedule stays", statuses=(404, 409))
+async def invoke(caller: Caller, automation_id: str) -> AutomationInvocation:
+    automations = caller.runtime.automations
+    for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        automation = await automations.get(caller.tenant_id, automation_id)
+        made = await automations.invoke(automation)
+        if made is not None:
+            if made.status == "queued":
+                await deliver(caller.runtime, made)
+            return invocation_object(await automations.invocation(automation, made.id))
+    raise automation_busy(automation_id)
+
+
+@router.get(f"{_ONE}/invocations", "listAutomationInvocations", "The invocations of an automation, newest first", query=PAGE)
+async def list_invocations(caller: Caller, automation_id: str, page: AnyPage) -> ListOf[AutomationInvocation]:
+    automations = caller.runtime.automations
+    found, has_more = await automations.invocations(await automations.get(caller.tenant_id, automation_id), page)
+    return list_object([invocation_object(invocation) for invocation in found], has_more=has_more)
+
+
+@router.get(f"{_ONE}/invocations/{{invocation_id}}", "retrieveAutomationInvocation", "An invocation of an automation")
+async def retrieve_invocation(caller: Caller, automation_id: str, invocation_id: str) -> AutomationInvocation:
+    automations = caller.runtime.automations
+    automation = await automations.get(caller.tenant_id, automation_id)
+    return invocation_object(await automations.invocation(automation, invocation_id))
+
+
+# --- What bodies say ----------------------------------------------------------------------------------------------------
+
+
+def _check_not_over(automation: AutomationRecord) -> None:
+    if automation.status == "completed":
+        raise bad_request("The schedule of this automation is over: make another one.", code="automation_completed")
+
+
+def _check_schedule(schedule: Mapping[str, Any], now: float) -> None:
+    """Raises :class:`~moorage.errors.ApiError`."""
+    if "run_at" not in schedule:
+        check_schedule(schedule["expression"], schedule["timezone"], now)
+    elif schedule["run_at"] <= now:
+        raise invalid_value("run_at", "it must be in the future.")
+
+
+def _next_at(schedule: Mapping[str, Any], now: float) -> int:
+    """Of a schedule that was checked."""
+    if "run_at" in schedule:
+        return int(schedule["run_at"])
+    return next_time(schedule["expression"], schedule["timezone"], now) or 0
+
+
+async def _check_target(caller: Caller, target: Mapping[str, Any]) -> None:
+    """Whether it could be delivered now. Raises :class:`~moorage.errors.ApiError`."""
+    runtime, tenant_id = caller.runtime, caller.tenant_id
+    try:
+        if target["type"] == "existing_session":
+            await runtime.agent_sessions.get(tenant_id, target["session_id"], param="session_id")
+            return
+        settings, _ = await agent_of(runtime, tenant_id, target)
+        await check_settings(runtime, tenant_id, settings, len(orjson.dumps(target)))
+        chosen(settings, await credentials_in(runtime, tenant_id, target.get("vault_ids", ())))
+        await _check_environment(runtime, tenant_id, target["environment"])
+    except ApiError as error:
+        raise _in_target(error) from error
+
+
+async def _check_environment(runtime: Runtime, tenant_id: str, spec: Mapping[str, Any]) -> None:
+    """Whether what it names is there."""
+    place = spec.get("environment_id")
+    if place is not None and await runtime.containers.peek(tenant_id, place) is None:
+        raise container_not_found(place, param="environment.environment_id")
+    if "environment_template_id" in spec:
+        param = "environment.environment_template_id"
+        await runtime.environment_templates.get(tenant_id, spec["environment_template_id"], param=param)
+    for index, file in enumerate(spec.get("files", ())):
+        if file["type"] == "file_id":
+            await runtime.files.get(tenant_id, file["file_id"], param=f"environment.files[{index}].file_id")
+    await runtime.containers.skills.resolve(tenant_id, spec.get("skills", ()), param="environment.skills")
+
+
+def _in_target(error: ApiError) -> ApiError:
+    if error.param is None:
+        return error
+    message = error.message.replace(f"'{error.param}'", f"'target.{error.param}'")
+    return ApiError(error.status, message, param=f"target.{error.param}", code=error.code)

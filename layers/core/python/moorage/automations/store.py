@@ -1,0 +1,394 @@
+"""Automations, and their invocations.
+
+An automation, the note of when it is due, and its invocations are one partition. One transaction makes the invocation of an occurrence,
+which must not be there yet, and moves the automation to the next one: its id follows from the automation and the time, so that an
+occurrence is invoked once, whoever tries it and however often.
+
+An invocation that is not delivered yet stands in the index by the time at which it is to be tried. Whoever takes it up moves that time
+behind the end of his attempt: nobody else takes it meanwhile, and it comes up again by itself if he dies.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from moorage import limits
+from moorage.codec import Codec
+from moorage.errors import ConditionFailed
+from moorage.errors.automations import automation_busy, automation_not_found, invocation_not_found
+from moorage.files.store import Clock
+from moorage.ids import new_listed_id
+from moorage.parallel import beside
+from moorage.store import keys, schema
+from moorage.store.blobs import Blobs
+from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
+from moorage.store.sealed import Sealer
+from moorage.store.table import Record, Table, Write
+from moorage.wire.queries import PageQuery
+
+KIND: Final = "automations"
+INVOCATIONS: Final = "invocations"
+
+
+@dataclass(frozen=True, slots=True)
+class AutomationRecord:
+    tenant_id: str
+    id: str
+    created_at: int
+    type: str
+    name: str
+    target: Mapping[str, Any]
+    """``shapes.py: AutomationTarget``."""
+    key_id: str
+    """Of the key that made it, which pays for it."""
+    expression: str = ""
+    timezone: str = ""
+    run_at: int = 0
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    status: str = "active"
+    pause_reason: str = ""
+    session_id: str = ""
+    """Of the target, if that is a session."""
+    draws_on: tuple[str, ...] = ()
+    """Budgets of a token, which has no key in the table."""
+    subject: str = ""
+    """Whom that token was issued for."""
+    next_at: int = 0
+    """When it is due; 0 for never."""
+    is_over: bool = False
+    """Of ``once``: its invocation is made."""
+    pending: str = ""
+    """The invocation that is not delivered yet."""
+    generation: int = 1
+    blob: str = ""
+    """Where its target is an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationRecord:
+    id: str
+    created_at: int
+    automation: AutomationRecord
+    """As it was then."""
+    scheduled_at: int = 0
+    """0 for one by hand."""
+    status: str = "queued"
+    session_id: str = ""
+    input_key: str = ""
+    """Of the session's input that it became; empty as long as it has not."""
+    error: Mapping[str, str] | None = None
+    next_at: int = 0
+    """When it is tried next, as long as it is queued."""
+
+
+_AUTOMATION: Final = Codec(
+    AutomationRecord,
+    sparse=(
+        *("expression", "timezone", "run_at", "pause_reason", "session_id", "draws_on", "subject", "is_over", "pending", "blob"),
+        "next_at",
+    ),
+    beside=("tenant_id", "target"),
+)
+_INVOCATION: Final = Codec(
+    InvocationRecord, sparse=("scheduled_at", "session_id", "input_key", "error", "next_at"), beside=("automation",)
+)
+
+
+class Automations:
+    def __init__(self, table: Table, blobs: Blobs, sealer: Sealer, *, clock: Clock) -> None:
+        self._table = table
+        self._blobs = blobs
+        self._sealer = sealer
+        self._clock = clock
+
+    async def create(self, tenant_id: str, target: Mapping[str, Any], **others: Any) -> AutomationRecord:
+        now = self._clock()
+        automation_id = new_listed_id("auto", now)
+        body = await self._body(tenant_id, automation_id, target)
+        made = AutomationRecord(
+            tenant_id,
+            automation_id,
+            int(now),
+            target=target,
+            session_id=target.get("session_id", ""),
+            blob=body.get("blob", ""),
+            **others,
+        )
+        record = {
+            "PK": keys.automation(tenant_id, made.id),
+            "SK": keys.META,
+            **_AUTOMATION.pack(made),
+            **body,
+            **listing_attributes(tenant_id, KIND, made.created_at, made.id),
+        }
+        refused = await self._table.write_all([Write.put(record, if_absent=True), *_due(made)])
+        assert not refused, "an id that was just made is there"
+        return made
+
+    async def get(self, tenant_id: str, automation_id: str) -> AutomationRecord:
+        """Raises 404 for what is unknown, deleted or foreign."""
+        record = await self._table.get(keys.automation(tenant_id, automation_id), keys.META)
+        if record is None:
+            raise automation_not_found(automation_id)
+        return await self._opened(tenant_id, record)
+
+    async def is_there(self, automation: AutomationRecord) -> bool:
+        return await self._table.get(keys.automation(automation.tenant_id, automation.id), keys.META) is not None
+
+    async def page(self, tenant_id: str, page: PageQuery, session_id: str | None) -> tuple[list[AutomationRecord], bool]:
+        """Those that speak to a session, or all; and whether there are more."""
+
+        def keep(record: Record) -> bool:
+            return session_id is None or record.get("session_id") == session_id
+
+        found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.automation, keep=keep)
+        return [await self._opened(tenant_id, record) for record in found.records], found.has_more
+
+    async def change(
+        self, tenant_id: str, automation_id: str, change: Callable[[AutomationRecord], Mapping[str, Any]]
+    ) -> AutomationRecord:
+        """``change`` says what becomes of its fields. Raises what that raises, 404, and 409 if others change it all the time."""
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            there = await self.get(tenant_id, automation_id)
+            changes = change(there)
+            if not changes:
+                return there
+            if await self._changed(there, changes):
+                return await self.get(tenant_id, automation_id)
+        raise automation_busy(automation_id)
+
+    async def _changed(self, there: AutomationRecord, changes: Mapping[str, Any], others: Iterable[Write] = ()) -> bool:
+        """Make these changes and other writes together; False if somebody has changed it since it was read."""
+        following = {**_fields(there), **changes}
+        body: Record = {}
+        if "target" in changes:
+            body = await self._body(there.tenant_id, there.id, changes["target"])
+            following |= {"blob": body.get("blob", ""), "session_id": changes["target"].get("session_id", "")}
+        changed = AutomationRecord(**{**following, "generation": there.generation + 1})
+        attributes = {**_AUTOMATION.pack(changed), **body}
+        gone = _AUTOMATION.pack(there).keys() - attributes.keys()
+        if body:
+            gone |= {"sealed", "blob"} - body.keys()
+        write = Write(
+            keys.automation(there.tenant_id, there.id),
+            keys.META,
+            set=attributes,
+            remove=tuple(sorted(gone)),
+            condition={"generation": there.generation},
+        )
+        due = _due(changed) if changed.next_at != there.next_at else []
+        return not await self._table.write_all([write, *due, *others])
+
+    async def delete(self, tenant_id: str, automation_id: str) -> None:
+        """The record goes first: nothing is made of it after that. What is left of a deletion that breaks off is dropped by its age,
+        or when it is due."""
+        there = await self.get(tenant_id, automation_id)
+        pk = keys.automation(tenant_id, automation_id)
+        gone = gone_record(pk, keys.GONE, there.created_at, automation_id, self._clock())
+        await self._table.write_many(puts=[gone], deletes=[(pk, keys.META), (pk, keys.DUE)])
+        records = await self._table.query(pk, prefix=keys.INVOCATION_PREFIX)
+        await self._table.write_many(deletes=[(pk, record["SK"]) for record in records])
+        await self._blobs.delete_prefix(keys.automation_objects(tenant_id, automation_id))
+
+    # --- Invocations ----------------------------------------------------------------------------------------------------
+
+    async def invoke(self, automation: AutomationRecord, following: Mapping[str, Any] | None = None) -> InvocationRecord | None:
+        """Make the invocation of its occurrence, or one by hand. ``following`` is what becomes of the automation's schedule; None for
+        one by hand. None if somebody else has changed the automation, or made it, meanwhile."""
+        now, scheduled_at = self._clock(), 0 if following is None else automation.next_at
+        is_skipped = bool(automation.pending)
+        made = InvocationRecord(
+            _invocation_id(automation.id, now, scheduled_at),
+            int(now),
+            automation,
+            scheduled_at,
+            "skipped" if is_skipped else "queued",
+            next_at=0 if is_skipped else int(now) + limits.AUTOMATION_LEASE_SECONDS,
+        )
+        changes = {**(following or {}), **({} if is_skipped else {"pending": made.id})}
+        record = await self._invocation_record(made)
+        if not await self._changed(automation, changes, [Write.put(record, if_absent=True)]):
+            return None
+        return made
+
+    async def invocation(self, automation: AutomationRecord, invocation_id: str) -> InvocationRecord:
+        """Raises 404."""
+        record = None
+        if invocation_id:
+            pk = keys.automation(automation.tenant_id, automation.id)
+            record = await self._table.get(pk, keys.invocation(invocation_id))
+        if record is None:
+            raise invocation_not_found(invocation_id)
+        return await self._opened_invocation(automation.tenant_id, record)
+
+    async def invocations(self, automation: AutomationRecord, page: PageQuery) -> tuple[list[InvocationRecord], bool]:
+        """A page, and whether there is more. Raises an :class:`~moorage.errors.ApiError` for an ``after`` that is none of them."""
+        pk, place = keys.automation(automation.tenant_id, automation.id), page.after and keys.invocation(page.after)
+        if place and await self._table.get(pk, place) is None:
+            raise unknown_after(page.after or "")
+        prefix = keys.INVOCATION_PREFIX
+        if page.order == "asc":
+            records = await self._table.query(pk, prefix=prefix, after=place, limit=page.limit + 1)
+        else:
+            records = await self._table.query(pk, prefix=prefix, up_to=place, descending=True, limit=page.limit + 2)
+            records = [record for record in records if record["SK"] != place]
+        found = [await self._opened_invocation(automation.tenant_id, record) for record in records[: page.limit]]
+        return found, len(records) > page.limit
+
+    async def due(self) -> list[AutomationRecord]:
+        """Automations whose time has come, longest due first, up to a number."""
+        found = await self._due_records(KIND, keys.META)
+        opened = [await self._opened(*_tenant_of(record), record) for record in found if record.get("next_at")]
+        due = [each for each in opened if 0 < each.next_at <= self._clock()]
+        return sorted(due, key=lambda each: (each.next_at, each.id))
+
+    async def claimed(self) -> list[InvocationRecord]:
+        """Invocations that are to be tried, which nobody else tries meanwhile."""
+        now = int(self._clock())
+        found = []
+        for record in await self._due_records(INVOCATIONS):
+            if record["status"] != "queued" or record["next_at"] > now:
+                continue
+            try:
+                until = now + limits.AUTOMATION_LEASE_SECONDS
+                found.append(await self._tried_again(record["PK"], record["id"], record["next_at"], until))
+            except ConditionFailed:
+                continue
+        return [await self._opened_invocation(*_tenant_of(record), record) for record in found]
+
+    async def postpone(self, invocation: InvocationRecord) -> None:
+        """Try it again in a while."""
+        pk = keys.automation(invocation.automation.tenant_id, invocation.automation.id)
+        try:
+            await self._tried_again(pk, invocation.id, invocation.next_at, int(self._clock()) + limits.AUTOMATION_PAUSE_SECONDS)
+        except ConditionFailed:
+            return  # Deleted, or taken up by somebody else.
+
+    async def deliver(self, invocation: InvocationRecord, session_id: str, input_key: str, writes: Sequence[Write]) -> bool:
+        """Let it become input of a session, whose writes these are; all or nothing. False if somebody else has, or they are refused."""
+        pk = keys.automation(invocation.automation.tenant_id, invocation.automation.id)
+        delivered = Write(
+            pk,
+            keys.invocation(invocation.id),
+            set={"session_id": session_id, "input_key": input_key},
+            condition={"status": "queued"},
+            absent=("input_key",),
+        )
+        return not await self._table.write_all([delivered, *writes])
+
+    async def drop(self, invocation: InvocationRecord) -> None:
+        """Nobody asks for it any more."""
+        automation = invocation.automation
+        await self._table.delete(keys.automation(automation.tenant_id, automation.id), keys.invocation(invocation.id))
+
+    async def end(
+        self,
+        invocation: InvocationRecord,
+        *,
+        error: Mapping[str, str] | None = None,
+        session_id: str | None = None,
+        pauses: bool = False,
+    ) -> None:
+        """It is delivered, or never will be. ``pauses``: the automation stands still from now on, since its session is of no use."""
+        automation = invocation.automation
+        status: Record = {"status": "completed"} if error is None else {"status": "failed", "error": dict(error)}
+        status |= {} if session_id is None else {"session_id": session_id}
+        pk = keys.automation(automation.tenant_id, automation.id)
+        ended = Write(
+            pk,
+            keys.invocation(invocation.id),
+            set=status,
+            remove=("GSI1PK", "GSI1SK", "next_at"),
+            condition={"status": "queued"},
+        )
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            record = await self._table.get(pk, keys.META)
+            if record is None:
+                return
+            there = await self._opened(automation.tenant_id, record)
+            changes: dict[str, Any] = {"pending": ""} if there.pending == invocation.id else {}
+            if pauses and there.status == "active":
+                changes |= {"status": "paused", "pause_reason": "target_session_failed", "next_at": 0}
+            if await self._changed(there, changes, [ended]):
+                return
+            current = await self._table.get(pk, keys.invocation(invocation.id))
+            if current is None or current["status"] != "queued":
+                return  # Somebody else has ended it.
+
+    async def _tried_again(self, pk: str, invocation_id: str, instead_of: int, at: int) -> Record:
+        return await self._table.update(
+            pk,
+            keys.invocation(invocation_id),
+            set={"next_at": at, "GSI1SK": keys.due(at, invocation_id)},
+            condition={"status": "queued", "next_at": instead_of},
+        )
+
+    async def _due_records(self, kind: str, sort_key: str | None = None) -> list[Record]:
+        up_to = keys.due(int(self._clock()), "\uffff")
+        entries = await self._table.query(keys.due_list(kind), up_to=up_to, limit=limits.AUTOMATION_DUE_READ, index=schema.INDEX)
+        places = {(entry["PK"], sort_key or entry["SK"]) for entry in entries}
+        return await self._table.get_many(sorted(places), consistent=True)
+
+    async def _body(self, tenant_id: str, automation_id: str, target: Mapping[str, Any]) -> Record:
+        """Sealed, for it may hold variables and files. Objects never change, and go with the automation: its invocations name them
+        too."""
+        text = orjson.dumps(dict(target)).decode()
+        sealed = await beside(len(text), lambda: self._sealer.seal(tenant_id, text))
+        if len(sealed) <= limits.AUTOMATION_INLINE_BYTES_MAX:
+            return {"sealed": sealed}
+        key = f"{keys.automation_objects(tenant_id, automation_id)}{secrets.token_hex(16)}"
+        await self._blobs.put_bytes(key, sealed.encode())
+        return {"blob": key}
+
+    async def _opened(self, tenant_id: str, record: Record) -> AutomationRecord:
+        sealed = record["sealed"] if "sealed" in record else (await self._blobs.get_bytes(record["blob"])).decode()
+        text = await beside(len(sealed), lambda: self._sealer.open(tenant_id, sealed))
+        assert text is not None, f"{record['id']} was sealed by another deployment"
+        return _AUTOMATION.unpack(record, tenant_id=tenant_id, target=await beside(len(text), lambda: orjson.loads(text)))
+
+    async def _invocation_record(self, made: InvocationRecord) -> Record:
+        automation = made.automation
+        body = (
+            {"blob": automation.blob} if automation.blob else await self._body(automation.tenant_id, automation.id, automation.target)
+        )
+        due = {"GSI1PK": keys.due_list(INVOCATIONS), "GSI1SK": keys.due(made.next_at, made.id)} if made.next_at else {}
+        return {
+            "PK": keys.automation(automation.tenant_id, automation.id),
+            "SK": keys.invocation(made.id),
+            **_INVOCATION.pack(made),
+            "automation": {**_AUTOMATION.pack(automation), **body},
+            **due,
+            schema.TTL_ATTRIBUTE: made.created_at + limits.AUTOMATION_LOG_SECONDS,
+        }
+
+    async def _opened_invocation(self, tenant_id: str, record: Record) -> InvocationRecord:
+        return _INVOCATION.unpack(record, automation=await self._opened(tenant_id, record["automation"]))
+
+
+def _fields(automation: AutomationRecord) -> dict[str, Any]:
+    return {name: getattr(automation, name) for name in AutomationRecord.__dataclass_fields__}
+
+
+def _due(automation: AutomationRecord) -> list[Write]:
+    """What notes when it is due, and nothing else."""
+    pk = keys.automation(automation.tenant_id, automation.id)
+    if not automation.next_at:
+        return [Write(pk, keys.DUE, is_end=True)]
+    place = {"GSI1PK": keys.due_list(KIND), "GSI1SK": keys.due(automation.next_at, automation.id)}
+    return [Write.put({"PK": pk, "SK": keys.DUE, **place})]
+
+
+def _invocation_id(automation_id: str, now: float, scheduled_at: int) -> str:
+    """In the order of their ids invocations stand as they were meant."""
+    if not scheduled_at:
+        return f"invoc_{int(now * 1000):012x}{secrets.token_hex(18)}"
+    digest = hashlib.sha256(f"{automation_id} {scheduled_at}".encode()).hexdigest()
+    return f"invoc_{scheduled_at * 1000:012x}{digest[:36]}"
+
+
+def _tenant_of(record: Record) -> tuple[str]:
+    return (keys.automation_of(record["PK"])[0],)

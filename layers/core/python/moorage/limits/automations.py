@@ -1,0 +1,33 @@
+"""Bounds of automations."""
+
+from typing import Final
+
+AUTOMATION_NAME_CHARS_MAX: Final = 128
+"""As an agent's."""
+
+AUTOMATION_EXPRESSION_CHARS_MAX: Final = 256
+"""Of five fields, of which each may be a list."""
+
+AUTOMATION_DUE_READ: Final = 100
+"""Automations, and invocations, of which a round learns at once that they are due."""
+
+AUTOMATION_AT_ONCE: Final = 8
+"""Deliveries of a round side by side: each is a few writes, and the beginning of a response."""
+
+AUTOMATION_ROUND_SECONDS_MAX: Final = 45
+"""After which a round begins nothing more: the next one starts within a minute."""
+
+AUTOMATION_LEASE_SECONDS: Final = 120
+"""How long whoever delivers an invocation has it for himself. If he dies, the next round after that delivers it."""
+
+AUTOMATION_PAUSE_SECONDS: Final = 60
+"""Between two attempts to deliver."""
+
+AUTOMATION_RETRY_SECONDS: Final = 3600
+"""How long a delivery is tried that is refused for now: by a budget, a full disk, or a session that has too much input."""
+
+AUTOMATION_LOG_SECONDS: Final = 90 * 24 * 3600
+"""How long an invocation is kept."""
+
+AUTOMATION_INLINE_BYTES_MAX: Final = 30 * 1024
+"""Of a target that stands in its records, sealed; a longer one is an object. Each invocation has it too."""
