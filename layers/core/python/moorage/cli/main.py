@@ -20,7 +20,7 @@ from moorage.terminal import say
 _WHERE: Final = """\
 The commands speak to the local stack whose .moorage/ lies in this folder or one above it, or to the deployment that these name:
   MOORAGE_URL, MOORAGE_API_KEY  the API's address (it ends with /v1) and a key: models, containers, files, skills,
-                                ls, show, stop, pause, resume, fork, agents, vaults, approvals,
+                                ls, show, stop, pause, resume, fork, agents, sessions, vaults, approvals,
                                 usage, storage, webhooks, tail, console, doctor
   MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, stop --tenant,
                                 console, doctor
@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "fork": "fork a response at one of its events",
     "resume": "resume a paused response",
     "agents": "saved agents: list, show, delete",
+    "sessions": "sessions of agents: list, show, cancel, delete",
     "vaults": "credentials of agents: list, create, show, delete, credentials, add, rotate, remove",
     "approvals": "calls that wait for approval: list, approve, deny, link",
     "usage": "responses, calls and tokens, by day, model, key or tool",
@@ -69,6 +70,7 @@ ACTIONS: Final = {
     "files": ("list", "put", "get"),
     "skills": ("list", "push", "show", "pull", "delete", "validate"),
     "agents": ("list", "show", "delete"),
+    "sessions": ("list", "show", "cancel", "delete"),
     "vaults": ("list", "create", "show", "delete", "credentials", "add", "rotate", "remove"),
     "approvals": ("list", "approve", "deny", "link"),
     "webhooks": ("list", "create", "delete", "test", "deliveries"),
@@ -78,6 +80,7 @@ ACTIONS: Final = {
 }
 """What comes behind some of them; for completion, which is asked for whenever a shell starts."""
 _OF_RESOURCES: Final = ("agents", "approvals", "containers", "files", "skills", "vaults", "webhooks")
+_IN_ANOTHER_FOLDER: Final = {"sessions": "moorage.agents.session_cli"}
 _INTERRUPTED: Final = 130
 
 
@@ -132,6 +135,8 @@ def command_line(chosen: str) -> argparse.ArgumentParser:
 
 def module_of(command: str) -> str:
     """The module of a command. A resource's commands are in its folder."""
+    if command in _IN_ANOTHER_FOLDER:
+        return _IN_ANOTHER_FOLDER[command]
     return f"moorage.{command}.cli" if command in _OF_RESOURCES else f"moorage.cli.{command.replace('-', '_')}"
 
 

@@ -1,0 +1,78 @@
+"""``moorage sessions``: sessions of agents."""
+
+import argparse
+from collections.abc import Mapping
+
+from moorage.cli.output import add_json, listing, moment, say_json, told
+from moorage.cli.pages import entries
+from moorage.cli.target import answer_of, find
+from moorage.terminal import say
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Sessions of agents: their turns, and the end of one."
+    add_json(parser)
+    parser.set_defaults(run=_list)
+    actions = parser.add_subparsers(metavar="ACTION")
+    listed = actions.add_parser("list", help="all sessions, newest first (without ACTION too)")
+    add_json(listed, is_inherited=True)
+    listed.set_defaults(run=_list)
+    show = actions.add_parser("show", help="a session with its turns, oldest first")
+    add_json(show, is_inherited=True)
+    show.set_defaults(run=_show)
+    cancel = actions.add_parser("cancel", help="cancel the turn of a session")
+    add_json(cancel, is_inherited=True)
+    cancel.set_defaults(run=_cancel)
+    delete = actions.add_parser("delete", help="delete a session with its turns and its container")
+    delete.add_argument("--force", action="store_true", help="also if it is busy: its turn is cancelled")
+    add_json(delete, is_inherited=True)
+    delete.set_defaults(run=_delete)
+    for action in (show, cancel, delete):
+        action.add_argument("session_id", metavar="SESSION_ID", help="session_... from the list")
+
+
+def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        return listing(
+            options,
+            entries(http, "/agents/sessions"),
+            ("SESSION", "STATUS", "ACTIVE", "MODEL", "AGENT"),
+            lambda one: (
+                one["id"],
+                one["status"],
+                moment(one["last_active_at"]),
+                one["agent"]["model"],
+                one["agent"]["name"] or one["agent"]["id"],
+            ),
+        )
+
+
+def _show(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    place = f"/agents/sessions/{options.session_id}"
+    with find(environ).http() as http:
+        session = answer_of(http.get(place))
+        turns = list(entries(http, f"{place}/turns", {"order": "asc"}))
+    if options.json:
+        say_json({**session, "turns": turns})
+        return 0
+    environment = session["environment"].get("id", "none")
+    say(f"{session['id']}  {session['status']}  {session['error'] or ''}".rstrip())
+    say(f"model  {session['agent']['model']}\nenvironment  {environment}")
+    for turn in turns:
+        say(f"{turn['id']}  {turn['status']}  {moment(turn['created_at'])}  {', '.join(turn['response_ids'])}")
+    return 0
+
+
+def _cancel(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        events = {"events": [{"type": "agent.session.input.cancel"}]}
+        answer_of(http.post(f"/agents/sessions/{options.session_id}/events", json=events))
+    cancelled = {"id": options.session_id, "cancelled": True}
+    return told(options, cancelled, f"The turn of {options.session_id} is cancelled.")
+
+
+def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    query = {"force": "true"} if options.force else {}
+    with find(environ).http() as http:
+        gone = answer_of(http.delete(f"/agents/sessions/{options.session_id}", params=query))
+    return told(options, gone, f"{options.session_id} is deleted.")
