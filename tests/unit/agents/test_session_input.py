@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from moorage.store.table import Record
 
 from tests.unit.agents.sessions import WEIGH, SessionLab
 from tests.unit.agents.test_session_stream import ASKS
@@ -39,6 +40,18 @@ async def test_null_sets_back_what_it_names() -> None:
     assert (agent["reasoning"]["effort"], len(agent["tools"])) == ("high", 1)
     assert (await changed(agent={"tools": None}))["agent"]["tools"] == []
     assert (await changed(agent={"reasoning": {}}))["agent"]["reasoning"]["effort"] == "high"
+
+
+async def test_two_changes_at_once_are_both_made() -> None:
+    lab = await SessionLab.begun(first=None)
+
+    async def other_first(record: Record) -> None:
+        lab.lab.table.before_write = None
+        assert (await lab.served.post(lab.path, {"agent": {"service_tier": "flex"}})).status_code == 200
+
+    lab.lab.table.before_write = other_first
+    agent = (await lab.served.post(lab.path, {"agent": {"reasoning": {"effort": "low"}}})).json()["agent"]
+    assert (agent["service_tier"], agent["reasoning"]["effort"]) == ("flex", "low")
 
 
 async def test_a_session_overrides_its_saved_agent_with_null_too() -> None:

@@ -40,7 +40,7 @@ from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
 from moorage.api.responses import until_of
 from moorage.api.routing import EVENTS, Router
-from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter, turn_not_found
+from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter, rate_limited, turn_not_found
 from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document
 from moorage.parallel import beside, side_by_side
@@ -127,16 +127,19 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
     sent = await beside(len(body), lambda: parse_object(body))
     given = await beside(len(body), lambda: UPDATE_SESSION(sent))
     runtime = caller.runtime
-    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
-    settings = None
-    if "agent" in given:
-        settings = _changed(session.settings, given["agent"], sent["agent"])
-        await check_settings(runtime, caller.tenant_id, settings, len(body))
-    if "metadata" in sent:
-        given.setdefault("metadata", {})
-    if settings is not None or "metadata" in given:
-        session = await runtime.agent_sessions.update(session, settings=settings, metadata=given.get("metadata"))
-    return await _as_object(runtime, session)
+    metadata = given.get("metadata", {} if "metadata" in sent else None)
+    for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+        settings = None
+        if "agent" in given:
+            settings = _changed(session.settings, given["agent"], sent["agent"])
+            await check_settings(runtime, caller.tenant_id, settings, len(body))
+        if settings is None and metadata is None:
+            return await _as_object(runtime, session)
+        changed = await runtime.agent_sessions.update(session, settings=settings, metadata=metadata)
+        if changed is not None:
+            return await _as_object(runtime, changed)
+    raise rate_limited(f"Session '{session_id}' is changed by others again and again. Retry later.", 1)
 
 
 @router.delete(

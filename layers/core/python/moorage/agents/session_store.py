@@ -51,6 +51,8 @@ class SessionRecord:
     """It was made for the session, and goes with it."""
     vault_ids: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    changes: int = 0
+    """How often its settings and metadata were changed."""
     error: str = ""
     """Why its next response could not begin."""
     error_of: str = ""
@@ -114,7 +116,7 @@ class WaitingInput:
 
 _SESSION: Final = Codec(
     SessionRecord,
-    sparse=("agent_version", "container_id", "owns_container", "vault_ids", "error", "error_of"),
+    sparse=("agent_version", "container_id", "owns_container", "vault_ids", "changes", "error", "error_of"),
     beside=("tenant_id", "settings"),
 )
 _TURN: Final = Codec(
@@ -189,17 +191,27 @@ class AgentSessions:
 
     async def update(
         self, session: SessionRecord, *, settings: Mapping[str, Any] | None = None, metadata: Mapping[str, str] | None = None
-    ) -> SessionRecord:
-        """Raises 404 if it was deleted meanwhile."""
-        change: Record = {} if metadata is None else {"metadata": dict(metadata)}
+    ) -> SessionRecord | None:
+        """Change it as it was read; None if somebody else has changed it since. Raises 404 if it was deleted meanwhile."""
+        pk = keys.agent_session(session.tenant_id, session.id)
+        change: Record = {"changes": session.changes + 1} | ({} if metadata is None else {"metadata": dict(metadata)})
         body = {} if settings is None else await self._body(session, dict(settings))
         remove = () if settings is None else tuple({"body", "blob"} - body.keys())
         try:
             record = await self._table.update(
-                keys.agent_session(session.tenant_id, session.id), keys.META, set=change | body, remove=remove
+                pk,
+                keys.META,
+                set=change | body,
+                remove=remove,
+                condition={"changes": session.changes} if session.changes else {},
+                absent=() if session.changes else ("changes",),
             )
         except ConditionFailed as error:
-            raise agent_session_not_found(session.id) from error
+            if "blob" in body:
+                await self._blobs.delete(body["blob"])
+            if await self._table.get(pk, keys.META) is None:
+                raise agent_session_not_found(session.id) from error
+            return None
         return await self._opened(session.tenant_id, record)
 
     async def note_error(self, session: SessionRecord, message: str, response_id: str) -> None:
