@@ -20,7 +20,7 @@ from moorage.terminal import say
 _WHERE: Final = """\
 The commands speak to the local stack whose .moorage/ lies in this folder or one above it, or to the deployment that these name:
   MOORAGE_URL, MOORAGE_API_KEY  the API's address (it ends with /v1) and a key: models, containers, files, skills,
-                                ls, show, stop, pause, resume, fork, agents, sessions, vaults, approvals,
+                                ls, show, stop, pause, resume, fork, agents, sessions, automations, vaults, approvals,
                                 usage, storage, webhooks, tail, console, doctor
   MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, stop --tenant,
                                 console, doctor
@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "resume": "resume a paused response",
     "agents": "saved agents: list, show, delete",
     "sessions": "sessions of agents: list, show, cancel, delete",
+    "automations": "input for agents at set times: list, show, pause, resume, delete",
     "vaults": "credentials of agents: list, create, show, delete, credentials, add, rotate, remove",
     "approvals": "calls that wait for approval: list, approve, deny, link",
     "usage": "responses, calls and tokens, by day, model, key or tool",
@@ -71,6 +72,7 @@ ACTIONS: Final = {
     "skills": ("list", "push", "show", "pull", "delete", "validate"),
     "agents": ("list", "show", "delete"),
     "sessions": ("list", "show", "cancel", "delete"),
+    "automations": ("list", "show", "pause", "resume", "delete"),
     "vaults": ("list", "create", "show", "delete", "credentials", "add", "rotate", "remove"),
     "approvals": ("list", "approve", "deny", "link"),
     "webhooks": ("list", "create", "delete", "test", "deliveries"),
@@ -79,8 +81,8 @@ ACTIONS: Final = {
     "service": ("install", "status", "uninstall"),
 }
 """What comes behind some of them; for completion, which is asked for whenever a shell starts."""
-_OF_RESOURCES: Final = ("agents", "approvals", "containers", "files", "skills", "vaults", "webhooks")
 _IN_ANOTHER_FOLDER: Final = {"sessions": "moorage.agents.session_cli"}
+_OF_RESOURCES: Final = ("agents", "approvals", "automations", "containers", "files", "skills", "vaults", "webhooks")
 _INTERRUPTED: Final = 130
 
 

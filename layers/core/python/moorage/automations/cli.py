@@ -1,0 +1,75 @@
+"""``moorage automations``: input for sessions of agents at set times."""
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from moorage.cli.output import add_json, listing, moment, say_json, told
+from moorage.cli.pages import entries
+from moorage.cli.target import answer_of, find
+from moorage.terminal import say
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Automations: input for sessions of agents at set times."
+    add_json(parser)
+    parser.set_defaults(run=_list)
+    actions = parser.add_subparsers(metavar="ACTION")
+    listed = actions.add_parser("list", help="all automations, newest first (without ACTION too)")
+    add_json(listed, is_inherited=True)
+    listed.set_defaults(run=_list)
+    for name, run, about in (
+        ("show", _show, "an automation and its latest invocations"),
+        ("pause", _change, "invoke an automation no more"),
+        ("resume", _change, "invoke an automation again"),
+        ("delete", _delete, "delete an automation; sessions stay"),
+    ):
+        action = actions.add_parser(name, help=about)
+        add_json(action, is_inherited=True)
+        action.set_defaults(run=run, action=name)
+        action.add_argument("automation_id", metavar="AUTOMATION_ID", help="auto_... from the list")
+
+
+def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        return listing(
+            options,
+            entries(http, "/agents/automations"),
+            ("AUTOMATION", "STATUS", "TIMES", "NAME"),
+            lambda one: (one["id"], one["status"], _times(one), one["name"]),
+        )
+
+
+def _times(automation: Mapping[str, Any]) -> str:
+    if automation["type"] == "once":
+        return moment(automation["run_at"])
+    return f"{automation['expression']} ({automation['timezone']})"
+
+
+def _show(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    path = f"/agents/automations/{options.automation_id}"
+    with find(environ).http() as http:
+        automation = answer_of(http.get(path))
+        latest = answer_of(http.get(f"{path}/invocations", params={"limit": 10}))["data"]
+    if options.json:
+        say_json(automation | {"invocations": latest})
+        return 0
+    reason = f" ({automation['pause_reason']})" if automation["pause_reason"] else ""
+    say(f"{automation['id']}  {automation['status']}{reason}  {automation['name']}")
+    say(f"times   {_times(automation)}\ntarget  {automation['target'].get('session_id') or 'a new session'}")
+    for one in latest:
+        said = one["session_id"] or (one["error"] or {}).get("message") or ""
+        say(f"{moment(one['scheduled_at'] or one['created_at'])}  {one['status']}  {said}".rstrip())
+    return 0
+
+
+def _change(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        automation = answer_of(http.post(f"/agents/automations/{options.automation_id}/{options.action}"))
+    return told(options, automation, f"{options.automation_id} is {automation['status']}.")
+
+
+def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        gone = answer_of(http.delete(f"/agents/automations/{options.automation_id}"))
+    return told(options, gone, f"{options.automation_id} is deleted.")
