@@ -384,7 +384,7 @@ class ServiceStack(cdk.Stack):
         if self.egress:
             for function in starters:
                 self.egress.grant_scale(function)
-            for function in (*streaming, handlers.containers):
+            for function in (*streaming, handlers.containers, recovery):  # Recovery makes the containers of automations.
                 self.egress.secrets_key.grant(function, "kms:GenerateDataKey")
         if self.vector_bucket:
             self._grant_vectors(self.vector_bucket)

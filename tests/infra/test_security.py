@@ -236,6 +236,7 @@ def test_only_the_egress_proxy_may_decrypt_domain_secrets(everything: Stacks) ->
         "FunctionsResponsesRoleDefa",
         "FunctionsSocketWorkRoleDef",
         "FunctionsContainersRoleDef",
+        "FunctionsRecoveryRoleDefau",
         "EgressTaskTaskRoleDefaultP",
     }
 
