@@ -75,6 +75,7 @@ def test_every_delta_of_the_models_words_can_be_obfuscated() -> None:
 ELSEWHERE = {
     "wire/events.py": "the list",
     "model/openai_responses.py": "the events of an upstream",
+    "agents/turn_events.py": "the Agents API shows one event of the shell as one of its own",
     "cli/checks/deployment.py": "a client",
     "cli/tail.py": "a client",
     "local/demo.py": "a client",
