@@ -107,3 +107,15 @@ async def test_a_lost_vm_that_cannot_be_ended_now_is_ended_at_the_next_look(worl
     assert world.states() == {vm_id: "SUSPENDED"}
     await world.minutes(1)
     assert world.states() == {vm_id: "TERMINATED"}
+
+
+async def test_one_that_aws_does_not_let_end_keeps_no_other_from_its_end(world: World) -> None:
+    await world.vm("a")
+    await world.vm("b")
+    await world.minutes(4)
+    world.service.faults.append(("TerminateMicrovm", Refused("AccessDeniedException")))
+    await world.minutes(1)
+    assert sorted(world.states().values()) == ["SUSPENDED", "TERMINATED"]
+    assert len(world.notes()) == 1
+    await world.minutes(1)
+    assert set(world.states().values()) == {"TERMINATED"}

@@ -9,10 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from moorage import limits
 from moorage.errors import SandboxError
 from moorage.store import keys, schema
 from moorage.store.table import Table
+from moorage.telemetry import tell_error
 
 _LOOKS_APART_SECONDS: Final = 30
 """The reaper looks once a minute. Two that overlap are one look."""
@@ -64,8 +67,12 @@ class LostMicrovms:
         return {life["sandbox_id"] for life in lives if life["sandbox_id"] is not None}
 
     async def _stop(self, sandbox_id: str) -> bool:
+        """Whether it was ended. One that AWS does not let end keeps its note, and with it the next attempt; others are ended."""
         try:
             await self._owner.stop(sandbox_id)
         except SandboxError:
-            return False  # the note stays, and with it the next attempt
+            return False
+        except (BotoCoreError, ClientError) as error:
+            tell_error(error, "a lost MicroVM was not ended", sandbox_id=sandbox_id)
+            return False
         return True
