@@ -10,6 +10,7 @@ import boto3
 import orjson
 
 from moorage.cli.at_end import at_end
+from moorage.cli.durations import seconds_of
 from moorage.cli.output import at_least_one, listing
 from moorage.cli.target import AWS_CONFIG, Target, TargetError, find
 from moorage.local.logs import parsed
@@ -17,7 +18,6 @@ from moorage.store.audit import AUDIT_FILE, AuditKind, audit_files
 
 Line = dict[str, Any]
 _LINES: Final = 100
-_UNITS: Final = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -35,9 +35,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def _since(text: str) -> float:
     """Unix seconds: a time before now, or a day or moment as ISO 8601 writes them (of this place unless it says otherwise)."""
-    count, unit = text[:-1], _UNITS.get(text[-1:])
-    if unit is not None and count.isascii() and count.isdigit():
-        return time.time() - int(count) * unit
+    seconds = seconds_of(text)
+    if seconds is not None:
+        return time.time() - seconds
     try:
         return datetime.datetime.fromisoformat(text).timestamp()
     except ValueError:

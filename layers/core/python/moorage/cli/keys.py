@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from moorage.cli import shared_budgets, tiers
 from moorage.cli.audit_trail import note
+from moorage.cli.durations import seconds_of
 from moorage.cli.output import add_json, listing, moment, say_json, told
 from moorage.cli.target import TargetError, find
 from moorage.store.api_keys import READ, ApiKey, ApiKeys
 from moorage.store.audit import AuditKind
 from moorage.terminal import say
 
-_UNITS: Final = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _SECONDS_MAX: Final = 3650 * 86400
 
 
@@ -43,10 +43,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def _seconds(text: str) -> int:
     """``30m``, ``12h``, ``30d`` or ``52w`` in seconds."""
-    count, unit = text[:-1], _UNITS.get(text[-1:])
-    if unit is None or not (count.isascii() and count.isdigit()) or not 60 <= int(count) * unit <= _SECONDS_MAX:
+    seconds = seconds_of(text)
+    if seconds is None or not 60 <= seconds <= _SECONDS_MAX:
         raise argparse.ArgumentTypeError(f"'{text[:40]}' is no time from 1m to 3650d; for example 12h or 30d")
-    return int(count) * unit
+    return seconds
 
 
 def _keys(environ: Mapping[str, str]) -> ApiKeys:
