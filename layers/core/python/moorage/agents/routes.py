@@ -8,7 +8,8 @@ from fastapi import Depends, Request
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from moorage import limits
-from moorage.agents.settings import as_answer, checked
+from moorage.agents.session_start import check_settings
+from moorage.agents.settings import as_answer
 from moorage.agents.shapes import CREATE_AGENT, UPDATE_AGENT, SavedAgent
 from moorage.agents.store import AgentRecord
 from moorage.api.bodies import RawBody
@@ -16,7 +17,6 @@ from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
 from moorage.api.routing import Router
 from moorage.errors import invalid_value
-from moorage.loop.prepare import conceal
 from moorage.parallel import beside
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.queries import parse_agent_version
@@ -40,7 +40,7 @@ _VERSION: Final = ("version", {"type": "integer", "minimum": 1, "maximum": limit
 @router.post("/agents", "createAgent", "Save an agent", body=("CreateAgent", CREATE_AGENT), statuses=(404,))
 async def create(caller: Caller, body: RawBody) -> SavedAgent:
     settings = await beside(len(body), lambda: CREATE_AGENT.body(body))
-    await _check(caller, settings, len(body))
+    await check_settings(caller.runtime, caller.tenant_id, settings, len(body))
     return as_object(await caller.runtime.agents.create(caller.tenant_id, _kept(settings)))
 
 
@@ -70,7 +70,7 @@ async def update(caller: Caller, agent_id: str, body: RawBody) -> SavedAgent:
 
     async def change(settings: Mapping[str, Any]) -> Mapping[str, Any]:
         following = {name: value for name, value in settings.items() if name not in reset} | changes
-        await _check(caller, following, len(orjson.dumps(following)))
+        await check_settings(caller.runtime, caller.tenant_id, following, len(orjson.dumps(following)))
         return following
 
     return as_object(await caller.runtime.agents.update(caller.tenant_id, agent_id, change))
@@ -80,14 +80,6 @@ async def update(caller: Caller, agent_id: str, body: RawBody) -> SavedAgent:
 async def delete(caller: Caller, agent_id: str) -> Deleted[Literal["agent.deleted"]]:
     await caller.runtime.agents.delete(caller.tenant_id, agent_id)
     return deleted(agent_id, "agent.deleted")
-
-
-async def _check(caller: Caller, settings: Mapping[str, Any], size: int) -> None:
-    """Raises :class:`~moorage.errors.ApiError` for what no response could do. ``size`` is that of the settings, in bytes."""
-    runtime = caller.runtime
-    wanted = await beside(size, lambda: checked(settings, web_search=runtime.web_search))
-    runtime.catalog.resolve(wanted.model)
-    conceal(runtime, caller.tenant_id, wanted.tools)
 
 
 def _kept(settings: Fields) -> Fields:

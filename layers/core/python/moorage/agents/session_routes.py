@@ -1,7 +1,6 @@
 """``/v1/agents/sessions``: sessions, their turns, items and events."""
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Literal
@@ -47,7 +46,7 @@ from moorage.parallel import beside, side_by_side
 from moorage.runtime import Runtime
 from moorage.store.listing import unknown_after
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.events import one_line
+from moorage.wire.events import filled, one_line
 from moorage.wire.queries import PageQuery, parse_session_delete, parse_session_list, parse_session_stream
 from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import deleted, list_object
@@ -58,7 +57,6 @@ from moorage.wire.validation import parse_object
 router = Router()
 _ONE: Final = "/agents/sessions/{session_id}"
 _KEEP_ALIVE: Final = BodyPiece(b": keep-alive\n\n")
-_OBFUSCATION_BLOCK: Final = 16
 
 
 @router.post(
@@ -227,8 +225,7 @@ async def _pieces(reader: SessionReader, *, obfuscates: bool, until: float | Non
 
 def _written(event: Event, *, obfuscates: bool) -> bytes:
     if obfuscates and event["type"] in OBFUSCATED:
-        missing = _OBFUSCATION_BLOCK - len(event["delta"]) % _OBFUSCATION_BLOCK
-        event = {**event, "obfuscation": f"{random.getrandbits(4 * _OBFUSCATION_BLOCK):016x}"[:missing]}
+        event = filled(event)
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (event["event_id"].encode(), event["type"].encode(), one_line(event))
 
 

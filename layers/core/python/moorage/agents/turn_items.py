@@ -7,8 +7,6 @@ What the Agents API has no type for is left out: lists of servers' tools, search
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-import orjson
-
 from moorage.tools.function_items import parsed
 from moorage.wire.types import Item
 
@@ -206,8 +204,3 @@ def _action(action: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     fields = _ACTIONS.get(action["type"])
     return {"type": "other"} if fields is None else {"type": action["type"], **{name: action.get(name) for name in fields}}
-
-
-def size_of(items: Sequence[Item]) -> int:
-    """Bytes of JSON."""
-    return sum(len(orjson.dumps(item)) for item in items)

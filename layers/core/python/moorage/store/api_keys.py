@@ -114,11 +114,6 @@ class ApiKeys:
         )
         self._seen.pop(digest, None)
 
-    async def tenant_of(self, secret: str) -> str | None:
-        """The tenant of a key; None for unknown and revoked ones."""
-        found = await self.find(secret)
-        return None if found is None else found.tenant_id
-
     async def find(self, secret: str) -> ApiKey | None:
         """What is known of a key; None for unknown, revoked and expired ones, and for those made of one that is."""
         return await self.known(hash_of(secret))

@@ -139,8 +139,11 @@ def obfuscated(event: Event) -> Event:
 
     It is added where an event is sent, never where it is stored.
     """
-    if not is_obfuscated(event["type"]):
-        return event
+    return filled(event) if is_obfuscated(event["type"]) else event
+
+
+def filled(event: Event) -> Event:
+    """An event with a delta, whatever its type, with what hides how long that is."""
     missing = _OBFUSCATION_BLOCK - len(event["delta"]) % _OBFUSCATION_BLOCK
     # Only its length matters. It is random so that nothing on the way compresses it, and a system call for each delta would be felt.
     return {**event, "obfuscation": f"{random.getrandbits(4 * _OBFUSCATION_BLOCK):016x}"[:missing]}
