@@ -81,6 +81,27 @@ def test_a_code_of_the_command_line_opens_it_and_leaves_no_trace(console: Consol
     assert console.evaluate("() => Object.keys(sessionStorage)") == []
 
 
+def test_no_request_of_a_page_comes_behind_the_end_of_its_session(console: Console, stack: Stack) -> None:
+    """One that was on its way was refused with 401, because the session had ended before it came."""
+    (address,) = lines(stack, ["console", "--no-browser"])
+    held: dict[str, Route] = {}
+
+    def hold(route: Route) -> None:
+        if (name := f"{route.request.method} {route.request.url.rsplit('/', 1)[-1]}") in ("GET me", "DELETE session"):
+            held[name] = route
+        else:
+            route.continue_()
+
+    console.page.route("**/v1/**", hold)
+    console.page.goto(address)
+    with console.page.expect_event("requestfailed", lambda request: request.url.endswith("/v1/me")):
+        console.page.get_by_role("button", name="Forget the key and leave").click()
+    expect(console.page.get_by_label("API key")).to_be_visible()
+    with console.page.expect_response("**/v1/console/session") as answered:
+        held["DELETE session"].continue_()
+    assert answered.value.json()["ended"]
+
+
 def test_a_response_that_the_command_names_is_what_opens(console: Console, stack: Stack) -> None:
     with stack.http() as http:
         ran = http.post("/responses", json={"model": "demo", "input": "What is a bollard?"}).json()

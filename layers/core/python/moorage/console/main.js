@@ -17,23 +17,28 @@ const THEMES = { system: ["screen", "light"], light: ["sun", "dark"], dark: ["mo
 
 function App() {
   useEffect(() => {
-    if (key.value && !me.value) recognise();
+    const stop = new AbortController();
+    if (key.value && !me.value) recognise(stop.signal);
+    return () => stop.abort();
   }, [key.value]);
   if (!key.value) return html`<${Login} /><${Notices} />`;
   return html`<${Shell} /><${Notices} />${palette.value && html`<${Palette} />`}${help.value && html`<${Help} />`}${drawer.value && html`<${FileDrawer} key=${drawer.value.fileId} ...${drawer.value} />`}`;
 }
 
-// A key that was made for this page ends, and so does a token; one that was pasted is only forgotten.
+// A key that was made for this page ends, and so does a token; one that was pasted is only forgotten. The page leaves first, which ends its
+// requests: none may come behind the key's end, and be refused.
 async function signOut() {
-  const answer = await call("DELETE", "console/session");
+  const secret = key.value;
   leave();
+  const answer = await call("DELETE", "console/session", { secret });
   if (answer.data?.logout_url) location.assign(answer.data.logout_url);
 }
 
-async function recognise() {
-  const answer = await call("GET", "me");
+async function recognise(signal) {
+  const answer = await get("me", {}, signal);
+  if (signal.aborted) return;
   if (answer.ok) me.value = answer.data;
-  else if (key.value) setTimeout(recognise, 2000);
+  else if (key.value) setTimeout(() => signal.aborted || recognise(signal), 2000);
 }
 
 function Shell() {
