@@ -14,6 +14,7 @@
 # make quick            the inner loop, within a minute: linters, types, and the tests that start nothing
 # make check            the tests of one area: AREA=egress, or a folder of tests/unit (api, cli, local, loop, model, sandbox, wire ...)
 # make setup-dev        only set up: what 'make test' needs
+# make format           put code, and the blocks of the documentation, into the form that make lint demands
 # make lint             linters, types, and the English of the documentation
 # make lint-template    checkov and cfn-lint over the synthesised templates
 # make test-docker      sandboxes as containers of a real engine, and the images (as root; apt-get install docker.io mmdebstrap)
@@ -55,7 +56,7 @@ UV := $(BIN)/uv
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-docker test-deploy test-localstack judges judges-files synth \
+.PHONY: help setup setup-dev setup-deploy demo up test quick check format lint lint-template test-templates test-egress test-docker test-deploy test-localstack judges judges-files synth \
 	afternoon bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox bench-console wheel dist release-check docs \
 	image lock clean console-screens
 
@@ -115,8 +116,14 @@ demo: setup
 up: setup
 	@exec $(BIN)/moorage up
 
+# The look of the code is the formatter's, in the Markdown's blocks too.
+format: setup-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
 lint: setup-dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/python docs/site/prose.py
 	@$(MAKE) --no-print-directory types
 
@@ -128,6 +135,7 @@ types: setup-dev
 # Environments are made beside each other, and types looked at beside the tests, which takes half a minute of a processor.
 test: $(VENV)/.dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	@$(MAKE) --no-print-directory --jobs=4 types suite
 
 # In a fresh clone each worker would compile all modules and tests for itself, which takes it fifteen seconds of a core; here they are

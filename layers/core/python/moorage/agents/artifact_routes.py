@@ -39,9 +39,7 @@ async def retrieve(caller: Caller, session_id: str, artifact_id: str) -> Session
     return as_object(session, await caller.runtime.agent_sessions.artifact(session, artifact_id))
 
 
-@router.get(
-    f"{_ONE}/content", "downloadAgentSessionArtifact", "The bytes of an artifact", sends=BINARY, statuses=(206, 302, 416)
-)
+@router.get(f"{_ONE}/content", "downloadAgentSessionArtifact", "The bytes of an artifact", sends=BINARY, statuses=(206, 302, 416))
 async def content(request: Request, caller: Caller, session_id: str, artifact_id: str) -> Response:
     runtime = caller.runtime
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)

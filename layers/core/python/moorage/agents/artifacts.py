@@ -75,9 +75,7 @@ async def _left(runtime: Runtime, standing: Standing, turn: TurnRecord) -> Seque
 
 
 async def _published(runtime: Runtime, session: SessionRecord, turn: TurnRecord, row: ContainerFileRecord) -> None:
-    file = await runtime.files.create(
-        session.tenant_id, filename=row.filename, purpose=PURPOSE, chunks=runtime.containers.content(row)
-    )
+    file = await runtime.files.create(session.tenant_id, filename=row.filename, purpose=PURPOSE, chunks=runtime.containers.content(row))
     artifact = ArtifactRecord(turn.number, turn.id, row.path, row.bytes, int(runtime.clock()), file.id, row.container_id)
     if not await runtime.agent_sessions.add_artifact(session, artifact):
         await runtime.files.delete(session.tenant_id, file.id)

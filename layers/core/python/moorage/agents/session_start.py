@@ -25,9 +25,7 @@ async def new_session(
     environment, vault_ids = given["environment"], tuple(given.get("vault_ids", ()))
     credentials = await credentials_in(runtime, tenant_id, vault_ids)
     chosen(settings, credentials)
-    container = await open_environment(
-        runtime, tenant_id, environment, param="environment", name="session", credentials=credentials
-    )
+    container = await open_environment(runtime, tenant_id, environment, param="environment", name="session", credentials=credentials)
     return runtime.agent_sessions.new(
         tenant_id,
         settings,

@@ -347,9 +347,7 @@ def check_results(standing: Standing, results: Sequence[Mapping[str, Any]]) -> N
         raise bad_request("A call has one result: two of these are for the same.", param="events")
 
 
-async def _check_pending(
-    runtime: Runtime, standing: Standing, waiting: Sequence[WaitingInput], results: Mapping[str, Item]
-) -> None:
+async def _check_pending(runtime: Runtime, standing: Standing, waiting: Sequence[WaitingInput], results: Mapping[str, Item]) -> None:
     """Raises :class:`ApiError` for the result of a call that nobody waits for, or that has one."""
     if not results:
         return

@@ -146,9 +146,7 @@ async def _over_budget(
 async def _steered(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     """The response ends at this boundary, and its session goes on with the input that waits (``agents/turns.py``)."""
     if _has_died_here(snapshot, state):
-        await finish.end_from_outside(
-            runtime, snapshot.stored, status="incomplete", incomplete_reason=STEERED, drops_partial=True
-        )
+        await finish.end_from_outside(runtime, snapshot.stored, status="incomplete", incomplete_reason=STEERED, drops_partial=True)
         return state.done()
     return await _end(runtime, snapshot, state, _cut(progress, state, STEERED))
 

@@ -53,9 +53,7 @@ RequireApproval = Literal["always", "never"]
 """Of hosted tools that ask for each call or for none: an addition to the API, as remote servers have it."""
 
 Callers = Annotated[list[Literal["direct", "programmatic"]], Length(2, minimum=1)]
-DirectCallers = Annotated[
-    list[Annotated[Literal["direct", "programmatic"], Only("direct", PROGRAMMATIC_REASON)]], Length(2, minimum=1)
-]
+DirectCallers = Annotated[list[Annotated[Literal["direct", "programmatic"], Only("direct", PROGRAMMATIC_REASON)]], Length(2, minimum=1)]
 """Of tools that no program may call yet."""
 _Identifier = Annotated[str, Field(min_length=1, max_length=limits.NAME_CHARS_MAX, pattern="^[a-zA-Z0-9_-]+$")]
 
