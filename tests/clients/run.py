@@ -144,7 +144,9 @@ def main(arguments: Sequence[str]) -> int:
         models = Path(folder) / "models.toml"
         # Who serves the model "torn", and how badly, is a program's matter.
         torn = f'[[models]]\nname = "torn"\nprovider = "chat_completions"\nbase_url = "http://127.0.0.1:{PORT}/v1"\n'
-        models.write_text(f'[mcp.depot]\nurl = "{depot.url}/mcp"\n{torn}')
+        # The Agents SDK compacts with a model that has a name of OpenAI's.
+        named = '[[models]]\nname = "gpt-5.5"\nprovider = "demo"\n[[models]]\nname = "demo"\nprovider = "demo"\n'
+        models.write_text(f'[mcp.depot]\nurl = "{depot.url}/mcp"\n{torn}{named}')
         environment = {"MOORAGE_EGRESS_PORTS": str(PORT), "MOORAGE_FETCH_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128"}
         stack = Stack(Path(folder) / "state", {"MOORAGE_MODELS_FILE": str(models), **environment}).start()
         try:
