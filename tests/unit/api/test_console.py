@@ -131,7 +131,9 @@ async def test_the_page_and_errors_name_the_command_as_the_stacks_owner_types_it
         '<meta name="moorage-command" content="&#x27;a &lt;b&gt;/bin/moorage&#x27;">'
         "<p>'&#x27;a &lt;b&gt;/bin/moorage&#x27; ls' shows it.</p>"
     )
-    app = create_app(Lab().runtime, ROUTERS, ".venv/bin/moorage")
+    lab = Lab()
+    lab.runtime.command = ".venv/bin/moorage"
+    app = create_app(lab.runtime, ROUTERS)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api") as http:
         refused = (await http.get("/v1/models")).json()["error"]["message"]
         welcome = (await http.get("/")).text

@@ -31,3 +31,15 @@ def test_deltas_are_padded_unless_declined() -> None:
     delta = {"type": "response.output_text.delta", "delta": "four"}
     assert len(ResponseView.of([]).event(delta)["obfuscation"]) == 12
     assert ResponseView.of([], include_obfuscation=False).event(delta) == delta
+
+
+def test_errors_and_waits_name_the_command_that_works_for_their_reader() -> None:
+    recorded = {"code": "server_error", "message": "The server cannot be reached. 'moorage logs' shows why."}
+    read = recorded | {"message": "The server cannot be reached. '.venv/bin/moorage logs' shows why."}
+    ended = {"id": "resp_1", "output": [], "error": recorded}
+    view = ResponseView.of([], ".venv/bin/moorage")
+    assert view.event({"type": "error", "error": recorded}) == {"type": "error", "error": read}
+    assert view.response(ended) == ended | {"error": read}
+    waits = {"id": "resp_1", "output": [], "waiting_for": "'moorage resume' lets it go on."}
+    assert view.response(waits) == waits | {"waiting_for": "'.venv/bin/moorage resume' lets it go on."}
+    assert recorded["message"].endswith("'moorage logs' shows why."), "a record may be read where another command works"

@@ -66,6 +66,22 @@ async def test_it_stands_still_before_any_step_and_goes_on_there(steps_before: i
     assert_well_formed(await served.lab.events(stored))
 
 
+async def test_every_answer_names_the_command_that_resumes_it_as_its_reader_types_it() -> None:
+    served = Served.of(Lab(shell("one"), say("done")))
+    served.lab.runtime.command = ".venv/bin/moorage"
+    stored = await served.lab.background()
+    state = await served.lab.step(first_state(stored))
+    told = "It is paused: POST /v1/responses/{id}/resume, or '.venv/bin/moorage resume', lets it go on."
+    await paused(served, stored.response_id)
+    await served.lab.step(state)
+    served.lab.executions.states[stored.response_id] = "SUCCEEDED"
+    place = f"/responses/{stored.response_id}"
+    (row,) = (await served.get("/responses", status="in_progress")).json()["data"]
+    assert (await served.get(place)).json()["waiting_for"] == row["waiting_for"]["detail"] == told
+    waits = [step["waiting_for"] for step in (await served.get(f"{place}/steps")).json()["data"] if step["waiting_for"]]
+    assert [wait["detail"] for wait in waits] == [told]
+
+
 async def test_a_command_that_has_not_begun_is_not_begun() -> None:
     served = Served.of(Lab(shell("one"), say("done")))
     stored = await served.lab.background()

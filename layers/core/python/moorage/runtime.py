@@ -110,6 +110,8 @@ class Runtime:
     clock: Callable[[], float]
     """Unix seconds."""
     keys: DeploymentKeys
+    command: str = "moorage"
+    """The word that starts moorage where a client of the API is thought to be; what answers advise begins with it."""
     fleet: PooledProvisioner | LambdaMicrovmProvisioner | None = None
     """Who runs the sandboxes, where they can be listed; None where they cannot, or there are none."""
     orphans: OrphanSandboxes | LostMicrovms | None = None

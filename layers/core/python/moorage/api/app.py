@@ -67,12 +67,11 @@ People look at /console/; 'moorage console' opens it.
 """
 
 
-def create_app(runtime: Runtime, routers: Iterable[Routed], command: str = "moorage") -> FastAPI:
-    """The application with these routers under ``/v1``. The caller owns the runtime and closes it; ``command`` starts moorage here."""
+def create_app(runtime: Runtime, routers: Iterable[Routed]) -> FastAPI:
+    """The application with these routers under ``/v1``. The caller owns the runtime and closes it."""
     # A redirection to the address without its last slash would name the scheme of the last hop, which may not be the client's.
     app = FastAPI(title="moorage", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.runtime = attend(runtime)
-    app.state.command = command
     app.state.late_silence_seconds = _never
     # Mounted as they are: FastAPI makes each route of a router that it includes anew, at an application's first request.
     routes = [route for router in routers for route in router.routes]
@@ -81,7 +80,7 @@ def create_app(runtime: Runtime, routers: Iterable[Routed], command: str = "moor
     app.add_api_route("/healthz", _healthz, methods=["GET"])
     app.add_api_route("/", _welcome, methods=["GET"])
     app.add_api_route("/openapi.json", _openapi, methods=["GET"])
-    console = Console.beside_the_package(command, has_sign_in=runtime.settings.oidc_client_id is not None)
+    console = Console.beside_the_package(runtime.command, has_sign_in=runtime.settings.oidc_client_id is not None)
     app.state.sign_in = _sign_in(runtime)
     if app.state.sign_in is not None:
         from moorage.api.sign_in import add_sign_in
@@ -98,7 +97,7 @@ def create_app(runtime: Runtime, routers: Iterable[Routed], command: str = "moor
     if app.state.rate_limits.per_minute:
         app.add_middleware(RateLimiter, rate_limits=app.state.rate_limits)
     app.add_middleware(IdempotentRequests, runtime=runtime)
-    app.add_middleware(AuthenticationMiddleware, runtime=runtime, command=command)
+    app.add_middleware(AuthenticationMiddleware, runtime=runtime)
     if settings.cors_origins:
         app.add_middleware(CrossOriginPages, origins=settings.cors_origins)
     return app
@@ -114,7 +113,7 @@ def _sign_in(runtime: Runtime) -> "SignIn | None":
 
 async def _welcome(request: Request) -> Response:
     """For whoever opens the address in a browser."""
-    return PlainTextResponse(as_typed(_WELCOME, request.app.state.command))
+    return PlainTextResponse(as_typed(_WELCOME, request.app.state.runtime.command))
 
 
 async def _healthz(request: Request) -> dict[str, Any]:
@@ -134,7 +133,7 @@ async def _openapi() -> Response:
 
 async def _on_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return _refusal(error, request.app.state.command)
+    return _refusal(error, request.app.state.runtime.command)
 
 
 def _refusal(error: ApiError, command: str) -> JsonResponse:
@@ -184,10 +183,9 @@ class AuthenticationMiddleware:
     A plain ASGI middleware, because Starlette's ``BaseHTTPMiddleware`` puts a queue between a stream and its client.
     """
 
-    def __init__(self, app: ASGIApp, runtime: Runtime, command: str) -> None:
+    def __init__(self, app: ASGIApp, runtime: Runtime) -> None:
         self._app = app
         self._runtime = runtime
-        self._command = command
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -259,7 +257,7 @@ class AuthenticationMiddleware:
         if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})
             return
-        answer: Any = _refusal(error, self._command)
+        answer: Any = _refusal(error, self._runtime.command)
         await answer(scope, receive, send)
 
 

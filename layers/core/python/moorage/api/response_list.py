@@ -212,7 +212,7 @@ class ResponseListing:
         stored, wait = snapshot.stored, None
         if not snapshot.is_final:
             wait = wait_of(snapshot, await self.runtime.steps.accounts(stored.tenant_id, stored.response_id))
-        return summary(snapshot) | {"waiting_for": None if wait is None else wait.to_json()}
+        return summary(snapshot) | {"waiting_for": None if wait is None else wait.to_json(self.runtime.command)}
 
 
 def _agrees(value: str | None, wanted: str) -> bool:

@@ -38,7 +38,7 @@ router = Router()
 async def list_events(request: Request, caller: Caller, response_id: str) -> ListOf[LoggedEvent]:
     wanted = parse_log_page(request.query_params.multi_items())
     stored = await caller.runtime.responses.load(caller.tenant_id, response_id)
-    view = ResponseView.of(stored.parameters.include, include_obfuscation=False)
+    view = ResponseView.of(stored.parameters.include, caller.runtime.command, include_obfuscation=False)
     told, going_on = await caller.runtime.responses.log_of(stored).page(
         after=wanted.after, limit=wanted.limit, descending=wanted.descending, types=wanted.types
     )
@@ -74,7 +74,7 @@ async def list_steps(request: Request, caller: Caller, response_id: str) -> List
         steps.reverse()
     if page.after is not None:
         steps = steps[_place([step.id for step in steps], page.after) :]
-    return list_object([step.to_json() for step in steps[: page.limit]], has_more=len(steps) > page.limit)
+    return list_object([step.to_json(caller.runtime.command) for step in steps[: page.limit]], has_more=len(steps) > page.limit)
 
 
 @router.get("/responses/{response_id}/steps/{step_id}/prompt", "retrieveResponsePrompt", "What a model step was sent")

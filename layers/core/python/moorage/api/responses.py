@@ -80,7 +80,9 @@ async def _go_on(request: Request, caller: Caller, body: bytes, wanted: CreateRe
     request.state.response_id = stored.response_id
     said = notice(body)
     headers = {"x-moorage-notice": said} if said else {}
-    view = ResponseView.of((*wanted.include, *stored.parameters.include), include_obfuscation=wanted.include_obfuscation)
+    view = ResponseView.of(
+        (*wanted.include, *stored.parameters.include), runtime.command, include_obfuscation=wanted.include_obfuscation
+    )
     until = until_of(runtime)
     if wanted.stream:
         contents = runtime.contents_of(stored.tenant_id)
@@ -98,7 +100,7 @@ async def begin(
     runtime = caller.runtime
     until = until_of(runtime)
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
-    view = ResponseView.of(wanted.include, include_obfuscation=wanted.include_obfuscation)
+    view = ResponseView.of(wanted.include, runtime.command, include_obfuscation=wanted.include_obfuscation)
     attempt = await IdempotentCreate.of(request, caller, body)
     earlier = await attempt.earlier()
     if earlier is None:
@@ -250,7 +252,8 @@ async def retrieve(request: Request, caller: Caller, response_id: str) -> Respon
     runtime = caller.runtime
     retrieval = parse_retrieval(request.query_params.multi_items())
     snapshot = await _snapshot(runtime, caller.tenant_id, response_id)
-    view = ResponseView.of((*retrieval.include, *snapshot.stored.parameters.include), include_obfuscation=retrieval.include_obfuscation)
+    include = (*retrieval.include, *snapshot.stored.parameters.include)
+    view = ResponseView.of(include, runtime.command, include_obfuscation=retrieval.include_obfuscation)
     if retrieval.at is not None:
         return JsonResponse(await as_it_was(runtime, snapshot, retrieval.at, view))
     if not retrieval.stream:
@@ -310,7 +313,7 @@ async def cancel(caller: Caller, response_id: str) -> Response:
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.stored.is_background:
         raise bad_request("Cannot cancel a synchronous response.")
-    view = ResponseView.of(snapshot.stored.parameters.include)
+    view = ResponseView.of(snapshot.stored.parameters.include, runtime.command)
     if snapshot.is_final:
         return JsonResponse(view.response(await current_object(runtime, snapshot)))
     stopped = await runtime.contents_of(caller.tenant_id).response(await stop(runtime, snapshot))
@@ -363,7 +366,8 @@ async def raise_budget(caller: Caller, response_id: str, wanted: Annotated[Budge
 
 async def _standing(runtime: Runtime, tenant_id: str, response_id: str) -> Response:
     snapshot = await runtime.responses.snapshot(tenant_id, response_id)
-    return JsonResponse(ResponseView.of(snapshot.stored.parameters.include).response(await current_object(runtime, snapshot)))
+    view = ResponseView.of(snapshot.stored.parameters.include, runtime.command)
+    return JsonResponse(view.response(await current_object(runtime, snapshot)))
 
 
 @router.get(

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from moorage.command_hints import as_typed
 from moorage.tools.function_items import without_url
 from moorage.tools.registry import ROOMS
-from moorage.wire.events import OUTPUT_ITEM_ADDED, obfuscated
+from moorage.wire.events import ERROR, OUTPUT_ITEM_ADDED, obfuscated
 from moorage.wire.types import Event, Item
 
 
@@ -18,10 +19,12 @@ from moorage.wire.types import Event, Item
 class ResponseView:
     include: frozenset[str]
     include_obfuscation: bool = True
+    command: str = "moorage"
+    """Records name it so; a client reads the word that works where the stack was started."""
 
     @classmethod
-    def of(cls, include: Iterable[str], *, include_obfuscation: bool = True) -> "ResponseView":
-        return cls(frozenset(include), include_obfuscation)
+    def of(cls, include: Iterable[str], command: str = "moorage", *, include_obfuscation: bool = True) -> "ResponseView":
+        return cls(frozenset(include), include_obfuscation, command)
 
     def event(self, event: Event) -> Event:
         """An event as it is sent. An item that was only added holds nothing yet that could be hidden."""
@@ -29,6 +32,8 @@ class ResponseView:
             event = event | {"item": self.item(event["item"])}
         elif "response" in event:
             event = event | {"response": self.response(event["response"])}
+        elif event["type"] == ERROR:
+            event = event | {"error": self._error(event["error"])}
         return obfuscated(event) if self.include_obfuscation else event
 
     def response(self, response: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +41,14 @@ class ResponseView:
         usage = response.get("usage")
         if usage is not None and "cost" in usage and "usage.cost" not in self.include:
             shown["usage"] = {name: value for name, value in usage.items() if name != "cost"}
+        if error := response.get("error"):
+            shown["error"] = self._error(error)
+        if why := response.get("waiting_for"):
+            shown["waiting_for"] = as_typed(why, self.command)
         return shown
+
+    def _error(self, error: dict[str, Any]) -> dict[str, Any]:
+        return error | {"message": as_typed(error["message"], self.command)}
 
     def item(self, item: Item) -> Item:
         room = ROOMS.of_item(item["type"])

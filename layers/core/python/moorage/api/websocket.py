@@ -377,7 +377,7 @@ class Connection:
     async def _run(self, event: CreateEvent, prepared: PreparedResponse, running: RunningResponse) -> dict[str, Any]:
         """Send the events; the response object of the last one."""
         response_id = prepared.stored.response_id
-        view = ResponseView.of(event.request.include, include_obfuscation=event.request.include_obfuscation)
+        view = ResponseView.of(event.request.include, self._runtime.command, include_obfuscation=event.request.include_obfuscation)
         if not event.generate:
             return await self._send_all(await warm_up(self._runtime, prepared), view, running) or {}
         self._running[response_id] = running

@@ -98,7 +98,7 @@ async def _opened(runtime: Runtime, token: str) -> tuple[ApprovalLinkRecord, str
 
 async def _page(runtime: Runtime, approval: Approval, *, refusal: str = "", status: int = 200) -> Response:
     step = await runtime.steps.get(approval.tenant_id, approval.response_id, approval.step)
-    call = ResponseView.of(()).item(question_of(approval, {} if step is None else step.items))
+    call = ResponseView.of((), runtime.command).item(question_of(approval, {} if step is None else step.items))
     texts = [network.what(EgressOpening.of_key(approval.opens))] if approval.opens else asked(call)
     calls = "\n".join(f"<pre>{html.escape(printable(text))}</pre>" for text in texts)
     is_open = approval.is_waiting and not refusal

@@ -112,7 +112,7 @@ async def _shown(runtime: Runtime, approvals: Sequence[Approval], *, has_ended: 
             "created_at": approval.created_at,
             "status": "withdrawn" if has_ended and approval.is_waiting else approval.status,
             "step": approval.step,
-            "call": ResponseView.of(()).item(call) if call else {},
+            "call": ResponseView.of((), runtime.command).item(call) if call else {},
             "expires_at": approval.due_at or None,
             "on_timeout": approval.on_timeout if approval.due_at else None,
             "decided_at": approval.decided_at or None,

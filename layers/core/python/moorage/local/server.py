@@ -70,8 +70,8 @@ async def serve(
         announce(runtime, url, state_dir, kept, metrics_listener, is_inside=is_inside)
         manager.tell("READY=1")
 
-    command = command_for_clients(own_command(os.environ.get("PATH"), sys.executable))
-    app, loop_watch = create_app(runtime, ROUTERS, command), LoopWatch()
+    runtime.command = command_for_clients(own_command(os.environ.get("PATH"), sys.executable))
+    app, loop_watch = create_app(runtime, ROUTERS), LoopWatch()
     landings = [] if app.state.sign_in is None else [f"/console/{CALLBACK}"]
     app.state.late_silence_seconds = lambda: loop_watch.late_silence_seconds
     server = _Server(

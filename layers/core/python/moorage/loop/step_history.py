@@ -55,7 +55,7 @@ class StepHistory:
     def id(self) -> str:
         return f"step_{self.step}" if self.call_id is None else f"step_{self.step}_{self.call_id}"
 
-    def to_json(self) -> ResponseStep:
+    def to_json(self, command: str) -> ResponseStep:
         queue = None if self.queued_at_ms is None or self.started_at_ms is None else max(0, self.started_at_ms - self.queued_at_ms)
         return {
             "id": self.id,
@@ -72,7 +72,7 @@ class StepHistory:
             "upstream_request_id": self.request_id,
             "usage": None if self.usage is None else self.usage.to_json(),
             "cost_usd": self.cost_usd,
-            "waiting_for": None if self.waiting_for is None else self.waiting_for.to_json(),
+            "waiting_for": None if self.waiting_for is None else self.waiting_for.to_json(command),
         }
 
 

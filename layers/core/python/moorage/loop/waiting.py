@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from moorage.command_hints import as_typed
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import StepAccount
 from moorage.wire.operator_answers import WaitingFor
@@ -19,8 +20,9 @@ class WaitReason:
     detail: str
     """A sentence or a few words: the model's name, the tools that run, why there is a pause."""
 
-    def to_json(self) -> WaitingFor:
-        return {"kind": self.kind, "since": self.since_ms, "detail": self.detail}
+    def to_json(self, command: str) -> WaitingFor:
+        """``command`` is the word that starts moorage for its reader."""
+        return {"kind": self.kind, "since": self.since_ms, "detail": as_typed(self.detail, command)}
 
 
 def wait_of(snapshot: Snapshot, accounts: Sequence[StepAccount]) -> WaitReason | None:

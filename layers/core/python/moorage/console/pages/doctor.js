@@ -17,7 +17,7 @@ const CHECKS = [
     const began = performance.now();
     const answer = await get("me");
     const took = performance.now() - began;
-    if (!answer.ok) return fail("The API does not answer", "Look whether the service runs (moorage up), and what it says of itself: moorage logs.", answer.message);
+    if (!answer.ok) return fail("The API does not answer", "Look whether the service runs ('moorage up'), and what it says of itself ('moorage logs').", answer.message);
     return took > 2000 ? warn(`The API took ${duration(took)} to answer`, "A cold start on AWS, or a busy machine. Look again; if it stays so, give the machine more, or raise provisioned_concurrency.") : ok(`The API answers in ${duration(took)}`, `version ${answer.data.version}, tenant ${answer.data.tenant}`);
   }],
   ["The models", async () => {
