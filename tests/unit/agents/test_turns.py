@@ -144,6 +144,21 @@ async def test_a_session_goes_on_from_what_is_left_after_a_response_was_deleted(
     assert await statuses(lab) == ["completed", "failed", "completed"]
 
 
+async def test_a_session_goes_on_although_a_result_was_deleted_with_its_response() -> None:
+    lab = await SessionLab.begun(call("weigh", "{}"), say("3 kg."), say("More."), say("Again."), tools=[WEIGH])
+    await lab.play()
+    assert (await lab.send(await lab.result("call_1", "3 kg"))).status_code == 202
+    await lab.play()
+    await lab.say("more")
+    await lab.play()
+    holding = (await lab.turns())[0]["response_ids"][1]
+    assert (await lab.served.delete(f"/responses/{holding}")).status_code == 200
+    await lab.say("again")
+    await lab.play()
+    assert lab.asked() == ["go", "call_1: The output of this call was deleted.", "more", "again"]
+    assert await statuses(lab) == ["failed", "completed", "completed"]
+
+
 async def test_a_result_is_taken_once() -> None:
     lab = await SessionLab.begun(call("weigh", "{}"), say("Done."), tools=[WEIGH])
     await lab.play()

@@ -16,14 +16,17 @@ async def load_chain(runtime: Runtime, stored: StoredResponse) -> list[Item]:
     if stored.conversation_id is not None:
         items: list[Item] = await runtime.conversations.load_items(stored.tenant_id, stored.conversation_id)
         return items
-    return chain_items(await runtime.responses.snapshots(stored.tenant_id, stored.ancestors))
+    return chain_items(await runtime.responses.snapshots(stored.tenant_id, stored.ancestors), then=stored.input_items)
 
 
-def chain_items(snapshots: Sequence[Snapshot]) -> list[Item]:
-    """Inputs and outputs of ended responses, in order."""
+def chain_items(snapshots: Sequence[Snapshot], *, then: Sequence[Item] = ()) -> list[Item]:
+    """Inputs and outputs of ended responses, in order. ``then`` is the input that goes on from them: it may answer the calls of the last
+    one, and those of an earlier one whose answers were deleted with a response."""
     items: list[Item] = []
-    for snapshot in snapshots:
+    for number, snapshot in enumerate(snapshots, 1):
         items += snapshot.stored.input_items
+        if number == len(snapshots):
+            items = context.answer_deleted(items, then)
         if snapshot.is_final:
             items += context.output_items(snapshot.final_object["output"], is_cut=snapshot.final_object["status"] == "incomplete")
     return context.answer_orphans(items)

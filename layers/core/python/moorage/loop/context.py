@@ -39,6 +39,7 @@ def output_items(output: Iterable[Item], *, is_cut: bool = False) -> list[Item]:
 
 
 _CLIENTS_CALLS: Final = ("function_call", "custom_tool_call")
+_DELETED_OUTPUT: Final = "The output of this call was deleted."
 
 
 def final_output(items: Iterable[Item], *, is_cut: bool = False) -> list[Item]:
@@ -75,6 +76,19 @@ def answer_orphans(items: list[Item]) -> list[Item]:
         if room is not None and (room.call, item.get("call_id")) not in answered and not (room.resumes and waits):
             orphaned = room.orphaned(item)
             repaired += [] if orphaned is None else [orphaned]
+    return repaired
+
+
+def answer_deleted(items: Sequence[Item], then: Iterable[Item]) -> list[Item]:
+    """Give each function call whose output went with a deleted response one that says so. ``then`` are the items behind these: a
+    client may answer the call itself."""
+    answered = {(item["type"], item.get("call_id")) for each in (items, then) for item in each}
+    repaired: list[Item] = []
+    for item in items:
+        repaired.append(item)
+        output = OUTPUT_OF.get(item["type"]) if item["type"] in _CLIENTS_CALLS else None
+        if output is not None and (output, item["call_id"]) not in answered:
+            repaired.append({"type": output, "call_id": item["call_id"], "output": _DELETED_OUTPUT})
     return repaired
 
 

@@ -63,7 +63,7 @@ async def gather(
     if conversation_id is not None:
         chain = await runtime.conversations.load_items(tenant_id, conversation_id)
     else:
-        chain = recent if recent is not None else chain_items(snapshots)
+        chain = recent if recent is not None else chain_items(snapshots, then=input_items)
     breath = Breath()
     said = ResolvedInput(entry, native_tools, snapshots, chain, await _resolved(runtime, tenant_id, input_items, chain))
     await breath.taken()
