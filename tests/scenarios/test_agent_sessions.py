@@ -186,8 +186,8 @@ def test_a_stream_that_was_cut_at_any_event_goes_on_behind_it(stack: Stack, clie
             assert _replay(http, session.id, whole[position]["event_id"]) == whole[position + 1 :], whole[position]
 
 
-def _replay(http: Any, session_id: str, after: str) -> list[dict[str, Any]]:
-    """The events behind one, to the end of the second turn; by the header that browsers send."""
+def _replay(http: Any, session_id: str, after: str, turns: int = 2) -> list[dict[str, Any]]:
+    """The events behind one, to the end of so many turns; by the header that browsers send."""
     found: list[dict[str, Any]] = []
     query = {"include_obfuscation": "false"}
     with http.stream("GET", f"/agents/sessions/{session_id}/events", params=query, headers={"last-event-id": after}) as answer:
@@ -195,7 +195,7 @@ def _replay(http: Any, session_id: str, after: str) -> list[dict[str, Any]]:
         for line in answer.iter_lines():
             if line.startswith("data: "):
                 found.append(json.loads(line.removeprefix("data: ")))
-                if found[-1]["type"] == "agent.session.idle" and found[-1]["event_id"].startswith("evt_00000002"):
+                if found[-1]["type"] == "agent.session.idle" and found[-1]["event_id"].startswith(f"evt_{turns:08x}"):
                     return found
     raise AssertionError("the stream has ended")
 
@@ -258,3 +258,38 @@ def test_what_a_turn_leaves_is_published_and_outlives_its_container(client: Open
     assert {"report.txt", "b.txt"} & stored == {"b.txt"}
     sessions.delete(session.id)
     assert "b.txt" not in {file.filename for file in client.files.list(purpose="assistants_output")}
+
+
+def test_an_environment_that_was_deleted_is_made_anew_as_it_was_asked_for(stack: Stack, client: OpenAI) -> None:
+    sessions = client.beta.agents.sessions
+    hosted: Any = {"type": "openai_hosted", "env": {"GREETING": "hello"}, "setup_commands": [{"command": "echo set > /workspace/up"}]}
+    look = "cat /workspace/up; cat /workspace/mine 2>/dev/null; echo $GREETING"
+    given = script(shell(f"echo mine > /workspace/mine; {look}"), say("One."))
+    session = sessions.create(agent={"model": "demo"}, environment=hosted, input=given)
+    ended(client, session.id)
+    places = [session.environment.id]  # type: ignore[union-attr]
+    for _ in range(2):
+        client.containers.delete(places[-1])
+        with sessions.stream(session.id, input=script(shell(look), say("Next."))) as stream:
+            stream.get_final_result()
+        places.append(sessions.retrieve(session.id).environment.id)  # type: ignore[union-attr]
+    items = [item for item in sessions.items.list(session.id, order="asc") if item.type == "command_execution"]
+    assert [item.output for item in items] == ["set\nmine\nhello\n", "set\nhello\n", "set\nhello\n"]
+    assert len(set(places)) == 3
+    with stack.http() as http:
+        whole = [event for event in _replay(http, session.id, "0", turns=3) if event["type"].endswith("environment.reset")]
+    turns = [turn.id for turn in sessions.turns.list(session.id, order="asc")]
+    assert [{**event, "event_id": ""} for event in whole] == [
+        {
+            "type": "agent.session.environment.reset",
+            "session_id": session.id,
+            "turn_id": turns[number],
+            "environment_id": places[number],
+            "reset_count": number,
+            "event_id": "",
+        }
+        for number in (1, 2)
+    ]
+    sessions.delete(session.id)
+    with pytest.raises(NotFoundError):
+        client.containers.retrieve(places[-1])

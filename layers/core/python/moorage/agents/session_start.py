@@ -3,14 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from moorage.agents.session_store import SessionRecord
 from moorage.agents.session_vaults import chosen
 from moorage.agents.settings import checked
 from moorage.environments.opening import open_environment
-from moorage.errors import invalid_value, missing_parameter
+from moorage.errors import container_not_found, invalid_value, missing_parameter, passing_over_what_is_gone
 from moorage.loop.prepare import conceal
 from moorage.parallel import beside
 from moorage.runtime import Runtime
+from moorage.telemetry import tell
 from moorage.vaults.choice import credentials_in
 from moorage.wire.types import Item
 
@@ -26,7 +29,7 @@ async def new_session(
     credentials = await credentials_in(runtime, tenant_id, vault_ids)
     chosen(settings, credentials)
     container = await open_environment(runtime, tenant_id, environment, param="environment", name="session", credentials=credentials)
-    return runtime.agent_sessions.new(
+    session = runtime.agent_sessions.new(
         tenant_id,
         settings,
         None if agent is None else agent[0],
@@ -37,6 +40,34 @@ async def new_session(
         vault_ids=vault_ids,
         metadata=given.get("metadata", {}),
     )
+    if container is None:
+        return session
+    text = orjson.dumps(environment).decode()
+    sealed = await beside(len(text), lambda: runtime.sealer.seal(tenant_id, text))
+    return await runtime.agent_sessions.with_environment(session, sealed)
+
+
+async def make_anew(runtime: Runtime, session: SessionRecord) -> SessionRecord:
+    """The session with a new container, because it has lost its own: as it asked for it. One that was prewarmed by somebody else is
+    made empty, with the defaults. Raises :class:`~moorage.errors.ApiError` where that cannot be."""
+    sessions, tenant_id = runtime.agent_sessions, session.tenant_id
+    sealed = await sessions.environment_of(session)
+    text = await beside(len(sealed), lambda: runtime.sealer.open(tenant_id, sealed))
+    if text is None:
+        raise container_not_found(session.container_id or "")
+    environment = {name: value for name, value in orjson.loads(text).items() if name != "environment_id"}
+    credentials = await credentials_in(runtime, tenant_id, session.vault_ids)
+    container = await open_environment(runtime, tenant_id, environment, param="environment", name="session", credentials=credentials)
+    assert container is not None
+    moved = await sessions.move(session, container.id)
+    if moved is None:
+        await runtime.containers.delete(tenant_id, container.id)
+        return await sessions.get(tenant_id, session.id)
+    if session.owns_container and session.container_id is not None:
+        with passing_over_what_is_gone():
+            await runtime.containers.delete(tenant_id, session.container_id)
+    tell("environment_reset", {"session_id": session.id, "container_id": container.id, "reset_count": moved.resets})
+    return moved
 
 
 async def agent_of(runtime: Runtime, tenant_id: str, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, int] | None]:

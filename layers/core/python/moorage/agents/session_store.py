@@ -49,6 +49,12 @@ class SessionRecord:
     """Its environment; None for none."""
     owns_container: bool = False
     """It was made for the session, and goes with it."""
+    environment: str = ""
+    """What the session asked for, sealed: its container can be made anew. Empty where it is an object, and where there is none."""
+    environment_blob: str = ""
+    """The key of that object."""
+    resets: int = 0
+    """How often its container was made anew."""
     vault_ids: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     changes: int = 0
@@ -75,6 +81,8 @@ class TurnRecord:
     """When it was told to end while it waited for its client; 0 if it was not."""
     count: int = 1
     """Of its responses."""
+    resets: Mapping[str, int] = field(default_factory=dict)
+    """Before which of its responses, from 0, the environment was made anew, and how often that had been by then."""
 
     @property
     def current(self) -> str:
@@ -116,13 +124,24 @@ class WaitingInput:
 
 _SESSION: Final = Codec(
     SessionRecord,
-    sparse=("agent_version", "container_id", "owns_container", "vault_ids", "changes", "error", "error_of"),
+    sparse=(
+        "agent_version",
+        "container_id",
+        "owns_container",
+        "environment",
+        "environment_blob",
+        "resets",
+        "vault_ids",
+        "changes",
+        "error",
+        "error_of",
+    ),
     beside=("tenant_id", "settings"),
 )
 _TURN: Final = Codec(
     TurnRecord,
     nested={name: FieldCodec(lambda used: used.to_json(), TokenUsage.from_json) for name in ("used", "earlier")},
-    sparse=("used", "earlier", "cancelled_at"),
+    sparse=("used", "earlier", "cancelled_at", "resets"),
     beside=("number",),
 )
 
@@ -151,6 +170,32 @@ class AgentSessions:
             agent_id or new_listed_id("agent", now),
             **others,
         )
+
+    async def with_environment(self, session: SessionRecord, sealed: str) -> SessionRecord:
+        """One that is not stored yet, with what it asked for."""
+        if len(sealed) <= limits.AGENT_SESSION_ENVIRONMENT_CHARS_MAX:
+            return replace(session, environment=sealed)
+        key = f"{keys.agent_session_objects(session.tenant_id, session.id)}environment"
+        await self._blobs.put_bytes(key, sealed.encode())
+        return replace(session, environment_blob=key)
+
+    async def environment_of(self, session: SessionRecord) -> str:
+        """What it asked for, sealed; empty where that is not known."""
+        return (await self._blobs.get_bytes(session.environment_blob)).decode() if session.environment_blob else session.environment
+
+    async def move(self, session: SessionRecord, container_id: str) -> SessionRecord | None:
+        """To a container that was made anew for it. None if somebody else has moved it, or it is being deleted."""
+        try:
+            record = await self._table.update(
+                keys.agent_session(session.tenant_id, session.id),
+                keys.META,
+                set={"container_id": container_id, "owns_container": True, "resets": session.resets + 1},
+                condition={"container_id": session.container_id},
+                absent=(_DELETED,),
+            )
+        except ConditionFailed:
+            return None
+        return await self._opened(session.tenant_id, record)
 
     async def create(self, session: SessionRecord) -> None:
         await self._table.write(await self.beginning(session))
@@ -274,11 +319,19 @@ class AgentSessions:
         return [_turn(record) for record in records]
 
     async def begin_turn(
-        self, session: SessionRecord, number: int, response_id: str, earlier: TokenUsage, taken: Sequence[WaitingInput] = ()
+        self,
+        session: SessionRecord,
+        number: int,
+        response_id: str,
+        earlier: TokenUsage,
+        taken: Sequence[WaitingInput] = (),
+        *,
+        is_reset: bool = False,
     ) -> TurnRecord | None:
-        """A turn after others that have used so much. None if somebody else has begun it, or has taken the input. Raises 404 if the
-        session was deleted meanwhile."""
-        turn = TurnRecord(number, new_turn_id(number), int(self._clock()), (response_id,), earlier=earlier)
+        """A turn after others that have used so much. None if somebody else has begun it, or has taken the input. ``is_reset``: its
+        response is the first one in a container that was made anew. Raises 404 if the session was deleted meanwhile."""
+        resets = {"0": session.resets} if is_reset else {}
+        turn = TurnRecord(number, new_turn_id(number), int(self._clock()), (response_id,), earlier=earlier, resets=resets)
         pk = keys.agent_session(session.tenant_id, session.id)
         record = {"PK": pk, "SK": keys.turn(number), **_TURN.pack(turn)}
         if not await self._written(session, Write.put(record, if_absent=True), taken):
@@ -287,17 +340,26 @@ class AgentSessions:
         return turn
 
     async def go_on(
-        self, session: SessionRecord, turn: TurnRecord, response_id: str, used: TokenUsage, taken: Sequence[WaitingInput] = ()
+        self,
+        session: SessionRecord,
+        turn: TurnRecord,
+        response_id: str,
+        used: TokenUsage,
+        taken: Sequence[WaitingInput] = (),
+        *,
+        is_reset: bool = False,
     ) -> TurnRecord | None:
         """Another response of a turn, after one that has used so much. None if somebody else has let it go on, or has taken the
         input. Raises 404 if the session was deleted meanwhile."""
-        following = replace(turn, responses=(*turn.responses, response_id), used=turn.used + used, count=turn.count + 1)
+        resets = {**turn.resets, str(turn.count): session.resets} if is_reset else turn.resets
+        responses = (*turn.responses, response_id)
+        following = replace(turn, responses=responses, used=turn.used + used, count=turn.count + 1, resets=resets)
         pk = keys.agent_session(session.tenant_id, session.id)
         packed_ = _TURN.pack(following)
         change = Write(
             pk,
             keys.turn(turn.number),
-            set={name: packed_[name] for name in ("responses", "used", "count") if name in packed_},
+            set={name: packed_[name] for name in ("responses", "used", "count", "resets") if name in packed_},
             condition={"count": turn.count},
             absent=("cancelled_at",),
         )

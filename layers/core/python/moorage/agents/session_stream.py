@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moorage import limits
-from moorage.agents.session_objects import Environment, actions_of, session_object, session_status, status_of, tokens_of, turn_object
+from moorage.agents.session_objects import (
+    Environment,
+    actions_of,
+    environment_object,
+    session_object,
+    session_status,
+    status_of,
+    tokens_of,
+    turn_object,
+)
 from moorage.agents.session_shapes import SessionStatus
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.turn_events import TURN, TurnProjector
@@ -22,6 +31,7 @@ from moorage.agents.turns import Standing, snapshot_of, stand, standing_of
 from moorage.environments.shapes import EnvironmentState, EnvironmentStatus
 from moorage.errors import ApiError, invalid_value
 from moorage.runtime import Runtime
+from moorage.store.responses import Snapshot
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Event
 
@@ -198,6 +208,8 @@ class SessionReader:
         if position == 0:
             opening += [self._of_turn_object(name, begun, turn) for name in ("created", "in_progress")]
         snapshot = await snapshot_of(runtime, tenant_id, turn.current)
+        if (count := turn.resets.get(str(position))) is not None:
+            opening.append(await self._reset(turn, count, snapshot))
         contents = runtime.contents_of(tenant_id)
         given = [] if snapshot is None else await contents.items(snapshot.stored.input_items)
         yield self._numbered([*opening, *projector.begin(given)], is_silent=(position, -1) <= self._silent_to)
@@ -213,6 +225,15 @@ class SessionReader:
                 is_silent = (position, event["sequence_number"]) <= self._silent_to
                 told += self._numbered(list(projector.hear(event)), is_silent=is_silent)
             yield told
+
+    async def _reset(self, turn: TurnRecord, count: int, snapshot: Snapshot | None) -> Event:
+        """That a response begins in an environment that was made anew."""
+        with suppress(ApiError):
+            self.session = await self.runtime.agent_sessions.get(self.session.tenant_id, self.session.id)
+        self.environment = await environment_object(self.runtime, self.session)
+        container_id = self.session.container_id if snapshot is None else snapshot.stored.container_id
+        about = {"session_id": self.session.id, "turn_id": turn.id, "environment_id": container_id, "reset_count": count}
+        return {"type": f"{SESSION}.environment.reset", **about}
 
     def _opening(self) -> list[Event]:
         """What came before the first turn."""

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits
+from moorage.agents.session_start import make_anew
 from moorage.agents.session_store import AgentSessions, ArtifactRecord, SessionRecord, TurnRecord, WaitingInput
 from moorage.agents.session_vaults import with_tokens
 from moorage.agents.settings import as_request
@@ -25,6 +26,8 @@ from moorage.errors import (
     agent_session_busy,
     approval_not_found,
     bad_request,
+    container_expired,
+    container_not_found,
     passing_over_what_is_gone,
     rate_limited,
     unknown_tool_call,
@@ -266,9 +269,17 @@ async def _previous(runtime: Runtime, standing: Standing) -> Snapshot | None:
 async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse, waiting: Sequence[WaitingInput], payer: Payer) -> bool:
     """Begin the next response, unless somebody else has."""
     session, sessions = standing.session, runtime.agent_sessions
-    stored = await _written_down(runtime, standing, following, payer)
+    is_reset = False
     try:
-        begun = await _recorded(sessions, standing, following, stored, waiting)
+        stored = await _written_down(runtime, standing, following, payer)
+    except ApiError as error:
+        if not _is_lost(session, error):
+            raise
+        session, is_reset = await make_anew(runtime, session), True
+        standing = replace(standing, session=session)
+        stored = await _written_down(runtime, standing, following, payer)
+    try:
+        begun = await _recorded(sessions, standing, following, stored, waiting, is_reset=is_reset)
     except ApiError:
         await give_up(runtime, stored)
         raise
@@ -280,15 +291,29 @@ async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse,
     return True
 
 
+def _is_lost(session: SessionRecord, error: ApiError) -> bool:
+    """Whether an error says that the container of the session is gone: deleted, erased because it was not used, or expired for good."""
+    return session.container_id is not None and error.message in (
+        container_not_found(session.container_id).message,
+        container_expired().message,
+    )
+
+
 async def _recorded(
-    sessions: AgentSessions, standing: Standing, following: _NextResponse, stored: StoredResponse, waiting: Sequence[WaitingInput]
+    sessions: AgentSessions,
+    standing: Standing,
+    following: _NextResponse,
+    stored: StoredResponse,
+    waiting: Sequence[WaitingInput],
+    *,
+    is_reset: bool,
 ) -> TurnRecord | None:
     """The response becomes its turn's; None if another one has. Raises :class:`ApiError` if the session was deleted meanwhile."""
     session, turn = standing.session, standing.turn
     if turn is not None and following.is_same_turn:
-        return await sessions.go_on(session, turn, stored.response_id, standing.used, waiting)
+        return await sessions.go_on(session, turn, stored.response_id, standing.used, waiting, is_reset=is_reset)
     number, earlier = (1, TokenUsage()) if turn is None else (turn.number + 1, turn.earlier + turn.used + standing.used)
-    return await sessions.begin_turn(session, number, stored.response_id, earlier, waiting)
+    return await sessions.begin_turn(session, number, stored.response_id, earlier, waiting, is_reset=is_reset)
 
 
 async def _written_down(runtime: Runtime, standing: Standing, following: _NextResponse, payer: Payer) -> StoredResponse:
@@ -415,6 +440,7 @@ async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> No
     if not force and not (await stand(runtime, session)).is_over:
         raise agent_session_busy(session.id)
     await runtime.agent_sessions.mark_deleted(session)
+    session = await runtime.agent_sessions.get(session.tenant_id, session.id, even_deleted=True)  # It may have been reset meanwhile.
     await _end_turn(runtime, session)
 
     async def one(response_id: str) -> None:

@@ -35,6 +35,9 @@ AGENT_SESSION_TURNS_READ: Final = 10
 AGENT_SESSION_TRACES_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of one page of traces, as OpenAI's reference has it; a single trace may be longer."""
 
+AGENT_SESSION_ENVIRONMENT_CHARS_MAX: Final = 2_000
+"""Of what a session asked for as its environment that stands in its record, sealed; a longer one is an object."""
+
 AGENT_SESSION_ARTIFACTS_MAX: Final = 100
 """Files of one turn that are published, in the order of their paths."""
 

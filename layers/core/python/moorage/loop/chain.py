@@ -20,8 +20,8 @@ async def load_chain(runtime: Runtime, stored: StoredResponse) -> list[Item]:
 
 
 def chain_items(snapshots: Sequence[Snapshot], *, then: Sequence[Item] = ()) -> list[Item]:
-    """Inputs and outputs of ended responses, in order. ``then`` is the input that goes on from them: it may answer the calls of the last
-    one, and those of an earlier one whose answers were deleted with a response."""
+    """Inputs and outputs of ended responses, in order. ``then`` is the input that goes on from them: it may answer calls of the last
+    one, and calls whose output was deleted with a response."""
     items: list[Item] = []
     for number, snapshot in enumerate(snapshots, 1):
         items += snapshot.stored.input_items
