@@ -26,6 +26,11 @@ SECONDS_MAX: Final = 60
 """Of a virtual clock, mostly: what takes longer hangs."""
 
 
+def message(text: str) -> dict[str, Any]:
+    """The event that brings it."""
+    return {"type": "agent.session.input.message", "input": [{"role": "user", "content": [{"type": "input_text", "text": text}]}]}
+
+
 def said(text: str) -> Item:
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
@@ -62,6 +67,10 @@ class SessionLab:
     async def send(self, *events: dict[str, Any]) -> httpx.Response:
         """By the API."""
         return await self.served.post(f"{self.path}/events", {"events": list(events)})
+
+    async def send_again(self, key: str, *events: dict[str, Any]) -> httpx.Response:
+        """With a key, as often as it likes."""
+        return await self.served.ask("POST", f"{self.path}/events", json={"events": list(events)}, headers={"idempotency-key": key})
 
     async def cancel(self) -> httpx.Response:
         return await self.send({"type": "agent.session.input.cancel"})

@@ -1,7 +1,8 @@
-"""Histories of a session: input, results, cancels, steps and deaths of processes, in an order that follows from a number alone.
+"""Histories of a session: input, results, decisions, cancels, steps and deaths of processes, in an order that follows from a number.
 
 Something else happens in the place of any write, or the process dies there. Whatever happens, each message that was accepted is an item
-once, behind those that were accepted before it was sent, and the session comes to rest.
+once, behind those that were accepted before it was sent, and the session comes to rest. A message with an idempotency key is sent again
+until it is accepted, and is an item once.
 """
 
 import random
@@ -18,7 +19,9 @@ from moorage.store import keys
 from moorage.store.table import Record
 
 from tests.simulation.clock import run
-from tests.unit.agents.sessions import WEIGH, SessionLab, in_short
+from tests.unit.agents.sessions import WEIGH, SessionLab, in_short, message
+from tests.unit.agents.test_session_input import decided
+from tests.unit.agents.test_session_stream import ASKS
 from tests.unit.loop.approvals import both
 from tests.unit.loop.lab import Turn, broken, call, say, shell
 
@@ -35,6 +38,7 @@ class SentMessage:
     began: int
     ended: int | None = None
     """When it was accepted; None if its process died."""
+    has_key: bool = False
 
 
 @dataclass
@@ -60,7 +64,10 @@ class History:
         self.time += 1
         self.lab.lab.now += 0.01
         self.depth += 1
-        acts: list[Callable[[], Awaitable[object]]] = [self.step, self.step, self.step, self.say, self.answer, self.cancel]
+        acts: list[Callable[[], Awaitable[object]]] = [
+            *(self.step, self.step, self.step),
+            *(self.say, self.answer, self.decide, self.cancel),
+        ]
         try:
             await self.dice.choice(acts)()
         except (Died, Superseded):
@@ -70,10 +77,28 @@ class History:
 
     async def say(self) -> None:
         name = f"m{len(self.sent)}"
-        self.sent[name] = SentMessage(self.time)
+        self.sent[name] = SentMessage(self.time, has_key=self.dice.random() < 0.5)
+        if self.sent[name].has_key:
+            await self.send_again(name)
+            return
         await self.lab.say(name)
         self.time += 1
         self.sent[name].ended = self.time
+
+    async def send_again(self, name: str) -> None:
+        answer = await self.lab.send_again(name, message(name))
+        assert answer.status_code in (202, 409, 429, 500), answer.text
+        if answer.status_code == 202 and self.sent[name].ended is None:
+            self.time += 1
+            self.sent[name].ended = self.time
+
+    async def decide(self) -> None:
+        actions = [each for each in (await self.lab.shown())["required_actions"] if each["type"] == "mcp_approval_request"]
+        if actions:
+            answer = await self.lab.send(
+                decided(self.dice.choice(actions)["request_id"], self.dice.choice(["approve", "deny", "cancel"]))
+            )
+            assert answer.status_code in (202, 400, 404, 409, 500), answer.text
 
     async def answer(self) -> None:
         standing = await self.lab.standing()
@@ -105,6 +130,9 @@ class History:
         """The reaper takes up what is left, and the client answers what it is asked."""
         self.lab.lab.table.before_write = None
         self.lab.lab.model.turns[:] = [say("Done.")] * 20
+        self.lab.lab.now += limits.REPEAT_PENDING_SECONDS
+        for name in [name for name, sent in self.sent.items() if sent.has_key and sent.ended is None]:
+            await self.send_again(name)
         for _ in range(4):
             for name, state in self.lab.lab.executions.states.items():
                 self.lab.lab.executions.states[name] = "ABORTED" if state == "RUNNING" else state
@@ -116,6 +144,9 @@ class History:
                 if each["call_id"] not in answered:
                     answer = await self.lab.send(await self.lab.result(each["call_id"], "late"))
                     assert answer.status_code == 202, answer.text
+            for action in (await self.lab.shown())["required_actions"]:
+                if action["type"] == "mcp_approval_request":
+                    assert (await self.lab.send(decided(action["request_id"]))).status_code == 202
             await self.lab.play()
 
     async def waiting(self) -> list[Any]:
@@ -137,7 +168,7 @@ class History:
         items = [item for turn in turns for item in await self.items_of(turn["id"])]
         heard = [item.removeprefix("user: ") for item in items if item.startswith("user: ")]
         assert len(heard) == len(set(heard)), heard
-        assert {name for name, sent in self.sent.items() if sent.ended is not None} <= set(heard), (heard, self.sent)
+        assert {name for name, sent in self.sent.items() if sent.ended is not None or sent.has_key} <= set(heard), (heard, self.sent)
         places = {name: heard.index(name) for name in self.sent if name in heard}
         for name, place in places.items():
             ended = self.sent[name].ended
@@ -174,7 +205,9 @@ def turns_of(dice: random.Random) -> list[Turn]:
 def test_a_session_loses_and_doubles_nothing(number: int) -> None:
     async def play() -> None:
         dice = random.Random(number)
-        history = History(dice, await SessionLab.begun(*turns_of(dice), tools=[WEIGH], first=None))
+        asks = number % 2 == 1
+        tools = [WEIGH, ASKS] if asks else [WEIGH]
+        history = History(dice, await SessionLab.begun(*turns_of(dice), tools=tools, has_container=not asks, first=None))
         history.lab.lab.table.before_write = history.before_write
         for _ in range(ACTS):
             await history.act()

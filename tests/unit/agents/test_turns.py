@@ -1,6 +1,7 @@
 """Input, ends and cancels that meet, and processes that die in between: nothing is lost, doubled or left without an end."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from moorage.loop.recover import recover
 from moorage.state import LoopState
 from moorage.store.table import Record
 
-from tests.unit.agents.sessions import WEIGH, SessionLab, in_short, names
+from tests.unit.agents.sessions import WEIGH, SessionLab, in_short, message, names
 from tests.unit.loop.approvals import both
 from tests.unit.loop.lab import call, say, shell
 from tests.unit.loop.test_pause import run_all
@@ -215,6 +216,42 @@ async def test_a_message_that_comes_during_a_turn_is_taken_once_whenever_a_proce
     assert (await lab.shown())["status"] == "idle"
     assert set(await statuses(lab)) == {"completed"}
     assert await lab.lab.responses.inflight() == []
+
+
+@pytest.mark.parametrize("died_at", range(12))
+@pytest.mark.parametrize("is_running", [False, True])
+async def test_a_message_that_is_sent_again_after_a_death_is_taken_once(died_at: int, is_running: bool) -> None:
+    lab = await SessionLab.begun(shell("a"), say("One."), say("Two."), say("Three."), say("Four."), first="go" if is_running else None)
+    lab.lab.table.before_write = dies_at(died_at)
+    with suppress(Died):
+        await lab.send_again("key", message("more"))
+    lab.lab.table.before_write = None
+    if not is_running:
+        assert (await lab.send_again("other", message("go"))).status_code == 202
+    assert (await lab.send_again("key", message("more"))).status_code in (202, 409)
+    lab.lab.now += limits.REPEAT_PENDING_SECONDS + 1
+    for _ in range(2):
+        assert (await lab.send_again("key", message("more"))).status_code == 202
+        await lab.play()
+    await recovered(lab)
+    assert sorted(item for item in await lab.items() if item.startswith("user")) == ["user: go", "user: more"]
+
+
+@pytest.mark.parametrize("died_at", range(12))
+async def test_a_result_that_is_sent_again_after_a_death_is_accepted(died_at: int) -> None:
+    lab = await SessionLab.begun(call("weigh", "{}"), say("3 kg."), tools=[WEIGH])
+    await lab.play()
+    result = await lab.result("call_1", "3 kg")
+    lab.lab.table.before_write = dies_at(died_at)
+    with suppress(Died):
+        await lab.send_again("key", result)
+    lab.lab.table.before_write = None
+    lab.lab.now += limits.REPEAT_PENDING_SECONDS + 1
+    assert (await lab.send_again("key", result)).status_code == 202
+    await lab.play()
+    await recovered(lab)
+    assert await statuses(lab) == ["completed"]
+    assert [item for item in await lab.items() if "output" in item] == ["function_call_output 3 kg completed"]
 
 
 async def test_two_messages_at_once_are_both_taken() -> None:

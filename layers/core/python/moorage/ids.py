@@ -88,9 +88,15 @@ def new_turn_id(number: int) -> str:
     return f"turn_{number:08x}{secrets.token_hex(20)}"
 
 
-def new_turn_item_id(prefix: str, number: int) -> str:
-    """The id of what a turn of this number was given; :func:`turn_number` finds the number again, with its own prefix."""
-    return f"{prefix}_{new_turn_id(number).removeprefix('turn_')}"
+def new_turn_item_id(prefix: str, number: int, mark: str | None = None) -> str:
+    """The id of what a turn of this number was given; :func:`turn_number` finds the number again, with its own prefix. It ends with the
+    mark, if there is one."""
+    return f"{prefix}_{number:08x}{mark or secrets.token_hex(_UNIQUE_HEX // 2)}"
+
+
+def turn_item_mark(digest: str, position: int) -> str:
+    """What tells an item of a request again: the request by the beginning of its digest, and the item by its position there."""
+    return f"{digest[: _UNIQUE_HEX - 8]}{position:08x}"
 
 
 def turn_number(turn_id: str) -> int:

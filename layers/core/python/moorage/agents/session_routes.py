@@ -31,11 +31,13 @@ from moorage.agents.turns import (
     snapshot_of,
     stand,
     standing_of,
+    was_taken,
 )
 from moorage.api import sse
 from moorage.api.answers import BodyPiece, JsonResponse
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
+from moorage.api.idempotency import MARK, SINCE
 from moorage.api.listings import AnyPage
 from moorage.api.responses import until_of
 from moorage.api.routing import EVENTS, Router
@@ -161,7 +163,7 @@ async def remove(request: Request, caller: Caller, session_id: str) -> Deleted[L
     body=("CreateAgentSessionEvents", CREATE_SESSION_EVENTS),
     statuses=(404, 429),
 )
-async def create_events(caller: Caller, session_id: str, body: RawBody) -> Response:
+async def create_events(request: Request, caller: Caller, session_id: str, body: RawBody) -> Response:
     """Accepted is not done: the stream tells of that. Messages and results of one request are taken together, or not at all."""
     given: Sequence[Mapping[str, Any]] = (await beside(len(body), lambda: CREATE_SESSION_EVENTS.body(body)))["events"]
     runtime = caller.runtime
@@ -171,6 +173,13 @@ async def create_events(caller: Caller, session_id: str, body: RawBody) -> Respo
         by_type.setdefault(event["type"].removeprefix("agent.session.input."), []).append(event)
     results, decisions = by_type.get("tool_result", []), by_type.get("mcp_approval_request_result", [])
     outputs = {event["call_id"]: _output(index, event) for index, event in enumerate(given) if event in results}
+    messages = [message for event in by_type.get("message", []) for message in messages_of(event["input"])]
+    offer = Offer(messages, outputs)
+    if (mark := getattr(request.state, MARK, None)) is not None:
+        offer = offer.marked(mark)
+        since = getattr(request.state, SINCE, None)
+        if since is not None and await was_taken(runtime, session, offer, since):
+            return JsonResponse({}, status_code=202)
     if results:
         check_results(await stand(runtime, session), results)
     await check_approvals(runtime, session, [event["request_id"] for event in decisions])
@@ -180,9 +189,8 @@ async def create_events(caller: Caller, session_id: str, body: RawBody) -> Respo
         if results:
             raise bad_request("A turn that is cancelled takes no results: send one of the two.", param="events")
         await cancel(runtime, session)
-    messages = [message for event in by_type.get("message", []) for message in messages_of(event["input"])]
     if messages or results:
-        await advance(runtime, session, _payer(caller), offer=Offer(messages, outputs))
+        await advance(runtime, session, _payer(caller), offer=offer)
     return JsonResponse({}, status_code=202)
 
 

@@ -152,6 +152,12 @@ class Offer:
     messages: Sequence[Item] = ()
     results: Mapping[str, Item] = field(default_factory=dict)
 
+    def marked(self, digest: str) -> "Offer":
+        """With ids by which its items are known again (:func:`was_taken`)."""
+        messages = [{**item, "id": ids.turn_item_mark(digest, at)} for at, item in enumerate(self.messages)]
+        results = enumerate(self.results.items(), len(messages))
+        return Offer(messages, {call_id: {**item, "id": ids.turn_item_mark(digest, at)} for at, (call_id, item) in results})
+
 
 @dataclass(frozen=True, slots=True)
 class _NextResponse:
@@ -223,6 +229,28 @@ async def _take_up(runtime: Runtime, session: SessionRecord, payer: Payer, *, ma
         await note_error(runtime, session, error, "" if turn is None else turn.current)
 
 
+async def was_taken(runtime: Runtime, session: SessionRecord, offer: Offer, since: int) -> bool:
+    """Whether a marked offer was taken, or waits, that was made at this time at the earliest (Unix seconds)."""
+    marks = tuple(item["id"] for item in (*offer.messages, *offer.results.values()))
+    if not marks:
+        return False
+    waiting = [item for each in await runtime.agent_sessions.inputs(session) for item in (*each.messages, *each.results.values())]
+    if any(item.get("id") in marks for item in waiting):
+        return True
+    beyond: int | None = None
+    while turns := await runtime.agent_sessions.turns(session, beyond=beyond, descending=True, limit=limits.AGENT_SESSION_TURNS_READ):
+        for turn in turns:
+            for response_id in reversed(turn.responses):
+                snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+                given = [] if snapshot is None else snapshot.stored.input_items
+                if any(item.get("id", "").endswith(marks) for item in given):
+                    return True
+            if turn.created_at < since - limits.CLOCK_SKEW_SECONDS_MAX:
+                return False
+        beyond = turns[-1].number
+    return False
+
+
 async def note_error(runtime: Runtime, session: SessionRecord, error: ApiError, response_id: str) -> None:
     """Why a session cannot go on after a response, where nobody waits for an answer that says so."""
     tell_error(error, "a session cannot go on", session_id=session.id, tenant_id=session.tenant_id)
@@ -233,7 +261,7 @@ def _following(standing: Standing, waiting: Sequence[WaitingInput], offer: Offer
     """What comes next; None while nothing can."""
     if standing.is_running:
         return None
-    messages = [message for each in waiting for message in each.messages] + list(offer.messages)
+    messages = _without_repeats([message for each in waiting for message in each.messages] + list(offer.messages))
     given = [*(each.results for each in waiting), offer.results]
     results = {call_id: result for each in given for call_id, result in each.items()}
     if standing.open_calls:
@@ -242,6 +270,12 @@ def _following(standing: Standing, waiting: Sequence[WaitingInput], offer: Offer
     if standing.is_steered:
         return _NextResponse(messages, results, is_same_turn=True)
     return _NextResponse(messages, results, is_same_turn=False) if messages and may_begin else None
+
+
+def _without_repeats(messages: Sequence[Item]) -> list[Item]:
+    """One of each mark: a process that was thought dead may have written too."""
+    first = {message["id"]: message for message in reversed(messages) if "id" in message}
+    return [message for message in messages if "id" not in message or first[message["id"]] is message]
 
 
 def _answers(previous: Snapshot | None, results: Mapping[str, Item]) -> list[Item]:
@@ -321,7 +355,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
     session, previous = standing.session, await _previous(runtime, standing)
     number = 0 if standing.turn is None else standing.turn.number
     items = [
-        {**item, "id": ids.new_turn_item_id(prefix, number if following.is_same_turn else number + 1)}
+        {**item, "id": ids.new_turn_item_id(prefix, number if following.is_same_turn else number + 1, item.get("id"))}
         for prefix, given in (("fco", _answers(previous, following.results)), ("msg", following.messages))
         for item in given
     ]

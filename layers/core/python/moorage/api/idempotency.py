@@ -42,6 +42,11 @@ _RETRY_HEADER: Final = "x-stainless-retry-count"
 _REPLAYED: Final = "idempotency-replayed"
 _OWN_WAYS: Final = re.compile(r"/v1/(responses(/[^/]+/fork)?|chat/completions)")
 """Routes whose answers are found by their response."""
+_TELLS: Final = re.compile(r"/v1/agents/sessions/[^/]+/events")
+"""A route that can tell what a request with a key has done whose process died: what it writes bears a mark of the key."""
+MARK: Final = "repeat_mark"
+SINCE: Final = "repeat_since"
+"""What such a route finds in its state: the mark, and when the key was claimed by a request that was not answered."""
 _BOUNDARY: Final = re.compile(r'boundary="?([^";,]+)', re.IGNORECASE)
 
 
@@ -229,6 +234,13 @@ class IdempotentRequests:
         assert key is not None
         claim = IdempotencyClaim(scope["state"]["request_id"], int(self._clock()))
         other = await self._repeats.claim(tenant_id, key, claim)
+        tells = _TELLS.fullmatch(scope["path"]) is not None
+        if tells:
+            scope["state"][MARK] = key
+            if other is not None and self._is_dead(other):
+                scope["state"][SINCE] = other.claimed_at
+                await self._repeats.release(tenant_id, key, other)
+                other = await self._repeats.claim(tenant_id, key, claim)
         digest = _RequestDigest.of(scope, headers)
         if other is not None:
             return await self._again(other, digest, receive)
@@ -240,12 +252,17 @@ class IdempotentRequests:
                 if kept.last is not None and kept.status < 400:
                     answer = replace(claim, digest=digest.value(), status=kept.status, content_type=kept.content_type, body=kept.body)
                     await self._repeats.settle(tenant_id, key, answer)
-                else:
+                elif not tells or 0 < kept.status < 500:  # Of others nobody knows what was written before they failed.
                     await self._repeats.release(tenant_id, key, claim)
             finally:
                 if kept.last is not None:
                     await send(kept.last)
         return None
+
+    def _is_dead(self, other: IdempotencyClaim) -> bool:
+        """Whether the process that answers another request must have died."""
+        is_pending = not other.status and other.response_id is None
+        return is_pending and self._clock() - other.claimed_at >= limits.REPEAT_PENDING_SECONDS
 
     async def _again(self, other: IdempotencyClaim, digest: "_RequestDigest", receive: Receive) -> Response:
         read = digest.read_from(receive)
