@@ -81,6 +81,11 @@ class Request:
     client_port: int
     """Names the connection."""
 
+    @property
+    def model(self) -> str:
+        """Converse has the model's name in its path."""
+        return str(self.body.get("model") or self.path.removeprefix("/model/").partition("/")[0])
+
 
 # --- constructors that read like a transcript ------------------------------------------------------------------------------------
 
@@ -179,7 +184,7 @@ class MockUpstream:
         asyncio.run(self._server.serve(sockets=[self._socket]))
 
     def reply_to(self, request: Request) -> Reply:
-        for name in (request.body.get("model", ""), None):
+        for name in (request.model, None):
             replies = self._replies.get(name)
             if replies:
                 return replies.popleft()

@@ -12,10 +12,10 @@ import openai
 import pytest
 from websockets.sync.client import connect
 
+from tests.scenarios.provider_streams import PROVIDERS, SENTENCE, Words
 from tests.stack import ROOT, SHELL, Stack
-from tests.upstream import MockUpstream, Reply, said
+from tests.upstream import MockUpstream, Reply
 
-SENTENCE = "worker 7 gave up"
 WHOLE = "All is well."
 PAY: Any = {"type": "function", "name": "pay", "parameters": {"type": "object", "properties": {"amount": {"type": "number"}}}}
 OFFER: Any = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"], "additionalProperties": False}
@@ -25,72 +25,54 @@ CHAT_PAY: Any = {"type": "function", "function": {"name": "pay", "parameters": P
 
 # --- what a model's server did ------------------------------------------------------------------------------------------------------
 
-
-def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> bytes:
-    return f"data: {dumps({'choices': [{'index': 0, 'delta': delta or {}, 'finish_reason': finish}], **more})}\n\n".encode()
-
-
-def words(text: str) -> bytes:
-    return chunk({"content": text})
-
-
-def call(name: str, arguments: str, index: int = 0) -> bytes:
-    function = {"name": name, "arguments": arguments}
-    return chunk({"tool_calls": [{"index": index, "id": f"call_{index}", "type": "function", "function": function}]})
-
-
-DONE = b"data: [DONE]\n\n"
-ERROR = f"data: {dumps({'error': {'message': SENTENCE, 'code': 503}})}\n\n".encode()
-HALF_SHELL = call("shell", '{"commands": ["ls /mn')
-HALF_PAY = call("pay", '{"amount": 1')
-EVENTS = {"content-type": "text/event-stream"}
-
-
-def cut(*pieces: bytes) -> Reply:
-    return Reply(body=b"".join(pieces), headers=EVENTS, is_cut=True)
-
-
-def ended(*pieces: bytes) -> Reply:
-    return Reply(body=b"".join(pieces), headers=EVENTS)
-
-
-def slowly(finish: str | None = None, *events: bytes) -> Reply:
-    """Words that everybody has seen before it ends badly."""
-    tail = (chunk(finish=finish), DONE) if finish else events
-    return Reply(pieces=(words("Let me "), words("look."), *tail), delay=0.3, is_cut=not tail)
-
-
-DEEDS: dict[str, tuple[Reply, ...]] = {
-    "cut before its first word": (cut(),),
-    "cut inside its reasoning": (cut(chunk({"reasoning_content": "Let me th"})),),
-    "cut inside its text": (slowly(),),
-    "cut inside a call": (cut(HALF_PAY),),
-    "cut inside a call, after words": (cut(words("Let me look."), HALF_PAY),),
-    "cut inside a hosted call, after words": (cut(words("Let me look."), HALF_SHELL),),
-    "cut inside a second call": (cut(call("pay", '{"amount": 1}'), call("pay", '{"amount": 2', 1)),),
-    "an error object before its first word": (ended(ERROR),),
-    "an error object after words": (slowly(None, ERROR, DONE),),
-    "an error object after words, every time": (slowly(None, ERROR, DONE),) * 12,
-    "an error object inside a call": (ended(HALF_PAY, ERROR, DONE),),
-    "finish reason `error`": (slowly("error"),),
-    "an unknown finish reason": (slowly("banana"),),
-    "finish reason `length` inside a call": (ended(HALF_PAY, chunk(finish="length"), DONE),),
-    "finish reason `content_filter` after words": (slowly("content_filter"),),
-    "`[DONE]` and nothing else": (ended(DONE),),
-    "a JSON error as the body": (ended(dumps({"error": {"message": SENTENCE, "code": 503}}).encode()),),
-    "arguments that are no JSON": (ended(HALF_PAY, chunk(finish="tool_calls"), DONE),),
-    "JSON that does not fit its schema": (said('{"price": "one"}'),),
-    "JSON that does not fit its schema, every time": (said('{"price": "one"}'),) * 2,
-    "words in place of JSON": (said("Sure! Here is your offer."),),
-    "usage written as text": (
-        ended(words(WHOLE), chunk(finish="stop", usage={"prompt_tokens": "12", "completion_tokens": "3"}), DONE),
+HALF = '{"amount": 1'
+Deed = Callable[[Words], Reply]
+DEEDS: dict[str, Deed] = {
+    "cut before its first word": lambda its: its.cut(),
+    "cut inside its reasoning": lambda its: its.cut(its.thinks("Let me th")),
+    "cut inside its text": lambda its: its.slowly(is_cut=True),
+    "cut after its text, before its end": lambda its: its.slowly(its.text_ends("Let me look."), is_cut=True),
+    "cut inside a call": lambda its: its.cut(its.half_call("pay", HALF)),
+    "cut inside a call, after words": lambda its: its.cut(*_looks(its), its.half_call("pay", HALF, 1)),
+    "cut inside a hosted call, after words": lambda its: its.cut(*_looks(its), its.half_call("shell", '{"commands": ["ls /mn', 1)),
+    "cut inside a second call": lambda its: its.cut(
+        its.half_call("pay", HALF + "}"), its.call_ends("pay", HALF + "}"), its.half_call("pay", '{"amount": 2', 1)
+    ),
+    "an error object before its first word": lambda its: its.ended(its.error()),
+    "an error object after words": lambda its: its.slowly(its.error()),
+    "an error object after a whole text": lambda its: its.slowly(its.text_ends("Let me look."), its.error()),
+    "an error object after words, every time": lambda its: its.slowly(its.error()),
+    "an error object inside a call": lambda its: its.ended(its.half_call("pay", HALF), its.error()),
+    "finish reason `error`": lambda its: its.slowly(its.text_ends("Let me look."), its.ends("error")),
+    "an unknown finish reason": lambda its: its.slowly(its.text_ends("Let me look."), its.ends("banana")),
+    "finish reason `length` inside a call": lambda its: its.ended(its.half_call("pay", HALF), its.ends("length")),
+    "finish reason `content_filter` after words": lambda its: its.slowly(its.text_ends("Let me look."), its.ends("content_filter")),
+    "`[DONE]` and nothing else": lambda its: Reply(body=b"data: [DONE]\n\n", headers=its.headers),
+    "a JSON error as the body": lambda its: Reply(body=dumps(its.bare_error).encode(), headers=its.headers),
+    "arguments that are no JSON": lambda its: its.ended(its.half_call("pay", HALF), its.call_ends("pay", HALF), its.ends("tool_calls")),
+    "JSON that does not fit its schema": lambda its: its.said('{"price": "one"}'),
+    "JSON that does not fit its schema, every time": lambda its: its.said('{"price": "one"}'),
+    "words in place of JSON": lambda its: its.said("Sure! Here is your offer."),
+    "usage written as text": lambda its: its.ended(
+        *its.says(WHOLE), its.text_ends(WHOLE), its.ends("stop", {"input": "12", "output": "3"})
     ),
 }
+TIMES = {"an error object after words, every time": 12, "JSON that does not fit its schema, every time": 2}
+"""How often it is done, where that is more than once."""
+OF_RESPONSES = {"an unknown finish reason": "incomplete"}
+"""Where the Responses protocol differs: its server says itself that the answer is incomplete."""
+
+
+def _looks(its: Words) -> list[bytes]:
+    return [*its.says("Let me look."), its.text_ends("Let me look.")]
+
+
 WANTS_JSON = frozenset(deed for deed in DEEDS if "JSON" in deed and deed[0] in "Jw")
 """What was asked for has a schema."""
 CUT = "The connection to the model upstream failed"
 TOLD = {
     "an error object after words": SENTENCE,
+    "an error object after a whole text": SENTENCE,
     "an error object after words, every time": SENTENCE,
     "an unknown finish reason": "it ended with the reason 'banana'",
     "finish reason `error`": "it ended with the reason 'error'",
@@ -133,7 +115,8 @@ def foreground(stack: Stack, model: str, *, wants_json: bool) -> End:
 
 def stream(stack: Stack, model: str, *, wants_json: bool) -> End:
     try:
-        events: list[Any] = list(stack.client().responses.create(**_asked(model, wants_json), stream=True))
+        with stack.client().responses.create(**_asked(model, wants_json), stream=True) as seen:
+            events: list[Any] = list(seen)
     except openai.APIError as error:
         return _of_error(error)
     return _of_response(events[-1].response.model_dump())
@@ -164,8 +147,8 @@ def chat_stream(stack: Stack, model: str, *, wants_json: bool) -> End:
     text, finish = "", ""
     calls: dict[int, str] = {}
     try:
-        for piece in stack.client().chat.completions.create(**_asked_in_chat(model, wants_json), tools=[CHAT_PAY], stream=True):
-            for choice in piece.choices:
+        with stack.client().chat.completions.create(**_asked_in_chat(model, wants_json), tools=[CHAT_PAY], stream=True) as pieces:
+            for choice in (choice for piece in pieces for choice in piece.choices):
                 text, finish = text + (choice.delta.content or ""), choice.finish_reason or finish
                 for call in choice.delta.tool_calls or ():
                     calls[call.index] = calls.get(call.index, "") + (call.function.arguments or "" if call.function else "")
@@ -218,22 +201,23 @@ def upstream() -> Iterator[MockUpstream]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, upstream: MockUpstream) -> Iterator[Stack]:
-    """A stack with a model for each door, so that all doors are tried side by side."""
+    """A stack with a model for each kind of server and each door, so that all are tried side by side."""
     state_dir = Path(tmp_path_factory.mktemp("endings"))
     models = state_dir / "models.toml"
     models.write_text(
         "".join(
-            f'[[models]]\nname = "{name}"\nprovider = "chat_completions"\nbase_url = "{upstream.url}"\n\n'
-            for name in map(_model, DOORS)
+            f'[[models]]\nname = "{_model(its, door)}"\nprovider = "{its.provider}"\nbase_url = "{upstream.url}"\nkey = "env:KEY"\n\n'
+            for its in PROVIDERS
+            for door in DOORS
         )
     )
-    running = Stack(state_dir, {"MOORAGE_MODELS_FILE": str(models)}).start()
+    running = Stack(state_dir, {"MOORAGE_MODELS_FILE": str(models), "KEY": "sk-up"}).start()
     yield running
     assert running.stop() == 0
 
 
-def _model(door: str) -> str:
-    return door.lower().replace(" ", "-")
+def _model(its: Words, door: str) -> str:
+    return f"{its.provider}-{door}".lower().replace(" ", "-")
 
 
 # --- the table ------------------------------------------------------------------------------------------------------------------------
@@ -256,16 +240,26 @@ def test_the_table_has_every_deed() -> None:
 
 @pytest.mark.parametrize("deed", DEEDS)
 def test_an_answer_ends_as_the_table_says(served: Stack, upstream: MockUpstream, deed: str) -> None:
-    def play(door: str) -> tuple[End, int]:
-        upstream.plays(*DEEDS[deed], said(OFFERED if deed in WANTS_JSON else WHOLE), model=_model(door))
-        end = DOORS[door](served, _model(door), wants_json=deed in WANTS_JSON)
-        return end, sum(request.body["model"] == _model(door) for request in upstream.requests)
+    """Whatever protocol the model's server speaks."""
+
+    def play(cell: tuple[Words, str]) -> str:
+        its, door = cell
+        model = _model(its, door)
+        replies = [DEEDS[deed](its)] * TIMES.get(deed, 1)
+        upstream.plays(*replies, its.said(OFFERED if deed in WANTS_JSON else WHOLE), model=model)
+        end = DOORS[door](served, model, wants_json=deed in WANTS_JSON)
+        return _named(deed, end, sum(request.model == model for request in upstream.requests))
 
     upstream.requests.clear()
-    with ThreadPoolExecutor(len(DOORS)) as pool:
-        found = dict(zip(DOORS, pool.map(play, DOORS), strict=True))
+    cells = [(its, door) for its in PROVIDERS for door in DOORS]
+    with ThreadPoolExecutor(len(cells)) as pool:
+        found = dict(zip(((its.provider, door) for its, door in cells), pool.map(play, cells), strict=True))
     upstream.forget()
-    assert {door: _named(deed, *ended) for door, ended in found.items()} == ENDS[deed]
+    assert found == {(its.provider, door): _expected(its, deed, door) for its, door in cells}
+
+
+def _expected(its: Words, deed: str, door: str) -> str:
+    return OF_RESPONSES.get(deed, ENDS[deed][door]) if its.provider == "openai_responses" else ENDS[deed][door]
 
 
 def _named(deed: str, end: End, requests: int) -> str:

@@ -228,7 +228,7 @@ WRONG: dict[str, tuple[str, str]] = {
         "models.toml, model 'a': guardrail belongs to the provider bedrock_converse: leave it out.",
     ),
     "a guardrail without a version": (
-        "[[models]]\nname='a'\nprovider='bedrock_converse'\nguardrail='abc123'\n",
+        "[[models]]\nname='a'\nprovider='bedrock_converse'\nregion='eu-west-1'\nguardrail='abc123'\n",
         "models.toml, model 'a': guardrail is 'id:version' or 'arn:version', such as",
     ),
     "an SSM key off AWS": ("[[models]]\nname='a'\nprovider='demo'\nkey='ssm:/k'\n", "models.toml, model 'a': key refers to SSM (/k)"),
@@ -468,9 +468,19 @@ def test_bedrocks_own_responses_api_is_signed() -> None:
     assert served.native_tools == frozenset({"function"})
 
 
-def test_a_region_must_be_known() -> None:
+@pytest.mark.parametrize(
+    ("text", "environ"),
+    [
+        (entry("bedrock_converse"), {}),
+        (entry("bedrock_converse", base_url="http://127.0.0.1:1"), {}),
+        (entry("openai_responses", auth="sigv4", base_url="http://127.0.0.1:1"), {}),
+        ("", {"MOORAGE_UPSTREAM_KIND": "bedrock_converse", "MOORAGE_UPSTREAM_MODEL": "m"}),
+    ],
+)
+def test_a_region_must_be_known_before_anybody_asks(text: str, environ: dict[str, str]) -> None:
+    """The API would answer each request with an internal error."""
     with pytest.raises(SettingsConflict, match="needs a region"):
-        provider(entry("bedrock_converse"), "m")
+        ModelCatalog.load(text, environ)
 
 
 def test_options_of_an_entry_reach_the_provider() -> None:

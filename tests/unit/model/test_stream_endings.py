@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from moorage.errors import UpstreamError
 from moorage.model import base
-from moorage.model.stream_endings import counted, finish_reason
+from moorage.model.stream_endings import counted, finish_reason, incomplete_reason
 
 from tests.unit.model.encodings import CHAT, RESPONSES, Kind, hello, provider, replies
 
@@ -33,6 +33,23 @@ def test_any_other_word_is_a_failure(word: str, is_retryable: bool) -> None:
     with pytest.raises(UpstreamError, match=repr(word)) as raised:
         finish_reason(word, has_calls=False)
     assert raised.value.is_retryable == is_retryable
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        *((None, "max_output_tokens"), ("max_output_tokens", "max_output_tokens"), ("max_infer_iters", "max_output_tokens")),
+        *(("content_filter", "content_filter"), ("safety", "content_filter")),
+    ],
+)
+def test_what_is_called_incomplete_met_a_limit_or_a_filter(word: str | None, reason: str) -> None:
+    assert incomplete_reason(word) == reason
+
+
+def test_an_incomplete_answer_that_was_given_up_is_a_failure() -> None:
+    with pytest.raises(UpstreamError, match="'error'") as raised:
+        incomplete_reason("error")
+    assert raised.value.is_retryable
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class _Open:
     marked: MarkedText | None = None
     """The open text, where marks are taken out of it."""
     is_said: bool = False
-    """Its upstream has ended it."""
+    """Its upstream has ended it: a message, which waits for what comes next."""
     is_prose: bool | None = None
     """It does not begin as its form does; None as long as that is open."""
     kept_back: list[tuple[str, list[dict[str, Any]]]] = field(default_factory=list)
@@ -192,8 +192,8 @@ class Assembler:
                 self._start_call(delta)
             case base.CallDelta(text):
                 self._call(text)
-            case base.ItemDone(_, False) if self.has_answer_open:
-                assert self._open is not None
+            case base.ItemDone(_, False) if self._open is not None and self._has_words_open:
+                # It is closed by what comes next, for it may announce a call that never comes: then it can be taken back.
                 self._open.is_said = True
             case base.ItemDone(encrypted_content, is_cut):
                 self.close(status="incomplete" if is_cut else "completed", encrypted_content=encrypted_content)
@@ -222,8 +222,13 @@ class Assembler:
     @property
     def has_answer_open(self) -> bool:
         """Whether the open item is a message that has to be JSON."""
+        return self.checks_text and self._has_words_open
+
+    @property
+    def _has_words_open(self) -> bool:
+        """Whether the open item is a message that may be the answer."""
         item = {} if self._open is None else self._open.item
-        return self.checks_text and item.get("type") == "message" and item.get("phase") != "commentary"
+        return item.get("type") == "message" and item.get("phase") != "commentary"
 
     def last_text(self) -> str | None:
         """The text of the message that ends the turn and is whole; None where there is none, or where the model refuses."""
@@ -258,12 +263,9 @@ class Assembler:
     def abandon(self, *, is_said_anew: bool) -> None:
         """Close the open item as ``incomplete``: the upstream broke off. A message that is said anew gives up its text, as in
         ``finish.closing_events``, and half a call its arguments: clients mend JSON, and would act on the half."""
-        is_whole = self._open is not None and self._open.is_said
-        self.broke_inside = bool((self._open and not is_whole) or self.held or self.misfits)
+        self.broke_inside = bool(self._open or self.held or self.misfits)
         self.held.clear()
         self.misfits.clear()
-        if is_whole:
-            return
         if self._open is not None:
             self._open.settle()
             match self._open.item["type"]:

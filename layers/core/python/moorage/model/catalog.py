@@ -184,7 +184,7 @@ class ModelCatalog:
         configured = tuple(_entry(table, file.compaction) for table in file.models)
         default = file.default
         for entry in configured:
-            _check(entry, has_secrets=secret is not None)
+            _check(entry, upstream, has_secrets=secret is not None)
         for label, table in file.mcp.items():
             check_server(label, table, upstream, has_secrets=secret is not None)
         extras: dict[str, Any] = {"secret": secret, "clock": clock, "default_skills": file.skills.default, "servers": file.mcp}
@@ -214,6 +214,8 @@ class ModelCatalog:
         if default is not None:
             raise SettingsConflict(f"models.toml: default is '{default}', but the file names no model: a table [[models]] does.")
         detected, name, reason = _detected(upstream)
+        for entry in detected:
+            _check_region(entry, upstream)
         entries = tuple(replace(entry, compaction=file.compaction.over(CompactionTable())) for entry in detected)
         return cls((*entries, _DEMO), upstream, default=name, reason=reason, **extras)
 
@@ -344,10 +346,7 @@ class ModelCatalog:
         return AwsAuth(self._aws_credentials, service, region)
 
     def _region(self, entry: ModelEntry) -> str:
-        region = entry.region or self._upstream.get("AWS_REGION") or self._upstream.get("AWS_DEFAULT_REGION")
-        if not region:
-            raise SettingsConflict(f"Model '{entry.name}' needs a region: set 'region' in models.toml or AWS_REGION.")
-        return region
+        return _region(entry, self._upstream)
 
     def _aws_credentials(self) -> Any:
         """IAM credentials as botocore finds them. The embedded stack's own are no good at Bedrock: a profile takes their place."""
@@ -434,9 +433,10 @@ def _entry(table: ModelTable, compaction: CompactionTable) -> ModelEntry:
     return ModelEntry(provider_kind=table.provider, price=price, compaction=table.compaction.over(compaction), **fields)
 
 
-def _check(entry: ModelEntry, *, has_secrets: bool) -> None:
+def _check(entry: ModelEntry, upstream: Mapping[str, str], *, has_secrets: bool) -> None:
     """What a schema cannot say. Raises SettingsConflict."""
     where = f"models.toml, model '{entry.name}'"
+    _check_region(entry, upstream)
     if entry.provider_kind == "chat_completions" and not entry.base_url:
         raise SettingsConflict(f"{where}: chat_completions needs a base_url, such as http://127.0.0.1:8000/v1.")
     if entry.base_url and urlsplit(entry.base_url).scheme not in ("http", "https"):
@@ -449,6 +449,20 @@ def _check(entry: ModelEntry, *, has_secrets: bool) -> None:
         raise SettingsConflict(f"{where}: guardrail is 'id:version' or 'arn:version', such as 'abc123:1' or 'abc123:DRAFT'.")
     if entry.key is not None:
         check_form(where, "key", entry.key, has_secrets=has_secrets)
+
+
+def _check_region(entry: ModelEntry, upstream: Mapping[str, str]) -> None:
+    """A model of Bedrock's has its region in its address, or in its signature. Raises SettingsConflict."""
+    is_bedrocks = entry.provider_kind == "bedrock_converse" and not (entry.base_url and entry.key)
+    if is_bedrocks or entry.auth == "sigv4":
+        _region(entry, upstream)
+
+
+def _region(entry: ModelEntry, upstream: Mapping[str, str]) -> str:
+    region = entry.region or upstream.get("AWS_REGION") or upstream.get("AWS_DEFAULT_REGION")
+    if not region:
+        raise SettingsConflict(f"Model '{entry.name}' needs a region: set 'region' in models.toml or AWS_REGION.")
+    return region
 
 
 def _without_key(entry: ModelEntry, upstream: Mapping[str, str]) -> str | None:

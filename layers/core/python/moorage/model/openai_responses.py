@@ -14,7 +14,7 @@ from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
 from moorage.model.output_checks import unfenced
 from moorage.model.sequence import Sequence
-from moorage.model.stream_endings import counted, details, error_beside
+from moorage.model.stream_endings import counted, details, error_beside, incomplete_reason
 from moorage.model.text_tool_calls import listening
 from moorage.net.sse import SseParser
 from moorage.wire.types import Item, Tool
@@ -377,8 +377,7 @@ class ResponsesDecoder:
 
     def _reason(self, status: str, response: dict[str, Any]) -> base.FinishReason:
         if status == "incomplete":
-            detail = (response.get("incomplete_details") or {}).get("reason")
-            return "content_filter" if detail == "content_filter" else "max_output_tokens"
+            return incomplete_reason((response.get("incomplete_details") or {}).get("reason"))
         return "tool_calls" if self._calls else "stop"
 
 

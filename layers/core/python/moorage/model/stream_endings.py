@@ -45,6 +45,13 @@ def finish_reason(word: str | None, *, has_calls: bool) -> FinishReason:
     return "tool_calls" if has_calls else "stop"
 
 
+def incomplete_reason(word: str | None) -> FinishReason:
+    """What ended an answer that the Responses protocol calls incomplete; its API knows a limit and a filter. Raises
+    :class:`UpstreamError` where the server gave the answer up."""
+    known = "length" if word is None else word.lower()
+    return finish_reason(known if known in _FILTERED | _PASSING else "length", has_calls=False)
+
+
 def error_beside(chunk: Mapping[str, Any]) -> dict[str, Any] | None:
     """The error that an event of a good stream tells: in ``error``, in ``error_message`` (DeepInfra), or as the whole event (vLLM)."""
     error = chunk.get("error")
