@@ -2,12 +2,14 @@
 while their clock is set, their disk is slow and fills, and the model's answers go wrong.
 
 Clients go on meanwhile: background runs of many commands with readers that reconnect at random numbers, plain streams, files, cancels,
-deletes, chains. What each was told is written down, and at the end, when the stack has come to rest, compared with what there is:
+deletes, chains, sessions of agents. What each was told is written down, and at the end, when the stack has come to rest, compared with
+what there is:
 
 * a log has neither gap nor repeat and one end; replayed from any number it is the same; the object is what the log ends with;
 * what a reader saw is a prefix of the log;
 * a command has begun at most once, counted from outside in /proc, unless its output says that it was lost;
 * what was acknowledged is there, what was deleted is not back, and nothing is left running;
+* what a session of an agent was given is there once and in its order, and its turns have ended (``tests/chaos/sessions.py``);
 * budgets of a key, a tenant and a tree were overrun by one step at most, counted all, and hold nothing (``tests/chaos/thrift.py``);
 * each end of a response in the background was told to a webhook at least once.
 
@@ -36,6 +38,7 @@ import httpx
 
 from tests.chaos import document
 from tests.chaos.nemesis import Event, Field, Nemesis, is_serving, schedule
+from tests.chaos.sessions import SessionClient, SessionTold, session_violations
 from tests.chaos.shrink import shrink
 from tests.chaos.thrift import HOLD_SECONDS, Seen, Thrift, judged, listen, moods, unheard, untried
 from tests.chaos.upstream import NAME
@@ -69,6 +72,7 @@ class Told:
     files_deleted: set[str] = field(default_factory=set)
     read: dict[str, list[dict[int, bytes]]] = field(default_factory=dict)
     """What each reader saw, by number."""
+    sessions: list[SessionTold] = field(default_factory=list)
     begun: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     """Processes that carried a token in their command line and whose parent did not."""
     errors: Counter[str] = field(default_factory=Counter)
@@ -118,9 +122,10 @@ class Load:
         self._answers: deque[str] = deque()
         self._runs_of_late: deque[str] = deque(maxlen=6)
         self.stopped = threading.Event()
+        person = SessionClient(told.sessions, random.Random(seed), self.stopped)
         self.threads = [
             threading.Thread(target=self._until_stopped, args=(work,), daemon=True)
-            for work in (self._runs, self._runs, self._runs, self._plain, self._files, self._follow)
+            for work in (self._runs, self._runs, self._runs, self._plain, self._files, self._follow, person.drive)
         ]
 
     def start(self) -> None:
@@ -248,6 +253,11 @@ def violations(stack: Stack, told: Told, seed: int) -> list[str]:
                 found += _looked_at(http, told, response_id, tokens, rng)
             except (AssertionError, httpx.HTTPError, KeyError, IndexError) as error:
                 found.append(f"{response_id}: {type(error).__name__}: {error}")
+        for session in told.sessions:
+            try:
+                found += session_violations(http, session, told.begun, rng)
+            except (AssertionError, httpx.HTTPError, KeyError, IndexError) as error:
+                found.append(f"{session.id}: {type(error).__name__}: {error}")
         for file_id, content in told.files.items():
             answer = http.get(f"/files/{file_id}/content")
             if answer.content != content:
@@ -305,6 +315,7 @@ class Report:
     seconds: int
     struck: dict[str, int]
     responses: int
+    sessions: int
     commands: int
     begun: int
     readers: int
@@ -368,6 +379,7 @@ def play(seed: int, events: list[Event], folder: Path, *, is_whole: bool = True)
         round(time.monotonic() - began),
         dict(nemesis.struck),
         len(told.responses),
+        len(told.sessions),
         len(commands),
         sum(token in told.begun for token in commands),
         sum(map(len, told.read.values())),

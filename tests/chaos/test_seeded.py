@@ -70,3 +70,4 @@ def test_a_short_history_leaves_nothing_wrong(tmp_path: Path) -> None:
     assert report.violations == []
     assert {"worker killed", "launcher killed", "API killed", "clock set"} <= set(report.struck)
     assert report.responses > 3
+    assert report.sessions > 0
