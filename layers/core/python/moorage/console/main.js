@@ -7,11 +7,11 @@ import { useData, useKeys } from "./ui/data.js";
 import { Icon } from "./ui/icons.js";
 import { Login } from "./pages/login.js";
 import { Palette } from "./ui/palette.js";
-import { Help } from "./ui/help.js";
 import { META } from "./ui/parts.js";
 import { lazy } from "./ui/lazy.js";
 import { PAGES } from "./pages/all.js";
 
+const Help = lazy(() => import("./ui/help.js"), "Help");
 const FileDrawer = lazy(() => import("./ui/file_drawer.js"), "FileDrawer");
 const THEMES = { system: ["screen", "light"], light: ["sun", "dark"], dark: ["moon", "system"] };
 

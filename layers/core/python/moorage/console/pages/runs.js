@@ -5,14 +5,15 @@ import { notify, now, route, typed } from "../state.js";
 import { address, go, setQuery } from "../router.js";
 import { useData, useKeys } from "../ui/data.js";
 import { Acting, Ago, Button, Head, Id, Name, Problem, Skeleton, Status, Waiting } from "../ui/parts.js";
-import { Welcome } from "./welcome.js";
 import { answering } from "../model/models.js";
 import { Icon } from "../ui/icons.js";
+import { lazy } from "../ui/lazy.js";
 import { isTight, useMe } from "../ui/storage.js";
 import { bytes, count, dollars, duration, plural, tokens } from "../model/text.js";
 import { headline } from "../model/outcome.js";
 import { STATUSES, calls, isRunning, matches, merged, threads, trouble, understood, withOlder } from "../model/runs.js";
 
+const Welcome = lazy(() => import("./welcome.js"), "Welcome");
 const PAGE = 50;
 const LOOK_MS = 2000;
 const SLOWLY_MS = 15_000;

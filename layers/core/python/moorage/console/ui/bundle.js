@@ -5,7 +5,7 @@ import { setQuery } from "../router.js";
 import { route } from "../state.js";
 import { bytes } from "../model/text.js";
 import { entriesOf } from "../model/zip.js";
-import { Lines } from "./changes.js";
+import { Lines } from "./diff.js";
 import { useData } from "./data.js";
 import { Markdown } from "./markdown.js";
 import { Name, Problem, Skeleton } from "./parts.js";

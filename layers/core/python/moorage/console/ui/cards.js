@@ -8,9 +8,10 @@ import { Icon } from "./icons.js";
 import { Json } from "./json.js";
 import { Markdown } from "./markdown.js";
 import { Button, Id, Name, copy } from "./parts.js";
-import { Passages } from "./passages.js";
+import { lazy } from "./lazy.js";
 import { Terminal } from "./terminal.js";
 
+const Passages = lazy(() => import("./passages.js"), "Passages");
 const COMMAND_LINES = 12;
 const SOURCE_CHARS = 280;
 
@@ -74,7 +75,7 @@ function Shell({ item }) {
     ${item.action.commands.map((command, at) => html`<${Command} key=${at} text=${command} />`)}</section>`;
 }
 
-function Command({ text }) {
+export function Command({ text }) {
   const shown = printable(text);
   const lines = shown.split("\n");
   const [isWhole, open] = useState(false);
@@ -93,7 +94,7 @@ function ShellOutput({ item, mark, isDone, step, isHeld }) {
       <${Outcome} outcome=${one.outcome} command=${mark.commands[at]} took=${whole} /></div>`)}</section>`;
 }
 
-function Outcome({ outcome, command, took }) {
+export function Outcome({ outcome, command, took }) {
   const lasted = took ?? (command?.endedAt ? command.endedAt - command.at : null);
   if (!outcome) return html`<p class="outcome busy">running</p>`;
   const isGood = outcome.type === "exit" && outcome.exit_code === 0;

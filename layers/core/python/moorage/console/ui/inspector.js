@@ -6,14 +6,17 @@ import { address } from "../router.js";
 import { bytes, clock, count, dollars, duration } from "../model/text.js";
 import { callsOf } from "../model/outcome.js";
 import { networkOf, rowsOf, used } from "../model/run.js";
-import { Diff, asOf, changed } from "./changes.js";
+import { asOf, changed } from "./changes.js";
 import { useData } from "./data.js";
 import { FileLink } from "./file_link.js";
 import { Json } from "./json.js";
 import { Button, Id, Name, Status, Tabs, Ticking } from "./parts.js";
 import { RawButton } from "./cards.js";
-import { Prompt } from "./prompt.js";
+import { lazy } from "./lazy.js";
 import { Rows } from "./virtual.js";
+
+const Diff = lazy(() => import("./diff.js"), "Diff");
+const Sent = lazy(() => import("./prompt.js"), "Sent");
 
 const TABS = ["step", "events", "files", "network", "cost", "raw"];
 
@@ -24,6 +27,12 @@ export function Inspector({ run, tab, onTab, step, cursor, onCursor, onStep }) {
   const View = { step: Steps, events: Events, files: Files, network: Network, cost: Cost, raw: Raw }[tab] ?? Steps;
   return html`<aside class="inspector" aria-label="Details"><${Tabs} label="Details" tabs=${tabs} chosen=${TABS.includes(tab) ? tab : "step"} onChoose=${onTab} />
     <div class="inside" role="tabpanel" aria-label=${tab}><${View} run=${run} step=${step} cursor=${cursor} onCursor=${onCursor} onStep=${onStep} /></div></aside>`;
+}
+
+function Prompt({ runId, step }) {
+  const [isOpen, open] = useState(false);
+  return html`<div class="prompt"><button type="button" class="button" aria-expanded=${isOpen} onClick=${() => open(!isOpen)}>Prompt as sent</button>
+    ${isOpen && html`<${Sent} runId=${runId} step=${step} />`}</div>`;
 }
 
 function Steps({ run, step, onStep }) {

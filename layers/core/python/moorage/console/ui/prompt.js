@@ -11,13 +11,7 @@ import { RawButton } from "./cards.js";
 const PARTS_SHOWN = 40;
 const CHARS_SHOWN = 240;
 
-export function Prompt({ runId, step }) {
-  const [isOpen, open] = useState(false);
-  return html`<div class="prompt"><button type="button" class="button" aria-expanded=${isOpen} onClick=${() => open(!isOpen)}>Prompt as sent</button>
-    ${isOpen && html`<${Sent} runId=${runId} step=${step} />`}</div>`;
-}
-
-function Sent({ runId, step }) {
+export function Sent({ runId, step }) {
   const found = useData((signal) => get(`responses/${encodeURIComponent(runId)}/steps/${encodeURIComponent(step.id)}/prompt`, {}, signal), [runId, step.id, step.ended_at]);
   const [most, more] = useState(PARTS_SHOWN);
   const shown = useMemo(() => found.data && partsOf(found.data), [found.data]);
