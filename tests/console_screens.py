@@ -14,8 +14,10 @@ from tests.browser import WHOLE, Console, chromium, context_of, skip_without
 from tests.stack import ROOT, SHELL, Stack, say, script, shell
 
 SCREENS = ROOT / ".build" / "console" / "screens"
-SHOWN = ("run-light", "run-dark", "runs-light", "changes-light", "terminal-dark", "store-light")
-PAGES = ("runs", "playground", "approvals", "containers", "files", "skills", "vector_stores", "webhooks", "usage", "keys", "doctor")
+SHOWN = ("run-light", "run-dark", "runs-light", "session-light", "changes-light", "terminal-dark", "store-light")
+_OF_AGENTS = ("sessions", "agents", "automations", "vaults", "environments")
+_OTHERS = ("containers", "files", "skills", "vector_stores", "webhooks", "usage", "keys", "doctor")
+PAGES = ("runs", "playground", "approvals", *_OF_AGENTS, *_OTHERS)
 _SIZE = {"width": 1360, "height": 820}
 
 
@@ -28,9 +30,11 @@ def main() -> int:
         stack = Stack(Path(folder)).start()
         try:
             run, edited = furnish(stack.client())
+            session = furnish_session(stack.client())
             with chromium(WHOLE) as browser:
                 for theme in ("light", "dark"):
                     take(browser, stack, run, edited, theme)
+                    take_session(browser, stack, session, theme)
         finally:
             stack.stop()
     shown = ROOT / "docs" / "console"
@@ -72,6 +76,43 @@ def furnish(client: OpenAI) -> tuple[str, str]:
     steps = script(shell("for n in $(seq 600); do echo tick $n; sleep 1; done"), say("done"))
     client.responses.create(model="demo", input=f"Watch the tide for ten minutes. {steps}", tools=plain, background=True)
     return str(ran.id), str(edited.id)
+
+
+_TIDES = "mkdir -p /workspace/outputs; printf 'day,high\\nMon,2.1\\nTue,2.4\\n' | tee /workspace/outputs/tides.csv"
+_TURNS = (
+    ("Write the tides of the week.", [shell(_TIDES), say("The highest tide is on Tuesday: **2.4 m**.")]),
+    ("Which lines have to be doubled?", [say("All of them, before Tuesday.")]),
+    ("Ask the harbour's office.", [{"fail": {"status": 400, "times": 0}}, say("never")]),
+    (
+        "Then write the plan.",
+        [shell("cp /workspace/outputs/tides.csv /workspace/outputs/plan.csv"), say("The plan lies beside the tides.")],
+    ),
+)
+
+
+def furnish_session(client: OpenAI) -> str:
+    """A session of several turns, and one of each thing that agents have."""
+    agents = client.beta.agents
+    agent = agents.create(model="demo", name="harbour clerk", instructions="Answer in one sentence.")
+    vault = agents.vaults.create(name="harbour")
+    bearer: Any = {"type": "static_bearer", "mcp_server_url": "https://depot.example/mcp", "token": "hush"}
+    agents.vaults.credentials.create(vault.id, name="depot", auth=bearer)
+    session = agents.sessions.create(agent_id=agent.id, environment={"type": "openai_hosted"})
+    for question, steps in _TURNS:
+        with agents.sessions.stream(session.id, input=f"{question} {script(*steps)}") as stream:
+            for _ in stream:
+                pass
+    target: Any = {"type": "existing_session", "session_id": session.id, "instructions": "Look at the tide again."}
+    agents.automations.create(type="periodic", name="tide", expression="0 6 * * *", timezone="Europe/Berlin", target=target)
+    return session.id
+
+
+def take_session(browser: Browser, stack: Stack, session: str, theme: str) -> None:
+    context = context_of(browser, viewport=_SIZE, color_scheme=theme)
+    console = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(stack.key, f"#/sessions/{session}?tab=artifacts")
+    expect(console.page.get_by_role("region", name="Answer").get_by_role("button", name="plan.csv")).to_be_visible()
+    console.page.screenshot(path=SCREENS / f"session-{theme}.png")
+    context.close()
 
 
 def take(browser: Browser, stack: Stack, run: str, edited: str, theme: str) -> None:

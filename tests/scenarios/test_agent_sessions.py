@@ -184,6 +184,11 @@ def test_a_stream_that_was_cut_at_any_event_goes_on_behind_it(stack: Stack, clie
         assert len({event["event_id"] for event in whole}) == len(whole)
         for position in range(len(whole) - 1):
             assert _replay(http, session.id, whole[position]["event_id"]) == whole[position + 1 :], whole[position]
+        second, first = sessions.turns.list(session.id)
+        for turn, since in ((first, "evt_00000001"), (second, "evt_00000002")):
+            assert _replay(http, session.id, turn.id) == [event for event in whole if event["event_id"] >= since]
+        no_turn = {"after": f"{first.id[:-4]}0000"}
+        assert http.get(f"/agents/sessions/{session.id}/events", params=no_turn).status_code == 404
 
 
 def _replay(http: Any, session_id: str, after: str, turns: int = 2) -> list[dict[str, Any]]:

@@ -90,6 +90,7 @@ async def test_a_row_says_what_an_operator_looks_for_first() -> None:
                 "forked_from": None,
                 "conversation": None,
                 "container_id": None,
+                "session_id": None,
                 "key_id": KEY_A,
                 "input_preview": "Find the file",
                 "output_preview": "It lies in /tmp. Look there.",

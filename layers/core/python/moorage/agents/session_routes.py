@@ -203,13 +203,18 @@ async def create_events(request: Request, caller: Caller, session_id: str, body:
     query=(("include_obfuscation", BOOLEAN), ("stream", BOOLEAN), ("after", STRING)),
 )
 async def stream_events(request: Request, caller: Caller, session_id: str) -> Response:
-    """``Last-Event-ID`` and ``after`` go on behind an event; ``after=0`` tells all from the beginning. Extensions of ours."""
+    """``Last-Event-ID`` and ``after`` go on behind an event; ``after=0`` tells all from the beginning, and a turn's id all from the
+    beginning of the turn. Extensions of ours."""
     runtime = caller.runtime
     wanted = parse_session_stream(request.query_params.multi_items())
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
     last = request.headers.get("last-event-id")
     after = wanted.after if last is None else last
-    cursor = None if after is None else Cursor.of(after, "after")
+    cursor = None
+    if after is not None and after.startswith("turn_"):
+        cursor = Cursor((await _turn(runtime, session, after)).number, 0)
+    elif after is not None:
+        cursor = Cursor.of(after, "after")
     reader = SessionReader(runtime, session, await environment_object(runtime, session), cursor)
     return sse.stream(_pieces(reader, obfuscates=wanted.include_obfuscation, until=until_of(runtime)))
 

@@ -261,6 +261,7 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
         "forked_from": stored.forked_from,
         "conversation": None if stored.conversation_id is None else {"id": stored.conversation_id},
         "container_id": stored.container_id,
+        "session_id": stored.session_id,
         "key_id": stored.key_id or None,
         "input_preview": first_words(stored.input_items),
         "output_preview": first_words_of_answer(final["output"]) if final else None,

@@ -1,4 +1,4 @@
-// A response's stream, with its key in a header (EventSource cannot), taken up again where it broke off.
+// A stream of events, with its key in a header (EventSource cannot), taken up again where it broke off.
 import { BASE } from "./api.js";
 import { key, link, pageSeen } from "./state.js";
 
@@ -6,18 +6,26 @@ const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 8000;
 const FINAL = new Set(["response.completed", "response.incomplete", "response.failed"]);
 
-// Calls `take` with each event behind number `last()`, until the final one. The stop is a signal's. A page that nobody sees holds no connection:
-// browsers have six for all tabs of an address. What was said meanwhile `catchUp` reads from the log, which knows when; it tells whether that was all.
-export async function follow(id, { last, take, catchUp, signal }) {
+// Calls `take` with each event of a response behind number `last()`, until the final one.
+export const follow = (id, { last, take, catchUp, signal }) =>
+  listen(`responses/${encodeURIComponent(id)}`, {
+    query: () => ({ stream: "true", ...(last() >= 0 ? { starting_after: String(last()) } : {}) }),
+    take: (event) => (take(event), FINAL.has(event.type)),
+    catchUp,
+    signal,
+  });
+
+// Calls `take` with each event, until one of which it says that it was the last. The stop is a signal's. A page that nobody sees holds no
+// connection: browsers have six for all tabs of an address. What was said meanwhile `catchUp` reads; it tells whether that was all.
+export async function listen(path, { query, take, catchUp, signal }) {
   let pause = FIRST_PAUSE_MS;
   for (let attempt = 0; !signal.aborted; attempt += 1) {
     await pageSeen(signal);
     if (attempt && (await catchUp())) return;
     const unseen = untilUnseen(signal);
     try {
-      const query = new URLSearchParams({ stream: "true", include_obfuscation: "false" });
-      if (last() >= 0) query.set("starting_after", String(last()));
-      const answer = await fetch(`${BASE}responses/${encodeURIComponent(id)}?${query}`, {
+      const asked = new URLSearchParams({ include_obfuscation: "false", ...query() });
+      const answer = await fetch(`${BASE}${path}?${asked}`, {
         headers: { authorization: `Bearer ${key.value}` },
         signal: unseen.signal,
         cache: "no-store",
@@ -27,8 +35,7 @@ export async function follow(id, { last, take, catchUp, signal }) {
       link.value = "ok";
       for await (const event of events(answer.body)) {
         pause = FIRST_PAUSE_MS;
-        take(event);
-        if (FINAL.has(event.type)) return;
+        if (take(event)) return;
       }
     } catch {
       if (signal.aborted) return;

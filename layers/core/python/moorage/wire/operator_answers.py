@@ -37,6 +37,8 @@ class ResponseSummary(TypedDict):
     forked_from: str | None
     conversation: ConversationOfSummary | None
     container_id: str | None
+    session_id: str | None
+    """The session of an agent whose turn it is of."""
     key_id: str | None
     input_preview: str
     output_preview: str | None

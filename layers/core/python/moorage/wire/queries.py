@@ -118,7 +118,7 @@ class SessionStream:
     """How the events of an agent's session are wanted."""
 
     after: str | None
-    """The id of an event."""
+    """The id of an event, or of a turn."""
     include_obfuscation: bool
 
 

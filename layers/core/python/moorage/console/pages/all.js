@@ -15,6 +15,7 @@ export const PAGES = [
   { id: "runs", title: "Runs", letter: "r", View: either(Runs, Run) },
   { id: "playground", title: "Playground", letter: "p", View: lazy(() => import("./playground.js"), "Playground") },
   { id: "approvals", title: "Approvals", letter: "a", View: lazy(() => import("./approvals.js"), "Approvals") },
+  { id: "sessions", title: "Sessions", letter: "e", View: either(lazy(() => import("./sessions.js"), "Sessions"), lazy(() => import("./session.js"), "Session")), group: "apart" },
   { id: "containers", title: "Containers", letter: "c", View: either(lazy(() => import("./containers.js"), "Containers"), lazy(() => import("./container.js"), "Container")), group: "apart" },
   { id: "files", title: "Files", letter: "f", View: lazy(() => import("./files.js"), "Files") },
   { id: "skills", title: "Skills", letter: "s", View: either(lazy(skills, "Skills"), lazy(skills, "Skill")) },

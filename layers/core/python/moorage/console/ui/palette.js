@@ -10,6 +10,7 @@ const KINDS = [
   ["file-", "files", "file"],
   ["skill_", "skills", "skill"],
   ["vs_", "vector_stores", "vector store"],
+  ["session_", "sessions", "session"],
 ];
 // Ids of items carry most of their response's id, but not all of it: the list is asked for it where they are opened.
 

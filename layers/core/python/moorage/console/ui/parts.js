@@ -40,6 +40,13 @@ const STATUS = {
   expired: ["clock", "idle"],
   paused: ["pause", "warn"],
   waits: ["approvals", "warn"],
+  idle: ["clock", "idle"],
+  active: ["live", "good"],
+  ready: ["live", "good"],
+  connected: ["live", "good"],
+  pending: ["clock", "busy"],
+  suspended: ["pause", "idle"],
+  skipped: ["forward", "idle"],
 };
 
 // Shape and word, so that the colour says nothing alone.

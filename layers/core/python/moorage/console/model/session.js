@@ -1,0 +1,58 @@
+// A session as its page knows it: its turns and their items, added up from lists and from the events of its stream. No DOM here.
+
+export const empty = () => ({ session: null, turns: new Map(), items: new Map(), last: null });
+
+// An id begins with its number, so the order of ids is that of the turns.
+export const turnsOf = (state) => [...state.turns.values()].sort((one, other) => (one.id < other.id ? -1 : 1));
+
+export const itemsOf = (state, turnId) => [...state.items.values()].filter((entry) => entry.item.turn_id === turnId);
+
+// Items of a list. One that grows is known better from the stream.
+export function addItems(state, items) {
+  for (const item of items) {
+    const known = state.items.get(item.id);
+    if (!known || known.isDone) state.items.set(item.id, { item, isDone: item.status !== "in_progress" });
+  }
+}
+
+export function hear(state, event) {
+  if (event.event_id) state.last = event.event_id;
+  if (event.turn) state.turns.set(event.turn.id, event.turn);
+  const name = event.type.replace("agent.session.turn.", "").replace("agent.output.", "");
+  if (name === "item.added" || name === "item.done") {
+    const isDone = name === "item.done";
+    if (isDone || !state.items.get(event.item.id)?.isDone) state.items.set(event.item.id, { item: structuredClone(event.item), isDone });
+    return;
+  }
+  const entry = state.items.get(event.item_id);
+  if (!entry || entry.isDone) return;
+  const { item } = entry;
+  if (name === "content_part.added") item.content[event.content_index] = { ...event.part };
+  else if (name === "output_text.delta" && item.content[event.content_index]) item.content[event.content_index].text += event.delta;
+  else if (name === "reasoning_summary_part.added") item.summary[event.summary_index] = { ...event.part };
+  else if (name === "reasoning_summary_text.delta" && item.summary[event.summary_index]) item.summary[event.summary_index].text += event.delta;
+  else if (name === "command_execution_output.delta") item.output = (item.output ?? "") + event.delta;
+  else return;
+  state.items.set(event.item_id, { item: { ...item }, isDone: false }); // what grows is told from what it was by its identity
+}
+
+const wordsOf = (item) => item.content.map((part) => part.text ?? "").join("\n");
+
+// What a session is about: the first words of its user, as far as its turns are known.
+export const questionOf = (items) => items.filter(({ item }) => item.type === "message" && item.role === "user").map(({ item }) => wordsOf(item)).find(Boolean) ?? "";
+
+// The message that a turn ended with; none where it did not end with one.
+export function answerOf(items) {
+  const last = items.at(-1)?.item;
+  return last?.type === "message" && last.role === "assistant" ? last : null;
+}
+
+// The words of the console for what the Agents API says.
+export const shownStatus = (status) => ({ requires_action: "waits", waiting: "waits" })[status] ?? status;
+
+export const isOver = (turn) => ["completed", "failed", "cancelled"].includes(turn.status);
+
+export const tookMs = (turn, nowMs) => Math.max(0, (turn.completed_at ? turn.completed_at * 1000 : nowMs) - (turn.started_at ?? turn.created_at) * 1000);
+
+// An item as the cards of a run take it: they read arguments as a text.
+export const asCard = (item) => ("arguments" in item && typeof item.arguments !== "string" ? { ...item, arguments: JSON.stringify(item.arguments) } : item);

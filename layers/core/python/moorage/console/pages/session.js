@@ -1,0 +1,248 @@
+// A session of an agent: what it came to, what it waits for, its turns over time, what was said in each, and the box for the next message.
+import { html, useEffect, useRef, useState } from "../html.js";
+import { all, post, remove, save } from "../api.js";
+import { address, go, setQuery } from "../router.js";
+import { isReadOnly, notify, now, route } from "../state.js";
+import { useData } from "../ui/data.js";
+import { useSession } from "../ui/live_session.js";
+import { useFollow } from "../ui/follow.js";
+import { Asked } from "../ui/asked.js";
+import { Command, Item, Outcome, Said } from "../ui/cards.js";
+import { Json } from "../ui/json.js";
+import { Icon } from "../ui/icons.js";
+import { Acting, Ago, Button, Id, META, Name, Problem, Skeleton, Status, Sure, Tabs } from "../ui/parts.js";
+import { Preview } from "../ui/preview.js";
+import { Split } from "../ui/split.js";
+import { Table } from "../ui/list.js";
+import { Terminal } from "../ui/terminal.js";
+import { answerOf, asCard, isOver, itemsOf, questionOf, shownStatus, tookMs, turnsOf } from "../model/session.js";
+import { message } from "../model/agents.js";
+import { headline } from "../model/outcome.js";
+import { bytes, duration, plural, tokens } from "../model/text.js";
+
+// Times of turns are whole seconds.
+const lasted = (ms) => (ms < 1000 ? "< 1 s" : duration(ms));
+
+const FILES_SHOWN = 6;
+const GAP_SHOWN_MS = 60_000;
+const INPUT = "agent.session.input";
+
+export function Session() {
+  const live = useSession(route.value.id);
+  if (!live || live.isLoading) return html`<${Skeleton} rows=${9} />`;
+  if (live.problem) return html`<${Problem} message=${live.problem} />`;
+  return html`<${Shown} live=${live} />`;
+}
+
+function Shown({ live }) {
+  const { query } = route.value;
+  const { session } = live;
+  const turns = turnsOf(live);
+  const last = turns.at(-1);
+  const isBusy = Boolean(last && !isOver(last));
+  const answer = last && isOver(last) ? answerOf(itemsOf(live, last.id)) : null;
+  const choose = (turn) => setQuery(route.value, { turn: query.turn === turn.id ? "" : turn.id });
+  return html`<div class="run session-page">
+    <${SessionHead} live=${live} turns=${turns} isBusy=${isBusy} />
+    <${Actions} live=${live} />
+    ${session.status === "failed" && html`<p class="banner" role="alert"><b>Its next turn cannot begin:</b> ${session.error}</p>`}
+    ${answer && html`<${Answer} live=${live} turn=${last} answer=${answer} />`}
+    ${turns.length > 0 && html`<${Strip} turns=${turns} chosen=${query.turn} onChoose=${choose} />`}
+    <${Split} name="session" start=${0.6} first=${html`<${Talk} live=${live} turns=${turns} chosen=${query.turn} isBusy=${isBusy} /><${Say} live=${live} isBusy=${isBusy} />`}
+      second=${html`<${Details} live=${live} tab=${query.tab ?? "environment"} />`} /></div>`;
+}
+
+const send = (live, events) => post(`agents/sessions/${encodeURIComponent(live.id)}/events`, { events });
+
+function SessionHead({ live, turns, isBusy }) {
+  const { session } = live;
+  const { agent, usage } = session;
+  const title = headline(questionOf(turns.flatMap((turn) => itemsOf(live, turn.id)))) || agent.name || "A session without words of a user";
+  const cancel = async () => {
+    const answer = await send(live, [{ type: `${INPUT}.cancel` }]);
+    notify(answer.ok ? "The turn ends." : answer.message, answer.ok ? "note" : "bad");
+  };
+  const erase = async () => {
+    const answer = await remove(`agents/sessions/${encodeURIComponent(live.id)}`);
+    if (!answer.ok) return notify(answer.message, "bad");
+    return go("sessions");
+  };
+  return html`<header class="run-head"><div class="line"><${Status} status=${shownStatus(session.status)} /><h1 class="run-title"><${Name}>${title}</${Name}></h1>
+      <span class="actions"><${Acting}>${isBusy ? html`<${Button} icon="stop" tone="danger" onClick=${cancel}>Cancel the turn</${Button}>` : html`<${Sure} onClick=${erase}>Delete</${Sure}>`}</${Acting}></span></div>
+    <div class="line facts-line"><${Id} id=${live.id} /><span class="muted">agent</span>${agent.id.startsWith("agent_") && agent.version ? html`<a href=${address("agents", agent.id, { version: agent.version })}><${Name}>${agent.name || "unnamed"}</${Name}> version ${agent.version}</a>` : html`<span class="muted">of its own</span>`}
+      <span class="muted">${agent.model}</span><span class="muted">${plural(turns.length, "turn")}</span>${usage && html`<span class="number" title="Tokens">${tokens(usage.input_tokens, usage.output_tokens)}</span>`}<span class="muted"><${Ago} at=${session.created_at} /></span></div></header>`;
+}
+
+// What it waits for, whole: nobody decides on the beginning of a command.
+function Actions({ live }) {
+  const calls = live.session.required_actions.filter((action) => action.type === "function_call");
+  if (!calls.length && !live.approvals.length) return null;
+  return html`<section class="asking" aria-label="Waiting for you">${live.approvals.map((each) => html`<${Asked} key=${each.id} asked=${each} done=${live.reload} />`)}${calls.map((call) => html`<${Wanted} key=${call.call_id} live=${live} call=${call} />`)}</section>`;
+}
+
+function Wanted({ live, call }) {
+  const [text, type] = useState("");
+  const give = async (success) => {
+    const result = success ? { success, output: text } : { success, error: text || "The function failed." };
+    const answer = await send(live, [{ type: `${INPUT}.tool_result`, turn_id: call.turn_id, call_id: call.call_id, ...result }]);
+    notify(answer.ok ? "The model reads it." : answer.message, answer.ok ? "note" : "bad");
+    if (answer.ok) await live.reload();
+  };
+  return html`<article class="asked-card" aria-label=${`Result of ${call.name}`}><header class="line"><span class="status warn"><${Icon} name="approvals" size=${13} />waits for a result</span><b><${Name}>${call.name}</${Name}></b></header>
+    <${Json} value=${call.arguments} depth=${2} />
+    <${Acting}><div class="line"><input type="text" aria-label=${`Result of ${call.name}, ${call.call_id}`} placeholder="result: a text, or JSON" value=${text} onInput=${(event) => type(event.target.value)} />
+      <${Button} icon="ok" tone="primary" onClick=${() => give(true)}>Send the result</${Button}><${Button} icon="fail" tone="danger" onClick=${() => give(false)}>It failed</${Button}></div></${Acting}></article>`;
+}
+
+const nameOf = (artifact) => artifact.path.replace("/workspace/outputs/", "");
+const contentOf = (live, artifact) => `agents/sessions/${encodeURIComponent(live.id)}/artifacts/${encodeURIComponent(artifact.id)}/content`;
+const openArtifact = (artifact) => setQuery(route.value, { tab: "artifacts", artifact: artifact.id });
+
+function Answer({ live, turn, answer }) {
+  const made = live.artifacts.filter((each) => each.turn_id === turn.id);
+  return html`<section class="answer" aria-label="Answer" tabindex="0"><h2>Answer</h2><${Said} who="assistant" content=${answer.content} />
+    ${made.length > 0 && html`<p class="cited">${made.slice(0, FILES_SHOWN).map((each) => html`<button type="button" class="chip" key=${each.id} onClick=${() => openArtifact(each)}><${Icon} name="files" size=${12} /><${Name}>${nameOf(each)}</${Name}></button>`)}
+      ${made.length > FILES_SHOWN && html`<button type="button" class="chip" onClick=${() => setQuery(route.value, { tab: "artifacts", artifact: "" })}>${plural(made.length - FILES_SHOWN, "more artifact")}</button>`}</p>`}</section>`;
+}
+
+// The turns in their order, each as wide as it was long, as far as there is room: sessions rest for days, and rest is told in words.
+function Strip({ turns, chosen, onChoose }) {
+  const box = useRef(null);
+  const beat = turns.some((turn) => !isOver(turn)) ? now.value : 0;
+  useEffect(() => void (box.current.scrollLeft = box.current.scrollWidth), [turns.length]);
+  return html`<ol class="turns" aria-label="Turns" ref=${box}>${turns.map((turn, at) => {
+    const before = turns[at - 1]?.completed_at;
+    const gap = before ? (turn.created_at - before) * 1000 : 0;
+    const took = tookMs(turn, beat);
+    return html`${gap >= GAP_SHOWN_MS && html`<li class="muted gap" key=${`${turn.id} gap`}>${duration(gap)} later</li>`}
+      <li key=${turn.id} style=${{ flexGrow: Math.max(1, Math.round(Math.log2(1 + took / 1000))) }}><button type="button" class=${`turn-bar ${turn.status}`} aria-pressed=${turn.id === chosen} onClick=${() => onChoose(turn)}
+        aria-label=${`Turn ${at + 1}, ${turn.status.replace("_", " ")}, ${lasted(took)}`} title=${`Turn ${at + 1}: ${turn.status.replace("_", " ")}, ${lasted(took)}`}>${at + 1}</button></li>`;
+  })}</ol>`;
+}
+
+function Talk({ live, turns, chosen, isBusy }) {
+  const isGrowing = isBusy && live.session.status !== "requires_action";
+  const { box, content, isBehind, toEnd, letGo } = useFollow(isGrowing);
+  // One that rests is read from its end where the box scrolls; where the page does, from its head.
+  useEffect(() => void (chosen || (box.current.scrollTop = box.current.scrollHeight)), []);
+  useEffect(() => {
+    if (!chosen) return;
+    letGo();
+    const turn = live.turns.get(chosen);
+    if (turn && !live.opened.has(chosen)) live.open(turn);
+    box.current.querySelector(`[data-turn="${chosen}"]`)?.scrollIntoView({ block: "start" });
+  }, [chosen]);
+  return html`<section class="transcript" ref=${box} tabindex="0" role="region" aria-label="Transcript"><div ref=${content}>
+    ${!turns.length && html`<p class="empty">Nothing was said yet. A message begins the first turn.</p>`}
+    ${turns.map((turn, at) => html`<${TurnOf} key=${turn.id} live=${live} turn=${turn} number=${at + 1} isChosen=${turn.id === chosen} />`)}</div>
+    ${isBehind && isGrowing && html`<button type="button" class="pill end" onClick=${toEnd}>↓ Jump to latest</button>`}</section>`;
+}
+
+function TurnOf({ live, turn, number, isChosen }) {
+  const used = turn.usage;
+  const isKnown = live.opened.has(turn.id);
+  const facts = [isOver(turn) ? `took ${lasted(tookMs(turn, now.value))}` : "", used ? tokens(used.input_tokens, used.output_tokens) : ""].filter(Boolean);
+  return html`<article class=${`round ${isChosen ? "chosen" : ""}`} data-turn=${turn.id} aria-label=${`Turn ${number}`}>
+    <h2 class="round-head"><span class="line"><b>Turn ${number}</b><${Status} status=${shownStatus(turn.status)} /></span><span class="muted number line">${facts.join(" · ")}${turn.response_ids.map((id, at) => html`<a key=${id} href=${address("runs", id)} title=${id}>${turn.response_ids.length > 1 ? `run ${at + 1}` : "its run"}</a>`)}</span></h2>
+    ${isKnown ? itemsOf(live, turn.id).map((entry) => html`<${Entry} key=${entry.item.id} entry=${entry} />`) : html`<p><${Button} tone="quiet" onClick=${() => live.open(turn)}>Show what was said</${Button}></p>`}
+    ${turn.error && html`<section class="card failed" role="alert"><h3><${Status} status="failed" /></h3><p>${turn.error.message}</p><p class="muted"><code>${turn.error.code}</code></p></section>`}
+    ${turn.status === "cancelled" && html`<section class="card"><h3><${Status} status="cancelled" /></h3></section>`}</article>`;
+}
+
+function Entry({ entry: { item, isDone } }) {
+  if (item.type === "command_execution") return html`<${Executed} item=${item} />`;
+  if (item.type === "function_call_output" && item.error !== null) return html`<section class="card failed"><h3>the function failed</h3>${typeof item.error === "string" ? html`<p>${item.error}</p>` : html`<${Json} value=${item.error} depth=${2} />`}</section>`;
+  return html`<${Item} item=${asCard(item)} mark=${{ commands: [] }} isDone=${isDone} />`;
+}
+
+function Executed({ item }) {
+  const outcome = item.exit_code === null ? null : { type: "exit", exit_code: item.exit_code };
+  return html`<section class="card call"><${Command} text=${item.command} />${item.output && html`<${Terminal} text=${item.output} stream="stdout" label="Output of the command" />`}
+    ${item.status === "incomplete" ? html`<p class="outcome bad">it has no end</p>` : item.status === "failed" && outcome === null ? html`<p class="outcome bad">timed out</p>` : html`<${Outcome} outcome=${outcome} />`}</section>`;
+}
+
+// A message: it begins a turn, or the running turn takes it before its next model step.
+function Say({ live, isBusy }) {
+  const [text, type] = useState("");
+  const go = async () => {
+    const answer = await send(live, [{ type: `${INPUT}.message`, input: [message(text)] }]);
+    if (!answer.ok) return notify(answer.message, "bad");
+    type("");
+    if (isBusy) notify("The running turn takes it before its next model step.");
+    return live.reload();
+  };
+  const press = (event) => event.key === "Enter" && (event.metaKey || event.ctrlKey) && text.trim() && go();
+  if (isReadOnly()) return html`<p class="muted say">This key looks and changes nothing.</p>`;
+  return html`<div class="say"><textarea rows="2" data-filter aria-label="Message" placeholder=${isBusy ? "A message for the running turn" : "The next message"} value=${text} onInput=${(event) => type(event.target.value)} onKeyDown=${press}></textarea>
+    <span class="line"><${Button} tone="primary" icon="play" isOff=${!text.trim()} onClick=${go}>Send</${Button}><kbd>${META} Enter</kbd></span></div>`;
+}
+
+// --- What stands beside it ---
+
+function Details({ live, tab }) {
+  const tabs = [
+    { id: "environment", title: "Environment" },
+    { id: "artifacts", title: "Artifacts", count: live.artifacts.length || null },
+    { id: "agent", title: "Agent" },
+    { id: "automations", title: "Automations" },
+    { id: "object", title: "Object" },
+  ];
+  const View = { artifacts: Artifacts, agent: AgentOf, automations: Automations, object: ({ live: { session } }) => html`<${Json} value=${session} depth=${2} />` }[tab] ?? Environment;
+  return html`<aside class="inspector" aria-label="Details"><${Tabs} label="Details" tabs=${tabs} chosen=${tab} onChoose=${(next) => setQuery(route.value, { tab: next, artifact: "" })} />
+    <div class="inside tab-body" role="tabpanel" aria-label=${tab}><${View} live=${live} /></div></aside>`;
+}
+
+const Facts = ({ facts }) => html`<dl class="facts flush">${facts.filter(([, value]) => value != null && value !== "" && value !== false).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+
+function Environment({ live }) {
+  const { environment: place } = live.session;
+  if (place.type === "none") return html`<p class="muted">This session has no environment: its agent runs no commands.</p>`;
+  const found = live.environment;
+  const network = place.network;
+  return html`<${Facts} facts=${[
+    ["container", html`<${Id} id=${place.id} href=${address("containers", place.id)} />`],
+    ["status", found && html`<${Status} status=${found.status} />`],
+    ["error", found?.error && html`<span class="bad">${found.error.message}</span>`],
+    ["size", place.container_size],
+    ["network", network.access === "restricted" ? network.allowed_domains.join(", ") : network.access],
+    ["given files", place.files.map((file) => file.path).join(", ")],
+    ["skills", place.skills.map((skill) => skill.name).join(", ")],
+    ["vaults", live.session.vault_ids.length > 0 && live.session.vault_ids.map((id) => html`<${Id} key=${id} id=${id} href=${address("vaults", id)} />`)],
+  ]} /><p><a class="button" href=${address("containers", place.id)}>Files and terminal</a></p>`;
+}
+
+function Artifacts({ live }) {
+  const shown = live.artifacts.find((each) => each.id === route.value.query.artifact);
+  const drop = async (artifact) => {
+    const answer = await remove(`agents/sessions/${encodeURIComponent(live.id)}/artifacts/${encodeURIComponent(artifact.id)}`);
+    if (!answer.ok) return notify(answer.message, "bad");
+    return live.reload();
+  };
+  const columns = [
+    { title: "File", wide: true, cell: (row) => html`<button type="button" class="entry" aria-pressed=${row.id === shown?.id} onClick=${() => openArtifact(row)}><${Icon} name="files" size=${14} /><span><${Name}>${nameOf(row)}</${Name}></span></button>` },
+    { title: "Size", right: true, cell: (row) => bytes(row.size_bytes) },
+    { title: "Actions", hidden: true, right: true, cell: (row) => html`<span class="line end-line"><${Button} icon="download" tone="quiet" label=${`Save ${nameOf(row)}`} onClick=${() => save(contentOf(live, row), nameOf(row).split("/").at(-1))} /><${Acting}><${Sure} label=${`Delete ${nameOf(row)}`} onClick=${() => drop(row)} /></${Acting}></span>` },
+  ];
+  if (!live.artifacts.length) return html`<p class="muted">None yet. What a turn's commands write below <code>/workspace/outputs</code> is kept here when the turn completes.</p>`;
+  return html`<${Table} label="Artifacts" columns=${columns} rows=${live.artifacts} />${shown && html`<${Preview} key=${shown.id} path=${contentOf(live, shown)} name=${nameOf(shown)} size=${shown.size_bytes} />`}`;
+}
+
+function AgentOf({ live }) {
+  const { agent } = live.session;
+  return html`<${Facts} facts=${[
+    ["agent", agent.version ? html`<${Id} id=${agent.id} href=${address("agents", agent.id, { version: agent.version })} />` : "of this session alone"],
+    ["version", agent.version],
+    ["model", agent.model],
+    ["effort", agent.reasoning.effort],
+    ["service tier", agent.service_tier],
+    ["instructions", agent.instructions && html`<span class="said plain">${agent.instructions}</span>`],
+  ]} />${agent.tools.length > 0 && html`<h3>Tools</h3><${Json} value=${agent.tools} depth=${2} />`}`;
+}
+
+function Automations({ live }) {
+  const list = useData((signal) => all("agents/automations", { session_id: live.id }, { most: 100, signal }), [live.id]);
+  if (list.isLoading) return html`<${Skeleton} rows=${2} />`;
+  if (!list.data) return html`<${Problem} message=${list.problem} onAgain=${list.reload} />`;
+  if (!list.data.length) return html`<p class="muted">No automation gives this session input. <a href=${address("automations", "", { new: "yes", session: live.id })}>Make one</a></p>`;
+  return html`<ul>${list.data.map((each) => html`<li key=${each.id} class="line"><a href=${address("automations", each.id)}><${Name}>${each.name}</${Name}></a><${Status} status=${each.status} /></li>`)}</ul>`;
+}
