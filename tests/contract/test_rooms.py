@@ -47,6 +47,7 @@ IN_THE_CONSOLE = {
     "model/fold.js": "the events of calls, which it adds up as the server does",
     "model/run.js": "which items a client answers",
     "model/request.js": "a request by switches",
+    "model/agents.js": "tools of a saved agent, to be filled in",
     "pages/playground.js": "its switches",
     "pages/doctor.js": "a sandbox to try",
     "pages/welcome.js": "a first request",

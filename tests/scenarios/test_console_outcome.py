@@ -113,7 +113,7 @@ def test_on_a_phone_four_pages_have_names_and_the_others_are_behind_more(browser
     console = opened(browser, stack, key, "#/runs", viewport=_PHONE)
     pages = console.page.get_by_role("navigation", name="Pages")
     shown = "(links) => links.filter((link) => link.offsetParent).map((link) => link.querySelector('span').textContent)"
-    assert pages.get_by_role("link").evaluate_all(shown) == ["Runs", "Playground", "Approvals", "Containers"]
+    assert pages.get_by_role("link").evaluate_all(shown) == ["Runs", "Playground", "Approvals", "Sessions"]
     expect(pages.get_by_role("link", name="Doctor")).to_be_hidden()
     pages.get_by_role("button", name="More").click()
     pages.get_by_role("link", name="Doctor").click()

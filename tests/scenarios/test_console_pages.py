@@ -13,6 +13,7 @@ from openai import OpenAI
 from playwright.sync_api import Browser, expect
 
 from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.processes import until
 from tests.scenarios import test_tenants
 from tests.stack import SHELL, Stack, say, script, shell
 from tests.unit.skills.archives import skill
@@ -21,6 +22,11 @@ PAGES = {
     "runs": "Runs",
     "playground": "Playground",
     "approvals": "Approvals",
+    "sessions": "Sessions",
+    "agents": "Agents",
+    "automations": "Automations",
+    "vaults": "Vaults",
+    "environments": "Environments",
     "containers": "Containers",
     "files": "Files",
     "skills": "Skills",
@@ -66,17 +72,32 @@ def furnish(stack: Stack, tenant_id: str) -> tuple[str, dict[str, str]]:
     container: Any = client.containers.list().data[0]
     know_how = client.skills.create(files=list(skill().items()))
     endpoint = client.webhooks.create(name="billing", url="https://hooks.example/", event_types=["response.failed"])
-    while time.time() < ran.created_at + 1:
-        time.sleep(0.05)  # the newest of a list is the first, and responses and files are told apart by seconds
+    _wait_for_the_second_after(ran.created_at)
     store = client.vector_stores.create(name="harbour", expires_after={"anchor": "last_active_at", "days": 7})
     tides = ("tides.md", b"Spring tides come with new and full moon.")
     client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=tides)
+    agents = client.beta.agents
+    agent = agents.create(model="demo", name="clerk", instructions="Answer in one sentence.", metadata={"team": "parcels"})
+    agents.update(agent.id, instructions="Answer in two sentences.")
+    vault = agents.vaults.create(name="staging")
+    bearer: Any = {"type": "static_bearer", "mcp_server_url": "https://depot.example/mcp", "token": "hush"}
+    agents.vaults.credentials.create(vault.id, name="depot", auth=bearer)
+    agents.environments.templates.create(name="reports", env={"HARBOUR": "north"})
+    told = script(say("The tide **turns** at noon."))
+    session = agents.sessions.create(agent={"model": "demo"}, environment={"type": "none"}, input=f"When? {told}")
+    until(lambda: agents.sessions.retrieve(session.id).status == "idle")
+    _wait_for_the_second_after(session.last_active_at)
+    target: Any = {"type": "existing_session", "session_id": session.id, "instructions": "And tomorrow?"}
+    daily = agents.automations.create(type="periodic", name="tide", expression="0 9 * * *", timezone="Europe/Berlin", target=target)
+    agents.automations.pause(daily.id)
     asking: Any = [{**SHELL, "require_approval": "always"}]
     client.responses.create(model="demo", input=f"Ask first. {script(shell('echo asked'))}", tools=asking, background=True)
     _wait_for_the_question(stack, key)
     saved = next(iter(client.containers.files.list(container.id)))
     return key, {
         "run": f"#/runs/{ran.id}",
+        "agent": f"#/agents/{agent.id}",
+        "automation": f"#/automations/{daily.id}",
         "container": f"#/containers/{container.id}?file={saved.id}",
         "container-commands": f"#/containers/{container.id}?tab=commands",
         "container-facts": f"#/containers/{container.id}?tab=facts",
@@ -84,12 +105,21 @@ def furnish(stack: Stack, tenant_id: str) -> tuple[str, dict[str, str]]:
         "container-sandboxes": f"#/containers/{container.id}?tab=sandboxes",
         "container-versions": f"#/containers/{container.id}?tab=versions",
         "file": f"#/files/{file.id}",
+        "session": f"#/sessions/{session.id}",
         "skill": f"#/skills/{know_how.id}",
         "store": f"#/vector_stores/{store.id}",
         "store-search": f"#/vector_stores/{store.id}?tab=search&ask=when+is+the+tide+highest",
         "store-facts": f"#/vector_stores/{store.id}?tab=facts",
+        "templates": "#/environments?tab=templates",
+        "vault": f"#/vaults/{vault.id}",
         "webhook": f"#/webhooks/{endpoint.id}",
     }
+
+
+def _wait_for_the_second_after(moment: float) -> None:
+    """The newest of a list is the first, and responses and files are told apart by seconds."""
+    while time.time() < moment + 1:
+        time.sleep(0.05)
 
 
 def _wait_for_the_question(stack: Stack, key: str) -> None:
@@ -152,7 +182,10 @@ def _told_in_the_end(console: Console, expected: str) -> str:
 
 
 _ALIKE = (
-    (r"(resp|cntr|cfile|file|skill|vs|key|apr|wh|whsec|call|evt)[_-][0-9a-zA-Z]{4,}…?", r"\1_…"),
+    (
+        r"(resp|cntr|cfile|file|skill|vs|key|session|turn|agent|auto|vault|cred|envtmpl|apr|wh|whsec|call|evt)[_-][0-9a-zA-Z]{4,}…?",
+        r"\1_…",
+    ),
     (r"whsec_\.\.\.\S+", "whsec_…"),
     (r"[A-Z][a-z]{2} \d+, \d{4}, [\d:]+\s[AP]M", "a moment"),
     (r"\d+:\d\d:\d\d(\.\d+)?", "a moment"),

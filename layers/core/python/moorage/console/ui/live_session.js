@@ -92,7 +92,7 @@ async function look(live, signal) {
 async function beside(live, signal) {
   const { environment, required_actions } = live.session;
   const last = turnsOf(live).at(-1);
-  const asks = required_actions.some((action) => action.type === "mcp_approval_request");
+  const asks = required_actions.some((action) => action.request_id);
   const [place, artifacts, approvals] = await Promise.all([
     environment.id ? get(`agents/environments/${encodeURIComponent(environment.id)}`, {}, signal) : null,
     environment.id ? all(`${pathOf(live)}/artifacts`, {}, { most: 300, signal }) : null,

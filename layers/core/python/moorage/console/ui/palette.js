@@ -11,6 +11,9 @@ const KINDS = [
   ["skill_", "skills", "skill"],
   ["vs_", "vector_stores", "vector store"],
   ["session_", "sessions", "session"],
+  ["agent_", "agents", "agent"],
+  ["auto_", "automations", "automation"],
+  ["vault_", "vaults", "vault"],
 ];
 // Ids of items carry most of their response's id, but not all of it: the list is asked for it where they are opened.
 
