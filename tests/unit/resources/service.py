@@ -169,6 +169,7 @@ def build_app(
         environment_templates=EnvironmentTemplates(store.table, store.blobs, Sealer(lambda: b"k" * 32), clock=clock),
         clock=clock,
         tasks=set(),
+        command="moorage",
     )
     runtime.keep = runtime.tasks.add
     return create_app(cast("Runtime", runtime), _ROUTERS)
