@@ -1,4 +1,7 @@
-"""Pictures of the console's pages in both themes: ``make console-screens``. Those of the documentation go to ``docs/console``."""
+"""Pictures of the console in both themes: ``make console-screens``. Those of the documentation go to ``docs/console``.
+
+Pages and runs are taken at three widths, because what fits a desk may be ugly on a phone, and no test sees that.
+"""
 
 import shutil
 import sys
@@ -19,6 +22,8 @@ _OF_AGENTS = ("sessions", "agents", "automations", "vaults", "environments")
 _OTHERS = ("containers", "files", "skills", "vector_stores", "webhooks", "usage", "keys", "doctor")
 PAGES = ("runs", "playground", "approvals", *_OF_AGENTS, *_OTHERS)
 _SIZE = {"width": 1360, "height": 820}
+_WIDTHS = {1440: 900, 1024: 768, 390: 844}
+"""With their heights."""
 
 
 def main() -> int:
@@ -35,6 +40,8 @@ def main() -> int:
                 for theme in ("light", "dark"):
                     take(browser, stack, run, edited, theme)
                     take_session(browser, stack, session, theme)
+                    for width, height in _WIDTHS.items():
+                        take_pages(browser, stack, theme, width, height)
         finally:
             stack.stop()
     shown = ROOT / "docs" / "console"
@@ -118,10 +125,9 @@ def take_session(browser: Browser, stack: Stack, session: str, theme: str) -> No
 def take(browser: Browser, stack: Stack, run: str, edited: str, theme: str) -> None:
     context = context_of(browser, viewport=_SIZE, color_scheme=theme)
     console = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(stack.key)
-    for page in PAGES:
-        console.go(f"#/{page}")
-        expect(console.page.get_by_role("status", name="Loading")).to_have_count(0)
-        console.page.screenshot(path=SCREENS / f"{page}-{theme}.png")
+    console.go("#/runs")
+    expect(console.page.get_by_role("status", name="Loading")).to_have_count(0)
+    console.page.screenshot(path=SCREENS / f"runs-{theme}.png")
     console.go(f"#/runs/{run}?step=step_2")
     expect(console.page.get_by_role("tab", name="Step 9")).to_be_visible()
     expect(console.page.get_by_role("region", name="Transcript").get_by_text("exit 0").first).to_be_visible()
@@ -153,6 +159,19 @@ def take(browser: Browser, stack: Stack, run: str, edited: str, theme: str) -> N
     console.page.keyboard.type("ls -l --color; python3 -c 'import sys; print(sys.version)'\n")
     expect(console.page.locator(".xterm-rows")).to_contain_text("GCC")
     console.page.screenshot(path=SCREENS / f"terminal-{theme}.png")
+    context.close()
+
+
+def take_pages(browser: Browser, stack: Stack, theme: str, width: int, height: int) -> None:
+    """Each page, and the latest run of each status."""
+    context = context_of(browser, viewport={"width": width, "height": height}, color_scheme=theme)
+    console = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(stack.key)
+    with stack.http() as http:
+        latest = {run["status"]: f"runs/{run['id']}" for run in reversed(http.get("/responses").json()["data"])}
+    for name, where in {**{page: page for page in PAGES}, **{f"run-{status}": run for status, run in latest.items()}}.items():
+        console.go(f"#/{where}")
+        expect(console.page.get_by_role("status", name="Loading")).to_have_count(0)
+        console.page.screenshot(path=SCREENS / f"{name}-{width}-{theme}.png")
     context.close()
 
 

@@ -224,3 +224,10 @@ def test_the_bounds_that_protect_the_api_are_those_of_the_code() -> None:
     assert [line for line in told if line not in page] == []
     for path in re.findall(r"`(tests/[^`]+\.py)`", page):
         assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "\n## Agents SDK\n" in page.read_text()], ids=str)
+def test_the_agents_sdk_is_told_first_to_send_no_traces_with_our_key(page: Path) -> None:
+    section = page.read_text().partition("\n## Agents SDK\n")[2].partition("\n## ")[0].strip()
+    assert section.startswith(("The SDK sends traces to OpenAI", "The Agents SDK sends traces to OpenAI"))
+    assert "OPENAI_AGENTS_DISABLE_TRACING=1" in section

@@ -434,8 +434,8 @@ def test_how_long_runs_took_is_told_by_those_that_are_listed(console: Console, k
     runs = json.loads(page_of([*ended, {"id": "resp_going", "created_at": 1000, "ended_at": None}]))
     console.page.route("**/v1/responses?**created_after=**", lambda route: route.fulfill(json=runs))
     console.enter(key, "#/usage")
-    expect(console.page.get_by_text("Half of the runs took at most")).to_have_text("Half of the runs took at most 10 s")
-    expect(console.page.get_by_text("95 % at most")).to_have_text("95 % at most 19 s")
+    expect(console.page.get_by_text("Median run")).to_have_text("Median run 10 s")
+    expect(console.page.get_by_text("95th percentile")).to_have_text("95th percentile 19 s")
     expect(console.page.get_by_text("counted over 20 runs")).to_be_visible()
 
 

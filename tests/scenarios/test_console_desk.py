@@ -194,7 +194,7 @@ _SAID: dict[str, tuple[str, int, Any, list[str]]] = {
         "**/v1/responses?**",
         200,
         {"data": [_STUCK]},
-        ["1 run stands still", "Resume or stop it", "Its budget is used up."],
+        ["1 paused run", "Resume or stop it", "Its budget is used up."],
     ),
     "failed runs": (
         "**/v1/usage?**",
@@ -368,8 +368,8 @@ def test_days_are_stacked_by_model_or_key_and_times_are_told_when_asked_for(cons
     assert console.barriers() == []
     assert asked == []
     page.get_by_role("button", name="Times of model and tools").click()
-    expect(page.get_by_text("The first words of a model took half of the time at most 190 ms")).to_be_visible()
-    expect(page.get_by_text("A call of a tool took half of the time at most 2.0 s")).to_be_visible()
+    expect(page.get_by_text("Time to first token: median 190 ms")).to_be_visible()
+    expect(page.get_by_text("Tool call: median 2.0 s")).to_be_visible()
     expect(page.get_by_text("counted over 40 model steps of the latest 40 runs")).to_be_visible()
     assert len(asked) == 40
     assert console.said == []
@@ -469,7 +469,7 @@ def test_who_uses_a_file_and_a_skill_is_found_as_far_as_one_looks(console: Conso
     content: Any = [{"type": "input_file", "file_id": file.id}, {"type": "input_text", "text": f"Look at it. {script(say('well'))}"}]
     client.responses.create(model="demo", input=[{"role": "user", "content": content}])
     page = console.go(f"#/files/{file.id}").page
-    page.get_by_role("button", name="Look who uses it").press("Enter")
+    page.get_by_role("button", name="Show uses").press("Enter")
     runs = page.get_by_role("region", name="Runs that use it").get_by_role("row")
     expect(runs).to_have_count(2)
     expect(runs.nth(1)).to_contain_text("Look at it.")
@@ -481,10 +481,10 @@ def test_who_uses_a_file_and_a_skill_is_found_as_far_as_one_looks(console: Conso
     expect(page.get_by_role("region", name="Vector stores that hold it").get_by_role("row").nth(1)).to_contain_text("harbour")
     assert console.barriers() == []
     console.go(f"#/files/{other.id}")
-    page.get_by_role("button", name="Look who uses it").click()
+    page.get_by_role("button", name="Show uses").click()
     expect(page.get_by_text("Nobody, as far as was looked.")).to_be_visible()
     console.go(f"#/skills/{know_how.id}")
-    page.get_by_role("button", name="Look who uses it").click()
+    page.get_by_role("button", name="Show uses").click()
     expect(runs).to_have_count(2)
     expect(runs.nth(1)).to_contain_text("<b>Read</b>")
     expect(runs.nth(1)).to_contain_text("version 1")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from openai import OpenAI
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Locator, expect
 
 from tests.browser import WAIT_MS, Console, chromium, context_of
 from tests.scenarios.visits import make_key
@@ -15,6 +15,7 @@ expect.set_options(timeout=WAIT_MS)
 
 TOOLS: Any = [SHELL]
 _PHONE = {"width": 390, "height": 844}
+LINES_2_PX = 70
 _IN_SIGHT = """(words) => [...document.querySelectorAll("main p")].some((each) => {
     const { top, bottom } = each.getBoundingClientRect();
     const main = document.getElementById("main").getBoundingClientRect();
@@ -80,6 +81,9 @@ def test_what_failed_is_red_in_the_timeline_and_among_the_steps(browser: Browser
     expect(bars).to_have_count(2)
     expect(failed).to_have_count(1)
     assert failed.evaluate(red, "fill")
+    on_the_map = page.locator(".timeline .map path.tool.bad")
+    assert on_the_map.get_attribute("d") != ""
+    assert on_the_map.evaluate(red, "fill")
     closed(console)
 
 
@@ -100,7 +104,8 @@ def test_a_timeline_hides_lanes_without_content_and_folds(browser: Browser, stac
     console = opened(browser, stack, key, f"#/runs/{spoken.id}")
     page = console.page
     expect(page.locator(".timeline text.lane").first).to_have_text("model")
-    assert {"tools", "sandbox", "files", "network"} & set(page.locator(".timeline text.lane").all_text_contents()) == set()
+    lanes = page.locator(".timeline text.lane")
+    assert lanes.all_text_contents() == ["model", "tokens"], "what costs nothing has a curve of its tokens"
     page.get_by_role("button", name="Hide timeline").click()
     expect(page.locator(".timeline.folded")).to_be_attached()
     page.reload()
@@ -118,6 +123,44 @@ def test_on_a_phone_four_pages_have_names_and_the_others_are_behind_more(browser
     pages.get_by_role("button", name="More").click()
     pages.get_by_role("link", name="Doctor").click()
     expect(console.page.get_by_role("heading", level=1, name="Doctor")).to_be_visible()
+    closed(console)
+
+
+def test_on_a_phone_a_row_has_its_outcome_and_time(browser: Browser, stack: Stack, key: str, client: OpenAI) -> None:
+    client.responses.create(model="demo", input=f"Look for the crane. {script(shell('ls'), say('It is at the quay.'))}", tools=TOOLS)
+    console = opened(browser, stack, key, "#/runs", viewport=_PHONE)
+    run = console.page.get_by_role("region", name="Runs").get_by_role("row").filter(has_text="Look for the crane.")
+    for words in ("Look for the crane.", "It is at the quay.", "completed"):
+        expect(run.get_by_text(words, exact=True)).to_be_in_viewport()
+    expect(run.locator("time")).to_be_in_viewport()
+    console.go("#/containers")
+    container = console.page.get_by_role("region", name="Containers").get_by_role("row").filter(has_text="Look for the crane.")
+    name, status = container.locator("td.wide"), container.locator("[data-title=Status]")
+    assert places(name, status) == sorted(places(name, status))
+    expect(container.locator("[data-title=Memory]")).to_be_hidden()
+    box = container.bounding_box()
+    assert box is not None
+    assert box["height"] < LINES_2_PX
+    container.click()
+    expect(console.page.get_by_role("heading", level=1)).to_have_text("Look for the crane.")
+    closed(console)
+
+
+def places(*parts: Locator) -> list[float]:
+    """How far down the window each begins."""
+    return [box["y"] for box in (part.bounding_box() for part in parts) if box is not None]
+
+
+def test_a_live_run_is_followed_although_another_was_read_before(browser: Browser, stack: Stack, key: str, client: OpenAI) -> None:
+    read = client.responses.create(model="demo", input=f"Read me. {script(shell('seq 300'), say('done'))}", tools=TOOLS)
+    steps = script(shell("seq 200; sleep 4; seq 200"), say("The end of the live run."))
+    console = opened(browser, stack, key, f"#/runs/{read.id}?step=step_0", viewport=_PHONE)
+    expect(console.page.get_by_text("done", exact=True).first).to_be_attached()
+    going = client.responses.create(model="demo", input=f"Go on. {steps}", tools=TOOLS, background=True)
+    console.go(f"#/runs/{going.id}")
+    expect(console.page.get_by_role("heading", level=1, name="Go on.")).to_be_attached()
+    console.page.wait_for_function(_IN_SIGHT, arg="The end of the live run.")
+    expect(console.page.get_by_role("button", name="Jump to latest")).to_have_count(0)
     closed(console)
 
 

@@ -19,8 +19,6 @@ PAGES = sorted(
 )
 READERS_HAVE = {"openai"}
 """The packages that a reader has installed."""
-TUTORIALS = {"docs/guide.md"}
-"""One program, which grows from block to block; the page says so."""
 BLOCK_BY_BLOCK = """
 import json, sys
 for block in json.load(sys.stdin):
@@ -40,9 +38,7 @@ def program_of(page: str) -> str:
 
 
 def blocks_of(page: str) -> list[str]:
-    """Each block as a program, its lines at their own numbers; a tutorial is one."""
-    if page in TUTORIALS:
-        return [program_of(page)]
+    """Each block as a program, its lines at their own numbers."""
     program = program_of(page).splitlines()
     blocks: list[str] = []
     is_python = False

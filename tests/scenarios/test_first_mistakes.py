@@ -239,3 +239,54 @@ def test_a_setup_behind_a_companys_proxy_says_what_uv_has_to_trust(tmp_path: Pat
         2,
         "moorage: uv could not get the packages. Behind a proxy with certificates of its own: UV_SYSTEM_CERTS=1 make demo",
     )
+
+
+# --- what is not there ---
+
+ABSENT = {
+    "/responses/resp_0": "response_not_found",
+    "/files/file-0": "file_not_found",
+    "/uploads/upload_0/cancel": "upload_not_found",
+    "/containers/cntr_0": "container_not_found",
+    "/containers/cntr_0/files/cfile_0": "container_not_found",
+    "/conversations/conv_0": "conversation_not_found",
+    "/skills/skill_0": "skill_not_found",
+    "/vector_stores/vs_0": "vector_store_not_found",
+    "/webhook_endpoints/wh_0": "webhook_endpoint_not_found",
+    "/agents/agent_0": "agent_not_found",
+}
+
+
+def shell(**environment: Any) -> dict[str, Any]:
+    return {"tools": [{"type": "shell", "environment": environment}]}
+
+
+NAMED: dict[str, tuple[dict[str, Any], str]] = {
+    "previous_response_id": ({"previous_response_id": "resp_0"}, "previous_response_not_found"),
+    "conversation": ({"conversation": "conv_0"}, "conversation_not_found"),
+    "tools[0].environment.container_id": (shell(type="container_reference", container_id="cntr_0"), "container_not_found"),
+    "tools[0].environment.file_ids[0]": (shell(type="container_auto", file_ids=["file-0"]), "file_not_found"),
+    "tools[0].vector_store_ids[0]": ({"tools": [{"type": "file_search", "vector_store_ids": ["vs_0"]}]}, "vector_store_not_found"),
+    "input[0].content[0].file_id": (
+        {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file-0"}]}]},
+        "file_not_found",
+    ),
+}
+
+
+def test_what_is_not_there_has_a_code_of_its_kind_and_no_parameter_in_a_path(stack: Stack) -> None:
+    told = {}
+    with stack.http() as http:
+        for path in ABSENT:
+            answer = http.post(path) if path.endswith("/cancel") else http.get(path)
+            told[path] = (answer.status_code, answer.json()["error"]["code"], answer.json()["error"]["param"])
+    assert told == {path: (404, code, None) for path, code in ABSENT.items()}
+
+
+def test_an_id_of_nothing_in_a_body_is_told_with_its_parameter(stack: Stack) -> None:
+    told = {}
+    with stack.http() as http:
+        for param, (asked, _) in NAMED.items():
+            answer = http.post("/responses", json={"model": "demo", "input": "hi", **asked}).json()["error"]
+            told[param] = (answer["code"], answer["param"])
+    assert told == {param: (code, param) for param, (_, code) in NAMED.items()}

@@ -233,7 +233,7 @@ def file_search(world: World) -> None:
     assert chosen["tool_choice"] == {"type": "function", "name": "file_search"}
     gone = {"type": "file_search", "vector_store_ids": [store, "vs_gone"]}
     refused = world.http.post("/responses", json={"model": "plain", "input": "x", "tools": [gone]})
-    assert (refused.status_code, refused.json()["error"]["param"]) == (404, "tools[0].vector_store_ids")
+    assert (refused.status_code, refused.json()["error"]["param"]) == (404, "tools[0].vector_store_ids[1]")
 
 
 GATED: dict[str, tuple[str, str]] = {

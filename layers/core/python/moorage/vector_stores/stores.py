@@ -133,8 +133,9 @@ class Stores:
 
     async def resolve(self, tenant_id: str, store_ids: Sequence[str], *, param: str | None = None) -> list[IndexRef]:
         """What a search in these stores asks the index for; the stores are used by it. Raises 404 for one that there is not, and 400
-        for one that has expired."""
-        stores = [await self.active(tenant_id, store_id, param=param) for store_id in dict.fromkeys(store_ids)]
+        for one that has expired. ``param`` is where a request has the ids."""
+        places = {store_id: f"{param}[{at}]" if param else None for at, store_id in reversed([*enumerate(store_ids)])}
+        stores = [await self.active(tenant_id, store_id, param=places[store_id]) for store_id in dict.fromkeys(store_ids)]
         return [(await self.touch(store)).ref for store in stores]
 
     async def end(self, store: VectorStoreRecord) -> None:

@@ -13,6 +13,7 @@ import { Table } from "../ui/list.js";
 import { isolated } from "../model/ansi.js";
 import { bytes, dollars, plural } from "../model/text.js";
 import { Left, network, runsOf } from "./containers.js";
+import { headline } from "../model/outcome.js";
 import { calls } from "../model/runs.js";
 
 const Versions = lazy(() => import("./container_past.js"), "Versions");
@@ -36,9 +37,11 @@ export function Container() {
   const { id, query } = route.value;
   // The list of files, because looking at a container itself counts as use and would keep it alive.
   const found = useData((signal) => listed(id, signal), [id], { every: 5000 });
+  const latest = useData((signal) => get("responses", { container: id, limit: 1 }, signal), [id]);
   if (found.isLoading) return html`<${Skeleton} />`;
   if (found.problem && !found.data) return html`<${Problem} message=${found.problem} onAgain=${found.reload} />`;
   const container = found.data;
+  const name = (container.name === "auto" && headline(latest.data?.data[0]?.input_preview ?? "")) || container.name;
   const tab = query.tab ?? "files";
   const erase = async () => {
     const answer = await remove(`containers/${id}`);
@@ -53,7 +56,7 @@ export function Container() {
     found.reload();
   };
   const View = { terminal: Terminals, processes: Processes, commands: Commands, runs: Used, versions: Versions, sandboxes: SandboxesOf, network: Network, facts: Facts }[tab] ?? Files;
-  return html`<header class="head"><div><h1><${Name}>${container.name || "Container"}</${Name}></h1><p class="line"><${Id} id=${id} whole=${true} /><${Status} status=${container.status} /><span class="muted">expires in</span><${Left} until=${container.expires_at} /></p></div>
+  return html`<header class="head"><div><h1><${Name}>${name || "Container"}</${Name}></h1><p class="line"><${Id} id=${id} whole=${true} /><${Status} status=${container.status} /><span class="muted">expires in</span><${Left} until=${container.expires_at} /></p></div>
       <div class="actions"><${Button} icon="download" onClick=${() => saveWhole(`archives/${id}`, `${id}.zip`)}>All as zip</${Button}><${Acting}>${container.status === "running" && html`<${Button} icon="clock" title="Count this as use, so that it stays for its whole time again" onClick=${extend}>Extend</${Button}>`}<${Button} icon="upload" onClick=${() => choose(id, found.reload)}>Add a file</${Button}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
     <${Tabs} label="Of this container" tabs=${TABS} chosen=${tab} onChoose=${(next) => setQuery(route.value, { tab: next, file: "", session: "", then: "" })} />
     <div class="tab-body" role="tabpanel" aria-label=${tab}><${View} container=${container} reload=${found.reload} /></div>`;
@@ -110,7 +113,7 @@ function Entry({ entry, container, isOpen, isChosen, onToggle, reload }) {
 
 const RUN_COLUMNS = [
   { title: "Status", cell: (row) => html`<${Status} status=${row.status} />` },
-  { title: "Asked", wide: true, cell: (row) => html`<a href=${address("runs", row.id)}>${row.input_preview || row.id}</a>` },
+  { title: "Asked", wide: true, cell: (row) => html`<a href=${address("runs", row.id)}><${Name}>${headline(row.input_preview) || row.input_preview || row.id}</${Name}></a>` },
   { title: "Calls", right: true, cell: (row) => calls(row) || "" },
   { title: "Cost", right: true, cell: (row) => dollars(row.cost_usd) },
   { title: "Created", cell: (row) => html`<${Ago} at=${row.created_at} />` },

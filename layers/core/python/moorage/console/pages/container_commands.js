@@ -2,6 +2,7 @@
 import { html, useRef } from "../html.js";
 import { get } from "../api.js";
 import { address } from "../router.js";
+import { headline } from "../model/outcome.js";
 import { Item } from "../ui/cards.js";
 import { useData } from "../ui/data.js";
 import { Ago, Name, Problem, Skeleton, Status } from "../ui/parts.js";
@@ -17,7 +18,7 @@ export function Commands({ container }) {
   const rows = runs.data.data;
   if (!rows.length) return html`<p class="empty">No run has used it. What is typed in a terminal is not kept.</p>`;
   return html`<div ref=${box}>${rows.map((row) => html`<article key=${row.id} class="round" aria-label=${row.input_preview || row.id}>
-      <h2 class="round-head"><a href=${address("runs", row.id)}><${Name}>${row.input_preview || row.id}</${Name}></a><span class="line"><${Status} status=${row.status} /><${Ago} at=${row.created_at} /></span></h2>
+      <h2 class="round-head"><a href=${address("runs", row.id)}><${Name}>${headline(row.input_preview) || row.input_preview || row.id}</${Name}></a><span class="line"><${Status} status=${row.status} /><${Ago} at=${row.created_at} /></span></h2>
       <${Block} guess=${160}><${OfRun} row=${row} container=${container} /></${Block}></article>`)}
     ${runs.data.has_more && html`<p class="muted">The latest ${RUNS_MAX} runs. <a href=${address("runs", "", { q: `container:${container.id}` })}>All of them</a></p>`}</div>`;
 }

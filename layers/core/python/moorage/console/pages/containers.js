@@ -16,14 +16,14 @@ const SLOWLY_MS = 15_000;
 
 const columns = (runs) => [
   { title: "Name", wide: true, cell: (row) => html`<${Name}>${nameOf(row, runs)}</${Name}>` },
-  { title: "Container", cell: (row) => html`<${Id} id=${row.id} href=${address("containers", row.id)} />` },
+  { title: "Container", desk: true, cell: (row) => html`<${Id} id=${row.id} href=${address("containers", row.id)} />` },
   { title: "Status", cell: (row) => html`<${Status} status=${row.status} />` },
-  { title: "Memory", right: true, cell: (row) => row.memory_limit },
-  { title: "Runs", right: true, cell: (row) => runs && html`<${Runs} runs=${runs} id=${row.id} />` },
-  { title: "Network", cell: (row) => html`<span title=${(row.network_policy?.allowed_domains ?? []).join(", ")}>${network(row.network_policy)}</span>` },
-  { title: "Created", cell: (row) => html`<${Ago} at=${row.created_at} />` },
+  { title: "Memory", desk: true, right: true, cell: (row) => row.memory_limit },
+  { title: "Runs", desk: true, right: true, cell: (row) => runs && html`<${Runs} runs=${runs} id=${row.id} />` },
+  { title: "Network", desk: true, cell: (row) => html`<span title=${(row.network_policy?.allowed_domains ?? []).join(", ")}>${network(row.network_policy)}</span>` },
+  { title: "Created", desk: true, cell: (row) => html`<${Ago} at=${row.created_at} />` },
   { title: "Last active", cell: (row) => html`<${Ago} at=${row.last_active_at} />` },
-  { title: "Expires in", right: true, cell: (row) => html`<${Left} until=${row.expires_at} />` },
+  { title: "Expires in", desk: true, right: true, cell: (row) => html`<${Left} until=${row.expires_at} />` },
 ];
 
 // Those that a response made are all called "auto": the words of their latest run tell them apart.

@@ -39,11 +39,11 @@ const CHECKS = [
     const failed = today.by_status.failed ?? 0;
     return failed ? warn(`${failed} of ${plural(today.responses, "run")} failed today`, html`<a href=${address("runs", "", { status: "failed" })}>Their errors, in their own words</a>`) : ok(`${plural(today.responses, "run")} today, none failed`);
   }],
-  ["What stands still", async () => {
+  ["Paused runs", async () => {
     const answer = await get("responses", { status: "queued,in_progress", limit: 100 });
     if (!answer.ok) return fail("What runs cannot be listed", "'moorage doctor' looks whether the table can be read; 'moorage logs' has the error.", answer.message);
     const stuck = answer.data.data.filter((row) => row.waiting_for?.kind === "pause");
-    return stuck.length ? warn(`${plural(stuck.length, "run")} stands still`, html`Resume or stop it: <${Id} id=${stuck[0].id} href=${address("runs", stuck[0].id)} />`, stuck[0].waiting_for.detail) : ok(`${plural(answer.data.data.length, "run")} under way, none stands still`);
+    return stuck.length ? warn(`${plural(stuck.length, "paused run")}`, html`Resume or stop it: <${Id} id=${stuck[0].id} href=${address("runs", stuck[0].id)} />`, stuck[0].waiting_for.detail) : ok(`${plural(answer.data.data.length, "run")} in progress, none paused`);
   }],
   ["What is stored", async () => {
     const answer = await get("me");

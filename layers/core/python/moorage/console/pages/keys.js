@@ -10,7 +10,7 @@ import { Table } from "../ui/list.js";
 import { Storage, useMe } from "../ui/storage.js";
 import { count, dollars, duration, moment } from "../model/text.js";
 
-const limit = (value, unit) => (value ? `${count(value)} ${unit}` : "not bounded");
+const limit = (value, unit) => (value ? `${count(value)} ${unit}` : "no limit");
 
 export function Keys() {
   const used = useData((signal) => get("usage", { group_by: "key" }, signal), []);
@@ -32,13 +32,13 @@ export function Keys() {
   ];
   const rows = (used.data?.data ?? []).filter((row) => row.id || row.responses);
   const priced = prices.filter((each) => each.price);
-  return html`<${Head} title="Keys and tenants" note="A tenant is whatever its keys say. Nothing of one can be seen with a key of another." />
+  return html`<${Head} title="Keys and tenants" note="A key belongs to one tenant. It sees and changes nothing of another." />
     <h2>This key</h2><dl class="facts flush">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     <div class="pad-top"><${Storage} storage=${storage} /></div>
     ${budgets.length > 0 && html`<h2 class="pad-top">Budgets</h2><${Table} label="Budgets" columns=${BUDGETS} rows=${budgets.flatMap(measures)} />`}
     <h2 class="pad-top">Active keys of the last 30 days</h2>
-    ${used.data ? html`<${Table} label="Keys" columns=${COLUMNS} rows=${rows} />` : used.problem ? html`<${Problem} message=${used.problem} onAgain=${used.reload} />` : html`<${Skeleton} rows=${2} />`}
-    <h2 class="pad-top">Make, bound and revoke</h2><p class="muted">Keys lie in the deployment's table, where its servers may read and not write them: so whoever takes over a server makes no key. The operator's command does it.</p>
+    ${used.data ? (rows.length ? html`<${Table} label="Keys" columns=${COLUMNS} rows=${rows} />` : html`<p class="muted">No key has made a run yet.</p>`) : used.problem ? html`<${Problem} message=${used.problem} onAgain=${used.reload} />` : html`<${Skeleton} rows=${2} />`}
+    <h2 class="pad-top">Make, limit and revoke</h2><p class="muted">Only the operator's command makes keys. The servers may not write them, so a server that was taken over makes none.</p>
     <${Commands} tenant=${tenant} keys=${[...new Set([key.id, ...rows.map((row) => row.id)])].filter(Boolean)} />
     <h2 class="pad-top">Prices</h2>${priced.length ? html`<${Table} label="Prices" columns=${PRICES} rows=${priced.map((each) => ({ id: each.model, ...each.price }))} />` : html`<p class="muted">No model has a known price. <code>price</code> in <code>models.toml</code> says it, and costs show everywhere.</p>`}`;
 }

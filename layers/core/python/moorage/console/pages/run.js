@@ -24,7 +24,7 @@ export function Run({ id = route.value.id, embedded = false }) {
   const run = useRun(id);
   if (!run || (run.isLoading && !run.problem)) return html`<${Skeleton} rows=${9} />`;
   if (run.problem) return html`<${Problem} message=${run.problem} />`;
-  return html`<${Shown} run=${run} embedded=${embedded} />`;
+  return html`<${Shown} key=${run.id} run=${run} embedded=${embedded} />`;
 }
 
 function Shown({ run, embedded }) {
@@ -51,7 +51,7 @@ function Shown({ run, embedded }) {
   useRunKeys({ run, cursor, seek, replay, embedded });
   return html`<div class="run">
     <${RunHead} run=${run} state=${state} cursor=${cursor} isLive=${isLive} embedded=${embedded} />
-    ${asked.length > 0 && isLive && html`<section class="asking" aria-label="Waiting for approval">${asked.map((each) => html`<${Asked} key=${each.id} asked=${each} done=${() => setDecided([...decided, each.id])} />`)}</section>`}
+    ${asked.length > 0 && isLive && html`<section class="asking" aria-label="Waiting for approval">${asked.map((each) => html`<${Asked} key=${each.id} asked=${each} isHere=${true} done=${() => setDecided([...decided, each.id])} />`)}</section>`}
     ${answer && html`<${Answer} run=${run} answer=${answer} />`}
     <${Transport} log=${log} cursor=${cursor} isLive=${isLive} seek=${seek} replay=${replay} isFolded=${isFolded} onFold=${fold} />
     ${log.last >= 0 && html`<${Timeline} isFolded=${isFolded} lanes=${shape} log=${log} cursor=${cursor} onCursor=${seek} onStep=${choose} steps=${run.steps} range=${query.range ?? ""} onRange=${(range) => change({ range })} />`}
@@ -81,8 +81,8 @@ function RunHead({ run, state, cursor, isLive, embedded }) {
           <${Button} icon="stop" tone="danger" onClick=${() => act(run.id, "cancel", "It stops.")}>Stop</${Button}></${Acting}>`}
         ${!isRunning && !embedded && !isReadOnly() && html`<${Button} icon="playground" onClick=${() => again(run)}>Run again</${Button}>`}
         ${!embedded && html`<${Acting}><${Fork} run=${run} cursor=${cursor} isLive=${isLive} /></${Acting}>`}
-        <${Button} icon="copy" tone="quiet" onClick=${() => copy(python(requestOf(response, run.input), BASE.replace(/\/$/, "")))}>Python</${Button}>
-        <${Button} icon="copy" tone="quiet" onClick=${() => copy(curl(requestOf(response, run.input), BASE.replace(/\/$/, "")))}>curl</${Button}>
+        <span class="actions desk"><${Button} icon="copy" tone="quiet" onClick=${() => copy(python(requestOf(response, run.input), BASE.replace(/\/$/, "")))}>Python</${Button}>
+        <${Button} icon="copy" tone="quiet" onClick=${() => copy(curl(requestOf(response, run.input), BASE.replace(/\/$/, "")))}>curl</${Button}></span>
       </span></div>
     <div class="line facts-line"><${Id} id=${run.id} /><span class="muted">${response.model}</span><span class="number">${duration(took)}</span>
       <span class="number" title="Tokens">${tokens(sum.input, sum.output)}</span>${sum.cost !== null && html`<span class="number">${dollars(sum.cost)}</span>`}

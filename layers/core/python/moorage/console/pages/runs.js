@@ -182,7 +182,7 @@ function Row({ entry, isChosen, onToggle }) {
   }, [isChosen]);
   const isLive = isRunning(row);
   const shown = { pause: "paused", approval: "waits" }[row.waiting_for?.kind] ?? row.status;
-  const took = row.ended_at === null ? now.value - row.created_at * 1000 : (row.ended_at - row.created_at) * 1000;
+  const took = row.ended_at === null ? now.value - row.created_at * 1000 : (row.ended_at - row.created_at) * 1000; // the API counts in seconds
   const usage = row.usage;
   const cached = usage?.input_tokens_details?.cached_tokens;
   return html`<tr ref=${line} class=${`${isChosen ? "chosen" : ""} ${isLive ? "live" : ""} ${isTurn ? "turn" : ""}`} onClick=${(event) => event.target.closest("a,button") || go("runs", row.id)}>
@@ -191,7 +191,7 @@ function Row({ entry, isChosen, onToggle }) {
       ${earlier > 0 && html`<button type="button" class="chip" aria-expanded=${isOpen} onClick=${() => onToggle(thread)}>${plural(earlier + 1, "turn")}</button>`}</div></td>
     <td><a class="quietly" href=${address("runs", "", { ...route.value.query, model: row.model })} title="Only runs of this model">${row.model}</a></td>
     <td class="r number" title=${Object.entries(row.tool_calls ?? {}).map(([name, times]) => `${times} × ${name}`).join(", ")}>${calls(row) || ""}</td>
-    <td class="r number">${isLive || took >= 1000 ? duration(took) : "< 1 s"}</td>
+    <td class="r number">${took < 1000 ? "< 1 s" : took < 60_000 ? `${Math.floor(took / 1000)} s` : duration(took)}</td>
     <td class="r number" title=${usage ? `${usage.input_tokens} in (${cached ?? 0} cached), ${usage.output_tokens} out` : ""}>${usage ? tokens(usage.input_tokens, usage.output_tokens) : ""}</td>
     <td class="r number">${dollars(row.cost_usd)}</td>
     <td><${Ago} at=${row.created_at} /></td>

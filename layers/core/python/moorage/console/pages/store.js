@@ -89,8 +89,8 @@ function Files({ store, path, again, changed }) {
     { title: "File", wide: true, cell: (row) => html`<a href=${address("files", row.id)} title=${row.id}><${Name}>${row.filename}</${Name}></a>` },
     { title: "Status", cell: (row) => html`<${Status} status=${row.status} />` },
     { title: "Size", right: true, cell: (row) => bytes(row.usage_bytes) },
-    { title: "Passages", cell: ({ chunking_strategy: { static: sizes } }) => html`<span class="number" title="Tokens of a passage, and how many of them it shares with the one before">${count(sizes.max_chunk_size_tokens)} / ${count(sizes.chunk_overlap_tokens)}</span>` },
-    { title: "What stands with it", cell: (row) => (row.last_error ? html`<span class="said-wrong"><b class="bad">${row.last_error.code.replaceAll("_", " ")}</b> <${Name}>${row.last_error.message}</${Name}></span>` : html`<${Attributes} of=${row.attributes} />`) },
+    { title: "Passage size", cell: ({ chunking_strategy: { static: sizes } }) => html`<span class="number" title="Tokens of a passage, and how many of them it shares with the one before">${count(sizes.max_chunk_size_tokens)} / ${count(sizes.chunk_overlap_tokens)}</span>` },
+    { title: "Attributes", cell: (row) => (row.last_error ? html`<span class="said-wrong"><b class="bad">${row.last_error.code.replaceAll("_", " ")}</b> <${Name}>${row.last_error.message}</${Name}></span>` : html`<${Attributes} of=${row.attributes} />`) },
     { title: "Added", cell: (row) => html`<${Ago} at=${row.created_at} />` },
     { title: "Actions", hidden: true, right: true, cell: (row) => html`<span class="line end-line">${row.status === "completed" && html`<${Button} tone="quiet" label=${`Text of ${row.filename}`} onClick=${() => show(open === row.id ? "" : row.id)}>Text</${Button}>`}
         ${isOpen && html`<${Acting}>${row.status !== "in_progress" && html`<${Button} tone="quiet" label=${`Read again: ${row.filename}`} onClick=${() => anew(row)}>Read again</${Button}>`}<${Sure} label=${`Take ${row.filename} out`} onClick=${() => drop(row)} /></${Acting}>`}</span>` },

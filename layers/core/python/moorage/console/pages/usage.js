@@ -76,7 +76,7 @@ function Took({ from }) {
   if (!ended.length) return null;
   const took = ended.map((run) => (run.ended_at - run.created_at) * 1000);
   const shown = (share) => (quantile(took, share) < 1000 ? "< 1 s" : duration(quantile(took, share)));
-  return html`<p class="line took"><span>Half of the runs took at most <b class="number">${shown(0.5)}</b></span><span>95 % at most <b class="number">${shown(0.95)}</b></span><span class="muted">counted over ${runs.hasMore ? "the latest " : ""}${plural(took.length, "run")}</span></p><${OfSteps} runs=${ended} />`;
+  return html`<p class="line took"><span>Median run <b class="number">${shown(0.5)}</b></span><span>95th percentile <b class="number">${shown(0.95)}</b></span><span class="muted">counted over ${runs.hasMore ? "the latest " : ""}${plural(took.length, "run")}</span></p><${OfSteps} runs=${ended} />`;
 }
 
 // Steps are asked for run by run, so only when somebody wants to know.
@@ -92,7 +92,7 @@ function OfSteps({ runs }) {
   if (!steps) return html`<p class="line took"><${Button} icon="clock" onClick=${look}>Times of model and tools</${Button}><span class="muted">reads the steps of ${latest.length < runs.length ? "the latest " : ""}${plural(latest.length, "run")}</span></p>`;
   const first = steps.filter((step) => step.first_output_at && step.started_at && step.call_id === null).map((step) => step.first_output_at - step.started_at);
   const tools = steps.filter((step) => step.call_id !== null && step.ended_at && step.started_at).map((step) => step.ended_at - step.started_at);
-  return html`${[["The first words of a model", first, "model step"], ["A call of a tool", tools, "call"]].map(([what, times, of]) => times.length > 0 && html`<p class="line took" key=${of}><span>${what} took half of the time at most <b class="number">${duration(quantile(times, 0.5))}</b></span><span>95 % of the time <b class="number">${duration(quantile(times, 0.95))}</b></span><span class="muted">counted over ${plural(times.length, of)} of ${latest.length < runs.length ? "the latest " : ""}${plural(latest.length, "run")}</span></p>`)}
+  return html`${[["Time to first token", first, "model step"], ["Tool call", tools, "call"]].map(([what, times, of]) => times.length > 0 && html`<p class="line took" key=${of}><span>${what}: median <b class="number">${duration(quantile(times, 0.5))}</b></span><span>95th percentile <b class="number">${duration(quantile(times, 0.95))}</b></span><span class="muted">counted over ${plural(times.length, of)} of ${latest.length < runs.length ? "the latest " : ""}${plural(latest.length, "run")}</span></p>`)}
     ${!first.length && !tools.length && html`<p class="muted">None of their steps has times.</p>`}`;
 }
 

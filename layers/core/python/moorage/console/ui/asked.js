@@ -7,7 +7,8 @@ import { duration } from "../model/text.js";
 import { Item } from "./cards.js";
 import { Acting, Ago, Button, Id } from "./parts.js";
 
-export function Asked({ asked, done }) {
+// `isHere` where it stands on the page of its run.
+export function Asked({ asked, done, isHere = false }) {
   const [reason, type] = useState("");
   const decide = async (approve) => {
     const answer = await post(`responses/${encodeURIComponent(asked.response_id)}/approvals/${encodeURIComponent(asked.id)}`, { approve, ...(reason ? { reason } : {}) });
@@ -15,7 +16,7 @@ export function Asked({ asked, done }) {
     if (answer.ok) done();
   };
   return html`<article class="asked-card" aria-label=${`Approval ${asked.id}`}>
-    <h2 class="unseen">A call that waits</h2><header class="line"><span class="status warn">${asked.status}</span><span class="muted">in</span><${Id} id=${asked.response_id} href=${address("runs", asked.response_id)} /><${Ago} at=${asked.created_at} />
+    <h2 class="unseen">A call that waits</h2><header class="line"><span class="status warn">${asked.status === "waiting" ? "Waiting for approval" : asked.status}</span>${!isHere && html`<span class="muted">in</span><${Id} id=${asked.response_id} href=${address("runs", asked.response_id)} />`}<${Ago} at=${asked.created_at} />
       ${asked.expires_at && html`<span class="muted">${asked.on_timeout ?? "denied"} in ${duration(asked.expires_at * 1000 - now.value)}</span>`}</header>
     ${asked.call?.type && html`<${Item} item=${asked.call} mark=${{ commands: [] }} isDone=${true} />`}
     <${Acting}><div class="line"><input type="text" aria-label=${`Reason, for ${asked.id}`} placeholder="why (the model reads it if you deny)" value=${reason} onInput=${(event) => type(event.target.value)} />

@@ -8,12 +8,12 @@ import { Button, Problem, Skeleton } from "./parts.js";
 
 const PAGE = 50;
 
-// columns: [{ title, cell(row), right }]. `missing` stands for a list that this deployment does not have.
+// columns: [{ title, cell(row), right, desk }]; those of `desk` are left out on a phone, where a row has the page of its thing behind it. `missing` stands for a list that this deployment does not have.
 export function Table({ label, columns, rows, chosen = -1, onOpen }) {
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table class="list">
     <thead><tr>${columns.map((column) => html`<th scope="col" key=${column.title} class=${column.right ? "r" : ""}>${column.hidden ? html`<span class="unseen">${column.title}</span>` : column.title}</th>`)}</tr></thead>
     <tbody>${rows.map((row, at) => html`<tr key=${row.id ?? at} class=${`${onOpen ? "opens" : ""} ${at === chosen ? "chosen" : ""}`} onClick=${(event) => onOpen && !event.target.closest("a,button,input,select") && onOpen(row)}>
-      ${columns.map((column) => html`<td key=${column.title} data-title=${column.hidden ? undefined : column.title} class=${`${column.right ? "r number" : ""} ${column.wide ? "wide" : ""}`}>${column.cell(row)}</td>`)}</tr>`)}</tbody></table></div>`;
+      ${columns.map((column) => html`<td key=${column.title} data-title=${column.hidden ? undefined : column.title} class=${`${column.right ? "r number" : ""} ${column.wide ? "wide" : ""} ${column.desk ? "desk" : ""}`}>${column.cell(row)}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
 export function Listing({ path, query = {}, columns, label, empty, missing, page, every = 0, again = 0, filter = null }) {

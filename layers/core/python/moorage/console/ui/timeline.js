@@ -58,7 +58,7 @@ export function Timeline({ isFolded, lanes, log, cursor, onCursor, onStep, steps
     <svg width=${width} height=${height} onPointerDown=${drag} onPointerMove=${draw}
       onDblClick=${() => setView(null)} role="group" aria-label="Timeline">
       <${Axis} from=${from} to=${to} x=${x} height=${height} begin=${lanes.from} />
-      ${Object.entries(LANES).filter(([lane]) => lane in tops).map(([lane, name]) => html`<text key=${lane} class="lane" x="0" y=${tops[lane] + 10}>${name}</text>`)}
+      ${Object.entries(LANES).filter(([lane]) => lane in tops).map(([lane, name]) => html`<text key=${lane} class="lane" x="0" y=${tops[lane] + 10}>${lane === "spent" && !isPriced(lanes.spent) ? "tokens" : name}</text>`)}
       ${lanes.rounds.filter((round) => round.at >= from && round.at <= to).slice(0, BARS_MAX).map((round) => html`<line key=${round.number} class="round-line" x1=${x(round.at)} x2=${x(round.at)} y1=${tops.rounds} y2=${height - 4} />`)}
       ${lanes.model.filter(seen).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${`m${key}`} bar=${bar} y=${tops.model} x=${x} cut=${at} onStep=${onStep} />`)}
       ${"tools" in tops && lanes.tools.filter((bar) => seen(bar) && bar.row < depth).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${`t${key}`} bar=${bar} y=${tops.tools + bar.row * ROW} x=${x} cut=${at} onStep=${onStep} />`)}
@@ -90,6 +90,7 @@ function placed(lanes, depth) {
     top += depth * ROW + 4;
   }
   for (const [lane, height] of Object.entries(HEIGHTS)) {
+    if (lane === "spent" && !lanes.spent.at(-1)?.tokens) continue;
     if (!lanes[lane].length && !(lane === "container" && lanes.saved.length)) continue;
     tops[lane] = top;
     top += height;
@@ -178,15 +179,17 @@ function Tick({ x, y, tone, shape, title, isDim }) {
   return html`<path class=${`tick ${tone} ${shape} ${isDim ? "dim" : ""}`} d=${paths[shape]}><title>${title}</title></path>`;
 }
 
+// Without a price, or with one of zero, the curve is of tokens.
+const isPriced = (points) => points.at(-1).cost > 0;
+
 function Curve({ points, x, top, from, to }) {
   if (!points.length) return null;
-  const isPriced = points.at(-1).cost > 0;
-  const value = (point) => (isPriced ? point.cost : point.tokens);
+  const value = (point) => (isPriced(points) ? point.cost : point.tokens);
   const most = value(points.at(-1)) || 1;
   const y = (point) => top + 18 - (value(point) / most) * 16;
   let path = `M${x(from)} ${top + 18}`;
   for (const point of points.slice(-BARS_MAX)) path += `H${x(point.at)}V${y(point)}`;
-  return html`<path class="curve" d=${`${path}H${x(to)}`}><title>${isPriced ? dollars(points.at(-1).cost) : `${points.at(-1).tokens} tokens`}</title></path>`;
+  return html`<path class="curve" d=${`${path}H${x(to)}`}><title>${isPriced(points) ? dollars(points.at(-1).cost) : `${points.at(-1).tokens} tokens`}</title></path>`;
 }
 
 function Axis({ from, to, x, height, begin }) {
@@ -224,7 +227,7 @@ function Map({ lanes, view, setView, width, at }) {
   const [first, last] = view ?? [lanes.from, lanes.to];
   const bars = (some, y) => some.slice(0, BARS_MAX).map((bar) => `M${x(bar.from)} ${y}h${Math.max(1, x(bar.to) - x(bar.from))}v5h-${Math.max(1, x(bar.to) - x(bar.from))}z`).join("");
   return html`<svg class="map" width=${width} height="18" onPointerDown=${choose} onPointerMove=${choose} onDblClick=${() => setView(null)} aria-hidden="true">
-    <path class="bar model" d=${bars(lanes.model, 3)} /><path class="bar tool" d=${bars(lanes.tools, 10)} />
+    ${[["model", lanes.model, 3], ["tool", lanes.tools, 10]].map(([name, all, y]) => html`<path key=${name} class=${`bar ${name}`} d=${bars(all.filter((bar) => !bar.isBad), y)} /><path key=${`${name} bad`} class=${`bar ${name} bad`} d=${bars(all.filter((bar) => bar.isBad), y)} />`)}
     <rect class="window" x=${x(first)} width=${Math.max(4, x(last) - x(first))} y="1" height="16" rx="3" /><line class="cursor" x1=${x(at)} x2=${x(at)} y1="0" y2="18" />
   </svg>`;
 }

@@ -84,7 +84,7 @@ export function UsedBy({ id, isFile = false }) {
     if (refused) return notify(refused.message, "bad");
     return know(answers.map((answer) => answer.data));
   };
-  if (!found) return html`<p class="line pad-top"><${Button} icon="search" onClick=${look}>Look who uses it</${Button}><span class="muted">reads the latest ${RUNS_READ} runs${isFile ? `, ${STORES_READ} vector stores` : ""} and ${CONTAINERS_READ} containers</span></p>`;
+  if (!found) return html`<p class="line pad-top"><${Button} icon="search" onClick=${look}>Show uses</${Button}><span class="muted">reads the latest ${RUNS_READ} runs${isFile ? `, ${STORES_READ} vector stores` : ""} and ${CONTAINERS_READ} containers</span></p>`;
   const [runs, stores, containers] = found;
   const read = [[runs, "run"], [stores, "vector store"], [containers, "container"]].filter(([part]) => part).map(([part, name]) => `${part.hasMore ? "the latest " : ""}${plural(part.read, name)}`);
   return html`<section aria-label="Used by"><h2 class="pad-top">Used by</h2>
