@@ -246,6 +246,23 @@ def test_ten_thousand_runs_stay_small_in_the_page(console: Console) -> None:
     assert console.nodes() <= NODES_MAX
 
 
+def test_a_list_with_runs_never_says_for_a_moment_that_nothing_has_run(browser: Browser, stack: Stack, key: str) -> None:
+    """The page fetched what it says then, and drew it until the rows came."""
+    context = context_of(browser)
+    context.add_init_script(f"sessionStorage.setItem('moorage.key', '{key}')")
+    console = Console.opened(context, stack.url.removesuffix("v1") + "console/")
+    console.page.route("**/v1/responses?**", listing(lambda: [row(number) for number in range(50)]))
+    held: list[Route] = []  # nothing else draws the page again meanwhile
+    console.page.route("**/v1/responses?status=**", lambda route: held.append(route))
+    loaded: list[str] = []
+    console.page.on("request", lambda request: loaded.append(request.url.rsplit("/", 1)[-1]))
+    console.page.goto(f"{console.base}#/runs")
+    expect(console.page.get_by_text("Question 49")).to_be_visible()
+    context.close()
+    assert {"runs.js", "welcome.js"} & set(loaded) == {"runs.js"}
+    assert console.said == []
+
+
 def test_a_first_visit_loads_little(console: Console) -> None:
     page = console.page
     page.goto("about:blank")

@@ -40,7 +40,7 @@ export function Runs() {
   );
   if (list.isLoading) return html`<${Head} title="Runs" /><${Skeleton} rows=${10} />`;
   if (list.problem && !rows.length) return html`<${Head} title="Runs" /><${Problem} message=${list.problem} onAgain=${list.reload} />`;
-  if (!rows.length && !isFiltered) return html`<${Demo} /><${Welcome} />`;
+  if (!rows.length && !isFiltered) return list.isEmpty ? html`<${Demo} /><${Welcome} />` : html`<${Head} title="Runs" /><${Skeleton} rows=${10} />`;
   return html`<${Head} title="Runs"><a class="button primary" href="#/playground">New run</a></${Head}>
     <${Demo} /><${Health} running=${live.data?.data ?? []} /><${Filters} />
     ${list.waiting > 0 && html`<button type="button" class="pill" onClick=${list.show}>${plural(list.waiting, "new run")}</button>`}
@@ -86,7 +86,7 @@ function useRuns(query) {
   };
   const known = new Set(rows.map((row) => row.id));
   const waiting = held ? held.filter((row) => !known.has(row.id)).length : 0;
-  return { rows, waiting, show, more, hasMore: end.hasMore, isLoading: head.isLoading, problem: head.problem, reload: head.reload };
+  return { rows, waiting, show, more, hasMore: end.hasMore, isLoading: head.isLoading, isEmpty: head.data?.data.length === 0, problem: head.problem, reload: head.reload };
 }
 
 function Demo() {
