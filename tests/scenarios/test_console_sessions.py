@@ -8,13 +8,14 @@ import pytest
 from openai import OpenAI
 from playwright.sync_api import Browser, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.browser import WAIT_MS, Console, chromium, context_of, page_of
 from tests.processes import until
 from tests.scenarios.visits import make_key
 from tests.stack import Stack, say, script, shell
 
 expect.set_options(timeout=WAIT_MS)
 
+NODES_MAX = 2000
 NONE: Any = {"type": "none"}
 HOSTED: Any = {"type": "openai_hosted"}
 WEIGH: Any = {
@@ -134,6 +135,9 @@ def test_artifacts_are_named_by_the_answer_and_read_beside_it(console: Console, 
     assert console.barriers() == []
     page.get_by_role("link", name="its run").click()
     expect(page.get_by_role("heading", level=1, name="Write the report.")).to_be_visible()
+    console.go("#/runs")
+    page.get_by_role("row").filter(has_text="Write the report.").get_by_role("link", name="The session of").click()
+    expect(page.get_by_role("region", name="Answer")).to_contain_text("Written.")
 
 
 def test_a_turn_that_failed_is_red_and_the_next_one_goes_on(console: Console, client: OpenAI) -> None:
@@ -145,6 +149,22 @@ def test_a_turn_that_failed_is_red_and_the_next_one_goes_on(console: Console, cl
     page.get_by_label("Message").fill(script(say("On we go.")))
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_role("region", name="Answer")).to_contain_text("On we go.")
+
+
+def test_a_turn_of_six_hundred_commands_stays_small_in_the_page(console: Console, client: OpenAI, stack: Stack, key: str) -> None:
+    made = begun(client, f"Count. {script(say('Counted.'))}")
+    with stack.http(key) as http:
+        (turn,) = http.get(f"/agents/sessions/{made}/turns").json()["data"]
+    ran = {"type": "command_execution", "cwd": None, "duration_ms": None, "exit_code": 0, "status": "completed", "turn_id": turn["id"]}
+    items = [{"id": f"cmd_{number:04d}", "command": f"seq {number}", "output": "line\n" * 40, **ran} for number in range(600)]
+    page = console.page
+    page.route("**/items?**", lambda route: route.fulfill(content_type="application/json", body=page_of(items)))
+    console.go(f"#/sessions/{made}")
+    expect(page.get_by_text("seq 599")).to_be_visible()
+    assert console.nodes() <= NODES_MAX
+    page.get_by_role("region", name="Transcript").evaluate("(box) => { box.scrollTop = 0 }")
+    expect(page.get_by_text("seq 0")).to_be_visible()
+    assert console.nodes() <= NODES_MAX
 
 
 def test_a_stranger_and_a_key_that_only_reads_change_no_session(browser: Browser, stack: Stack, client: OpenAI) -> None:

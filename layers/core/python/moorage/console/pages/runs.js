@@ -188,6 +188,7 @@ function Row({ entry, isChosen, onToggle }) {
   return html`<tr ref=${line} class=${`${isChosen ? "chosen" : ""} ${isLive ? "live" : ""} ${isTurn ? "turn" : ""}`} onClick=${(event) => event.target.closest("a,button") || go("runs", row.id)}>
     <td><${Status} status=${shown} /></td>
     <td class="wide"><div class="thread"><div><a href=${address("runs", row.id)} class="asked">${row.input_preview ? html`<${Name}>${headline(row.input_preview) || row.input_preview}</${Name}>` : html`<span class="muted">No text</span>`}</a><${Outcome} row=${row} /></div>
+      ${row.session_id && !isTurn && html`<a class="chip" href=${address("sessions", row.session_id)} aria-label=${`The session of ${row.id}`}>session</a>`}
       ${earlier > 0 && html`<button type="button" class="chip" aria-expanded=${isOpen} onClick=${() => onToggle(thread)}>${plural(earlier + 1, "turn")}</button>`}</div></td>
     <td><a class="quietly" href=${address("runs", "", { ...route.value.query, model: row.model })} title="Only runs of this model">${row.model}</a></td>
     <td class="r number" title=${Object.entries(row.tool_calls ?? {}).map(([name, times]) => `${times} × ${name}`).join(", ")}>${calls(row) || ""}</td>

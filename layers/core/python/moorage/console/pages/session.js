@@ -15,6 +15,7 @@ import { Preview } from "../ui/preview.js";
 import { Split } from "../ui/split.js";
 import { Table } from "../ui/list.js";
 import { Terminal } from "../ui/terminal.js";
+import { Block } from "../ui/virtual.js";
 import { answerOf, asCard, isOver, itemsOf, questionOf, shownStatus, tookMs, turnsOf } from "../model/session.js";
 import { message } from "../model/agents.js";
 import { headline } from "../model/outcome.js";
@@ -24,6 +25,8 @@ import { bytes, duration, plural, tokens } from "../model/text.js";
 const lasted = (ms) => (ms < 1000 ? "< 1 s" : duration(ms));
 
 const FILES_SHOWN = 6;
+const ITEMS_TOGETHER = 20; // drawn, or not, at once
+const WIDE = "(min-width: 901px)"; // as run.css has it
 const GAP_SHOWN_MS = 60_000;
 const INPUT = "agent.session.input";
 
@@ -122,9 +125,8 @@ function Strip({ turns, chosen, onChoose }) {
 
 function Talk({ live, turns, chosen, isBusy }) {
   const isGrowing = isBusy && live.session.status !== "requires_action";
-  const { box, content, isBehind, toEnd, letGo } = useFollow(isGrowing);
-  // One that rests is read from its end where the box scrolls; where the page does, from its head.
-  useEffect(() => void (chosen || (box.current.scrollTop = box.current.scrollHeight)), []);
+  // One that rests is read from its end where the transcript scrolls by itself; where the page does, from its head.
+  const { box, content, isBehind, toEnd, letGo } = useFollow(isGrowing || (!chosen && matchMedia(WIDE).matches));
   useEffect(() => {
     if (!chosen) return;
     letGo();
@@ -134,20 +136,22 @@ function Talk({ live, turns, chosen, isBusy }) {
   }, [chosen]);
   return html`<section class="transcript" ref=${box} tabindex="0" role="region" aria-label="Transcript"><div ref=${content}>
     ${!turns.length && html`<p class="empty">Nothing was said yet. A message begins the first turn.</p>`}
-    ${turns.map((turn, at) => html`<${TurnOf} key=${turn.id} live=${live} turn=${turn} number=${at + 1} isChosen=${turn.id === chosen} />`)}</div>
+    ${turns.map((turn, at) => html`<${TurnOf} key=${turn.id} live=${live} turn=${turn} number=${at + 1} root=${box} isChosen=${turn.id === chosen} />`)}</div>
     ${isBehind && isGrowing && html`<button type="button" class="pill end" onClick=${toEnd}>↓ Jump to latest</button>`}</section>`;
 }
 
-function TurnOf({ live, turn, number, isChosen }) {
+function TurnOf({ live, turn, number, root, isChosen }) {
   const used = turn.usage;
   const isKnown = live.opened.has(turn.id);
   const facts = [isOver(turn) ? `took ${lasted(tookMs(turn, now.value))}` : "", used ? tokens(used.input_tokens, used.output_tokens) : ""].filter(Boolean);
   return html`<article class=${`round ${isChosen ? "chosen" : ""}`} data-turn=${turn.id} aria-label=${`Turn ${number}`}>
     <h2 class="round-head"><span class="line"><b>Turn ${number}</b><${Status} status=${shownStatus(turn.status)} /></span><span class="muted number line">${facts.join(" · ")}${turn.response_ids.map((id, at) => html`<a key=${id} href=${address("runs", id)} title=${id}>${turn.response_ids.length > 1 ? `run ${at + 1}` : "its run"}</a>`)}</span></h2>
-    ${isKnown ? itemsOf(live, turn.id).map((entry) => html`<${Entry} key=${entry.item.id} entry=${entry} />`) : html`<p><${Button} tone="quiet" onClick=${() => live.open(turn)}>Show what was said</${Button}></p>`}
+    ${isKnown ? together(itemsOf(live, turn.id)).map((some, at) => html`<${Block} key=${at} root=${root} guess=${120 * some.length}>${some.map((entry) => html`<${Entry} key=${entry.item.id} entry=${entry} />`)}</${Block}>`) : html`<p><${Button} tone="quiet" onClick=${() => live.open(turn)}>Show what was said</${Button}></p>`}
     ${turn.error && html`<section class="card failed" role="alert"><h3><${Status} status="failed" /></h3><p>${turn.error.message}</p><p class="muted"><code>${turn.error.code}</code></p></section>`}
     ${turn.status === "cancelled" && html`<section class="card"><h3><${Status} status="cancelled" /></h3></section>`}</article>`;
 }
+
+const together = (entries) => Array.from({ length: Math.ceil(entries.length / ITEMS_TOGETHER) }, (_, at) => entries.slice(at * ITEMS_TOGETHER, (at + 1) * ITEMS_TOGETHER));
 
 function Entry({ entry: { item, isDone } }) {
   if (item.type === "command_execution") return html`<${Executed} item=${item} />`;
