@@ -1,6 +1,6 @@
 """How well and how fast files are searched: ``python -m tests.bench.retrieval [--chunks 100000] [--real 4000] [--report]``.
 
-With ``--report`` the tables are put into ``docs/benchmarks.md``.
+With ``--report`` the tables are put into ``docs/benchmarks.md``. It fails if both rankings together find less in a set than one does.
 
 Quality is measured over four sets. The right answers of three nobody had to judge:
 
@@ -24,6 +24,7 @@ import math
 import random
 import resource
 import statistics
+import sys
 import sysconfig
 import tempfile
 import time
@@ -181,6 +182,19 @@ async def quality(tried: Set) -> list[tuple[str, ...]]:
     return rows
 
 
+def worse(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Where both rankings together find less than the better of the two: the names of sets and columns."""
+    by_set: dict[str, dict[str, tuple[str, ...]]] = {}
+    for name, ranking, *figures in rows:
+        by_set.setdefault(name, {})[ranking] = tuple(figures)
+    return [
+        f"{name}: {column}"
+        for name, rankings in by_set.items()
+        for column, both, *parts in zip(_COLUMNS[2:], *(rankings[ranking] for ranking in ("both", "BM25", "vectors")), strict=True)
+        if float(both) < max(map(float, parts))
+    ]
+
+
 def _figures(ranks: Sequence[int | None]) -> tuple[str, str]:
     recall = sum(rank is not None for rank in ranks) / len(ranks)
     gain = sum(1 / math.log2(rank + 1) for rank in ranks if rank is not None) / len(ranks)
@@ -331,6 +345,8 @@ def main() -> None:
     ]
     for table in tables:
         print(f"\n{table.markdown()}")
+    if lost := worse(found):
+        sys.exit(f"Both rankings together find less than the better of them. {'; '.join(lost)}")
     if options.report:
         report(tables)
 

@@ -16,7 +16,7 @@ from moorage.knowledge.object_index import ObjectIndex
 from moorage.knowledge.ranking import Query, Rankings
 from moorage.knowledge.static_model import StaticEmbedder, is_installed
 
-from tests.bench import short_documents
+from tests.bench import retrieval, short_documents
 from tests.unit.knowledge.embedders import Counted, no_budgets
 from tests.unit.store.memory import MemoryBlobs
 
@@ -191,3 +191,19 @@ async def test_a_paraphrase_finds_its_document_among_ten() -> None:
             assert name == "words" or len(hits) == 10, "nothing is cut off but by a threshold"
     assert missed["both"] == missed["vectors"] == {"how animals navigate"}
     assert "end of life of stars" in missed["words"]
+
+
+@pytest.mark.parametrize(
+    "tried", [retrieval.short(), retrieval.paraphrases(60), retrieval.codes(300, 60)], ids=lambda tried: tried.name
+)
+async def test_both_rankings_find_no_less_than_the_better_of_them(tried: retrieval.Set) -> None:
+    """``make bench`` asks the same of all of its questions, and of docstrings."""
+    assert retrieval.worse(await retrieval.quality(tried)) == []
+
+
+def test_a_set_in_which_they_find_less_is_named() -> None:
+    rows = [
+        *(("codes", "BM25", "1.000", "0.9", "1", "1"), ("codes", "vectors", "0.5", "0.5", "1", "1")),
+        ("codes", "both", "1.000", "0.8", "1", "1"),
+    ]
+    assert retrieval.worse(rows) == ["codes: nDCG@10"]
