@@ -316,6 +316,30 @@ def pages(at: Bounds, site: Site) -> None:
         answered(http.get("/usage", params={"from": 0, "to": at.USAGE_DAYS_MAX * 86_400 - 1}))
 
 
+def a_late_reader(at: Bounds, site: Site) -> None:
+    """Of a response that came in small pieces: all of its events at once, by each door that reads them again."""
+    whole = "word " * (at.UPSTREAM_EVENT_BYTES_MAX // MODEL_TEXT_SHARE // 5)
+    site.upstream.plays(said(whole, deltas=10_000))
+    made = site.post("/responses", {"model": "served", "input": "hi"})
+    answered(made)
+    with site.stack.http() as http:
+        answered(http.get(f"/responses/{made.json()['id']}", params={"stream": "true"}, timeout=300))
+
+
+def doors(at: Bounds, site: Site) -> None:
+    """The same pieces as they come, by each door that shows them."""
+    whole = "word " * (at.UPSTREAM_EVENT_BYTES_MAX // MODEL_TEXT_SHARE // 5)
+    for path, body in (("/responses", {"input": "hi"}), ("/chat/completions", {"messages": [{"role": "user", "content": "hi"}]})):
+        site.upstream.plays(said(whole, deltas=10_000))
+        answered(site.post(path, {"model": "served", "stream": True, **body}))
+    headers = {"authorization": f"Bearer {site.stack.key}"}
+    with connect(site.stack.url.replace("http", "ws", 1) + "/responses", additional_headers=headers, max_size=None) as connection:
+        site.upstream.plays(said(whole, deltas=10_000))
+        connection.send(json.dumps({"type": "response.create", "model": "served", "input": "hi"}))
+        while json.loads(connection.recv(120))["type"] not in ("response.completed", "error"):
+            pass
+
+
 def a_list_of_large_responses(at: Bounds, site: Site) -> None:
     """Of a tenant of its own each time, so that nothing else is in it."""
     key = make_key(site.stack, f"hoarder-{uuid.uuid4().hex}")
@@ -461,6 +485,8 @@ STORIES: dict[str, Story] = {
     "a head": head,
     "a verdict": verdict,
     "pages": pages,
+    "a late reader": a_late_reader,
+    "doors": doors,
     "a list of large responses": a_list_of_large_responses,
     "frames": frames,
     "a long call": a_long_call,

@@ -335,6 +335,29 @@ async def test_a_page_of_items_begins_at_its_turn_however_many_there_are() -> No
     assert (missing.status_code, missing.json()["error"]["param"]) == (400, "after")
 
 
+async def test_a_page_of_long_items_is_shorter() -> None:
+    """It ends with its turn. These fail, because no model reads so much."""
+    lab = await SessionLab.begun(first=None)
+    for number in range(3):
+        await lab.say(f"{number}" * (limits.PAGE_BYTES_MAX * 3 // 5))
+        await lab.play()
+    first = (await lab.served.get(f"{lab.path}/items", order="asc", limit=100)).json()
+    second = (await lab.served.get(f"{lab.path}/items", order="asc", limit=100, after=first["data"][-1]["id"])).json()
+    assert [(len(page["data"]), page["has_more"]) for page in (first, second)] == [(2, True), (1, False)]
+
+
+async def test_a_page_of_long_sessions_is_shorter() -> None:
+    lab = await SessionLab.begun(first=None)
+    body = {"environment": {"type": "none"}, "input": "hi"}
+    for number in range(3):
+        lab.lab.now += 1
+        agent = {"model": "m", "instructions": f"{number}" * (limits.PAGE_BYTES_MAX * 2 // 5)}
+        assert (await lab.served.post("/agents/sessions", {**body, "agent": agent})).status_code == 200
+    first = (await lab.served.get("/agents/sessions", order="desc")).json()
+    second = (await lab.served.get("/agents/sessions", order="desc", after=first["last_id"])).json()
+    assert [(len(page["data"]), page["has_more"]) for page in (first, second)] == [(2, True), (2, False)]
+
+
 async def test_a_plain_turn_writes_one_record_more_than_a_response() -> None:
     lab = await SessionLab.begun(say("one"), say("two"), first=None)
     before = lab.lab.table.writes

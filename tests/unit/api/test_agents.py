@@ -267,7 +267,7 @@ async def test_a_page_of_long_agents_is_shorter() -> None:
     async with serving() as (served, sdk):
         for name in "abc":
             served.lab.now += 1
-            await sdk.beta.agents.create(model=MODEL, name=name, instructions=name * (limits.AGENT_PAGE_BYTES_MAX * 2 // 5))
+            await sdk.beta.agents.create(model=MODEL, name=name, instructions=name * (limits.PAGE_BYTES_MAX * 2 // 5))
         page = await sdk.beta.agents.list()
         assert ([agent.name for agent in page.data], page.has_more) == (["c", "b"], True)
         assert [agent.name async for agent in sdk.beta.agents.list()] == ["c", "b", "a"]

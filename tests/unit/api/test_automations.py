@@ -323,6 +323,27 @@ async def test_a_list_is_of_one_session_or_of_all(served: Served) -> None:
     assert {each["id"] for each in await data(served, PLACE)} == {waking["id"], other["id"]}
 
 
+async def test_long_targets_make_pages_shorter_and_are_all_invoked(served: Served) -> None:
+    """A hundred of them, in one page or due at one minute, would be more than a process has memory for."""
+    clock(served, "2027-01-01 09:30")
+    text = "a" * (limits.PAGE_BYTES_MAX * 2 // 5)
+    target = {**NEW, "input": [{"role": "user", "content": [{"type": "input_text", "text": text}]}]}
+    names = []
+    for name in "abc":
+        served.lab.now += 1
+        names.append((await made(served, name=name, target=target))["name"])
+    page = (await served.get(PLACE, order="asc")).json()
+    assert ([each["name"] for each in page["data"]], page["has_more"]) == (["a", "b"], True)
+    first = page["data"][0]
+    for _ in "abc":
+        await served.post(f"{PLACE}/{first['id']}/invocations", {})
+    page = (await served.get(f"{PLACE}/{first['id']}/invocations")).json()
+    assert (len(page["data"]), page["has_more"]) == (2, True)
+    clock(served, "2027-01-01 10:00:01")
+    assert len(await served.lab.runtime.automations.due()) == 2
+    assert await invoke_due(served.lab.runtime) == 3
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

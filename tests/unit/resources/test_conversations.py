@@ -92,6 +92,22 @@ async def test_pages_add_up_to_the_whole(conversations: Conversations, order: An
     assert read == (whole if order == "asc" else whole[::-1])
 
 
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_a_page_of_long_items_is_shorter(conversations: Conversations, order: Any) -> None:
+    """A hundred items may be as large as a hundred bodies."""
+    conversation = await conversations.create("ten", metadata={}, items=many(0, 1, "a" * (limits.PAGE_BYTES_MAX // 2)))
+    for number in range(1, 5):
+        await conversations.append("ten", conversation.id, many(number, 1, "a" * (limits.PAGE_BYTES_MAX // 2)))
+    current, seen = await conversations.get("ten", conversation.id), list[list[str]]()
+    page = await conversations.page(current, PageQuery(limit=100, order=order))
+    seen.append([item["id"] for item in page.items])
+    while page.has_more:
+        page = await conversations.page(current, PageQuery(limit=100, order=order, after=seen[-1][-1]))
+        seen.append([item["id"] for item in page.items])
+    pages = [["msg_0", "msg_1"], ["msg_2", "msg_3"], ["msg_4"]]
+    assert seen == (pages if order == "asc" else [["msg_4", "msg_3"], ["msg_2", "msg_1"], ["msg_0"]])
+
+
 async def test_a_deleted_item_is_gone_but_still_marks_its_place(conversations: Conversations) -> None:
     conversation = await conversations.create("ten", metadata={}, items=many(0, 4))
     await conversations.delete_item(conversation, "msg_1")

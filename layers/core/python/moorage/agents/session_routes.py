@@ -44,9 +44,10 @@ from moorage.api.routing import EVENTS, Router
 from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter, rate_limited, turn_not_found
 from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document
-from moorage.parallel import beside, side_by_side
+from moorage.parallel import Breath, beside, side_by_side
 from moorage.runtime import Runtime
 from moorage.store.listing import unknown_after
+from moorage.store.packing import size_of
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.events import filled, one_line
 from moorage.wire.queries import PageQuery, parse_session_delete, parse_session_list, parse_session_stream
@@ -228,7 +229,11 @@ async def _pieces(reader: SessionReader, *, obfuscates: bool, until: float | Non
         async for events in batches:
             if events:
                 quiet_since = now()
-                yield BodyPiece(b"".join(_written(event, obfuscates=obfuscates) for event in events))
+                written, breath = list[bytes](), Breath()
+                for event in events:  # As many at once as a reader has missed.
+                    written.append(_written(event, obfuscates=obfuscates))
+                    await breath.taken()
+                yield BodyPiece(b"".join(written))
             elif now() - quiet_since > limits.KEEP_ALIVE_SECONDS:
                 quiet_since = now()
                 yield _KEEP_ALIVE
@@ -275,14 +280,15 @@ async def list_turn_items(caller: Caller, session_id: str, turn_id: str, page: A
 
 @router.get(f"{_ONE}/items", "listAgentSessionItems", "The items of a session, of all its turns", query=PAGE)
 async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[Item]:
-    """Turns are read one after the other until the page is full; one that goes on begins with the turn of its item."""
+    """Turns are read one after the other until the page is full, or long; one that goes on begins with the turn of its item."""
     runtime, descending = caller.runtime, page.order == "desc"
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
     found: list[Item] = []
     is_beyond, beyond = page.after is None, None
+    size, is_long = 0, False
     if page.after is not None and (number := await _turn_of(runtime, session, page.after)) is not None:
         beyond = number + 1 if descending else number - 1
-    while len(found) <= page.limit:
+    while len(found) <= page.limit and not is_long:
         turns = await runtime.agent_sessions.turns(session, beyond=beyond, descending=descending, limit=limits.AGENT_SESSION_TURNS_READ)
         for turn in turns:
             items = await _items(runtime, session, turn)
@@ -292,14 +298,16 @@ async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[I
                 is_beyond = True
             found += items if is_beyond else []
             beyond = turn.number
-            if len(found) > page.limit:
+            size += await size_of(items) if is_beyond else 0
+            is_long = size >= limits.PAGE_BYTES_MAX
+            if len(found) > page.limit or is_long:
                 break
         if len(turns) < limits.AGENT_SESSION_TURNS_READ:
             break
     if not is_beyond:
         assert page.after is not None
         raise unknown_after(page.after)
-    return list_object(found[: page.limit], has_more=len(found) > page.limit)
+    return list_object(found[: page.limit], has_more=len(found) > page.limit or is_long)
 
 
 @router.get(f"{_ONE}/traces", "listAgentSessionTraces", "The traces of a session's turns that have ended, as OTLP's JSON", query=PAGE)

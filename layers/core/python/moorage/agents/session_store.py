@@ -24,7 +24,7 @@ from moorage.store import keys
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
 from moorage.store.listing import gone_record, listing_attributes, read_page
-from moorage.store.packing import packed, unpacked
+from moorage.store.packing import packed, unpacked, unpacked_with_size
 from moorage.store.table import Record, Table, Write
 from moorage.wire.queries import PageQuery
 from moorage.wire.responses import TokenUsage
@@ -232,7 +232,15 @@ class AgentSessions:
             pk_of=keys.agent_session,
             keep=lambda record: _DELETED not in record and keep(record),
         )
-        return [await self._opened(tenant_id, record) for record in found.records], found.has_more
+        opened, size = list[SessionRecord](), 0
+        for record in found.records:
+            (body,) = await self._blobs.inlined([record], "body")
+            settings, more = await unpacked_with_size(body)
+            size += more
+            if opened and size > limits.PAGE_BYTES_MAX:
+                break
+            opened.append(_SESSION.unpack(record, tenant_id=tenant_id, settings=settings))
+        return opened, found.has_more or len(opened) < len(found.records)
 
     async def update(
         self, session: SessionRecord, *, settings: Mapping[str, Any] | None = None, metadata: Mapping[str, str] | None = None

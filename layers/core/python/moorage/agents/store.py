@@ -6,7 +6,7 @@ bucket. One transaction writes a version and counts it, so that two changes at o
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.store import keys
 from moorage.store.blobs import Blobs
-from moorage.store.listing import gone_record, listing_attributes, read_page
+from moorage.store.listing import fitting, gone_record, listing_attributes, read_page
 from moorage.store.packing import packed, unpacked
 from moorage.store.table import Record, Table, Write
 from moorage.wire.queries import PageQuery
@@ -76,7 +76,7 @@ class Agents:
         places = [(record["PK"], keys.agent_version(record["version"])) for record in found.records]
         versions = {record["PK"]: record for record in await self._table.get_many(places)}
         whole = [(record, versions[record["PK"]]) for record in found.records if record["PK"] in versions]
-        taken = _fitting([version["size"] for _, version in whole])
+        taken = fitting([version["size"] for _, version in whole])
         read = await asyncio.gather(*(self._opened(tenant_id, record, version) for record, version in whole[:taken]))
         return read, found.has_more or taken < len(whole)
 
@@ -147,13 +147,3 @@ class Agents:
         key = keys.agent_object(agent.tenant_id, agent.id, secrets.token_hex(16))
         await self._blobs.put_bytes(key, body)
         return record | {"blob": key}
-
-
-def _fitting(sizes: Sequence[int]) -> int:
-    """How many of a page's agents it has; one at least."""
-    total = 0
-    for count, size in enumerate(sizes):
-        total += size
-        if count and total > limits.AGENT_PAGE_BYTES_MAX:
-            return count
-    return len(sizes)

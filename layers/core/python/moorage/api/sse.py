@@ -10,6 +10,7 @@ from typing import Final
 from moorage import limits
 from moorage.api.answers import BodyPiece, StreamedResponse
 from moorage.api.view import ResponseView
+from moorage.parallel import Breath
 from moorage.store.event_log import FINAL_TYPES, EventLog
 from moorage.store.item_contents import Contents
 from moorage.wire.events import sse
@@ -27,8 +28,11 @@ async def encode(events: list[Event], view: ResponseView, contents: Contents) ->
     """Whole events as one piece; a comment that keeps the connection awake if there are none."""
     if not events:
         return _KEEP_ALIVE
-    whole = await contents.events(events)
-    return BodyPiece(b"".join([sse(view.event(event)) for event in whole]), events[-1]["type"] in FINAL_TYPES)
+    pieces, breath = list[bytes](), Breath()
+    for event in await contents.events(events):  # A client that comes late reads thousands at once.
+        pieces.append(sse(view.event(event)))
+        await breath.taken()
+    return BodyPiece(b"".join(pieces), events[-1]["type"] in FINAL_TYPES)
 
 
 async def tail(

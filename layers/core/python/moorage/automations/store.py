@@ -25,7 +25,7 @@ from moorage.ids import new_listed_id
 from moorage.parallel import beside
 from moorage.store import keys, schema
 from moorage.store.blobs import Blobs
-from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
+from moorage.store.listing import fitting, gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.sealed import Sealer
 from moorage.store.table import Record, Table, Write
 from moorage.wire.queries import PageQuery
@@ -66,6 +66,8 @@ class AutomationRecord:
     generation: int = 1
     blob: str = ""
     """Where its target is an object."""
+    size: int = 0
+    """Of its target, in bytes of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ _AUTOMATION: Final = Codec(
     AutomationRecord,
     sparse=(
         *("expression", "timezone", "run_at", "pause_reason", "session_id", "draws_on", "subject", "is_over", "pending", "blob"),
-        "next_at",
+        *("next_at", "size"),
     ),
     beside=("tenant_id", "target"),
 )
@@ -108,7 +110,7 @@ class Automations:
     async def create(self, tenant_id: str, target: Mapping[str, Any], **others: Any) -> AutomationRecord:
         now = self._clock()
         automation_id = new_listed_id("auto", now)
-        body = await self._body(tenant_id, automation_id, target)
+        body, size = await self._body(tenant_id, automation_id, target)
         made = AutomationRecord(
             tenant_id,
             automation_id,
@@ -116,6 +118,7 @@ class Automations:
             target=target,
             session_id=target.get("session_id", ""),
             blob=body.get("blob", ""),
+            size=size,
             **others,
         )
         record = {
@@ -146,7 +149,8 @@ class Automations:
             return session_id is None or record.get("session_id") == session_id
 
         found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.automation, keep=keep)
-        return [await self._opened(tenant_id, record) for record in found.records], found.has_more
+        taken = fitting([record.get("size", 0) for record in found.records])
+        return [await self._opened(tenant_id, record) for record in found.records[:taken]], found.has_more or taken < len(found.records)
 
     async def change(
         self, tenant_id: str, automation_id: str, change: Callable[[AutomationRecord], Mapping[str, Any]]
@@ -166,8 +170,8 @@ class Automations:
         following = {**_fields(there), **changes}
         body: Record = {}
         if "target" in changes:
-            body = await self._body(there.tenant_id, there.id, changes["target"])
-            following |= {"blob": body.get("blob", ""), "session_id": changes["target"].get("session_id", "")}
+            body, size = await self._body(there.tenant_id, there.id, changes["target"])
+            following |= {"blob": body.get("blob", ""), "size": size, "session_id": changes["target"].get("session_id", "")}
         changed = AutomationRecord(**{**following, "generation": there.generation + 1})
         attributes = {**_AUTOMATION.pack(changed), **body}
         gone = _AUTOMATION.pack(there).keys() - attributes.keys()
@@ -236,23 +240,23 @@ class Automations:
         else:
             records = await self._table.query(pk, prefix=prefix, up_to=place, descending=True, limit=page.limit + 2)
             records = [record for record in records if record["SK"] != place]
-        found = [await self._opened_invocation(automation.tenant_id, record) for record in records[: page.limit]]
-        return found, len(records) > page.limit
+        taken = fitting([record["automation"].get("size", 0) for record in records[: page.limit]])
+        found = [await self._opened_invocation(automation.tenant_id, record) for record in records[:taken]]
+        return found, len(records) > taken
 
     async def due(self) -> list[AutomationRecord]:
-        """Automations whose time has come, longest due first, up to a number."""
-        found = await self._due_records(KIND, keys.META)
-        opened = [await self._opened(*_tenant_of(record), record) for record in found if record.get("next_at")]
-        due = [each for each in opened if 0 < each.next_at <= self._clock()]
-        return sorted(due, key=lambda each: (each.next_at, each.id))
+        """Automations whose time has come, longest due first: as many as a process should have in memory."""
+        found = [record for record in await self._due_records(KIND, keys.META) if 0 < record.get("next_at", 0) <= self._clock()]
+        found.sort(key=lambda record: (record["next_at"], record["id"]))
+        taken = fitting([record.get("size", 0) for record in found])
+        return [await self._opened(*_tenant_of(record), record) for record in found[:taken]]
 
     async def claimed(self) -> list[InvocationRecord]:
-        """Invocations that are to be tried, which nobody else tries meanwhile."""
+        """Invocations that are to be tried, which nobody else tries meanwhile; as many as with :meth:`due`."""
         now = int(self._clock())
+        tried = [each for each in await self._due_records(INVOCATIONS) if each["status"] == "queued" and each["next_at"] <= now]
         found = []
-        for record in await self._due_records(INVOCATIONS):
-            if record["status"] != "queued" or record["next_at"] > now:
-                continue
+        for record in tried[: fitting([each["automation"].get("size", 0) for each in tried])]:
             try:
                 until = now + limits.AUTOMATION_LEASE_SECONDS
                 found.append(await self._tried_again(record["PK"], record["id"], record["next_at"], until))
@@ -333,16 +337,16 @@ class Automations:
         places = {(entry["PK"], sort_key or entry["SK"]) for entry in entries}
         return await self._table.get_many(sorted(places), consistent=True)
 
-    async def _body(self, tenant_id: str, automation_id: str, target: Mapping[str, Any]) -> Record:
-        """Sealed, for it may hold variables and files. Objects never change, and go with the automation: its invocations name them
-        too."""
+    async def _body(self, tenant_id: str, automation_id: str, target: Mapping[str, Any]) -> tuple[Record, int]:
+        """Sealed, for it may hold variables and files; and how long it is. Objects never change, and go with the automation: its
+        invocations name them too."""
         text = orjson.dumps(dict(target)).decode()
         sealed = await beside(len(text), lambda: self._sealer.seal(tenant_id, text))
         if len(sealed) <= limits.AUTOMATION_INLINE_BYTES_MAX:
-            return {"sealed": sealed}
+            return {"sealed": sealed}, len(text)
         key = f"{keys.automation_objects(tenant_id, automation_id)}{secrets.token_hex(16)}"
         await self._blobs.put_bytes(key, sealed.encode())
-        return {"blob": key}
+        return {"blob": key}, len(text)
 
     async def _opened(self, tenant_id: str, record: Record) -> AutomationRecord:
         sealed = record["sealed"] if "sealed" in record else (await self._blobs.get_bytes(record["blob"])).decode()
@@ -352,9 +356,9 @@ class Automations:
 
     async def _invocation_record(self, made: InvocationRecord) -> Record:
         automation = made.automation
-        body = (
-            {"blob": automation.blob} if automation.blob else await self._body(automation.tenant_id, automation.id, automation.target)
-        )
+        body: Record = {"blob": automation.blob}
+        if not automation.blob:
+            body, _ = await self._body(automation.tenant_id, automation.id, automation.target)
         due = {"GSI1PK": keys.due_list(INVOCATIONS), "GSI1SK": keys.due(made.next_at, made.id)} if made.next_at else {}
         return {
             "PK": keys.automation(automation.tenant_id, automation.id),

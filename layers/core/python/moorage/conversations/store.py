@@ -28,7 +28,7 @@ from moorage.ids import new_listed_id
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.listing import unknown_after
-from moorage.store.packing import packed, unpacked
+from moorage.store.packing import packed, unpacked_with_size
 from moorage.store.table import Record, Table
 from moorage.wire.answers import Conversation
 from moorage.wire.queries import PageQuery
@@ -70,6 +70,8 @@ class _ItemBatch:
     record: Record
     items: list[Item]
     """Those that have not been deleted, in order."""
+    size: int = 0
+    """Of them, in bytes of JSON."""
 
     @property
     def ids(self) -> list[str]:
@@ -207,18 +209,22 @@ class Conversations:
         wanted = page.limit + 1
         found: list[Item] = []
         is_beyond = page.after is None
+        read, size, is_long = 0, 0, False
         async for batch in self._batches(conversation, descending=page.order == "desc"):
+            read += 1
             items = {item["id"]: item for item in batch.items}
             for item_id in reversed(batch.ids) if page.order == "desc" else batch.ids:
                 if is_beyond and item_id in items:
                     found.append(items[item_id])
                 is_beyond = is_beyond or item_id == page.after
-            if len(found) >= wanted:
+            size += batch.size if found else 0
+            is_long = size >= limits.PAGE_BYTES_MAX
+            if len(found) >= wanted or is_long:
                 break
         if not is_beyond:
             assert page.after is not None
             raise unknown_after(page.after)
-        return ItemPage(found[: page.limit], len(found) > page.limit)
+        return ItemPage(found[: page.limit], len(found) > page.limit or (is_long and read < conversation.batches))
 
     async def item(self, conversation: ConversationRecord, item_id: str) -> Item:
         batch = await self._batch_of(conversation, item_id)
@@ -270,7 +276,7 @@ class Conversations:
         if not conversation.holds(keys.batch_number(record["SK"])):
             return _ItemBatch(record, [])
         body = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
-        return _ItemBatch(record, await unpacked(body))
+        return _ItemBatch(record, *await unpacked_with_size(body))
 
     async def _body(self, conversation: ConversationRecord, items: Sequence[Item]) -> Record:
         """``body``, or ``blob`` with the key of an object that nobody else writes."""

@@ -19,7 +19,7 @@ from moorage.ids import new_listed_id
 from moorage.parallel import beside
 from moorage.store import keys
 from moorage.store.blobs import Blobs
-from moorage.store.listing import gone_record, listing_attributes, read_page
+from moorage.store.listing import fitting, gone_record, listing_attributes, read_page
 from moorage.store.sealed import Sealer
 from moorage.store.table import Record, Table
 from moorage.wire.queries import PageQuery
@@ -66,13 +66,7 @@ class EnvironmentTemplates:
 
     async def page(self, tenant_id: str, page: PageQuery) -> tuple[list[TemplateRecord], bool]:
         found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.environment_template, keep=lambda _: True)
-        taken = 1
-        size = 0
-        for taken, record in enumerate(found.records, 1):
-            size += record["size"]
-            if size > limits.AGENT_PAGE_BYTES_MAX and taken > 1:
-                taken -= 1
-                break
+        taken = fitting([record["size"] for record in found.records])
         opened = await asyncio.gather(*(self._opened(tenant_id, record) for record in found.records[:taken]))
         return opened, found.has_more or taken < len(found.records)
 

@@ -422,6 +422,9 @@ value in a score of encodings."""
 
 PAGE_ITEMS_DEFAULT: Final = 20
 PAGE_ITEMS_MAX: Final = 100
+PAGE_BYTES_MAX: Final = 8 * MIB
+"""Of one page of a list whose entries may be as large as a body: beyond them it has fewer entries than it was asked for, and one at
+least. A process that made a hundred such entries into one answer would have no memory for others."""
 
 EVENTS_PAGE_MAX: Final = 1_000
 """Events of one page of a log: a few hundred kilobytes, where none is large."""

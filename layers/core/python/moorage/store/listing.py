@@ -4,7 +4,7 @@ The index holds keys only; the records are read in batches of a page. An id that
 for an hour (``keys.GONE``), because ``for file in client.files.list(): client.files.delete(file.id)`` is how people clean up.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from moorage import limits
@@ -65,6 +65,16 @@ async def read_page(
             break
         place = entries[-1]["GSI1SK"]
     return RecordPage(kept[: page.limit], len(kept) > page.limit)
+
+
+def fitting(sizes: Sequence[int]) -> int:
+    """How many entries of these sizes a page has; one at least."""
+    total = 0
+    for count, size in enumerate(sizes):
+        total += size
+        if count and total > limits.PAGE_BYTES_MAX:
+            return count
+    return len(sizes)
 
 
 def until(end: str | None, order: str, entries: list[Record]) -> list[Record]:
