@@ -137,6 +137,10 @@ def test_the_recipes_for_contributors_name_files_that_exist() -> None:
     assert len(text.splitlines()) < 80, "one page"
 
 
+def test_the_readme_is_one_page() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
 def test_the_page_on_the_architecture_can_be_read_at_a_sitting() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     terms = re.findall(r"^\| ([^|]+) \|", text.partition("## Glossary")[2], re.MULTILINE)[1:]
