@@ -102,6 +102,22 @@ def test_a_running_turn_is_seen_from_its_beginning_and_cancelled(console: Consol
     expect(page.get_by_role("button", name="Cancel the turn")).to_have_count(0)
 
 
+def test_a_turn_that_is_over_does_not_run_again_as_it_is_told_from_its_beginning(console: Console) -> None:
+    seen = console.evaluate(
+        """async (address) => {
+            const { empty, hear, turnsOf } = await import(address);
+            const state = empty();
+            const turn = (id, status) => ({ type: `agent.session.turn.${status}`, turn: { id, status } });
+            state.turns.set("turn_1", { id: "turn_1", status: "completed" });
+            const again = [turn("turn_1", "queued"), turn("turn_1", "in_progress")];
+            const told = [...again, turn("turn_2", "in_progress"), turn("turn_2", "failed")];
+            return told.map((event) => (hear(state, event), turnsOf(state).map((each) => each.status)));
+        }""",
+        console.module("model/session.js"),
+    )
+    assert seen == [["completed"], ["completed"], ["completed", "in_progress"], ["completed", "failed"]]
+
+
 def test_results_of_functions_and_approvals_are_given_in_place(console: Console, client: OpenAI) -> None:
     calls = [{"name": "weigh", "arguments": {"parcel": "blue"}}, {"name": "weigh", "arguments": {"parcel": "green"}}]
     made = begun(client, f"Weigh them. {script({'calls': calls}, say('Weighed.'))}", tools=[WEIGH])

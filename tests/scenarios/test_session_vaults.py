@@ -7,10 +7,14 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
+from playwright.sync_api import expect
 
+from tests.browser import WAIT_MS, Console, chromium, context_of
 from tests.mcp_servers import LOOPBACK, Depot, Running, depot_beside
 from tests.processes import until
 from tests.stack import Stack, say, script
+
+expect.set_options(timeout=WAIT_MS)
 
 TOKEN = "the-token-of-the-depot"
 NONE: Any = {"type": "none"}
@@ -111,3 +115,26 @@ def test_a_person_decides_about_a_call(
     until(lambda: sessions.retrieve(session.id).status == "idle")
     last: Any = next(iter(sessions.items.list(session.id)))
     assert (there.orders, words in last.content[0].text) == (orders, True), last.content[0].text
+
+
+def test_a_person_decides_about_a_call_in_the_console(client: OpenAI, depot: tuple[Depot, Running]) -> None:
+    sessions, there = client.beta.agents.sessions, depot[0]
+    there.orders.clear()
+    vault_id, _ = vault_of(client, depot)
+    calls = [{"name": "depot__order_part", "arguments": {"sku": sku, "count": 1}} for sku in ("B-1", "B-2")]
+    order = f"Order both. {script({'calls': calls})}"
+    session = sessions.create(agent=served(depot, require_approval="always"), environment=NONE, input=order, vault_ids=[vault_id])
+    with chromium() as browser:
+        console = Console.opened(context_of(browser), str(client.base_url).removesuffix("v1/") + "console/")
+        page = console.enter(client.api_key, f"#/sessions/{session.id}").page
+        asked = page.get_by_role("region", name="Waiting for you").get_by_role("article")
+        expect(asked).to_have_count(2)
+        assert console.barriers() == []
+        asked.filter(has_text="B-2").get_by_role("textbox").fill("One is enough.")
+        asked.filter(has_text="B-2").get_by_role("button", name="Deny").click()
+        expect(asked).to_have_count(1)
+        asked.get_by_role("button", name="Approve").click()
+        expect(page.get_by_role("region", name="Answer")).to_contain_text("They say: One is enough.")
+        expect(asked).to_have_count(0)
+        assert console.said == []
+    assert there.orders == [("B-1", 1)]

@@ -17,7 +17,8 @@ export function addItems(state, items) {
 
 export function hear(state, event) {
   if (event.event_id) state.last = event.event_id;
-  if (event.turn) state.turns.set(event.turn.id, event.turn);
+  // The last turn is told from its beginning: one that is known to be over does not run again for that.
+  if (event.turn && (isOver(event.turn) || !isOver(state.turns.get(event.turn.id) ?? event.turn))) state.turns.set(event.turn.id, event.turn);
   const name = event.type.replace("agent.session.turn.", "").replace("agent.output.", "");
   if (name === "item.added" || name === "item.done") {
     const isDone = name === "item.done";

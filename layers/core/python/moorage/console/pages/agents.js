@@ -25,7 +25,7 @@ const COLUMNS = [
   { title: "Tools", cell: (row) => row.tools.map(toolName).slice(0, 3).join(", ") + (row.tools.length > 3 ? ` and ${row.tools.length - 3} more` : "") },
   { title: "Version", right: true, cell: (row) => row.version },
   { title: "Changed", cell: (row) => html`<${Ago} at=${row.updated_at} />` },
-  { title: "Id", cell: (row) => html`<${Id} id=${row.id} href=${address("agents", row.id)} />` },
+  { title: "Id", desk: true, cell: (row) => html`<${Id} id=${row.id} href=${address("agents", row.id)} />` },
 ];
 
 export function Agents() {

@@ -35,7 +35,7 @@ const COLUMNS = [
   { title: "When", cell: (row) => html`<${When} row=${row} />` },
   { title: "To", cell: (row) => (row.target.type === "existing_session" ? html`<${Id} id=${row.target.session_id} href=${address("sessions", row.target.session_id)} />` : "a new session each time") },
   { title: "Status", cell: (row) => html`<${Status} status=${row.status} /><${Reason} row=${row} />` },
-  { title: "Id", cell: (row) => html`<${Id} id=${row.id} href=${address("automations", row.id)} />` },
+  { title: "Id", desk: true, cell: (row) => html`<${Id} id=${row.id} href=${address("automations", row.id)} />` },
 ];
 
 export function Automations() {

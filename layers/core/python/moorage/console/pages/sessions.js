@@ -23,13 +23,13 @@ const EXAMPLE = `client.beta.agents.sessions.create(
 const nameOf = (row) => row.agent.name || (row.agent.version ? "unnamed" : "an agent of its own");
 
 const columns = (latest) => [
-  { title: "Status", cell: (row) => html`<${Status} status=${shownStatus(row.status)} />` },
   { title: "Last message", wide: true, cell: (row) => html`<div><a href=${address("sessions", row.id)}><${Name}>${headline(latest.get(row.id)?.input_preview ?? "") || nameOf(row)}</${Name}></a>${outcome(row, latest.get(row.id))}</div>` },
+  { title: "Status", cell: (row) => html`<${Status} status=${shownStatus(row.status)} />` },
   { title: "Agent", cell: (row) => html`<${Name}>${nameOf(row)}</${Name}>` },
-  { title: "Model", cell: (row) => row.agent.model },
-  { title: "Tokens", right: true, cell: (row) => row.usage && tokens(row.usage.input_tokens, row.usage.output_tokens) },
+  { title: "Model", desk: true, cell: (row) => row.agent.model },
+  { title: "Tokens", desk: true, right: true, cell: (row) => row.usage && tokens(row.usage.input_tokens, row.usage.output_tokens) },
   { title: "Last active", cell: (row) => html`<${Ago} at=${row.last_active_at} />` },
-  { title: "Id", cell: (row) => html`<${Id} id=${row.id} href=${address("sessions", row.id)} />` },
+  { title: "Id", desk: true, cell: (row) => html`<${Id} id=${row.id} href=${address("sessions", row.id)} />` },
 ];
 
 function outcome(row, run) {

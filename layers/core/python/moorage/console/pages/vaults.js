@@ -16,7 +16,7 @@ const COLUMNS = [
   { title: "Name", wide: true, cell: (row) => html`<a href=${address("vaults", row.id)}><${Name}>${row.name || "unnamed"}</${Name}></a>` },
   { title: "Metadata", cell: (row) => pairsText(row.metadata) && html`<${Name}>${pairsText(row.metadata)}</${Name}>` },
   { title: "Created", cell: (row) => html`<${Ago} at=${row.created_at} />` },
-  { title: "Id", cell: (row) => html`<${Id} id=${row.id} href=${address("vaults", row.id)} />` },
+  { title: "Id", desk: true, cell: (row) => html`<${Id} id=${row.id} href=${address("vaults", row.id)} />` },
 ];
 
 export function Vaults() {
