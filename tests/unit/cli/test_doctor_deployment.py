@@ -106,9 +106,8 @@ def test_the_sandbox_probe_needs_no_real_model_and_deletes_its_container() -> No
 
 
 def test_a_deployment_with_the_scripted_model_alone_is_warned_of() -> None:
-    assert of(models=MODELS)[1] == Finding(
-        Level.WARN, "the scripted demo model answers: no other is configured", "docs/models.md says how a real one is named."
-    )
+    advice = "Start it with OPENAI_API_KEY, ANTHROPIC_API_KEY or MOORAGE_UPSTREAM_URL. docs/models.md says how a real one is named."
+    assert of(models=MODELS)[1] == Finding(Level.WARN, "the scripted demo model answers: no other is configured", advice)
 
 
 NO_ANSWER = "Check its key and address (models.toml, MOORAGE_UPSTREAM_URL). Here 'moorage logs' shows why, on AWS the function's log."

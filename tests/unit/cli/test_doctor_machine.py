@@ -9,8 +9,9 @@ from types import ModuleType
 import pytest
 from moorage.cli import demo, up
 from moorage.cli.checks.findings import Finding, Level
-from moorage.cli.checks.machine import disk_finding, model_finding, port_finding, python_finding, sandbox_finding
+from moorage.cli.checks.machine import disk_finding, environment_finding, model_finding, port_finding, python_finding, sandbox_finding
 from moorage.errors import SettingsConflict
+from moorage.local.environments import ToolEnvironment
 
 from tests.upstream import MockUpstream
 
@@ -100,3 +101,10 @@ def test_a_model_server_that_answers_is_well(tmp_path: Path) -> None:
     with MockUpstream() as upstream:
         finding = model_finding({"MOORAGE_MODELS_FILE": str(tmp_path / "models.toml"), "MOORAGE_UPSTREAM_URL": upstream.url})
     assert finding.level is Level.OK
+
+
+def test_packages_that_no_start_would_install_are_no_reason_to_worry(tmp_path: Path) -> None:
+    egress, toolbox = (ToolEnvironment(name, tmp_path / f"{name}.txt", tmp_path / name) for name in ("egress", "toolbox"))
+    allowed = {"MOORAGE_ALLOWED_EGRESS_DOMAINS": "pypi.example"}
+    found = [environment_finding(environ, known).level for environ in ({}, allowed) for known in (egress, toolbox)]
+    assert found == [Level.OK, Level.WARN, Level.WARN, Level.WARN]

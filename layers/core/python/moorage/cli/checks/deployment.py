@@ -29,6 +29,9 @@ _ANSWER_SECONDS_MAX: Final = 120.0
 _MARK: Final = "moorage-doctor"
 _EMBEDDERS: Final = "moorage-embeddings"
 """``owned_by`` of models that embed, and give no answers."""
+_NAME_A_MODEL: Final = (
+    "Start it with OPENAI_API_KEY, ANTHROPIC_API_KEY or MOORAGE_UPSTREAM_URL. docs/models.md says how a real one is named."
+)
 _SCRIPTED: Final = "demo"
 """The model that every deployment has."""
 
@@ -64,7 +67,7 @@ def of_deployment(target: Target, environ: Mapping[str, str]) -> Iterator[Said]:
         names = [model["id"] for model in models if model["owned_by"] != _EMBEDDERS]
         yield ok(f"{target.url} answers; models: {', '.join(names)}")
         if names == [_SCRIPTED]:
-            yield warn("the scripted demo model answers: no other is configured", "docs/models.md says how a real one is named.")
+            yield warn("the scripted demo model answers: no other is configured", _NAME_A_MODEL)
         asked = names[:_MODELS_ASKED_MAX]
         yield CheckProgress(
             f"'{asked[0]}' is asked for an answer" if len(asked) == 1 else f"{len(asked)} models are asked for an answer"

@@ -12,7 +12,7 @@ import httpx
 
 from moorage.cli.checks.findings import Finding, fail, ok, warn
 from moorage.errors import SandboxError, SettingsConflict
-from moorage.local.environments import ENVIRONMENTS
+from moorage.local.environments import ENVIRONMENTS, ToolEnvironment
 from moorage.local.environments import environment as environment_of
 from moorage.local.resource_paths import models_file
 from moorage.local.users import check_namespaces, check_system, has_disable_userns, may_run_as_other_users
@@ -28,7 +28,7 @@ _SECONDS_MAX: Final = 10
 def of_machine(environ: Mapping[str, str]) -> Iterator[Finding]:
     yield python_finding(sys.version_info[:3])
     yield sandbox_finding(environ)
-    yield from _environment_findings()
+    yield from (environment_finding(environ, environment_of(name)) for name in ENVIRONMENTS)
     yield disk_finding(Path(environ.get("MOORAGE_STATE_DIR", ".moorage")))
     for sentence in unknown_variables(environ):
         yield warn(sentence, "A setting that is mistyped is no setting: correct it, or take it out of this shell.")
@@ -73,12 +73,13 @@ async def _check_engine(environ: Mapping[str, str], at: str) -> None:
         await sandboxes.check()
 
 
-def _environment_findings() -> Iterator[Finding]:
-    for known in map(environment_of, ENVIRONMENTS):
-        if known.is_made:
-            yield ok(f"{known.use} are installed in {known.folder}")
-        else:
-            yield warn(f"{known.use} are not installed", f"'moorage up' installs what it needs into {known.folder}, once.")
+def environment_finding(environ: Mapping[str, str], known: ToolEnvironment) -> Finding:
+    """A start installs those of the egress proxy if it may have one."""
+    if known.is_made:
+        return ok(f"{known.use} are installed in {known.folder}")
+    if known.name == "egress" and not environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS"):
+        return ok(f"{known.use} are not installed, and not needed: MOORAGE_ALLOWED_EGRESS_DOMAINS allows no domain")
+    return warn(f"{known.use} are not installed", f"'moorage up' installs what it needs into {known.folder}, once.")
 
 
 def disk_finding(state_dir: Path, bytes_min: int = _DISK_BYTES_MIN) -> Finding:
