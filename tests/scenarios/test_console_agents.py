@@ -80,6 +80,17 @@ def test_an_agent_is_made_and_changed_and_its_versions_stay(console: Console, cl
     assert list(client.beta.agents.list()) == []
 
 
+def test_a_change_keeps_what_the_form_does_not_show(console: Console, client: OpenAI) -> None:
+    made = client.beta.agents.create(model="demo", reasoning={"effort": "low", "summary": "auto"}, text={"verbosity": "low"})
+    page = console.go(f"#/agents/{made.id}?edit=yes").page
+    form = page.get_by_role("region", name="Save as the next version")
+    form.get_by_label("Reasoning effort").select_option("default")
+    form.get_by_role("button", name="Save as the next version").click()
+    expect(page.get_by_role("group", name="Versions").get_by_role("button")).to_have_count(2)
+    changed = client.beta.agents.retrieve(made.id)
+    assert (changed.reasoning.effort, changed.reasoning.summary, changed.text.verbosity) == (None, "auto", "low")
+
+
 def test_an_agent_that_the_service_refuses_says_why(console: Console) -> None:
     page = console.go("#/agents?new=yes").page
     form = page.get_by_role("region", name="Create the agent")

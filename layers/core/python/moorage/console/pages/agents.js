@@ -22,7 +22,7 @@ const COLUMNS = [
   { title: "Name", cell: (row) => html`<a href=${address("agents", row.id)}><${Name}>${row.name || "unnamed"}</${Name}></a>` },
   { title: "Instructions", wide: true, cell: (row) => html`<span title=${row.instructions ?? ""}><${Name}>${row.instructions ?? ""}</${Name}></span>` },
   { title: "Model", cell: (row) => row.model },
-  { title: "Tools", cell: (row) => row.tools.map(toolName).slice(0, 3).join(", ") + (row.tools.length > 3 ? ` and ${row.tools.length - 3} more` : "") },
+  { title: "Tools", cell: (row) => row.tools.length > 0 && html`<${Name}>${row.tools.map(toolName).slice(0, 3).join(", ")}</${Name}>${row.tools.length > 3 ? ` and ${row.tools.length - 3} more` : ""}` },
   { title: "Version", right: true, cell: (row) => row.version },
   { title: "Changed", cell: (row) => html`<${Ago} at=${row.updated_at} />` },
   { title: "Id", desk: true, cell: (row) => html`<${Id} id=${row.id} href=${address("agents", row.id)} />` },
@@ -95,7 +95,7 @@ function Settings({ agent }) {
     ["answer", [format, agent.text.verbosity === "medium" ? "" : `${agent.text.verbosity} verbosity`].filter(Boolean).join(", ")],
     ["service tier", agent.service_tier === "auto" || agent.service_tier === "default" ? "" : agent.service_tier],
     ["metadata", pairsText(agent.metadata)],
-    ["tools", agent.tools.length ? agent.tools.map(toolName).join(", ") : "none"],
+    ["tools", agent.tools.length ? html`<${Name}>${agent.tools.map(toolName).join(", ")}</${Name}>` : "none"],
   ];
   return html`<dl class="facts flush">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     ${agent.tools.length > 0 && html`<${Json} value=${agent.tools} depth=${2} />`}`;

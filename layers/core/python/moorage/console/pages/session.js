@@ -209,8 +209,8 @@ function Environment({ live }) {
     ["error", found?.error && html`<span class="bad">${found.error.message}</span>`],
     ["size", place.container_size],
     ["network", network.access === "restricted" ? network.allowed_domains.join(", ") : network.access],
-    ["given files", place.files.map((file) => file.path).join(", ")],
-    ["skills", place.skills.map((skill) => skill.name).join(", ")],
+    ["given files", place.files.length > 0 && html`<${Name}>${place.files.map((file) => file.path).join(", ")}</${Name}>`],
+    ["skills", place.skills.length > 0 && html`<${Name}>${place.skills.map((skill) => skill.name).join(", ")}</${Name}>`],
     ["vaults", live.session.vault_ids.length > 0 && live.session.vault_ids.map((id) => html`<${Id} key=${id} id=${id} href=${address("vaults", id)} />`)],
   ]} /><p><a class="button" href=${address("containers", place.id)}>Files and terminal</a></p>`;
 }

@@ -25,11 +25,12 @@ export function AgentForm({ agent, label, send }) {
   const tools = toolsOf(settings.tools);
   const add = (tool) => set((before) => ({ ...before, tools: JSON.stringify([...toolsOf(before.tools).list, tool], null, 2) }));
   const press = async () => {
+    const reasoning = Object.entries({ summary: agent?.reasoning.summary, effort: settings.effort }).filter(([, value]) => value);
     const isTaken = await send({
       model,
       name: settings.name || null,
       instructions: settings.instructions || null,
-      reasoning: settings.effort ? { ...(agent?.reasoning.summary ? { summary: agent.reasoning.summary } : {}), effort: settings.effort } : null,
+      reasoning: reasoning.length ? Object.fromEntries(reasoning) : null,
       tools: tools.list,
       metadata: pairsOf(settings.metadata),
     });
