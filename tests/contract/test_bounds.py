@@ -86,7 +86,7 @@ NOT_DRIVEN: dict[str, str] = {
         COMPACTION_KEPT_TOKENS COMPACTION_PARTS_MAX COMPACTION_PART_SHARE COMPACTION_RECENT_SHARE COMPACTION_WINDOW_SHARE
         COMPACT_THRESHOLD_TOKENS_MIN EMBEDDING_DIMENSIONS_MAX LOWERED_HERE_MAX OUTPUT_TOKENS_MIN PAGE_ITEMS_DEFAULT
         QUERY_DIGITS_MAX SEARCH_RESULTS_DEFAULT STORE_SEARCH_RESULTS_DEFAULT TRUNCATION_EXCESS USAGE_DAYS_DEFAULT WORDS_PER_TOKEN
-        WORKED_HERE_BYTES_MAX KIB MIB""",
+        WORKED_ALONE_BYTES_MIN WORKED_HERE_BYTES_MAX KIB MIB""",
     "of sandboxes, which a tenant has few of and starts one by one": """
         ENVIRONMENT_SIZES SANDBOX_CPU_UNITS TENANT_STARTS_PER_SECOND TENANT_VCPUS_MAX VCPU""",
     "of the comparison of an answer with its schema; the story `an answer by schema` has the longest answer": """
@@ -131,8 +131,7 @@ def test_the_bounds_of_requests_are_limits() -> None:
     library = ROOT / "layers" / "core" / "python" / "moorage"
     found = [
         f"{path.relative_to(library)}:{node.value.lineno}"
-        for folder in ("wire", "tools")
-        for path in (library / folder).rglob("*.py")
+        for path in library.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.keyword) and node.arg == "max_length" and isinstance(node.value, ast.Constant)
         if node.value.value != 32  # An MD5 in hexadecimal digits.

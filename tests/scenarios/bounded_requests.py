@@ -176,6 +176,22 @@ def a_long_text(at: Bounds) -> Json:
     return {"input": "word " * (at.TEXT_CHARS_MAX // 5)}
 
 
+def an_escaped_text(at: Bounds) -> Json:
+    """Each character takes two bytes of JSON."""
+    return {"input": "\n" * at.TEXT_CHARS_MAX}
+
+
+def a_text_of_symbols(at: Bounds) -> Json:
+    """Each character takes four bytes."""
+    text = "\N{GRINNING FACE}" * (at.REQUEST_BODY_BYTES_MAX // 12 - 10_000)
+    return {"input": [{"role": "user", "content": text}], "truncation": "auto"}
+
+
+def control_characters(at: Bounds) -> Json:
+    """Each takes six bytes of JSON."""
+    return {"input": [{"role": "user", "content": "\1" * (at.REQUEST_BODY_BYTES_MAX // 6 - 10_000)}]}
+
+
 def a_whole_body(at: Bounds) -> Json:
     texts = (at.REQUEST_BODY_BYTES_MAX - 10_000) // 4
     return {"input": [{"role": "user", "content": [said_text("é" * (texts // 6)) for _ in range(4)]}]}
@@ -440,6 +456,9 @@ REQUESTS: dict[str, Callable[[Bounds], Json]] = {
     "messages that stay": kept,
     "calls that are left out": calls_left_out,
     "a long text": a_long_text,
+    "an escaped text": an_escaped_text,
+    "a text of symbols": a_text_of_symbols,
+    "control characters": control_characters,
     "a whole body": a_whole_body,
     "parts": parts,
     "values": values,

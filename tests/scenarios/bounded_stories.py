@@ -87,6 +87,31 @@ def compacted_at_once(at: Bounds, site: Site) -> None:
     answered(site.post("/responses/compact", {"model": "served", "input": many(ITEMS["functions"], at.INPUT_ITEMS_MAX)}))
 
 
+def escaped_texts(at: Bounds, site: Site) -> None:
+    """Of line ends, each of which is two bytes of JSON, by every door that takes a text."""
+    text = "\n" * at.TEXT_CHARS_MAX
+    turns = [{"role": "user", "content": text}]
+    parts_ = [{"role": "user", "content": [{"type": "input_text", "text": text}]}]
+    answered(site.post("/chat/completions", {"model": "demo", "messages": turns}), 200, 400)
+    answered(site.post("/responses/input_tokens", {"model": "demo", "input": turns}))
+    answered(site.post("/responses/compact", {"model": "served", "input": turns}), 200, 400)
+    made = site.post("/conversations", {"items": turns})
+    answered(made)
+    with site.stack.http() as http:
+        answered(http.get(f"/conversations/{made.json()['id']}/items"))
+    body = {"agent": {"model": "demo", "instructions": "a"}, "environment": {"type": "none"}, "input": parts_}
+    session = site.post("/agents/sessions", body)
+    answered(session)
+    with site.stack.http() as http:
+        answered(http.get(f"/agents/sessions/{session.json()['id']}/items"))
+        answered(http.delete(f"/agents/sessions/{session.json()['id']}", params={"force": "true"}))
+    saved = site.post("/agents", {"model": "demo", "instructions": text})
+    answered(saved)
+    with site.stack.http() as http:
+        answered(http.get("/agents"))
+        http.delete(f"/agents/{saved.json()['id']}")
+
+
 def conversation(at: Bounds, site: Site) -> None:
     each = "word " * ((at.REQUEST_BODY_BYTES_MAX - 100_000) // at.CONVERSATION_ITEMS_PER_CALL_MAX // 5)
     items = [{"role": "user", "content": each}] * at.CONVERSATION_ITEMS_PER_CALL_MAX
@@ -467,6 +492,7 @@ STORIES: dict[str, Story] = {
     "calls of a chat": chat_calls,
     "counted": counted,
     "compacted at once": compacted_at_once,
+    "escaped texts": escaped_texts,
     "a conversation": conversation,
     "embeddings": embeddings,
     "a vector store": vector_store,

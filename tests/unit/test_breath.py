@@ -3,10 +3,12 @@
 import asyncio
 import threading
 import time
+from contextvars import ContextVar
 
+import orjson
 import pytest
 from moorage import limits
-from moorage.parallel import Breath, beside, outweighs
+from moorage.parallel import Breath, as_json, beside, outweighs
 
 
 async def test_long_work_gives_way() -> None:
@@ -41,9 +43,32 @@ async def test_large_work_is_done_beside_the_loop(size: int, is_here: bool) -> N
         ([1], 0, True),
         ([{"a": [1, 2]}], 4, False),
         ([{"a": [1, 2]}], 3, True),
-        (["a" * 4095], 1, False),
-        (["a" * 4096], 1, True),
+        (["a" * 255], 1, False),
+        (["a" * 256], 1, True),
     ],
 )
 def test_values_are_counted_as_far_as_the_bound(values: list[object], most: int, holds: bool) -> None:
     assert outweighs(values, most) is holds
+
+
+async def test_large_inputs_are_worked_on_one_after_the_other() -> None:
+    """Of several threads that parse, each would hold the interpreter before the loop has its turn."""
+    running, most = 0, 0
+
+    def work() -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        threading.Event().wait(0.01)  # Long enough for another thread to begin.
+        running -= 1
+        return str(said.get())
+
+    said: ContextVar[str] = ContextVar("said", default="")
+    said.set("its own context")
+    assert await asyncio.gather(*(beside(limits.WORKED_ALONE_BYTES_MIN, work) for _ in range(5))) == ["its own context"] * 5
+    assert most == 1
+
+
+@pytest.mark.parametrize("value", [{"a": [1, "é"]}, {"a": "\n" * 2_000_000}], ids=["small", "large"])
+async def test_what_is_written_as_json_is_read_again(value: object) -> None:
+    assert orjson.loads(await as_json(value)) == value

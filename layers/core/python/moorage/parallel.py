@@ -1,13 +1,19 @@
 """Work beside the event loop, and many small pieces of it side by side."""
 
 import asyncio
+import contextvars
 import sys
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+import orjson
 
 from moorage import limits
+
+_ALONE: Final = ThreadPoolExecutor(1, "large")
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -21,23 +27,37 @@ async def imported(name: str) -> None:
 
 async def beside(size_bytes: int, work: Callable[[], R]) -> R:
     """What ``work`` answers, of an input of this size: here if it is small, on a thread otherwise. The interpreter lets the loop in
-    between two steps of a thread's Python; a single call into C holds it up to its end."""
-    return work() if size_bytes <= limits.WORKED_HERE_BYTES_MAX else await asyncio.to_thread(work)
+    between two steps of a thread's Python; a single call into C holds it up to its end. So large inputs come one after the other, and
+    the loop has its turn between two of them."""
+    if size_bytes <= limits.WORKED_HERE_BYTES_MAX:
+        return work()
+    if size_bytes < limits.WORKED_ALONE_BYTES_MIN:
+        return await asyncio.to_thread(work)
+    run = contextvars.copy_context().run
+    return await asyncio.get_running_loop().run_in_executor(_ALONE, lambda: run(work))
 
 
 def outweighs(values: Iterable[Any], most: int) -> bool:
-    """Whether more than ``most`` values are in there, a text counting one for each 4,096 characters. Looks at no more than that."""
+    """Whether more than ``most`` values are in there, a text counting one for each 256 characters: as long as it takes to write them as
+    JSON where each is escaped. Looks at no more than that."""
     count, rest = 0, list(values)
     while rest and count <= most:
         value = rest.pop()
         count += 1
         if isinstance(value, str):
-            count += len(value) // 4096
+            count += len(value) // 256
         elif isinstance(value, dict):
             rest.extend(value.values())
         elif isinstance(value, list | tuple):
             rest.extend(value)
     return count > most
+
+
+async def as_json(value: Any) -> bytes:
+    """Its JSON, written on a thread where that takes long. Nobody may change it meanwhile."""
+    if outweighs([value], limits.LOWERED_HERE_MAX):
+        return await asyncio.to_thread(orjson.dumps, value)
+    return orjson.dumps(value)
 
 
 class Breath:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, cast
 
-import orjson
 from fastapi import Depends, Request
 from starlette.convertors import StringConvertor, register_url_convertor
 
@@ -17,7 +16,7 @@ from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
 from moorage.api.routing import Router
 from moorage.errors import invalid_value
-from moorage.parallel import beside
+from moorage.parallel import as_json, beside
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.queries import parse_agent_version
 from moorage.wire.query_parameters import PAGE
@@ -70,7 +69,7 @@ async def update(caller: Caller, agent_id: str, body: RawBody) -> SavedAgent:
 
     async def change(settings: Mapping[str, Any]) -> Mapping[str, Any]:
         following = {name: value for name, value in settings.items() if name not in reset} | changes
-        await check_settings(caller.runtime, caller.tenant_id, following, len(orjson.dumps(following)))
+        await check_settings(caller.runtime, caller.tenant_id, following, len(await as_json(following)))
         return following
 
     return as_object(await caller.runtime.agents.update(caller.tenant_id, agent_id, change))

@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Literal
 
-import orjson
 from fastapi import Request
 from starlette.responses import Response
 
@@ -44,10 +43,9 @@ from moorage.api.routing import EVENTS, Router
 from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter, rate_limited, turn_not_found
 from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document
-from moorage.parallel import Breath, beside, side_by_side
+from moorage.parallel import Breath, as_json, beside, side_by_side
 from moorage.runtime import Runtime
 from moorage.store.listing import unknown_after
-from moorage.store.packing import size_of
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.events import filled, one_line
 from moorage.wire.queries import PageQuery, parse_session_delete, parse_session_list, parse_session_stream
@@ -298,7 +296,7 @@ async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[I
                 is_beyond = True
             found += items if is_beyond else []
             beyond = turn.number
-            size += await size_of(items) if is_beyond else 0
+            size += len(await as_json(items)) if is_beyond else 0
             is_long = size >= limits.PAGE_BYTES_MAX
             if len(found) > page.limit or is_long:
                 break
@@ -321,7 +319,7 @@ async def list_traces(caller: Caller, session_id: str, page: AnyPage) -> ListOf[
     size, taken = 0, 0
     for turn in turns[: page.limit]:
         trace = await _trace(runtime, session, turn)
-        size += 0 if trace is None else len(orjson.dumps(trace["otlp"]))
+        size += 0 if trace is None else len(await as_json(trace["otlp"]))
         if found and size > limits.AGENT_SESSION_TRACES_BYTES_MAX:
             break
         found += [] if trace is None else [trace]

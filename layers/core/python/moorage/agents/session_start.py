@@ -11,7 +11,7 @@ from moorage.agents.settings import checked
 from moorage.environments.opening import open_environment
 from moorage.errors import container_not_found, invalid_value, missing_parameter, passing_over_what_is_gone
 from moorage.loop.prepare import conceal
-from moorage.parallel import beside
+from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
 from moorage.telemetry import tell
 from moorage.vaults.choice import credentials_in
@@ -42,7 +42,7 @@ async def new_session(
     )
     if container is None:
         return session
-    text = orjson.dumps(environment).decode()
+    text = (await as_json(environment)).decode()
     sealed = await beside(len(text), lambda: runtime.sealer.seal(tenant_id, text))
     return await runtime.agent_sessions.with_environment(session, sealed)
 

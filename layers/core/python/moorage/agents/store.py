@@ -10,12 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import orjson
-
 from moorage import limits
 from moorage.errors import agent_busy, agent_not_found, bad_request
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
+from moorage.parallel import as_json
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.listing import fitting, gone_record, listing_attributes, read_page
@@ -140,7 +139,7 @@ class Agents:
             "SK": keys.agent_version(agent.version),
             "version": agent.version,
             "updated_at": agent.updated_at,
-            "size": len(orjson.dumps(dict(agent.settings))),
+            "size": len(await as_json(dict(agent.settings))),
         }
         if len(body) <= limits.AGENT_INLINE_BYTES_MAX:
             return record | {"body": body}

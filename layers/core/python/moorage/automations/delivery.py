@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-import orjson
-
 from moorage import limits
 from moorage.agents.session_objects import session_status
 from moorage.agents.session_start import messages_of, new_session
@@ -22,7 +20,7 @@ from moorage.automations.schedule import next_time
 from moorage.automations.store import AutomationRecord, InvocationRecord
 from moorage.errors import ApiError, MoorageError, rate_limited
 from moorage.loop.budget import draws_of
-from moorage.parallel import side_by_side
+from moorage.parallel import as_json, side_by_side
 from moorage.runtime import Runtime
 from moorage.telemetry import tell, tell_error
 from moorage.wire.types import Item
@@ -141,7 +139,7 @@ async def _into_new(runtime: Runtime, invocation: InvocationRecord) -> SessionRe
     target = automation.target
     given = {name: target[name] for name in _OF_SESSION if name in target}
     session_id = f"session_{hashlib.sha256(invocation.id.encode()).hexdigest()[:48]}"
-    session = await new_session(runtime, automation.tenant_id, given, size=len(orjson.dumps(given)), session_id=session_id)
+    session = await new_session(runtime, automation.tenant_id, given, size=len(await as_json(given)), session_id=session_id)
     messages: list[Item] = messages_of(target["input"])
     first = await sessions.input_write(session, messages, {})
     writes = [await sessions.beginning(session), first]

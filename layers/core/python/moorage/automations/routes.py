@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-import orjson
 from fastapi import Depends, Request
 
 from moorage import limits
@@ -20,7 +19,7 @@ from moorage.automations.shapes import CREATE_AUTOMATION, UPDATE_AUTOMATION, Aut
 from moorage.automations.store import AutomationRecord
 from moorage.errors import ApiError, bad_request, container_not_found, invalid_value
 from moorage.errors.automations import automation_busy
-from moorage.parallel import beside
+from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
 from moorage.vaults.choice import credentials_in
 from moorage.wire.answers import Deleted, ListOf
@@ -202,7 +201,7 @@ async def _check_target(caller: Caller, target: Mapping[str, Any]) -> None:
             await runtime.agent_sessions.get(tenant_id, target["session_id"], param="session_id")
             return
         settings, _ = await agent_of(runtime, tenant_id, target)
-        await check_settings(runtime, tenant_id, settings, len(orjson.dumps(target)))
+        await check_settings(runtime, tenant_id, settings, len(await as_json(target)))
         chosen(settings, await credentials_in(runtime, tenant_id, target.get("vault_ids", ())))
         await _check_environment(runtime, tenant_id, target["environment"])
     except ApiError as error:

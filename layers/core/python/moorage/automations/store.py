@@ -22,7 +22,7 @@ from moorage.errors import ConditionFailed
 from moorage.errors.automations import automation_busy, automation_not_found, invocation_not_found
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
-from moorage.parallel import beside
+from moorage.parallel import as_json, beside
 from moorage.store import keys, schema
 from moorage.store.blobs import Blobs
 from moorage.store.listing import fitting, gone_record, listing_attributes, read_page, unknown_after
@@ -340,7 +340,7 @@ class Automations:
     async def _body(self, tenant_id: str, automation_id: str, target: Mapping[str, Any]) -> tuple[Record, int]:
         """Sealed, for it may hold variables and files; and how long it is. Objects never change, and go with the automation: its
         invocations name them too."""
-        text = orjson.dumps(dict(target)).decode()
+        text = (await as_json(dict(target))).decode()
         sealed = await beside(len(text), lambda: self._sealer.seal(tenant_id, text))
         if len(sealed) <= limits.AUTOMATION_INLINE_BYTES_MAX:
             return {"sealed": sealed}, len(text)

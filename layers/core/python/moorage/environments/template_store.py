@@ -16,7 +16,7 @@ from moorage import limits
 from moorage.errors import ApiError, ConditionFailed, bad_request, not_found
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
-from moorage.parallel import beside
+from moorage.parallel import as_json, beside
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.listing import fitting, gone_record, listing_attributes, read_page
@@ -112,7 +112,7 @@ class EnvironmentTemplates:
         return TemplateRecord(tenant_id, record["id"], record["created_at"], record["updated_at"], orjson.loads(text))
 
     async def _body(self, tenant_id: str, template_id: str, configuration: Mapping[str, Any]) -> Record:
-        text = orjson.dumps(dict(configuration)).decode()
+        text = (await as_json(dict(configuration))).decode()
         if len(text) > limits.ENVIRONMENT_TEMPLATE_BYTES_MAX:
             most = limits.ENVIRONMENT_TEMPLATE_BYTES_MAX
             raise bad_request(f"A template has at most {most} bytes of JSON; this one has {len(text)}. Name large files by 'file_id'.")

@@ -47,6 +47,10 @@ LOWERED_HERE_MAX: Final = 4_000
 WORKED_HERE_BYTES_MAX: Final = 64 * KIB
 """Bytes of a body, or of a model's event, that are parsed on the event loop, in some 5 ms; more of them on a thread."""
 
+WORKED_ALONE_BYTES_MIN: Final = 4 * MIB
+"""From here on one such work is done at a time. A call into C holds the interpreter, some 3 ms for each MiB; several threads that wait
+for it side by side leave the event loop the last place in the queue."""
+
 LOOP_PIECE_SECONDS: Final = 0.01
 """After so much work in one piece a stream lets the others of its event loop in."""
 

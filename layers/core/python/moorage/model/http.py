@@ -24,7 +24,7 @@ import orjson
 from moorage import __version__, limits, tracing
 from moorage.errors import UpstreamError, connection_failed
 from moorage.model.base import Delta, StreamStarted
-from moorage.parallel import Breath, beside
+from moorage.parallel import Breath, as_json, beside
 from moorage.telemetry import tell
 
 _T = TypeVar("_T")
@@ -82,7 +82,7 @@ class Upstream:
 
     async def stream(self, body: Mapping[str, Any], new_decoder: Callable[[], Decoder]) -> AsyncGenerator[Delta, None]:
         """POST ``body`` and yield deltas. Trouble before the first delta is retried within the bounds, later it is raised."""
-        payload = orjson.dumps(body)
+        payload = await as_json(body)
         upstream, was_refused = self.renewed(is_refused=False), False
         for attempt in range(self.retries_max + 1):
             has_spoken = False

@@ -38,15 +38,6 @@ async def unpacked_with_size(body: bytes) -> tuple[Any, int]:
     return await asyncio.to_thread(_loaded_with_size, body)
 
 
-async def size_of(value: Any) -> int:
-    """How many bytes of JSON it is."""
-    return len(orjson.dumps(value)) if not outweighs([value], limits.LOWERED_HERE_MAX) else await asyncio.to_thread(_size_of, value)
-
-
-def _size_of(value: Any) -> int:
-    return len(orjson.dumps(value))
-
-
 def _loaded_with_size(body: bytes) -> tuple[Any, int]:
     text = zlib.decompress(body)
     return orjson.loads(text), len(text)
