@@ -31,16 +31,16 @@ Difference = tuple[str, str]
 INTRODUCTION = """\
 # How our OpenAPI document differs from OpenAI's
 
-The service describes itself at `/openapi.json`. This page compares that document with OpenAI's ({version}): routes, query
-parameters, the fields of requests, and the fields of answers. What lies in a union of several objects (tools, input items, content
-parts) is compared with the openai SDK instead: [parameters.md](parameters.md).
+The service has its OpenAPI document at `/openapi.json`. This page compares it with OpenAI's ({version}): routes, query
+parameters, the fields of requests, and the fields of answers. Unions of several objects (tools, input items, content parts) are
+compared with the openai SDK instead: [parameters.md](parameters.md).
 
-*theirs* is what OpenAI's has and ours has not, *ours* the reverse. `*` stands for whatever follows or stands there.
+*theirs* marks a feature that only OpenAI's document has, and *ours* one of our document alone. `*` stands for any text.
 {compared} features are in both; each of the {different} differences has a reason below.
 
-This page is made from `docs/openapi.toml` by `python docs/openapi.py --extract PATH`, which fails when a difference has no reason.
-A test compares the same document with the routes, arguments and types of the newest openai SDK, which is newer than OpenAI's published
-document, against the same list; its column says which comparison shows the difference.
+`python docs/openapi.py --extract PATH` makes this page from `docs/openapi.toml`, and fails if a difference has no reason.
+OpenAI's SDK is newer than its published document. A test therefore compares our document with the SDK too. The column *compared
+with* names the comparison.
 """
 
 

@@ -21,15 +21,19 @@ HEADINGS = {
 INTRODUCTION = """\
 # What a request may hold
 
-Every parameter of `POST /v1/responses`, every tool with its fields, every input item and content part: *honoured*,
-*informational* (accepted; the note says what becomes of it) or *refused* with a 400 that names the field. Nothing is accepted
-silently. Anything that is not in these tables is refused with the code `unknown_parameter` or `invalid_value`.
+These tables list the parameters of `POST /v1/responses`, the tools with their fields, the input items and the content parts. The column
+*fate* has three values:
 
-A row covers what lies below it, unless that has a row of its own. `[]` stands for the entries of a list, `<type>` for a variant.
-The last table holds the routes that the openai SDK has for these resources.
+- *honoured*: the parameter has its effect.
+- *informational*: the parameter is accepted, and its row describes the rest.
+- *refused*: the answer is a 400 that names the field.
 
-This page is made from `docs/parameters.toml` by `docs/parameters.py`. Tests compare the table with the newest openai SDK, drive each
-row over HTTP and look at its effect, and compare the error of every refused request word by word.
+The code `unknown_parameter` or `invalid_value` refuses everything else. A row also covers the fields below it, unless they have
+their own row. `[]` stands for the entries of a list, and `<type>` for a variant. The last table lists the routes of the openai
+SDK for these resources.
+
+`docs/parameters.py` makes this page from `docs/parameters.toml`. Tests compare the tables with the newest openai SDK, check the
+effect of each row over HTTP, and compare each error word by word.
 """
 
 

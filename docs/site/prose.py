@@ -2,7 +2,7 @@
 
 A page passes with a median sentence of at most 16 words, at most 1.0 relative and question words in 100 words, and at most 1.0 of
 "nobody", "nothing" and "none" in 1,000. Code, tables and headings do not count. Any page may have three words of the first kind and
-one of the second: on a short page a share says little. Pages in ``prose.txt`` may still fail. A page that passes leaves that list.
+one of the second: on a short page a share says little.
 """
 
 import re
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-WAITING: Final = Path(__file__).with_suffix(".txt")
 
 SENTENCE_WORDS_MAX: Final = 16
 RELATIVE_PER_100_MAX: Final = 1.0
@@ -71,22 +70,9 @@ def pages(root: Path = ROOT) -> list[str]:
     return [str(path.relative_to(root)) for path in found]
 
 
-def waiting() -> list[str]:
-    """Pages that do not pass yet."""
-    return WAITING.read_text().split()
-
-
 def faults(root: Path = ROOT) -> list[str]:
-    """What is wrong with pages that have to pass, and pages that wait without need."""
-    listed = set(waiting())
-    found = []
-    for page in pages(root):
-        wrong = measure((root / page).read_text()).faults
-        if page not in listed:
-            found += [f"{page}: {fault}" for fault in wrong]
-        elif not wrong:
-            found.append(f"{page} passes: take it from {WAITING.relative_to(ROOT)}")
-    return found
+    """What is wrong with which page."""
+    return [f"{page}: {fault}" for page in pages(root) for fault in measure((root / page).read_text()).faults]
 
 
 def main(names: list[str]) -> int:

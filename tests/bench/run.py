@@ -157,7 +157,7 @@ async def processor(endpoint: Endpoint, pid: int) -> Table:
         used = cpu_ms(pid)
         await load(endpoint.streaming(is_streaming), 4, 300)
         rows.append(("stream" if is_streaming else "json", f"{(cpu_ms(pid) - used) / 300:.1f}"))
-    note = "Processor time of the API process for one request: what is left when the machine's other work is taken out."
+    note = "Processor time of the API process for one request, without the machine's other work."
     return Table("Processor time", ("mode", "ms"), rows, note)
 
 
@@ -213,7 +213,7 @@ def _run(http: Any, text: str) -> float:
 
 def computer(running: Stack) -> Table:
     rows = bench_computer.measure(running, first=20, idle=limits.TENANT_SANDBOXES_MAX, megabytes=500)
-    note = "Through the API and the OpenAI SDK. Peak memory is what the API process grew by at its worst, where not said otherwise."
+    note = "Through the API and the OpenAI SDK. Peak memory is the largest growth of the API process, unless the row says otherwise."
     return Table("Containers and large files", ("", ""), rows, note)
 
 
@@ -231,7 +231,7 @@ def counters(state_dir: Path) -> Table:
     one, nine = rows[-2:]
     rows.append(("each further shell call", *(f"{(int(b) - int(a)) / 8:.1f}" for a, b in zip(one[1:], nine[1:], strict=True))))
     head = ("", "table requests", "write units", "read units", "transitions", "invocations", "S3 requests")
-    note = "Counted in the AWS SDK of every process; units follow from the items' sizes. What runs at intervals anyway is left out."
+    note = "Counted in the AWS SDK of every process; units follow from the items' sizes. Work that runs at intervals is left out."
     return Table("What a response uses", head, rows, note)
 
 
@@ -298,7 +298,7 @@ def machine() -> str:
 
 
 def write(tables: Sequence[Table], seen_machine: str) -> None:
-    head = f"# Benchmarks\n\nMade by `make bench`; nothing here is written by hand.\n\n{time.strftime('%Y-%m-%d')}, on {seen_machine}\n"
+    head = f"# Benchmarks\n\nMade by `make bench`; it holds measured figures only.\n\n{time.strftime('%Y-%m-%d')}, on {seen_machine}\n"
     REPORT.write_text(head + "\n" + "\n\n".join(table.markdown() for table in tables) + "\n")
 
 
