@@ -127,10 +127,12 @@ def take(browser: Browser, stack: Stack, run: str, edited: str, theme: str) -> N
     console = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(stack.key)
     console.go("#/runs")
     expect(console.page.get_by_role("status", name="Loading")).to_have_count(0)
+    expect(console.page.get_by_text("ended well")).to_be_visible()
     console.page.screenshot(path=SCREENS / f"runs-{theme}.png")
     console.go(f"#/runs/{run}?step=step_2")
     expect(console.page.get_by_role("tab", name="Step 9")).to_be_visible()
     expect(console.page.get_by_role("region", name="Transcript").get_by_text("exit 0").first).to_be_visible()
+    console.evaluate("() => { document.getElementById('main').scrollTop = 0 }")  # the step that was chosen was scrolled to
     console.page.screenshot(path=SCREENS / f"run-{theme}.png")
     console.go(f"#/runs/{edited}?step=step_1")
     console.page.get_by_role("button", name="Prompt as sent").click()
