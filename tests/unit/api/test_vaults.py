@@ -1,6 +1,5 @@
 """``/v1/vaults`` as the SDK drives it: what is shown, what is rotated, what is refused, and that no secret comes out."""
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
 from tests.unit.api.served import KEY_A, Served
 from tests.unit.loop.lab import Lab
+from tests.unit.store.memory import MemoryAudit
 
 URL = "https://depot.example/mcp"
 BEARER: Any = {"type": "static_bearer", "mcp_server_url": URL, "token": "hidden-token"}
@@ -57,16 +57,6 @@ SHOWN: dict[str, Any] = {
         "networking": {"type": "limited", "allowed_hosts": ["api.depot.example", "files.depot.example"]},
     },
 }
-
-
-class Lines:
-    """An audit trail in memory."""
-
-    def __init__(self) -> None:
-        self.written: list[dict[str, Any]] = []
-
-    async def write(self, line: bytes) -> None:
-        self.written.append(json.loads(line))
 
 
 @asynccontextmanager
@@ -400,7 +390,7 @@ async def test_a_secret_opens_in_its_own_record_and_with_this_deployments_key_al
 
 async def test_who_made_rotated_or_deleted_a_credential_is_noted_without_its_secret() -> None:
     async with serving() as (served, sdk):
-        lines = Lines()
+        lines = MemoryAudit()
         served.lab.runtime.audit = Audit(lines, lambda: served.lab.now)
         vault, credentials = await sdk.beta.agents.vaults.create(name="staging"), sdk.beta.agents.vaults.credentials
         made = await credentials.create(vault.id, name="depot", auth=BEARER)

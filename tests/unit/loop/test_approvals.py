@@ -11,6 +11,7 @@ from moorage.approvals.store import ApprovalDecision
 from moorage.loop.recover import recover
 from moorage.loop.stop import stop
 from moorage.loop.waiting import PAUSED
+from moorage.store.audit import Audit
 from moorage.store.responses import StoredResponse
 from moorage.tools.mcp.servers import McpServer, concealed
 
@@ -21,6 +22,7 @@ from tests.unit.loop.lab import SHELL_TOOL, Lab, Turn, say, shell, texts
 from tests.unit.loop.test_mcp import ORDER, lab_for
 from tests.unit.loop.test_mcp import depot as depot_at_hand
 from tests.unit.loop.test_pause import run_all
+from tests.unit.store.memory import MemoryAudit
 
 
 async def test_a_call_waits_without_an_execution_and_what_it_waits_for_is_told_everywhere() -> None:
@@ -261,6 +263,7 @@ async def test_one_that_is_resumed_without_a_decision_stands_still_again() -> No
 async def test_after_its_time_a_call_is_denied_or_the_response_cancelled(on_timeout: str | None, status: str) -> None:
     said: dict[str, Any] = {} if on_timeout is None else {"on_timeout": on_timeout}
     served, stored = await begun(shell("rm x"), say("Nobody came."), timeout_seconds=600, **said)
+    served.lab.runtime.audit = Audit(trail := MemoryAudit(), lambda: served.lab.now)
     (approval,) = await approvals_of(served, stored)
     assert (approval["expires_at"], approval["on_timeout"]) == (int(served.lab.now) + 600, on_timeout or "deny")
     served.lab.now += 599
@@ -270,6 +273,10 @@ async def test_after_its_time_a_call_is_denied_or_the_response_cancelled(on_time
     await played(served)
     response = await ended(served, stored)
     assert (response["status"], ran(served), await waiting(served)) == (status, [], [])
+    answered = {"approval_id": approval["id"], "response_id": stored.response_id}
+    assert [(line["kind"], line["who"], line["what"]) for line in trail.written] == [
+        ("approval.answered", "timeout", {**answered, "status": "denied" if status == "completed" else "cancelled"})
+    ]
     if status == "completed":
         (approval,) = await approvals_of(served, stored)
         assert (approval["status"], approval["decided_by"]) == ("denied", "timeout")

@@ -5,6 +5,7 @@ can step in front of every write (``before_write``) to let another writer go fir
 """
 
 import hashlib
+import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
@@ -202,3 +203,13 @@ def as_stored(value: Any) -> Any:
     if type(value) in (list, tuple):
         return [as_stored(each) for each in value]
     return value if type(value) in _ALIKE else decode(encode({"it": value}))["it"]
+
+
+class MemoryAudit:
+    """An audit trail: what ``Audit`` writes to."""
+
+    def __init__(self) -> None:
+        self.written: list[dict[str, Any]] = []
+
+    async def write(self, line: bytes) -> None:
+        self.written.append(json.loads(line))

@@ -144,9 +144,13 @@ async def _decided(runtime: Runtime, approval: Approval, decision: ApprovalDecis
         },
     )
     if standing_now.decided_by == decision.by:  # else somebody was faster
-        answered = {"approval_id": approval.id, "response_id": approval.response_id, "status": standing_now.status}
-        await runtime.audit.note(AuditKind.APPROVAL_ANSWERED, answered, who=decision.by, tenant_id=approval.tenant_id)
+        await _note(runtime, approval, standing_now.status, decision.by)
     return standing_now
+
+
+async def _note(runtime: Runtime, approval: Approval, status: str, by: str) -> None:
+    answered = {"approval_id": approval.id, "response_id": approval.response_id, "status": status}
+    await runtime.audit.note(AuditKind.APPROVAL_ANSWERED, answered, who=by, tenant_id=approval.tenant_id)
 
 
 def question_of(approval: Approval, items: Mapping[int, Item]) -> Item:
@@ -173,6 +177,8 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
     over = [approval for approval in await runtime.approvals.of(stored.tenant_id, stored.response_id) if _is_over(runtime, approval)]
     if any(approval.on_timeout == "cancel" for approval in over):
         await finish.end_from_outside(runtime, stored, status="cancelled")
+        for approval in over:
+            await _note(runtime, approval, "cancelled", BY_TIMEOUT)
         return False
     await _deny(runtime, over)
     return await paused.wake(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id))
