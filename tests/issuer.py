@@ -6,6 +6,7 @@ be told to be wrong or away.
 
 import base64
 import hashlib
+import hmac
 import json
 import secrets
 import threading
@@ -21,6 +22,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 AUDIENCE = "https://api.example.com"
@@ -160,3 +162,25 @@ def issuing() -> Iterator[Issuer]:
         finally:
             server.shutdown()
             thread.join()
+
+
+# --- Tokens of an attacker ---
+
+
+def unsigned(header: dict[str, Any], claims: dict[str, Any], signature: bytes = b"") -> str:
+    parts = [json.dumps(header).encode(), json.dumps(claims).encode(), signature]
+    return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
+
+
+def with_public_key_as_secret(issuer: Issuer) -> str:
+    """Algorithm confusion: HMAC with what everybody can read."""
+    public = issuer.keys[0].private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    head = unsigned({"alg": "HS256", "typ": "JWT", "kid": "first"}, issuer.claims()).rpartition(".")[0]
+    signature = hmac.digest(public, head.encode(), hashlib.sha256)
+    return f"{head}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"
+
+
+def with_embedded_key(issuer: Issuer) -> str:
+    """A key of the attacker's own, which the header brings along or names a place for."""
+    own = SigningKey.rsa("own")
+    return own.sign(issuer.claims(), jwk=own.public(), jku=f"{issuer.url}/keys", kid="first")

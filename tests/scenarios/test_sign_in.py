@@ -1,8 +1,5 @@
 """Tokens of an issuer at the API, and signing in to the console: over a running stack, with an issuer on this machine."""
 
-import base64
-import hashlib
-import hmac
 import html
 import json
 import os
@@ -17,13 +14,22 @@ from typing import Any
 import httpx
 import jwt
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from openai import OpenAI
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from tests.browser import chromium
-from tests.issuer import AUDIENCE, CLIENT, PERSON, Issuer, SigningKey, issuing
+from tests.issuer import (
+    AUDIENCE,
+    CLIENT,
+    PERSON,
+    Issuer,
+    SigningKey,
+    issuing,
+    unsigned,
+    with_embedded_key,
+    with_public_key_as_secret,
+)
 from tests.stack import Stack
 
 
@@ -126,25 +132,6 @@ def test_a_link_is_made_by_a_key_because_it_ends_with_it(place: Place) -> None:
         response = client.responses.create(model="demo", input="hello", background=True)
         answer = http.post(f"/responses/{response.id}/approvals/apr_x/link", json={})
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "link_needs_key")
-
-
-def unsigned(header: dict[str, Any], claims: dict[str, Any], signature: bytes = b"") -> str:
-    parts = [json.dumps(header).encode(), json.dumps(claims).encode(), signature]
-    return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
-
-
-def with_public_key_as_secret(issuer: Issuer) -> str:
-    """Algorithm confusion: HMAC with what everybody can read."""
-    public = issuer.keys[0].private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    head = unsigned({"alg": "HS256", "typ": "JWT", "kid": "first"}, issuer.claims()).rpartition(".")[0]
-    signature = hmac.digest(public, head.encode(), hashlib.sha256)
-    return f"{head}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"
-
-
-def with_embedded_key(issuer: Issuer) -> str:
-    """A key of the attacker's own, which the header brings along or names a place for."""
-    own = SigningKey.rsa("own")
-    return own.sign(issuer.claims(), jwk=own.public(), jku=f"{issuer.url}/keys", kid="first")
 
 
 NOW = time.time()
