@@ -20,7 +20,7 @@ from moorage.settings import usage_key
 
 from infra.config import Config, UsagePlan
 from infra.cors import answer_preflights, quoted, readable_by
-from infra.endpoint import set_domain, set_endpoint
+from infra.endpoint import add_private_domain, set_domain, set_endpoint
 from infra.functions import live, log_group
 from infra.nag import acknowledge
 
@@ -76,7 +76,8 @@ class Api(Construct):
             api_key_source_type=apigateway.ApiKeySourceType.AUTHORIZER if config.usage_plans else None,
             cloud_watch_role=True,
             cloud_watch_role_removal_policy=cdk.RemovalPolicy.RETAIN,
-            disable_execute_api_endpoint=config.domain_name is not None,
+            # A private API keeps its own host, for the same endpoints.
+            disable_execute_api_endpoint=config.domain_name is not None and not config.private_api,
             deploy_options=apigateway.StageOptions(
                 stage_name=STAGE,
                 access_log_destination=apigateway.LogGroupLogDestination(access_log),
@@ -254,6 +255,9 @@ class Api(Construct):
 
     def _domain(self) -> None:
         if self._config.domain_name is None:
+            return
+        if self._config.private_api:
+            add_private_domain(self, self.rest_api, self._config)
             return
         assert self._config.certificate_arn is not None
         domain = self.rest_api.add_domain_name(

@@ -38,7 +38,7 @@ def make_app(context: dict[str, object] | None = None, outdir: str | None = None
 def check_region(region: str | None) -> None:
     """Raises :class:`ConfigError` where the deployment cannot be: the Web Adapter's layer and the images' registries are of the
     commercial partition."""
-    if region is not None and region.startswith(("cn-", "us-gov-", "us-iso", "eu-isoe")):
+    if region is not None and region.startswith(("cn-", "us-gov-", "us-iso", "eu-isoe", "eusc-")):
         raise ConfigError(f"The region {region} is outside of AWS's commercial partition, where moorage's layers and base images are.")
 
 

@@ -193,13 +193,14 @@ class GivenVpc(BaseModel):
 
     id: str = Field(pattern=r"^vpc-[0-9a-f]{8,17}$")
     sandbox_subnets: Annotated[SubnetIds, Field(min_length=1)]
-    function_subnets: Annotated[SubnetIds, Field(min_length=1)]
+    function_subnets: SubnetIds = ()
     proxy_subnets: SubnetIds = ()
     """With a way to the internet that needs no public address."""
     endpoint_group: GroupId | None = None
     """Of the interface endpoints that images are pulled through. The groups of the deployment let out to it."""
     sandbox_group: GroupId | None = None
-    """The following four stand in the place of groups of the deployment's own. Of a sandbox without a network policy."""
+    """The following four stand in the place of groups of the deployment's own. Of a sandbox without a network policy; the only one of
+    MicroVMs."""
     policy_sandbox_group: GroupId | None = None
     """Of a sandbox with one."""
     function_group: GroupId | None = None
@@ -210,22 +211,26 @@ class GivenVpc(BaseModel):
     def has_groups(self) -> bool:
         return self.sandbox_group is not None
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def check_fargate(self, *, has_egress: bool) -> None:
+        """Raises :class:`ValueError` where functions, images or the proxy have no place, or a place is for none."""
+        if not self.function_subnets:
+            raise ValueError("vpc.function_subnets is needed with provisioner 'fargate': functions reach sandboxes from there")
         if (self.sandbox_group is None) != (self.function_group is None):
-            raise ValueError("sandbox_group and function_group belong together; set both or neither")
+            raise ValueError("vpc.sandbox_group and vpc.function_group belong together; set both or neither")
         if self.has_groups == (self.endpoint_group is not None):
-            raise ValueError("takes endpoint_group, or sandbox_group and function_group with rules of their own")
+            raise ValueError("vpc takes endpoint_group, or sandbox_group and function_group with rules of their own")
         if not self.has_groups and (self.policy_sandbox_group or self.proxy_group):
-            raise ValueError("policy_sandbox_group and proxy_group need sandbox_group and function_group")
-        return self
-
-    def check_proxy(self, *, has_egress: bool) -> None:
-        """Raises :class:`ValueError` where the proxy has no place, or a place is for none."""
+            raise ValueError("vpc.policy_sandbox_group and vpc.proxy_group need sandbox_group and function_group")
         wanted = {"proxy_subnets": has_egress, **dict.fromkeys(("policy_sandbox_group", "proxy_group"), has_egress and self.has_groups)}
         for name, is_wanted in wanted.items():
             if bool(getattr(self, name)) != is_wanted:
                 raise ValueError(f"vpc.{name} {'is needed with' if is_wanted else 'needs'} allowed_egress_domains")
+
+    def check_microvms(self) -> None:
+        """Raises :class:`ValueError` for a place of what is in no network then."""
+        for name in ("function_subnets", "proxy_subnets", "endpoint_group", "policy_sandbox_group", "function_group", "proxy_group"):
+            if getattr(self, name):
+                raise ValueError(f"vpc.{name} needs provisioner 'fargate': of MicroVMs only sandboxes are in a network")
 
 
 class Config(BaseModel):
@@ -525,8 +530,8 @@ class Config(BaseModel):
             raise ValueError("allowed_egress_domains needs provisioner 'fargate': only there a proxy is deployed")
         if self.vpc is not None:
             self._check_vpc(self.vpc)
-        if self.provisioner != "fargate" and self._is_set("vpc_cidr"):
-            raise ValueError("vpc_cidr needs provisioner 'fargate': only there a network is deployed")
+        if self.provisioner == "none" and self._is_set("vpc_cidr"):
+            raise ValueError("vpc_cidr needs sandboxes: provisioner 'none' deploys no network")
         if self._is_set("proxy_cidr") and not self.allowed_egress_domains:
             raise ValueError("proxy_cidr needs allowed_egress_domains: without them there is no proxy")
         if ipaddress.IPv4Network(self.vpc_cidr).overlaps(ipaddress.IPv4Network(self.proxy_cidr)):
@@ -539,7 +544,6 @@ class Config(BaseModel):
         """What a private API has not (API Gateway developer guide, "Private REST APIs")."""
         without = {
             "websocket": "a WebSocket API is public",
-            "domain_name": "the name of a private API is made by hand",
             "waf": "callers come through an endpoint of yours",
             "waf_acl_arn": "callers come through an endpoint of yours",
             "dual_stack": "a private API is reached by both kinds of address anyway",
@@ -553,12 +557,15 @@ class Config(BaseModel):
         return bool(getattr(self, name) != type(self).model_fields[name].default)
 
     def _check_vpc(self, vpc: GivenVpc) -> None:
-        if self.provisioner != "fargate":
-            raise ValueError("vpc needs provisioner 'fargate': only there functions and sandboxes are in a network")
+        if self.provisioner == "none":
+            raise ValueError("vpc needs sandboxes: with provisioner 'none' nothing is in a network")
         for name in ("vpc_cidr", "proxy_cidr", "availability_zones"):
             if self._is_set(name):
                 raise ValueError(f"vpc names a network that is there, and {name} is for one that is made; set one of them")
-        vpc.check_proxy(has_egress=bool(self.allowed_egress_domains))
+        if self.has_microvms:
+            vpc.check_microvms()
+        else:
+            vpc.check_fargate(has_egress=bool(self.allowed_egress_domains))
 
     @property
     def has_fargate(self) -> bool:

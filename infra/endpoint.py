@@ -1,8 +1,10 @@
 """How the REST API is reached: by which TLS, by which addresses, and whether from the internet at all."""
 
+import json
 from typing import Any, Final
 
 from aws_cdk import aws_apigateway as apigateway
+from constructs import Construct
 
 from infra.config import Config
 
@@ -11,6 +13,7 @@ TLS_POLICIES: Final = {"1.2": "SecurityPolicy_TLS13_1_2_2021_06", "1.3": "Securi
 STRICT: Final = "STRICT"
 """A request has to name the host that its TLS handshake named. AWS advises it with these policies."""
 DUAL_STACK: Final = "dualstack"
+PRIVATE: Final = "PRIVATE"
 
 
 def set_endpoint(api: apigateway.RestApi, config: Config) -> None:
@@ -23,7 +26,7 @@ def set_endpoint(api: apigateway.RestApi, config: Config) -> None:
     if config.private_api:
         # A private API has both kinds of address, and no other.
         resource.add_property_override(
-            "EndpointConfiguration", {"Types": ["PRIVATE"], "IpAddressType": DUAL_STACK, "VpcEndpointIds": list(config.private_api)}
+            "EndpointConfiguration", {"Types": [PRIVATE], "IpAddressType": DUAL_STACK, "VpcEndpointIds": list(config.private_api)}
         )
         resource.policy = _from(config.private_api)
 
@@ -35,6 +38,35 @@ def set_domain(domain: apigateway.DomainName, config: Config) -> None:
     _set_tls(resource, config)
     if config.dual_stack:
         resource.add_property_override("EndpointConfiguration.IpAddressType", DUAL_STACK)
+
+
+def add_private_domain(scope: Construct, api: apigateway.RestApi, config: Config) -> None:
+    """A name inside of the VPCs. Its TLS is 1.2, and AWS takes no other (API Gateway developer guide, "Custom domain names for private
+    APIs"). API, name and endpoint each have to let a caller in."""
+    domain = apigateway.CfnDomainNameV2(
+        scope,
+        "PrivateDomain",
+        domain_name=config.domain_name,
+        certificate_arn=config.certificate_arn,
+        endpoint_configuration=apigateway.CfnDomainNameV2.EndpointConfigurationProperty(types=[PRIVATE], ip_address_type=DUAL_STACK),
+        policy=json.dumps(_from(config.private_api)),
+        security_policy="TLS_1_2",
+    )
+    stage = api.deployment_stage
+    mapping = apigateway.CfnBasePathMappingV2(
+        scope, "PrivateMapping", domain_name_arn=domain.attr_domain_name_arn, rest_api_id=api.rest_api_id, stage=stage.stage_name
+    )
+    mapping.node.add_dependency(stage)
+    for endpoint in config.private_api:
+        access = apigateway.CfnDomainNameAccessAssociation(
+            scope,
+            f"Access{endpoint}",
+            domain_name_arn=domain.attr_domain_name_arn,
+            access_association_source=endpoint,
+            access_association_source_type="VPCE",
+        )
+        # Other tags would make it anew, while the older one still ties the same two.
+        access.add_property_deletion_override("Tags")
 
 
 def _set_tls(resource: apigateway.CfnRestApi | apigateway.CfnDomainName, config: Config) -> None:

@@ -2,12 +2,14 @@
 
 A VM is reached by its public endpoint with a token of AWS's own, so no function is in a VPC. The network is there for what a VM may
 reach itself, which is nothing: the connector ``closed`` leads into isolated subnets without a resolver, and its group has no rules.
+In an owner's VPC the subnets and the resolver are the owner's, and the group is all that the deployment closes.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
@@ -16,12 +18,12 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.bundling import ROOT
-from infra.config import Config
+from infra.config import Config, GivenVpc
 from infra.custom_resource import CustomResources
 from infra.functions import log_group
 from infra.images import PYTHON_3_11, ContainerImage
 from infra.nag import acknowledge, acknowledge_wildcard
-from infra.network import EXEC_PORT, SANDBOX_CIDR, reserved_zones
+from infra.network import EXEC_PORT, SANDBOXES_PART, isolated_subnets, named_by, reserved_zones
 from infra.state import State
 
 MINIMUM_MEMORY_MIB: Final = {"1g": 512, "4g": 1024, "16g": 4096}
@@ -45,15 +47,33 @@ fails ends the VM."""
 _OPERATOR_POLICY: Final = "AWSLambdaNetworkConnectorOperatorPolicy"
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where the connector leads."""
+
+    subnet_ids: Sequence[str]
+    group_id: str
+    subnets_account: str | None
+    """Whose the subnets are. None: the deployment's."""
+    described: Sequence[Any]
+    """The connector is named by it, here too: a change edits none through which VMs run, and publishes the functions anew."""
+
+
 class MicrovmNetwork(Construct):
-    """Isolated subnets without a resolver, and the connector into them."""
+    """Subnets without a way out, and the connector into them."""
 
     def __init__(self, scope: Construct, construct_id: str, *, config: Config) -> None:
         super().__init__(scope, construct_id)
-        self._vpc = ec2.Vpc(
+        self._place = self._in_given(config.vpc) if config.vpc else self._isolated(config)
+        self.operator_role = self._make_operator_role()
+        self.closed = self._make_connector("closed", config)
+
+    def _isolated(self, config: Config) -> _Place:
+        """A VPC of the deployment's own, without a resolver."""
+        vpc = ec2.Vpc(
             self,
-            "Vpc",
-            ip_addresses=ec2.IpAddresses.cidr(SANDBOX_CIDR),
+            named_by("Vpc", config.vpc_cidr),
+            ip_addresses=ec2.IpAddresses.cidr(config.vpc_cidr),
             max_azs=config.availability_zones,
             reserved_azs=reserved_zones(self, config),
             nat_gateways=0,
@@ -61,32 +81,43 @@ class MicrovmNetwork(Construct):
             # A group sees no DNS. With the resolver off, names lead nowhere (reported, one project; not measured here).
             enable_dns_support=False,
             enable_dns_hostnames=False,
-            subnet_configuration=[
-                ec2.SubnetConfiguration(name="microvm", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20),
-            ],
+            subnet_configuration=[isolated_subnets("microvm", SANDBOXES_PART, config)],
         )
-        acknowledge(self._vpc, "AwsSolutions-VPC7", "The VPC has no way out and no endpoint: there is no flow to log.")
-        group = ec2.SecurityGroup(
-            self, "ClosedGroup", vpc=self._vpc, allow_all_outbound=False, description="A MicroVM without network policy: nothing"
-        )
-        self.operator_role = self._make_operator_role(group)
-        self.closed = self._make_connector("closed", group, config)
+        acknowledge(vpc, "AwsSolutions-VPC7", "The VPC has no way out and no endpoint: there is no flow to log.")
+        subnets = [subnet.node.default_child for subnet in vpc.isolated_subnets]
+        described = [[s.cidr_block, s.availability_zone] for s in subnets if isinstance(s, ec2.CfnSubnet)]
+        return _Place([subnet.subnet_id for subnet in vpc.isolated_subnets], self._make_group(vpc), None, described)
 
-    def _make_operator_role(self, *groups: ec2.SecurityGroup) -> iam.Role:
-        """For Lambda, which makes network interfaces by it: in these subnets, with these groups, and nowhere else."""
+    def _in_given(self, given: GivenVpc) -> _Place:
+        """Subnets of the owner's, which another account may share with this one."""
+        # The CDK wants a zone; nothing here asks for it.
+        vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=given.id, availability_zones=["any"])
+        group = given.sandbox_group or self._make_group(vpc)
+        return _Place(given.sandbox_subnets, group, "*", [*given.sandbox_subnets, given.sandbox_group])
+
+    def _make_group(self, vpc: ec2.IVpc) -> str:
+        group = ec2.SecurityGroup(
+            self, "ClosedGroup", vpc=vpc, allow_all_outbound=False, description="A MicroVM without network policy: nothing"
+        )
+        return group.security_group_id
+
+    def _make_operator_role(self) -> iam.Role:
+        """For Lambda, which makes network interfaces by it: in these subnets, with this group, and nowhere else."""
         role = iam.Role(
             self,
             "OperatorRole",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(_OPERATOR_POLICY)],
         )
-        stack = cdk.Stack.of(self)
-        ids = {
-            "subnet": [subnet.subnet_id for subnet in self._vpc.isolated_subnets],
-            "security-group": [group.security_group_id for group in groups],
-            "network-interface": ["*"],
-        }
-        own = [stack.format_arn(service="ec2", resource=kind, resource_name=each) for kind, names in ids.items() for each in names]
+        stack, place = cdk.Stack.of(self), self._place
+        own = [
+            *(
+                stack.format_arn(service="ec2", account=place.subnets_account, resource="subnet", resource_name=each)
+                for each in place.subnet_ids
+            ),
+            stack.format_arn(service="ec2", resource="security-group", resource_name=place.group_id),
+            stack.format_arn(service="ec2", resource="network-interface", resource_name="*"),
+        ]
         role.add_to_policy(
             iam.PolicyStatement(effect=iam.Effect.DENY, actions=["ec2:CreateNetworkInterface"], not_resources=own, sid="OwnNetworkOnly")
         )
@@ -94,20 +125,17 @@ class MicrovmNetwork(Construct):
         acknowledge(role, f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{_OPERATOR_POLICY}]", reason)
         return role
 
-    def _make_connector(self, name: str, group: ec2.SecurityGroup, config: Config) -> lambda_.CfnNetworkConnector:
-        """Its name follows from what it leads into: a change makes another one, and edits none through which VMs run."""
-        subnets = [subnet.node.default_child for subnet in self._vpc.isolated_subnets]
-        places = [[s.cidr_block, s.availability_zone] for s in subnets if isinstance(s, ec2.CfnSubnet)]
-        edition = hashlib.sha256(json.dumps(cdk.Stack.of(self).resolve(places)).encode()).hexdigest()[:8]
+    def _make_connector(self, name: str, config: Config) -> lambda_.CfnNetworkConnector:
+        edition = hashlib.sha256(json.dumps(cdk.Stack.of(self).resolve(self._place.described)).encode()).hexdigest()[:8]
         connector = lambda_.CfnNetworkConnector(
             self,
-            f"{name.capitalize()}Connector",
+            f"{name.capitalize()}Connector{edition}",
             name=f"{config.name}-{name}-{edition}",
             operator_role=self.operator_role.role_arn,
             configuration=lambda_.CfnNetworkConnector.ConfigProperty(
                 vpc_egress_configuration=lambda_.CfnNetworkConnector.VpcEgressConfigurationProperty(
-                    subnet_ids=[subnet.subnet_id for subnet in self._vpc.isolated_subnets],
-                    security_group_ids=[group.security_group_id],
+                    subnet_ids=[*self._place.subnet_ids],
+                    security_group_ids=[self._place.group_id],
                     network_protocol="IPv4",
                     associated_compute_resource_types=["MicroVm"],
                 )

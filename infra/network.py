@@ -43,7 +43,13 @@ def reserved_zones(scope: Construct, config: Config) -> int:
     return AVAILABILITY_ZONES_MAX - min(config.availability_zones, zones)
 
 
-def _named_by(construct_id: str, cidr: str) -> str:
+def isolated_subnets(name: str, part: int, config: Config) -> ec2.SubnetConfiguration:
+    """One in each zone, whose prefix has ``part`` bits more than the network's."""
+    prefix = ipaddress.IPv4Network(config.vpc_cidr).prefixlen
+    return ec2.SubnetConfiguration(name=name, subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=prefix + part)
+
+
+def named_by(construct_id: str, cidr: str) -> str:
     """Other addresses are another network, by name too: functions are published anew where what they refer to has another name."""
     return construct_id if cidr == SANDBOX_CIDR else construct_id + cidr.replace(".", "x").replace("/", "x")
 
@@ -95,18 +101,17 @@ class IsolatedNetwork(Network):
 
     def __init__(self, scope: Construct, construct_id: str, *, config: Config, bucket: s3.IBucket, hooks: CustomResources) -> None:
         super().__init__(scope, construct_id)
-        prefix = ipaddress.IPv4Network(config.vpc_cidr).prefixlen
         self.vpc = ec2.Vpc(
             self,
-            _named_by("Vpc", config.vpc_cidr),
+            named_by("Vpc", config.vpc_cidr),
             ip_addresses=ec2.IpAddresses.cidr(config.vpc_cidr),
             max_azs=config.availability_zones,
             reserved_azs=reserved_zones(self, config),
             nat_gateways=0,
             restrict_default_security_group=False,
             subnet_configuration=[
-                ec2.SubnetConfiguration(name=name, subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=prefix + part)
-                for name, part in (("sandbox", SANDBOXES_PART), ("functions", FUNCTIONS_PART))
+                isolated_subnets("sandbox", SANDBOXES_PART, config),
+                isolated_subnets("functions", FUNCTIONS_PART, config),
             ],
         )
         acknowledge(

@@ -77,6 +77,9 @@ COMPANY: dict[str, Any] = {
 }
 """Every option, with what a company has already in the place of what the deployment would make."""
 MICROVMS: dict[str, Any] = {"provisioner": "lambda_microvm"}
+MICROVM_VPC: dict[str, Any] = {name: GIVEN_VPC[name] for name in ("id", "sandbox_subnets")}
+PRIVATE: dict[str, Any] = {"private_api": ["vpce-0123456789abcdef0", "vpce-0123456789abcdef1"]}
+NAMED: dict[str, Any] = {name: EVERYTHING[name] for name in ("domain_name", "certificate_arn")}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from infra.config import Config
-from tests.infra.conftest import COMPANY, EVERYTHING, MICROVMS, Stacks, shared
+from tests.infra.conftest import COMPANY, EVERYTHING, MICROVM_VPC, MICROVMS, NAMED, PRIVATE, Stacks, shared
 from tests.infra.updates import GOES_WITH, Update, beyond, faults
 
 ALARMS: dict[str, Any] = {"alarm_email": "owner@example.com"}
@@ -43,7 +43,7 @@ VALUES: dict[str, Any] = {
     "memory_tiers": ["1g", "4g"],
     "model_memory_mib": 1024,
     "object_versions_days": 30,
-    "private_api": ["vpce-0123456789abcdef0"],
+    **PRIVATE,
     "provisioner": "none",
     "proxy_cidr": "192.168.16.0/26",
     "proxy_memory_mib": 1024,
@@ -103,3 +103,22 @@ def test_sandboxes_move_to_microvms_and_back(stacks: Stacks, tmp_path_factory: p
     microvms = shared(MICROVMS, tmp_path_factory)
     assert beyond(faults(Update(stacks, microvms)), ["provisioner"]) == []
     assert beyond(faults(Update(microvms, stacks)), ["provisioner"]) == []
+
+
+BESIDE: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
+    "a name of a private API": (PRIVATE, NAMED, []),
+    "tags of a private API's name": ({**PRIVATE, **NAMED}, {"tags": COMPANY["tags"]}, []),
+    "zones of MicroVMs": (MICROVMS, {"availability_zones": 2}, ["availability_zones"]),
+    "a network of MicroVMs": (MICROVMS, {"vpc_cidr": "192.168.0.0/20"}, ["vpc_cidr"]),
+    "a VPC of the owner's for MicroVMs": (MICROVMS, {"vpc": MICROVM_VPC}, ["vpc"]),
+}
+"""What stands there before and after, what comes and goes, and what ends both ways."""
+
+
+@pytest.mark.parametrize(("beside", "setting", "another"), BESIDE.values(), ids=BESIDE.keys())
+def test_a_setting_goes_on_and_off_beside_another(
+    beside: dict[str, Any], setting: dict[str, Any], another: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    without, with_it = (shared({**beside, **more}, tmp_path_factory) for more in ({}, setting))
+    assert beyond(faults(Update(without, with_it)), another) == []
+    assert beyond(faults(Update(with_it, without)), another) == []

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from moorage.settings import GROUPS, VARIABLES
 from infra.app import check_microvms, check_region
 from infra.config import Config, ConfigError, Models
 from infra.stacks import TITAN
-from tests.infra.conftest import COMPANY, EVERYTHING, GIVEN_GROUPS, GIVEN_VPC, MICROVMS, ROOT, Stacks
+from tests.infra.conftest import COMPANY, EVERYTHING, GIVEN_GROUPS, GIVEN_VPC, MICROVM_VPC, MICROVMS, ROOT, Stacks
 from tests.infra.synthesis import context_of, program
 
 WRONG = {
@@ -47,10 +48,6 @@ WRONG = {
     "a private API with a public part": (
         {"private_api": "vpce-0123456789abcdef0", "websocket": True},
         "private_api and websocket do not go together: a WebSocket API is public",
-    ),
-    "a private API with a public name": (
-        {"private_api": "vpce-0123456789abcdef0", **{name: EVERYTHING[name] for name in ("domain_name", "certificate_arn")}},
-        "private_api and domain_name do not go together",
     ),
     "any origin of pages": ({"cors_origins": ["*"]}, "takes origins such as 'https://app.example.com'"),
     "an origin that closes the template's text": ({"cors_origins": ['https://a.example"']}, "takes origins such as"),
@@ -101,15 +98,15 @@ WRONG = {
         "vpc_cidr and proxy_cidr overlap",
     ),
     "a network for no proxy": ({"proxy_cidr": "10.1.0.0/24"}, "proxy_cidr needs allowed_egress_domains"),
-    "a network for no sandboxes": ({"provisioner": "none", "vpc_cidr": "10.1.0.0/16"}, "vpc_cidr needs provisioner 'fargate'"),
+    "a network for no sandboxes": ({"provisioner": "none", "vpc_cidr": "10.1.0.0/16"}, "vpc_cidr needs sandboxes"),
     "a VPC by its name": ({"vpc": {**GIVEN_VPC, "id": "main"}}, "'vpc.id'"),
     "a VPC without subnets": ({"vpc": {**GIVEN_VPC, "sandbox_subnets": []}}, "'vpc.sandbox_subnets'"),
     "subnets by their names": ({"vpc": {**GIVEN_VPC, "function_subnets": "private"}}, "takes ids such as 'subnet-0123456789abcdef0'"),
     "a VPC whose endpoints cannot be reached": (
         {"vpc": {**GIVEN_VPC, "endpoint_group": None}},
-        "takes endpoint_group, or sandbox_group",
+        "vpc takes endpoint_group, or sandbox_group",
     ),
-    "rules for groups that have theirs": ({"vpc": {**GIVEN_VPC, **GIVEN_GROUPS}}, "takes endpoint_group, or sandbox_group"),
+    "rules for groups that have theirs": ({"vpc": {**GIVEN_VPC, **GIVEN_GROUPS}}, "vpc takes endpoint_group, or sandbox_group"),
     "half of the groups": ({"vpc": {**GIVEN_VPC, "function_group": "sg-0123456789abcdef0"}}, "belong together"),
     "a group of the proxy's alone": (
         {"vpc": {**GIVEN_VPC, "proxy_group": "sg-0123456789abcdef0"}},
@@ -125,7 +122,13 @@ WRONG = {
     ),
     "a VPC that is there and one that is made": ({"vpc": GIVEN_VPC, "vpc_cidr": "10.1.0.0/16"}, "vpc_cidr is for one that is made"),
     "zones of given subnets": ({"vpc": GIVEN_VPC, "availability_zones": 2}, "availability_zones is for one that is made"),
-    "a VPC without Fargate": ({"vpc": GIVEN_VPC, "provisioner": "none"}, "vpc needs provisioner 'fargate'"),
+    "a VPC for no sandboxes": ({"vpc": GIVEN_VPC, "provisioner": "none"}, "vpc needs sandboxes"),
+    "a VPC without a place for functions": ({"vpc": MICROVM_VPC}, "vpc.function_subnets is needed with provisioner 'fargate'"),
+    "functions of MicroVMs in a VPC": ({**MICROVMS, "vpc": GIVEN_VPC}, "vpc.function_subnets needs provisioner 'fargate'"),
+    "zones of MicroVMs' given subnets": (
+        {**MICROVMS, "vpc": MICROVM_VPC, "availability_zones": 2},
+        "availability_zones is for one that is made",
+    ),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
 
@@ -179,6 +182,15 @@ def test_every_setting_is_set_by_the_deployment_or_left_alone_for_a_reason(every
     assert read - told == set(NOT_ON_AWS)
 
 
+FOR_EMULATORS = {"streaming", "bundle_for"}
+
+
+def test_every_setting_has_a_row_in_the_page_and_no_row_is_of_another() -> None:
+    rows = (ROOT / "docs" / "aws.md").read_text().partition("| setting | default | effect |")[2].partition("\n\n")[0].splitlines()
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", "".join(row.split("|")[1:2]))}
+    assert named == Config.model_fields.keys() - FOR_EMULATORS
+
+
 def test_the_command_line_overrides_cdk_json() -> None:
     context = {
         "moorage": {"retention_days": 7, "memory_tiers": ["1g"]},
@@ -198,7 +210,7 @@ def test_synthesis_stops_at_a_wrong_setting_with_a_sentence_and_no_trace(tmp_pat
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("region", ["cn-north-1", "us-gov-west-1", "us-iso-east-1"])
+@pytest.mark.parametrize("region", ["cn-north-1", "us-gov-west-1", "us-iso-east-1", "eusc-de-east-1"])
 def test_a_region_of_another_partition_is_refused_with_one_sentence(region: str) -> None:
     with pytest.raises(ConfigError, match=f"^The region {region} is outside of AWS's commercial partition, [^\n]+$"):
         check_region(region)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from moorage.settings import usage_key
 
-from tests.infra.conftest import Stacks, shared
+from tests.infra.conftest import NAMED, PRIVATE, Stacks, shared
 
 
 def each_method(stacks: Stacks) -> dict[tuple[str, str], dict[str, Any]]:
@@ -98,6 +98,30 @@ def test_a_private_api_lets_in_what_comes_through_its_endpoints_alone(tmp_path_f
         "Condition": {"StringEquals": {"aws:SourceVpce": ["vpce-0123456789abcdef0"]}},
     }
     assert api["DisableExecuteApiEndpoint"] is False
+
+
+def test_a_private_api_has_a_name_for_its_endpoints_alone(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """API and name have a policy each. The gateway's own host stays for the same endpoints."""
+    stacks = shared({**PRIVATE, **NAMED, "tls_minimum": "1.2"}, tmp_path_factory)
+    api, domain = stacks.one("AWS::ApiGateway::RestApi"), stacks.one("AWS::ApiGateway::DomainNameV2")
+    assert json.loads(domain.pop("Policy")) == api["Policy"]
+    assert domain == {
+        "DomainName": NAMED["domain_name"],
+        "CertificateArn": NAMED["certificate_arn"],
+        "EndpointConfiguration": {"Types": ["PRIVATE"], "IpAddressType": "dualstack"},
+        "SecurityPolicy": "TLS_1_2",
+        "Tags": [{"Key": "moorage:deployment", "Value": "moorage"}],
+    }
+    (name,) = stacks.of_type("AWS::ApiGateway::DomainNameV2")
+    arn = {"Fn::GetAtt": [name, "DomainNameArn"]}
+    mapping = stacks.one("AWS::ApiGateway::BasePathMappingV2")
+    assert (mapping["DomainNameArn"], "BasePath" in mapping) == (arn, False)
+    lets_in = stacks.of_type("AWS::ApiGateway::DomainNameAccessAssociation").values()
+    assert [(each["DomainNameArn"], each["AccessAssociationSource"]) for each in lets_in] == [
+        (arn, each) for each in PRIVATE["private_api"]
+    ]
+    assert (api["DisableExecuteApiEndpoint"], stacks.of_type("AWS::ApiGateway::DomainName")) == (False, {})
+    assert stacks.service["Outputs"]["BaseUrl"]["Value"] == f"https://{NAMED['domain_name']}/v1"
 
 
 def test_the_gateways_own_errors_look_like_openais(stacks: Stacks) -> None:

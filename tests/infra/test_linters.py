@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.conftest import MICROVMS, ROOT, Stacks, shared
+from tests.infra.conftest import MICROVM_VPC, MICROVMS, NAMED, PRIVATE, ROOT, Stacks, shared
 from tests.infra.updates import CREATED_ONLY
 
 TOOLS = ROOT / ".venv-template" / "bin"
@@ -22,15 +22,30 @@ def microvms(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
 
 
 @pytest.fixture(scope="module")
-def templates(stacks: Stacks, everything: Stacks, company: Stacks, microvms: Stacks, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both templates of the default deployment, of the one with every option, of a company's, and of one with MicroVMs.
+def inside(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
+    """What is reached from an owner's network alone, and is in it."""
+    return shared({**MICROVMS, "vpc": MICROVM_VPC, **PRIVATE, **NAMED}, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def templates(
+    stacks: Stacks, everything: Stacks, company: Stacks, microvms: Stacks, inside: Stacks, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A folder with both templates of the default deployment, of the one with every option, of a company's, and of two with MicroVMs.
 
     cfn-lint knows both kinds of resources that MicroVMs bring, by CloudFormation's schemas of October 2026, in both regions.
     """
     folder = tmp_path_factory.mktemp("templates")
-    for name, found in {"default": stacks, "everything": everything, "company": company, "microvms": microvms}.items():
+    for name, found in {
+        "default": stacks,
+        "everything": everything,
+        "company": company,
+        "microvms": microvms,
+        "inside": inside,
+    }.items():
         (folder / f"{name}-state.json").write_text(json.dumps(found.state))
         (folder / f"{name}-service.json").write_text(json.dumps(found.service))
+    (folder / "inside-service.json").write_text(json.dumps(inside.service))
     return folder
 
 
@@ -53,7 +68,9 @@ def test_cfn_lint_finds_nothing(templates: Path) -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stdout[-8000:] + done.stderr[-2000:]
 
 
-def test_what_is_made_anew_is_recorded_from_cloudformations_schemas(stacks: Stacks, everything: Stacks, microvms: Stacks) -> None:
+def test_what_is_made_anew_is_recorded_from_cloudformations_schemas(
+    stacks: Stacks, everything: Stacks, microvms: Stacks, inside: Stacks
+) -> None:
     """cfn-lint has a copy of them: ``createOnlyProperties`` of every kind of resource."""
     (schemas,) = TOOLS.parent.glob("lib/python3*/site-packages/cfnlint/data/schemas") if TOOLS.exists() else [None]
     if schemas is None:
@@ -62,7 +79,7 @@ def test_what_is_made_anew_is_recorded_from_cloudformations_schemas(stacks: Stac
     for kind, recorded in CREATED_ONLY.items():
         schema = json.loads((schemas / "resources" / f"{files[kind]}.json").read_text())
         assert recorded == sorted(path.removeprefix("/properties/") for path in schema.get("createOnlyProperties", [])), kind
-    used = {each["Type"] for of in (stacks, everything, microvms) for each in of.resources.values()}
+    used = {each["Type"] for of in (stacks, everything, microvms, inside) for each in of.resources.values()}
     assert {kind for kind in used if not kind.startswith("Custom::")} - CREATED_ONLY.keys() == set()
 
 

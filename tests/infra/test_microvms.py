@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.microvms import MINIMUM_MEMORY_MIB
-from tests.infra.conftest import MICROVMS, Stacks, shared
+from tests.infra.conftest import GIVEN_GROUPS, MICROVM_VPC, MICROVMS, Stacks, shared
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +161,45 @@ def test_a_connector_is_made_anew_and_never_edited_with_its_subnets(tmp_path_fac
     subnets = [len(each["Configuration"]["VpcEgressConfiguration"]["SubnetIds"]) for each in (first, second)]
     assert subnets == [1, 2]
     assert first["Name"] != second["Name"]
+
+
+def test_a_connector_that_is_made_anew_is_told_to_the_functions(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A function's version keeps its variables, and the older connector goes."""
+    one, two = (shared({**MICROVMS, "availability_zones": zones}, tmp_path_factory) for zones in (1, 2))
+    versions = [{name for name in names(each, "AWS::Lambda::Version") if "ModelStep" in name} for each in (one, two)]
+    assert versions[0].isdisjoint(versions[1])
+
+
+# --- an owner's VPC ---
+
+
+def network_kinds(stacks: Stacks) -> set[str]:
+    return {each["Type"] for each in stacks.resources.values() if each["Type"].startswith("AWS::EC2::")}
+
+
+def test_in_an_owners_vpc_only_a_group_without_rules_is_made(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The group that CloudFormation makes without rules lets out everything, so a rule to nowhere stands in it."""
+    own = shared({**MICROVMS, "vpc": MICROVM_VPC}, tmp_path_factory)
+    assert (network_kinds(own), own.findings) == ({"AWS::EC2::SecurityGroup"}, [])
+    group = own.one("AWS::EC2::SecurityGroup")
+    assert (group["VpcId"], "SecurityGroupIngress" in group) == (MICROVM_VPC["id"], False)
+    assert [rule["CidrIp"] for rule in group["SecurityGroupEgress"]] == ["255.255.255.255/32"]
+    assert [name for name, f in own.of_type("AWS::Lambda::Function").items() if "VpcConfig" in f] == []
+
+
+def test_the_connector_leads_into_the_owners_subnets_with_the_owners_group(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The subnets may be another account's, which shares them."""
+    given = shared({**MICROVMS, "vpc": {**MICROVM_VPC, "sandbox_group": GIVEN_GROUPS["sandbox_group"]}}, tmp_path_factory)
+    assert (network_kinds(given), given.findings) == (set(), [])
+    connector = given.one("AWS::Lambda::NetworkConnector")["Configuration"]["VpcEgressConfiguration"]
+    assert (connector["SubnetIds"], connector["SecurityGroupIds"]) == (MICROVM_VPC["sandbox_subnets"], [GIVEN_GROUPS["sandbox_group"]])
+    (name,) = [name for name in names(given, "AWS::IAM::Policy") if name.startswith("MicrovmsNetworkOperatorRole")]
+    (statement,) = given.of_type("AWS::IAM::Policy")[name]["PolicyDocument"]["Statement"]
+    assert statement["Effect"] == "Deny"
+    assert statement["NotResource"] == [
+        *(f"arn:aws:ec2:us-east-1:*:subnet/{each}" for each in MICROVM_VPC["sandbox_subnets"]),
+        *(
+            {"Fn::Join": ["", ["arn:aws:ec2:us-east-1:", {"Ref": "AWS::AccountId"}, f":{each}"]]}
+            for each in (f"security-group/{GIVEN_GROUPS['sandbox_group']}", "network-interface/*")
+        ),
+    ]

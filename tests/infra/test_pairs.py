@@ -8,7 +8,19 @@ from typing import Any, Final
 
 import pytest
 
-from tests.infra.conftest import EVERYTHING, GIVEN_GROUPS, GIVEN_VPC, Stacks, masked, shared
+from tests.infra.conftest import (
+    COMPANY,
+    EVERYTHING,
+    GIVEN_GROUPS,
+    GIVEN_VPC,
+    MICROVM_VPC,
+    MICROVMS,
+    NAMED,
+    PRIVATE,
+    Stacks,
+    masked,
+    shared,
+)
 
 Settings = dict[str, Any]
 
@@ -62,7 +74,14 @@ _NETWORK: Final = {
     "AWS::Route53Resolver::FirewallRuleGroupAssociation": 1,
 }
 _PLACES: Final = frozenset({*_both("AWS::Lambda::Function Properties/VpcConfig/SubnetIds"), f"{_VARIABLES}/MOORAGE_FARGATE_SUBNETS"})
+_TABLES_KEY: Final = ("KMSMasterKeyId", "SSEEnabled", "SSEType")
 _GROUP_IN_VPC: Final = "AWS::EC2::SecurityGroup Properties/VpcId"
+_VPC_OF_MICROVMS: Final = dict.fromkeys(_VPC, 1)
+_CONNECTOR: Final = (
+    _both("AWS::Lambda::MicrovmImage Properties/EgressNetworkConnectors")
+    | {_GROUP_IN_VPC, f"{_VARIABLES}/MOORAGE_MICROVM_EGRESS_CONNECTOR"}
+    | _both(_STATEMENTS)
+)
 
 PAIRS: dict[str, Pair] = {
     "a network of the owner's": Pair(
@@ -107,6 +126,24 @@ PAIRS: dict[str, Pair] = {
             | _both("AWS::ECS::TaskDefinition Properties/ContainerDefinitions"),
         ),
     ),
+    "MicroVMs in a network of the owner's": Pair(
+        off=MICROVMS,
+        on={"vpc": MICROVM_VPC},
+        difference=Difference(
+            added={"AWS::Lambda::NetworkConnector": 1},
+            removed={**_VPC_OF_MICROVMS, "AWS::Lambda::NetworkConnector": 1},
+            changed=_CONNECTOR,
+        ),
+    ),
+    "MicroVMs at other addresses": Pair(
+        off=MICROVMS,
+        on={"vpc_cidr": "192.168.0.0/20"},
+        difference=Difference(
+            added={**_VPC_OF_MICROVMS, "AWS::Lambda::NetworkConnector": 1},
+            removed={**_VPC_OF_MICROVMS, "AWS::Lambda::NetworkConnector": 1},
+            changed=_CONNECTOR,
+        ),
+    ),
     "TLS 1.3": Pair(
         on={"tls_minimum": "1.3"},
         difference=Difference(changed=frozenset({f"{_API}/SecurityPolicy", f"{_API}/EndpointAccessMode"})),
@@ -124,6 +161,17 @@ PAIRS: dict[str, Pair] = {
             changed=_both(f"{_API}/EndpointConfiguration/Types")
             | {f"{_API}/EndpointConfiguration/{name}" for name in ("IpAddressType", "VpcEndpointIds +")}
             | {f"{_API}/Policy/Statement +", f"{_API}/Policy/Version"}
+        ),
+    ),
+    "a name of a private API": Pair(
+        off=PRIVATE,
+        on=NAMED,
+        difference=Difference(
+            added={
+                "AWS::ApiGateway::BasePathMappingV2": 1,
+                "AWS::ApiGateway::DomainNameAccessAssociation": 2,
+                "AWS::ApiGateway::DomainNameV2": 1,
+            },
         ),
     ),
     "a name of the WebSocket API": Pair(
@@ -162,6 +210,46 @@ PAIRS: dict[str, Pair] = {
             outputs=frozenset({"AuditLogGroup"}),
         ),
     ),
+    "a name of the API": Pair(
+        on=NAMED,
+        difference=Difference(
+            added={"AWS::ApiGateway::BasePathMapping": 1, "AWS::ApiGateway::DomainName": 1},
+            changed=frozenset({f"{_API}/DisableExecuteApiEndpoint"}),
+            outputs=frozenset({"DomainTarget"}),
+        ),
+    ),
+    "a key of the company's": Pair(
+        on={"kms_key_arn": COMPANY["kms_key_arn"]},
+        difference=Difference(
+            changed=frozenset(f"AWS::DynamoDB::Table Properties/SSESpecification/{each}" for each in _TABLES_KEY)
+            | {f"AWS::ECR::Repository Properties/EncryptionConfiguration/{each}" for each in ("EncryptionType", "KmsKey")}
+            | {"AWS::Logs::LogGroup Properties/KmsKeyId", "AWS::SecretsManager::Secret Properties/KmsKeyId", f"{_STATEMENTS} +"}
+            | _both("AWS::S3::Bucket Properties/BucketEncryption/ServerSideEncryptionConfiguration")
+        ),
+    ),
+    "a topic of the company's": Pair(
+        on={"alarm_topic_arn": COMPANY["alarm_topic_arn"]},
+        difference=Difference(
+            added={"AWS::CloudWatch::Alarm": 6}, changed=frozenset({"AWS::CloudWatch::Alarm Properties/AlarmActions +"})
+        ),
+    ),
+    "a web ACL of the company's": Pair(
+        on={"waf_acl_arn": COMPANY["waf_acl_arn"]}, difference=Difference(added={"AWS::WAFv2::WebACLAssociation": 1})
+    ),
+    "a web ACL": Pair(on={"waf": True}, difference=Difference(added={"AWS::WAFv2::WebACL": 1, "AWS::WAFv2::WebACLAssociation": 1})),
+    "another bound of an address": Pair(
+        off={"waf": True},
+        on={"waf_address_requests": 100},
+        difference=Difference(changed=_both("AWS::WAFv2::WebACL Properties/Rules")),
+    ),
+    "versions of objects": Pair(
+        on={"object_versions_days": 30},
+        difference=Difference(
+            changed=frozenset(
+                f"AWS::S3::Bucket Properties/{each}" for each in ("LifecycleConfiguration/Rules +", "VersioningConfiguration/Status")
+            )
+        ),
+    ),
     "tokens of an issuer": Pair(
         on={"oidc": EVERYTHING["oidc"]},
         difference=Difference(changed=_OIDC_VARIABLES),
@@ -180,6 +268,12 @@ def test_a_setting_changes_what_is_its_own_and_nothing_else(name: str, tmp_path_
     off, on = (shared(settings, tmp_path_factory) for settings in (pair.off, {**pair.off, **pair.on}))
     assert on.findings == []
     assert difference(off, on) == pair.difference
+
+
+def test_own_tags_are_all_that_they_change(stacks: Stacks, tmp_path_factory: pytest.TempPathFactory) -> None:
+    changes = difference(stacks, shared({"tags": COMPANY["tags"]}, tmp_path_factory))
+    assert (changes.added, changes.removed, changes.outputs) == ({}, {}, frozenset())
+    assert {place.partition(" ")[2] for place in changes.changed} == {"Properties/Tags +"}
 
 
 def difference(off: Stacks, on: Stacks) -> Difference:

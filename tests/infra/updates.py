@@ -38,6 +38,7 @@ LASTING: Final = frozenset(
 """What runs, or is known by name outside of the template: executions, addresses, sandboxes, images that tasks are started from."""
 
 NAMES: Final = {
+    "AWS::ApiGateway::DomainNameAccessAssociation": ("AccessAssociationSource", "DomainNameArn"),
     "AWS::Budgets::Budget": ("Budget/BudgetName",),
     "AWS::CloudWatch::Dashboard": ("DashboardName",),
     "AWS::ECS::Cluster": ("ClusterName",),
@@ -318,6 +319,7 @@ _NETWORK: Final = (
     *_GROUPS_ANEW,
     *(f": MOORAGE_FARGATE_{name} names" for name in ("SUBNETS", "SECURITY_GROUP", "EGRESS_SECURITY_GROUP")),
 )
+_MICROVM_NETWORK: Final = ("MicrovmsNetworkClosedGroup33E541D7 is made anew", ": MOORAGE_MICROVM_EGRESS_CONNECTOR names")
 
 GOES_WITH: Final = {
     "provisioner": ("names Network", "names Sandbox", "names Hooks", "names Microvms"),
@@ -329,8 +331,8 @@ GOES_WITH: Final = {
     "memory_tiers": (": MOORAGE_FARGATE_TASK_DEFINITION_", ": MOORAGE_MICROVM_IMAGE_", ": MOORAGE_MICROVM_VERSION_"),
     "table_name": (" on <State", " on arn:aws:dynamodb", " on arn:aws:s3"),
     "proxy_cidr": (_GROUPS_ANEW[3], "EgressVpc43239058 is made anew", "EgressVpcproxySubnet1Subnet06CD71E2 is made anew"),
-    "vpc": _NETWORK,
-    "vpc_cidr": (*_NETWORK, "NetworkImageEndpointGroup029B37CC is made anew"),
+    "vpc": (*_NETWORK, *_MICROVM_NETWORK),
+    "vpc_cidr": (*_NETWORK, *_MICROVM_NETWORK, "NetworkImageEndpointGroup029B37CC is made anew"),
     "vector_bucket": (": MOORAGE_VECTOR_BUCKET names",),
     "websocket": (": MOORAGE_WEBSOCKET_",),
 }

@@ -187,6 +187,47 @@ def test_a_given_group_that_lets_sandboxes_out_anywhere_stops_a_deploy() -> None
     ]
 
 
+@pytest.mark.parametrize(
+    ("has_resolver", "rules", "found"),
+    [
+        pytest.param(False, [], [(Level.OK, "the VPC's resolver is turned off")], id="without a resolver"),
+        pytest.param(True, [], [(Level.WARN, "the VPC's resolver has no DNS firewall")], id="with a resolver for everybody"),
+    ],
+)
+def test_microvms_need_no_endpoint_and_no_name_of_a_vpc(
+    has_resolver: bool, rules: list[dict[str, Any]], found: list[tuple[Level, str]]
+) -> None:
+    """Names lead out of a MicroVM as they do out of a task, so a resolver needs its firewall."""
+    groups = [{"GroupId": "sg-s", "IpPermissionsEgress": [{"UserIdGroupPairs": [{"GroupId": "sg-db"}]}]}]
+    clients = {
+        name: boto3.client(name, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
+        for name in ("ec2", "route53resolver")
+    }
+    ec2, resolver = (Stubber(client) for client in clients.values())
+    ec2.add_response("describe_vpcs", {"Vpcs": GOOD["vpcs"]})
+    ec2.add_response("describe_route_tables", {"RouteTables": [{"Routes": [LOCAL], "Associations": [{"Main": True}]}]})
+    ec2.add_response("describe_vpc_endpoints", {"VpcEndpoints": []})
+    there = [{"SubnetId": "subnet-a", "AvailabilityZone": f"{REGION}a", "AvailableIpAddressCount": 250}]
+    ec2.add_response("describe_subnets", {"Subnets": there})
+    ec2.add_response("describe_security_groups", {"SecurityGroups": groups})
+    ec2.add_response(
+        "describe_vpc_attribute", {"EnableDnsSupport": {"Value": has_resolver}}, {"VpcId": ID, "Attribute": "enableDnsSupport"}
+    )
+    if has_resolver:
+        resolver.add_response("list_firewall_rule_group_associations", {"FirewallRuleGroupAssociations": rules})
+    vpc = {"id": ID, "sandbox_subnets": ["subnet-a"], "sandbox_group": "sg-s"}
+    with ec2, resolver:
+        findings = list(given_network.findings(clients.__getitem__, {"provisioner": "lambda_microvm", "vpc": vpc}, REGION))
+    for client in clients.values():
+        client.close()
+    assert [(finding.level, finding.what) for finding in findings] == [
+        (Level.OK, f"VPC {ID} with 10.0.0.0/16"),
+        (Level.OK, "vpc.sandbox_subnets: eu-west-1a (250 free)"),
+        (Level.FAIL, "vpc.sandbox_group: sg-s has outbound rules"),
+        *found,
+    ]
+
+
 def test_without_a_given_network_nothing_is_asked() -> None:
     clients: dict[str, Any] = {}
     assert list(given_network.findings(clients.__getitem__, {}, REGION)) == []

@@ -4,7 +4,7 @@ no way out for sandboxes. Nothing of this is looked at by the deployment itself.
 
 import ipaddress
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ Client = Callable[[str], Any]
 _PAGE: Final = "docs/aws_company.md (A network of yours) says what the VPC needs."
 _ANYWHERE: Final = frozenset({"0.0.0.0/0", "::/0"})
 _SUBNETS: Final = ("sandbox_subnets", "function_subnets", "proxy_subnets")
+_SERVICES: Final = {"sandbox_subnets": ("s3",), "function_subnets": ("s3", "dynamodb")}
 _SANDBOX_GROUPS: Final = ("sandbox_group", "policy_sandbox_group")
 _GROUPS: Final = (*_SANDBOX_GROUPS, "function_group", "proxy_group", "endpoint_group")
 
@@ -26,9 +27,15 @@ def findings(client: Client, settings: Mapping[str, Any], region: str) -> Iterat
     vpc: Mapping[str, Any] | None = settings.get("vpc")
     if not vpc:
         return
-    checks: list[Callable[..., Iterator[Finding]]] = [_vpc, _subnets, _endpoints, _groups, _resolver]
+    # A MicroVM's image comes to it by Lambda, so nothing of it has to be reached, and its group has no rules.
+    only_fargate = [] if _has_microvms(settings) else [_endpoints]
+    checks: list[Callable[..., Iterator[Finding]]] = [_vpc, _subnets, *only_fargate, _groups, _resolver]
     for check in checks:
         yield from _all_of(partial(check, client, vpc, settings, region), check.__name__)
+
+
+def _has_microvms(settings: Mapping[str, Any]) -> bool:
+    return settings.get("provisioner") == "lambda_microvm"
 
 
 def _all_of(check: Callable[[], Iterator[Finding]], name: str) -> Iterator[Finding]:
@@ -45,23 +52,20 @@ def _all_of(check: Callable[[], Iterator[Finding]], name: str) -> Iterator[Findi
         yield refused
 
 
-def _vpc(client: Client, vpc: Mapping[str, Any], _: Mapping[str, Any], __: str) -> Iterator[Finding]:
+def _vpc(client: Client, vpc: Mapping[str, Any], settings: Mapping[str, Any], _: str) -> Iterator[Finding]:
     ec2 = client("ec2")
     found = ec2.describe_vpcs(Filters=[{"Name": "vpc-id", "Values": [vpc["id"]]}])["Vpcs"]
     if not found:
         yield fail(f"the VPC {vpc['id']} is not there", "Correct vpc.id in cdk.json, or use the VPC's account and region.")
         return
-    off = [
-        name
-        for name in ("enableDnsSupport", "enableDnsHostnames")
-        if not ec2.describe_vpc_attribute(VpcId=vpc["id"], Attribute=name)[name[0].upper() + name[1:]]["Value"]
-    ]
+    needed = () if _has_microvms(settings) else ("enableDnsSupport", "enableDnsHostnames")
+    off = [name for name in needed if not _has_attribute(ec2, vpc["id"], name)]
     if off:
         yield fail(
             f"the VPC {vpc['id']} has {' and '.join(off)} turned off", "Turn both on: endpoints and the proxy are found by name."
         )
     blocks = [each["CidrBlock"] for each in found[0].get("CidrBlockAssociationSet", [])]
-    public = [block for block in blocks if ipaddress.ip_network(block).is_global]
+    public = [block for block in blocks if needed and ipaddress.ip_network(block).is_global]
     if public:
         yield fail(
             f"the VPC {vpc['id']} has public addresses: {', '.join(public)}",
@@ -71,7 +75,12 @@ def _vpc(client: Client, vpc: Mapping[str, Any], _: Mapping[str, Any], __: str) 
         yield ok(f"VPC {vpc['id']} with {', '.join(blocks)}")
 
 
-def _subnets(client: Client, vpc: Mapping[str, Any], _: Mapping[str, Any], region: str) -> Iterator[Finding]:
+def _has_attribute(ec2: Any, vpc_id: str, name: str) -> bool:
+    attribute: bool = ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute=name)[name[0].upper() + name[1:]]["Value"]
+    return attribute
+
+
+def _subnets(client: Client, vpc: Mapping[str, Any], settings: Mapping[str, Any], region: str) -> Iterator[Finding]:
     ec2 = client("ec2")
     tables = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc["id"]]}])["RouteTables"]
     gateways = _gateway_endpoints(ec2, vpc["id"], region)
@@ -84,7 +93,8 @@ def _subnets(client: Client, vpc: Mapping[str, Any], _: Mapping[str, Any], regio
         if missing := [each for each in wanted if each not in subnets]:
             yield fail(f"vpc.{name}: {', '.join(missing)} is not in {vpc['id']}", "Correct the id in cdk.json.")
         routes = {each: _routes(tables, each) for each in subnets}
-        found = list(_routes_out(name, routes) if name == "proxy_subnets" else _routes_inside(name, routes, gateways))
+        wanted_services = () if _has_microvms(settings) else _SERVICES.get(name, ())
+        found = list(_routes_out(name, routes) if name == "proxy_subnets" else _routes_inside(name, routes, gateways, wanted_services))
         yield from found
         if not missing and not found:
             places = ", ".join(f"{each['AvailabilityZone']} ({each['AvailableIpAddressCount']} free)" for each in subnets.values())
@@ -110,8 +120,9 @@ def _routes(tables: Iterable[Mapping[str, Any]], subnet: str) -> list[Mapping[st
     return main
 
 
-def _routes_inside(name: str, routes: Mapping[str, list[Mapping[str, Any]]], gateways: Mapping[str, str]) -> Iterator[Finding]:
-    wanted = ("s3",) if name == "sandbox_subnets" else ("s3", "dynamodb")
+def _routes_inside(
+    name: str, routes: Mapping[str, list[Mapping[str, Any]]], gateways: Mapping[str, str], wanted: Sequence[str]
+) -> Iterator[Finding]:
     for subnet, those in routes.items():
         reached = {gateways.get(each.get("GatewayId", "")) for each in those}
         if missing := [each for each in wanted if each not in reached]:
@@ -177,7 +188,7 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _groups(client: Client, vpc: Mapping[str, Any], _: Mapping[str, Any], __: str) -> Iterator[Finding]:
+def _groups(client: Client, vpc: Mapping[str, Any], settings: Mapping[str, Any], _: str) -> Iterator[Finding]:
     named = {name: vpc[name] for name in _GROUPS if vpc.get(name)}
     filters = [{"Name": "vpc-id", "Values": [vpc["id"]]}, {"Name": "group-id", "Values": sorted(set(named.values()))}]
     groups = {each["GroupId"]: each for each in client("ec2").describe_security_groups(Filters=filters)["SecurityGroups"]}
@@ -187,6 +198,8 @@ def _groups(client: Client, vpc: Mapping[str, Any], _: Mapping[str, Any], __: st
             yield fail(f"vpc.{name}: {group_id} is not in {vpc['id']}", "Correct the id in cdk.json.")
         elif name in _SANDBOX_GROUPS and _lets_out_anywhere(group):
             yield fail(f"vpc.{name}: {group_id} lets sandboxes out to any address", f"Remove this outbound rule. {_PAGE}")
+        elif _has_microvms(settings) and group.get("IpPermissionsEgress"):
+            yield fail(f"vpc.{name}: {group_id} has outbound rules", f"A MicroVM may reach nothing. Remove them. {_PAGE}")
         else:
             yield ok(f"vpc.{name}: {group_id}")
 
@@ -199,7 +212,10 @@ def _lets_out_anywhere(group: Mapping[str, Any]) -> bool:
     )
 
 
-def _resolver(client: Client, vpc: Mapping[str, Any], _: Mapping[str, Any], __: str) -> Iterator[Finding]:
+def _resolver(client: Client, vpc: Mapping[str, Any], settings: Mapping[str, Any], _: str) -> Iterator[Finding]:
+    if _has_microvms(settings) and not _has_attribute(client("ec2"), vpc["id"], "enableDnsSupport"):
+        yield ok("the VPC's resolver is turned off")
+        return
     found = client("route53resolver").list_firewall_rule_group_associations(VpcId=vpc["id"])["FirewallRuleGroupAssociations"]
     if found:
         yield ok(f"the VPC's resolver has {len(found)} DNS firewall rule {'group' if len(found) == 1 else 'groups'}")
