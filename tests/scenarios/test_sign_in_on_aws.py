@@ -114,7 +114,7 @@ def test_a_token_opens_every_function_of_its_tenant_and_keys_go_on(place: Place)
     assert [place.handshake(each) for each in (token, place.key)] == [101, 101]
 
 
-def test_the_terminals_take_the_authorizers_word_for_a_token_and_never_ask_the_issuer(place: Place) -> None:
+def test_the_terminals_take_the_authorizers_word_and_never_ask_the_issuer(place: Place) -> None:
     token = place.issuer.token(jti="terminals")
     assert place.ask(token).status_code == 200
     place.issuer.is_away = True
@@ -131,7 +131,7 @@ def test_a_role_holds_behind_the_gateway(place: Place) -> None:
     assert [answer.status_code for answer in answers] == [200, 403]
 
 
-def test_a_key_that_the_issuer_rotates_in_is_taken_at_both_doors_and_the_old_one_not(place: Place) -> None:
+def test_a_key_that_was_rotated_in_is_taken_at_both_doors_and_the_old_one_not(place: Place) -> None:
     """It stands before the wrong tokens, because unknown keys are looked for four times a minute."""
     old = place.issuer.keys[0]
     assert place.ask(place.issuer.token(jti="before")).status_code == 200
@@ -182,7 +182,7 @@ def test_the_word_of_one_token_serves_no_other(place: Place) -> None:
     ]
 
 
-def test_a_session_that_was_ended_opens_nothing_although_the_gateway_remembers_its_token(place: Place) -> None:
+def test_an_ended_session_opens_nothing_although_the_gateway_remembers_its_token(place: Place) -> None:
     """Signed in to the console through the gateway, as a browser is."""
     with httpx.Client(timeout=120) as http:
         page = http.get(f"{place.stage}/console/sign-in", follow_redirects=True)
