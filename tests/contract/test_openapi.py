@@ -34,6 +34,11 @@ from moorage.wire.queries import (
     parse_wanted,
 )
 from openai.types.webhooks import (
+    AgentSessionActionRequiredWebhookEvent,
+    AgentSessionCreatedWebhookEvent,
+    AgentSessionFailedWebhookEvent,
+    AgentSessionIdleWebhookEvent,
+    AgentSessionInProgressWebhookEvent,
     ResponseCancelledWebhookEvent,
     ResponseCompletedWebhookEvent,
     ResponseFailedWebhookEvent,
@@ -146,13 +151,23 @@ def test_what_is_served_is_documented_and_what_is_documented_is_served(document:
 
 
 def test_what_webhooks_are_sent_is_documented_as_the_sdk_reads_it(document: Document) -> None:
-    events: dict[str, type[BaseModel]] = {"completed": ResponseCompletedWebhookEvent, "failed": ResponseFailedWebhookEvent}
-    events |= {"cancelled": ResponseCancelledWebhookEvent, "incomplete": ResponseIncompleteWebhookEvent}
-    assert document["webhooks"].keys() == {*(f"response_{status}" for status in events), "moorage_approval_requested"}
-    for status, model in events.items():
-        schema = document["webhooks"][f"response_{status}"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-        assert schema["properties"].keys() == model.model_fields.keys()
-        assert schema["properties"]["type"] == {"const": f"response.{status}"}
+    events: dict[str, type[BaseModel]] = {
+        "response.completed": ResponseCompletedWebhookEvent,
+        "response.failed": ResponseFailedWebhookEvent,
+        "response.cancelled": ResponseCancelledWebhookEvent,
+        "response.incomplete": ResponseIncompleteWebhookEvent,
+        "agent.session.created": AgentSessionCreatedWebhookEvent,
+        "agent.session.in_progress": AgentSessionInProgressWebhookEvent,
+        "agent.session.action_required": AgentSessionActionRequiredWebhookEvent,
+        "agent.session.idle": AgentSessionIdleWebhookEvent,
+        "agent.session.failed": AgentSessionFailedWebhookEvent,
+    }
+    names = {event_type.replace(".", "_"): event_type for event_type in events}
+    assert document["webhooks"].keys() == {*names, "moorage_approval_requested"}
+    for name, event_type in names.items():
+        schema = document["webhooks"][name]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert schema["properties"].keys() == events[event_type].model_fields.keys()
+        assert schema["properties"]["type"] == {"const": event_type}
     asked = document["webhooks"]["moorage_approval_requested"]["post"]
     event = asked["requestBody"]["content"]["application/json"]["schema"]["properties"]
     assert (asked["summary"], event["type"]) == ("A person's word is wanted", {"const": "moorage.approval.requested"})

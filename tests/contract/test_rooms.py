@@ -31,6 +31,7 @@ SPEAKERS = {
     "moorage.agents.session_vaults": "the tools whose servers take a token of a vault",
     "moorage.agents.turns": "what an environment brings to an agent",
     "moorage.agents.session_objects": "the one form in which the Agents API asks a person",
+    "moorage.approvals.waiting": "the same, as a webhook says it",
     "moorage.model.search_engine": "a kind of search engine that is a server of this protocol",
     "moorage.tools.web_search.engines": "the same",
     "moorage.settings": "the word of a setting, which says what becomes of the tool where there is no engine",

@@ -203,6 +203,7 @@ async def test_the_log_tells_of_each_attempt() -> None:
             "webhook_endpoint_id": made["id"],
             "event_type": "response.completed",
             "response_id": stored.response_id,
+            "session_id": None,
             "created_at": int(served.lab.now),
             "status": "pending",
             "next_attempt_at": int(served.lab.now) + limits.WEBHOOK_PAUSE_SECONDS_MIN,

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from moorage.agents.artifacts import publish_of
-from moorage.agents.turns import Payer, advance, is_wanted, note_error
+from moorage.agents.turns import Payer, advance, is_wanted, note_error, tell_end
 from moorage.errors import ApiError
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
@@ -30,6 +30,7 @@ async def _ended(runtime: Runtime, stored: StoredResponse) -> None:
         return  # It was deleted.
     if stored.container_id is not None:
         await publish_of(runtime, session, stored.response_id)
+    await tell_end(runtime, session, stored.response_id)
     try:
         await advance(runtime, session, Payer.of(stored), may_begin=False)
     except ApiError as error:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from moorage import ids, limits
 from moorage.agents.session_objects import actions_of, environment_object, session_object, turn_object
 from moorage.agents.session_shapes import CREATE_SESSION, CREATE_SESSION_EVENTS, UPDATE_SESSION, AgentSession, SessionTrace, Turn
-from moorage.agents.session_start import check_settings, messages_of, new_session, set_back, with_nulls
+from moorage.agents.session_start import check_settings, messages_of, new_session, set_back, tell_beginning, with_nulls
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.session_stream import Cursor, SessionReader
 from moorage.agents.turn_events import OBFUSCATED
@@ -88,6 +88,7 @@ async def create(caller: Caller, body: RawBody) -> Response:
         except ApiError:
             await delete(runtime, session, force=True)
             raise
+    await tell_beginning(runtime, session)
     if not given.get("stream"):
         return JsonResponse(await _as_object(runtime, session))
     reader = SessionReader(runtime, session, await environment_object(runtime, session), Cursor(0, 0), ends=True)

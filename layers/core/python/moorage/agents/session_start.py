@@ -7,6 +7,7 @@ import orjson
 
 from moorage.agents.session_store import SessionRecord
 from moorage.agents.session_vaults import chosen
+from moorage.agents.session_webhooks import tell_endpoints
 from moorage.agents.settings import checked
 from moorage.environments.opening import open_environment
 from moorage.errors import container_not_found, invalid_value, missing_parameter, passing_over_what_is_gone
@@ -15,6 +16,7 @@ from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
 from moorage.telemetry import tell
 from moorage.vaults.choice import credentials_in
+from moorage.webhooks.event_types import SESSION_CREATED
 from moorage.wire.types import Item
 
 
@@ -68,6 +70,11 @@ async def make_anew(runtime: Runtime, session: SessionRecord) -> SessionRecord:
             await runtime.containers.delete(tenant_id, session.container_id)
     tell("environment_reset", {"session_id": session.id, "container_id": container.id, "reset_count": moved.resets})
     return moved
+
+
+async def tell_beginning(runtime: Runtime, session: SessionRecord) -> None:
+    """Tell the webhook endpoints of a session that was stored."""
+    await tell_endpoints(runtime, session, SESSION_CREATED, about="", at_ms=session.created_at * 1000)
 
 
 async def agent_of(runtime: Runtime, tenant_id: str, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, int] | None]:

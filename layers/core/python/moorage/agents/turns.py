@@ -18,6 +18,7 @@ from moorage import ids, limits
 from moorage.agents.session_start import make_anew
 from moorage.agents.session_store import AgentSessions, ArtifactRecord, SessionRecord, TurnRecord, WaitingInput
 from moorage.agents.session_vaults import with_tokens
+from moorage.agents.session_webhooks import tell_endpoints
 from moorage.agents.settings import as_request
 from moorage.approvals import waiting as approvals
 from moorage.approvals.store import ApprovalDecision
@@ -42,6 +43,7 @@ from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import tell, tell_error
+from moorage.webhooks.event_types import SESSION_ACTION_REQUIRED, SESSION_FAILED, SESSION_IDLE, SESSION_IN_PROGRESS
 from moorage.wire.events import QUEUED
 from moorage.wire.queries import PageQuery
 from moorage.wire.requests import parse_create
@@ -255,6 +257,36 @@ async def note_error(runtime: Runtime, session: SessionRecord, error: ApiError, 
     """Why a session cannot go on after a response, where nobody waits for an answer that says so."""
     tell_error(error, "a session cannot go on", session_id=session.id, tenant_id=session.tenant_id)
     await runtime.agent_sessions.note_error(session, error.message, response_id)
+    ended = await snapshot_of(runtime, session.tenant_id, response_id)
+    at_ms = session.created_at * 1000 if ended is None or ended.last is None else ended.last.at_ms
+    about = f"{response_id} {error.message}"
+    await tell_endpoints(runtime, session, SESSION_FAILED, about=about, at_ms=at_ms, response_id=response_id)
+
+
+async def tell_end(runtime: Runtime, session: SessionRecord, response_id: str) -> None:
+    """Tell the endpoints what the end of a response is to its session: that it rests, or that it waits for its client. Nothing where
+    its turn has gone on. Harmless to run twice."""
+    turns = await runtime.agent_sessions.turns(session, descending=True, limit=2)
+    turn = next((each for each in turns if each.current == response_id), None)
+    if turn is None:
+        return
+    standing = await standing_of(runtime, session, turn)
+    if standing.snapshot is None or standing.snapshot.last is None:
+        return
+    at_ms = standing.snapshot.last.at_ms
+    if standing.is_over:
+        await tell_endpoints(runtime, session, SESSION_IDLE, about=turn.id, at_ms=at_ms, response_id=response_id)
+    for call in standing.open_calls:
+        data = {"required_action": {"type": FUNCTION_CALL}}
+        await tell_endpoints(
+            runtime,
+            session,
+            SESSION_ACTION_REQUIRED,
+            about=f"{response_id} {call['call_id']}",
+            at_ms=at_ms,
+            response_id=response_id,
+            data=data,
+        )
 
 
 def _following(standing: Standing, waiting: Sequence[WaitingInput], offer: Offer, *, may_begin: bool) -> _NextResponse | None:
@@ -321,6 +353,15 @@ async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse,
         await give_up(runtime, stored)
         return False
     await start(runtime, stored)
+    if begun.count == 1 or standing.open_calls:
+        await tell_endpoints(
+            runtime,
+            session,
+            SESSION_IN_PROGRESS,
+            about=stored.response_id,
+            at_ms=stored.created_at * 1000,
+            response_id=stored.response_id,
+        )
     tell("turn_goes_on", {"session_id": session.id, "turn_id": begun.id, "response_id": stored.response_id})
     return True
 
@@ -444,8 +485,8 @@ async def _end_turn(runtime: Runtime, session: SessionRecord) -> bool:
         assert standing.snapshot is not None
         if standing.is_running:
             await stop(runtime, standing.snapshot)
-        else:
-            await runtime.agent_sessions.cancel(session, standing.turn)
+        elif await runtime.agent_sessions.cancel(session, standing.turn):
+            await tell_end(runtime, session, standing.turn.current)
     raise rate_limited(f"Session '{session.id}' goes on faster than it can be cancelled. Retry later.", _RETRY_SECONDS)
 
 

@@ -6,6 +6,7 @@ for the word once more (``tool_step.py``): nothing runs that nobody allowed, who
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from moorage import limits
@@ -21,7 +22,7 @@ from moorage.store.responses import StoredResponse
 from moorage.telemetry import tell
 from moorage.tools.mcp import network
 from moorage.webhooks import delivery as webhooks
-from moorage.webhooks.event_types import APPROVAL_REQUESTED
+from moorage.webhooks.event_types import APPROVAL_REQUESTED, SESSION_ACTION_REQUIRED
 from moorage.wire.types import Item
 
 BY_TIMEOUT: Final = "timeout"
@@ -59,8 +60,10 @@ async def announce(runtime: Runtime, stored: StoredResponse, waiting: Sequence[A
     to the next run of the step. Harmless to run twice."""
     if not waiting:
         return
-    endpoints = [each for each in await runtime.webhooks.endpoints(stored.tenant_id) if APPROVAL_REQUESTED in each.event_types]
-    for approval in waiting if endpoints else ():
+    endpoints = await runtime.webhooks.endpoints(stored.tenant_id)
+    for approval in (
+        waiting if any({APPROVAL_REQUESTED, SESSION_ACTION_REQUIRED}.intersection(each.event_types) for each in endpoints) else ()
+    ):
         event = webhooks.WebhookEvent(
             approval_event_id(approval.id, approval.created_at),
             APPROVAL_REQUESTED,
@@ -69,6 +72,14 @@ async def announce(runtime: Runtime, stored: StoredResponse, waiting: Sequence[A
             {"id": approval.id, "response_id": stored.response_id},
         )
         await webhooks.tell_endpoints(runtime, endpoints, event)
+        if stored.session_id is not None:
+            await webhooks.tell_endpoints(runtime, endpoints, _of_session(event, stored.session_id))
+
+
+def _of_session(event: webhooks.WebhookEvent, session_id: str) -> webhooks.WebhookEvent:
+    """The same, as a session of an agent says it."""
+    asked = {"id": session_id, "required_action": {"type": "mcp_approval_request"}}
+    return replace(event, id=f"{event.id[:-1]}s", type=SESSION_ACTION_REQUIRED, data=asked, session_id=session_id)
 
 
 def _approval(runtime: Runtime, stored: StoredResponse, step: int, call: PendingCall) -> Approval:

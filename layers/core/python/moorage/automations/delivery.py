@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.agents.session_objects import session_status
-from moorage.agents.session_start import messages_of, new_session
+from moorage.agents.session_start import messages_of, new_session, tell_beginning
 from moorage.agents.session_store import SessionRecord
 from moorage.agents.turns import Payer, advance, delete, stand
 from moorage.automations.schedule import next_time
@@ -144,6 +144,7 @@ async def _into_new(runtime: Runtime, invocation: InvocationRecord) -> SessionRe
     first = await sessions.input_write(session, messages, {})
     writes = [await sessions.beginning(session), first]
     if await runtime.automations.deliver(invocation, session.id, first.sk, writes):
+        await tell_beginning(runtime, session)
         return session
     if session.container_id is not None and session.owns_container:
         await runtime.containers.delete(session.tenant_id, session.container_id)

@@ -1,4 +1,4 @@
-"""``moorage webhooks``: addresses that hear of the ends of background responses and of approvals that wait."""
+"""``moorage webhooks``: addresses that hear of background responses, of approvals that wait, and of sessions of agents."""
 
 import argparse
 from collections.abc import Mapping
@@ -89,7 +89,7 @@ def _cells(delivery: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         delivery["id"],
         delivery["event_type"],
-        delivery["response_id"],
+        delivery["response_id"] or delivery["session_id"] or "",
         moment(delivery["created_at"]),
         delivery["status"],
         str(delivery["attempt_count"]),

@@ -31,7 +31,7 @@ from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import tell, tell_error
-from moorage.webhooks.event_types import APPROVAL_REQUESTED
+from moorage.webhooks.event_types import APPROVAL_REQUESTED, SESSION_ACTION_REQUIRED, SESSION_TYPES
 from moorage.webhooks.store import Delivery, DeliveryAttempt, Endpoint, claimed
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105
@@ -89,8 +89,9 @@ class WebhookEvent:
     type: str
     response_id: str
     created_at: int
-    data: Mapping[str, str]
-    """Ids and nothing else: whoever receives it asks for the rest with a key."""
+    data: Mapping[str, Any]
+    """Ids, and what kind of thing they are of: whoever receives it asks for the rest with a key."""
+    session_id: str = ""
 
 
 async def tell_endpoints(runtime: Runtime, endpoints: Sequence[Endpoint], event: WebhookEvent) -> None:
@@ -105,6 +106,7 @@ async def tell_endpoints(runtime: Runtime, endpoints: Sequence[Endpoint], event:
             id=event.id,
             event_type=event.type,
             response_id=event.response_id,
+            session_id=event.session_id,
             created_at=event.created_at,
             body=body_of(event.id, event.type, event.data, event.created_at),
             began_at=int(now),
@@ -197,7 +199,8 @@ async def _deliver(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> 
         "webhook",
         {
             "tenant_id": endpoint.tenant_id,
-            "response_id": delivery.response_id,
+            "response_id": delivery.response_id or None,
+            "session_id": delivery.session_id or None,
             "endpoint_id": endpoint.id,
             "event_id": delivery.id,
             "attempt": count,
@@ -221,9 +224,13 @@ async def send_sample(runtime: Runtime, endpoint: Endpoint, event_type: str) -> 
     """An event that tells of nothing, sent once, now."""
     identity = new_id("evt")
     nobody = "0" * 48
-    data = {"id": f"resp_{nobody}"}
+    data: dict[str, Any] = {"id": f"resp_{nobody}"}
     if event_type == APPROVAL_REQUESTED:
         data = {"id": f"apr_{nobody}", "response_id": f"resp_{nobody}"}
+    elif event_type == SESSION_ACTION_REQUIRED:
+        data = {"id": f"session_{nobody}", "required_action": {"type": "function_call"}}
+    elif event_type in SESSION_TYPES:
+        data = {"id": f"session_{nobody}", "environment_type": "none"}
     body = body_of(identity, event_type, data, int(runtime.clock()))
     attempt = await _attempt(runtime, endpoint, identity, body)
     if attempt.has_succeeded:
@@ -259,7 +266,7 @@ def new_secret() -> str:
     return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
-def body_of(identity: str, event_type: str, data: Mapping[str, str], created_at: int) -> bytes:
+def body_of(identity: str, event_type: str, data: Mapping[str, Any], created_at: int) -> bytes:
     event: dict[str, Any] = {
         "id": identity,
         "object": "event",

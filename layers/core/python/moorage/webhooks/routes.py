@@ -1,4 +1,4 @@
-"""``/v1/webhook_endpoints``: addresses that hear of the ends of background responses, and what was sent to them."""
+"""``/v1/webhook_endpoints``: addresses that hear of background responses and of sessions of agents, and what was sent to them."""
 
 from typing import Annotated, Literal, cast
 
@@ -172,7 +172,8 @@ def delivery_as_object(delivery: Delivery) -> WebhookDelivery:
         "object": "webhook_endpoint.delivery",
         "webhook_endpoint_id": delivery.endpoint_id,
         "event_type": cast("EventType", delivery.event_type),
-        "response_id": delivery.response_id,
+        "response_id": delivery.response_id or None,
+        "session_id": delivery.session_id or None,
         "created_at": delivery.created_at,
         "status": delivery.status,
         "next_attempt_at": delivery.next_at if delivery.status == "pending" else None,

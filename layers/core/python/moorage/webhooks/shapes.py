@@ -6,7 +6,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from moorage import limits
-from moorage.webhooks.event_types import APPROVAL_REQUESTED, EVENT_TYPES, EventType
+from moorage.webhooks.event_types import APPROVAL_REQUESTED, EVENT_TYPES, SESSION_ACTION_REQUIRED, SESSION_TYPES, EventType
 from moorage.wire.answers import Count, Milliseconds, Seconds
 from moorage.wire.schema import JSON, SECONDS, STRING, JsonSchema, record
 from moorage.wire.validation import Body, Length
@@ -82,7 +82,9 @@ class WebhookDelivery(TypedDict):
     object: Literal["webhook_endpoint.delivery"]
     webhook_endpoint_id: str
     event_type: EventType
-    response_id: str
+    response_id: str | None
+    session_id: str | None
+    """Of an agent, where the event tells of one."""
     created_at: Seconds
     status: Literal["pending", "delivered", "failed"]
     next_attempt_at: Seconds | None
@@ -98,22 +100,30 @@ class WebhookTest(TypedDict):
     success: Literal[True]
 
 
-_APPROVAL: Final = record(id={"type": "string", "description": "Of the approval"}, response_id=STRING)
+def _of(what: str) -> JsonSchema:
+    return {"type": "string", "description": f"Of the {what}"}
+
+
+def _told(event_type: str) -> tuple[str, JsonSchema]:
+    """What an event says, in a line, and its data."""
+    if event_type == APPROVAL_REQUESTED:
+        return "A person's word is wanted", record(id=_of("approval"), response_id=STRING)
+    if event_type == SESSION_ACTION_REQUIRED:
+        return "A session waits for its client, or for a person", record(id=_of("session"), required_action=record(type=STRING))
+    if event_type in SESSION_TYPES:
+        data = record(id=_of("session"), environment_type=STRING)
+        return f"A session is {event_type.rpartition('.')[2].replace('_', ' ')}", data
+    return "A background response has ended", record(id=_of("response"))
 
 
 def _received(event_type: str) -> JsonSchema:
     """What an endpoint is sent, as OpenAPI tells of requests that go the other way."""
-    event = record(
-        id=STRING,
-        object={"const": "event"},
-        created_at=SECONDS,
-        type={"const": event_type},
-        data=_APPROVAL if event_type == APPROVAL_REQUESTED else record(id={"type": "string", "description": "Of the response"}),
-    )
+    summary, data = _told(event_type)
+    event = record(id=STRING, object={"const": "event"}, created_at=SECONDS, type={"const": event_type}, data=data)
     headers = ("webhook-id", "webhook-timestamp", "webhook-signature")
     return {
         "post": {
-            "summary": "A person's word is wanted" if event_type == APPROVAL_REQUESTED else "A background response has ended",
+            "summary": summary,
             "parameters": [{"name": name, "in": "header", "required": True, "schema": STRING} for name in headers],
             "requestBody": {"required": True, "content": {JSON: {"schema": event}}},
             "responses": {"2XX": {"description": "Taken. After anything else it is sent again."}},

@@ -74,6 +74,7 @@ class Delivery:
     """The event's."""
     event_type: str
     response_id: str
+    """Empty for what is of no response."""
     created_at: int
     body: bytes
     """What is sent, the same at every attempt."""
@@ -85,11 +86,15 @@ class Delivery:
     count: int = 0
     """Attempts so far, of which the latest are kept."""
     attempts: tuple[DeliveryAttempt, ...] = ()
+    session_id: str = ""
+    """Of an agent, which it tells of."""
 
 
 _ENDPOINT: Final = Codec(Endpoint, sparse=("old_sealed", "old_until", "failing_since", "is_disabled"))
 _ATTEMPT: Final = Codec(DeliveryAttempt, sparse=("status_code", "error"))
-_DELIVERY: Final = Codec(Delivery, nested={"attempts": FieldCodec(_ATTEMPT.pack, _ATTEMPT.unpack)}, sparse=("count", "attempts"))
+_DELIVERY: Final = Codec(
+    Delivery, nested={"attempts": FieldCodec(_ATTEMPT.pack, _ATTEMPT.unpack)}, sparse=("count", "attempts", "session_id")
+)
 
 
 class Webhooks:

@@ -94,7 +94,7 @@ export function Webhook() {
   const columns = [
     { title: "Event", cell: (row) => row.event_type },
     { title: "Id", cell: (row) => html`<${Id} id=${row.id} />` },
-    { title: "Run", cell: (row) => html`<${Id} id=${row.response_id} href=${address("runs", row.response_id)} />` },
+    { title: "Run", cell: (row) => row.response_id && html`<${Id} id=${row.response_id} href=${address("runs", row.response_id)} />` },
     { title: "State", cell: (row) => html`<${State} of=${row.status} />` },
     { title: "Attempts", wide: true, cell: (row) => html`<button type="button" class="chip" aria-pressed=${row.id === query.delivery} aria-label=${`${tried(row)}: attempts of ${row.id}`} onClick=${() => look(row)}>${tried(row)}</button>` },
     { title: "Created", cell: (row) => html`<${Ago} at=${row.created_at} />` },
