@@ -193,6 +193,10 @@ FAILING: dict[str, tuple[Odd, dict[str, Any]]] = {
         Odd(errors={"tools/call": {"code": -32602, "message": "Unknown tool"}}),
         {"type": "mcp_protocol_error", "code": -32602, "message": "tools/call: Unknown tool"},
     ),
+    "a code of more than 64 bits": (
+        Odd(errors={"tools/call": {"code": 10**30, "message": "No"}}),
+        {"type": "mcp_protocol_error", "code": -32603, "message": "tools/call: No"},
+    ),
     "the tool": (
         Odd(result={"content": [{"type": "text", "text": "no"}], "isError": True}),
         {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "no"}]},

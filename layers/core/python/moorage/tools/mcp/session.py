@@ -324,7 +324,8 @@ def _are_its_words(leaf: BaseException) -> TypeGuard[MCPError]:
 
 
 def _protocol_error(code: int, message: str) -> dict[str, Any]:
-    return {"type": "mcp_protocol_error", "code": listing.plain(code), "message": message}
+    is_readable = isinstance(listing.plain(code), int)  # An item with another code could not be sent back.
+    return {"type": "mcp_protocol_error", "code": code if is_readable else types.INTERNAL_ERROR, "message": message}
 
 
 def _leaf(error: BaseException) -> BaseException:
