@@ -1,12 +1,14 @@
 """The events of a session: told as they come or again, whole or from anywhere on, and of what is deleted meanwhile."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from moorage.agents.session_routes import _KEEP_ALIVE, _written
 from moorage.agents.session_stream import Cursor
 from moorage.wire.types import Event
+from openai._streaming import SSEDecoder
 
 from tests.simulation.clock import run
 from tests.unit.agents.sessions import WEIGH, SessionLab, names
@@ -148,9 +150,26 @@ def test_a_person_is_asked_within_the_turn_and_the_turn_goes_on() -> None:
             "idle",
         ]
         assert len({event["event_id"] for event in live}) == len(live)
-        assert [event for event in live if event["event_id"].count("_") == 1] == await lab.replay()
+        logged = [event for event in live if event["event_id"].count("_") == 1]
+        assert logged == await lab.replay()
+        for position, event in enumerate(live):
+            if event["type"] == "agent.session.requires_action":  # A connection that was cut there goes on behind it.
+                told = await lab.replay(Cursor.of(event["event_id"], "after"))
+                assert told == [live[position + 1], *(each for each in live[position + 2 :] if each in logged)]
 
     run(story())
+
+
+def test_a_silence_after_an_event_is_none_for_the_sdk() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        event: Event = {"type": "agent.session.idle", "event_id": "evt_0000000100000001"}
+        for piece in (_KEEP_ALIVE.body, _written(event, obfuscates=False)) * 2:
+            yield piece
+
+    async def story() -> list[str | None]:
+        return [event.event async for event in SSEDecoder().aiter_bytes(pieces())]
+
+    assert asyncio.run(story()) == ["agent.session.idle"] * 2
 
 
 @pytest.mark.parametrize("odd", ["evt_", "1", "evt_+000000100000001", "evt_0000_00100000001", "msg_0000000100000001"])

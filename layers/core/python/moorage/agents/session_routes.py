@@ -57,7 +57,8 @@ from moorage.wire.validation import parse_object
 
 router = Router()
 _ONE: Final = "/agents/sessions/{session_id}"
-_KEEP_ALIVE: Final = BodyPiece(b": keep-alive\n\n")
+_KEEP_ALIVE: Final = BodyPiece(b": keep-alive\n")
+"""Without an empty line: behind an event with an id, openai-python takes that for an event without data, and fails."""
 
 
 @router.post(

@@ -40,6 +40,8 @@ START: Final = "0"
 """In the place of an id: before the first event."""
 _ENDS: Final[Mapping[str, str]] = {"completed": "completed", "failed": "failed", "cancelled": "cancelled"}
 _PARKED_LOOK_SECONDS: Final = 2.0
+_ON: Final = "on"
+"""Marks that a response which stood still goes on."""
 _TELLS_ALL: Final = (-1, -2)
 _EVENTS_BITS: Final = 22
 """Of the number of an event in its turn: which of its response's it is. What stands before says which response that is."""
@@ -53,6 +55,8 @@ class Cursor:
 
     turn: int
     event: int
+    mark: str = ""
+    """Of an event that is in no log, and was told behind this one: what it was about."""
 
     @property
     def id(self) -> str:
@@ -63,10 +67,11 @@ class Cursor:
         """Raises :class:`ApiError` for what is no id of an event."""
         if event_id == START:
             return cls(0, 0)
-        digits = event_id.partition("_")[2][:16]
+        _, _, place = event_id.partition("_")
+        digits, _, mark = place.partition("_")
         if not event_id.startswith("evt_") or len(digits) != 16 or not set(digits) <= set(string.hexdigits):
             raise invalid_value(param, f"it is the id of an event of this session, or '{START}' for its beginning.")
-        return cls(int(digits[:8], 16), int(digits[8:], 16))
+        return cls(int(digits[:8], 16), int(digits[8:], 16), mark)
 
 
 @dataclass(slots=True)
@@ -223,7 +228,8 @@ class SessionReader:
             told = parked.heard(turn)
             for event in await contents.events(events):
                 is_silent = (position, event["sequence_number"]) <= self._silent_to
-                told += self._numbered(list(projector.hear(event)), is_silent=is_silent)
+                news = self._numbered(list(projector.hear(event)), is_silent=is_silent)
+                told += [*parked.resumed(turn), *news] if news else []
             yield told
 
     async def _reset(self, turn: TurnRecord, count: int, snapshot: Snapshot | None) -> Event:
@@ -294,6 +300,10 @@ class _Parked:
         self._now = asyncio.get_running_loop().time
         self._looked_at = self._now()
         self._told: tuple[str, ...] = ()
+        after = reader.after
+        is_behind_wait = after is not None and after.turn == reader._turn and after.mark not in ("", _ON)
+        self._told_before = after if is_behind_wait else None
+        """Its client was told that it stands still, by a connection before this one."""
         self.is_gone = False
 
     def heard(self, turn: TurnRecord) -> list[Event]:
@@ -301,8 +311,16 @@ class _Parked:
         self._looked_at = self._now()
         if not self._told:
             return []
-        self._told = ()
+        self._told, self._told_before = (), None
         return [self._event("in_progress", Standing(self._reader.session, turn), ())]
+
+    def resumed(self, turn: TurnRecord) -> list[Event]:
+        """That it goes on, where an earlier connection told that it stands still."""
+        if (before := self._told_before) is None:
+            return []
+        self._told_before = None
+        event = self._event("in_progress", Standing(self._reader.session, turn), ())
+        return [event | {"event_id": f"{before.id}_{_ON}"}]
 
     async def look(self, turn: TurnRecord) -> list[Event]:
         """That it stands still, or that it goes on; nothing where that was told, or where it is too early to look."""
@@ -315,9 +333,14 @@ class _Parked:
         if not standing.is_running or standing.awaits == self._told:
             return []
         self._told = standing.awaits
+        if self._told_before is not None and self._told_before.mark == self._mark:
+            return []
         return [self._event(session_status(standing), standing, await actions_of(reader.runtime, standing))]
 
     def _event(self, name: SessionStatus, standing: Standing, actions: Sequence[Mapping[str, Any]]) -> Event:
         shown = session_object(standing, self._reader.environment, actions, name)
-        mark = "".join(each[-8:] for each in self._told) or "on"
-        return self._reader.beside({"type": f"{SESSION}.{name}", "session": shown}, mark)
+        return self._reader.beside({"type": f"{SESSION}.{name}", "session": shown}, self._mark)
+
+    @property
+    def _mark(self) -> str:
+        return "".join(each[-8:] for each in self._told) or _ON
