@@ -25,7 +25,7 @@
 # make test-localstack  run the state machine in LocalStack's interpreter, and turns on LocalStack itself (needs Python 3.13, no Docker)
 # make judges           have AWS's own programs judge what stands in for AWS in the tests (they need Maven and cargo)
 # make clients          have other people's clients do real tasks here (DOCS=--docs rewrites the table of docs/clients.md)
-# make conformance      run the public conformance suites of the protocol
+# make conformance      run the public conformance suites of the protocol (OPTIONS=--agents plays only the SDKs' own tests of agents)
 # make chaos            kill, freeze and cut off the processes of a stack under load (SEED=7 KILLS=100; DOCS=--docs adds it to docs/durability.md)
 # make simulate         play 100,000 histories of the loop over fakes, from their numbers alone
 # make soak             two thousand rounds of one loop, then a stack under load for half an hour, and what grows in it (the same DOCS)
@@ -296,8 +296,19 @@ clients: setup $(patsubst %,.build/clients/%/.done,python frameworks agents aide
 	@$(UV) pip install --quiet --python .build/conformance/servers/bin/python --require-hashes -r tests/conformance/servers.txt && touch $@ \
 		|| echo "The reference servers of tests/conformance/servers.in could not be installed."
 
-conformance: setup-dev .build/conformance/python/.done .build/conformance/servers/.done
-	$(BIN)/python tests/conformance/run.py
+# The SDK's tests are in its source archive alone.
+.build/conformance/agents/.done: $(VENV)/.dev tests/conformance/agents_tests.txt tests/conformance/agents_source.txt
+	@mkdir -p .build/conformance
+	@$(UV) venv --quiet --clear --python $(BIN)/python .build/conformance/agents
+	@mkdir -p .build/conformance/agents/source
+	@$(UV) pip install --quiet --python .build/conformance/agents/bin/python --require-hashes -r tests/conformance/agents_tests.txt && \
+		$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary openai --require-hashes \
+			-r tests/conformance/agents_source.txt -d .build/conformance/agents/source && \
+		tar -xzf .build/conformance/agents/source/*.tar.gz -C .build/conformance/agents/source --wildcards '*/tests/*' '*/pyproject.toml' && touch $@ \
+		|| echo "The tests of openai-python could not be fetched."
+
+conformance: setup-dev .build/conformance/python/.done .build/conformance/servers/.done .build/conformance/agents/.done
+	$(BIN)/python tests/conformance/run.py $(OPTIONS)
 
 .build/fuzz/.done: $(UV) tests/fuzz/requirements.txt
 	@mkdir -p .build

@@ -13,7 +13,7 @@ for name in uv egress toolbox template docs release; do compile "requirements/$n
 for folder in clients conformance fuzz; do compile "tests/$folder/requirements.in" -o "tests/$folder/requirements.txt"; done
 for name in frameworks agents aider; do compile "tests/clients/$name.in" -o "tests/clients/$name.txt"; done
 compile tests/fuzz/atheris.in -o tests/fuzz/atheris.txt
-compile tests/conformance/servers.in -o tests/conformance/servers.txt
+for name in servers agents_tests; do compile "tests/conformance/$name.in" -o "tests/conformance/$name.txt"; done
 compile tests/judges/files.in -o tests/judges/files.txt
 compile console/node.in -o console/node.txt
 compile functions/sandbox/node.in -o functions/sandbox/node.txt

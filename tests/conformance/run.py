@@ -6,8 +6,10 @@
 * **@modelcontextprotocol/conformance** (npm) tries the client of remote servers (``remote_client.py``), under Bun too, because it wants
   a newer Node. Its scenarios of OAuth and of elicitation are not played: tokens come with requests, and nobody is there to ask.
 * The public **reference servers** of that protocol, used by the stack (``reference_servers.py``).
+* The **Agents API**: the generated tests of openai-python, and each method of openai-node (``agents_suite.py``).
 
-A suite that is not there is skipped with the reason. Nothing of them is kept here: they run under ``.build/``.
+``--agents`` plays only the last. A suite that is not there is skipped with the reason. Nothing of them is kept here: they run under
+``.build/``.
 """
 
 import json
@@ -24,8 +26,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.conformance import reference_servers  # noqa: E402  (the folder of the tests is no package of this environment)
+from tests.conformance import agents_suite, reference_servers  # noqa: E402  (the folder of the tests is no package of this environment)
 from tests.conformance.verdicts import Verdict  # noqa: E402
+from tests.mcp_servers import Depot, depot_beside  # noqa: E402
 from tests.stack import Stack  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -45,6 +48,11 @@ _CLONE_SECONDS_MAX = 120
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the stack is stopped too
     bun = _install_node()
+    verdicts = agents() if "--agents" in sys.argv[1:] else [*protocol(bun), *agents()]
+    return 1 if any(verdict.failures for verdict in verdicts) else 0
+
+
+def protocol(bun: Path | None) -> list[Verdict]:
     with (
         tempfile.TemporaryDirectory(prefix="moorage-conformance-") as name,
         reference_servers.running(BUILD / "servers", NODE, Path(name)) as there,
@@ -56,7 +64,21 @@ def main() -> int:
             verdicts += [open_responses(stack, bun).report(), llm_comply(stack).report()]
         finally:
             stack.stop()
-    return 1 if any(verdict.failures for verdict in verdicts) else 0
+    return verdicts
+
+
+def agents() -> list[Verdict]:
+    with tempfile.TemporaryDirectory(prefix="moorage-agents-") as name, depot_beside(Depot()) as depot:
+        stack = Stack(Path(name) / "state", agents_suite.environment(depot.port)).start()
+        depot_url = f"{depot.url}/mcp"
+        try:
+            verdicts = [
+                agents_suite.python_tests(stack, depot_url, BUILD / "agents"),
+                agents_suite.node_methods(stack, depot_url, NODE),
+            ]
+            return [verdict.report() for verdict in verdicts]
+        finally:
+            stack.stop()
 
 
 def open_responses(stack: Stack, bun: Path | None) -> Verdict:
