@@ -117,6 +117,12 @@ def test_a_conversation_is_named_by_its_id_or_an_object(conversation: Any) -> No
     assert (made.conversation_id, made.input_items) == ("conv_1", ())
 
 
+def test_what_is_no_id_of_a_conversation_is_no_unknown_one() -> None:
+    told = refusal({"model": "m", "conversation": "invalid-format"})
+    message = "Invalid 'conversation': 'invalid-format'. Expected an ID that begins with 'conv'."
+    assert (told.status, told.param, told.message) == (400, "conversation", message)
+
+
 def test_a_chain_may_go_on_without_new_input() -> None:
     assert parse_create(b'{"model": "m", "previous_response_id": "resp_1"}').input_items == ()
 
