@@ -83,7 +83,7 @@ async def test_a_session_overrides_its_saved_agent_with_null_too() -> None:
         ({"agent_id": "OTHERS", "environment": NONE, "input": "x"}, "agent_id"),
         ({"agent": {"model": "m"}, "environment": NONE, "input": "x", "stream_options": {}}, "stream_options"),
         ({"agent": {"model": "m"}, "environment": NONE, "input": "x", "metadata": {"a": 1}}, "metadata.a"),
-        ({"agent": {"model": "m"}, "environment": NONE, "input": "x", "spend_control": {"limit": 1}}, "spend_control"),
+        ({"agent": {"model": "m"}, "environment": NONE, "input": "x", "spend_control": {"limit": 0.5}}, "spend_control.limit"),
     ],
 )
 async def test_a_body_that_says_too_little_or_too_much_is_refused(body: dict[str, Any], param: str) -> None:

@@ -1,12 +1,13 @@
 """Sessions and turns as they are answered, from their records and the ends of their responses."""
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import orjson
 
-from moorage.agents.session_shapes import AgentSession, SessionStatus, Turn, TurnFailure, TurnStatus, TurnTokens
+from moorage.agents.session_shapes import AgentSession, SessionStatus, SpendShown, Turn, TurnFailure, TurnStatus, TurnTokens
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.settings import as_answer
 from moorage.agents.turn_items import function_call
@@ -104,7 +105,19 @@ def turn_object(standing: Standing, turn: TurnRecord, status: TurnStatus | None 
         "error": failure_of(snapshot) if stands == "failed" else None,
         "usage": tokens_of(turn.used + standing.used) if has_ended else None,
         "response_ids": list(turn.responses),
+        "cost_usd": cost_usd(turn, standing.cost) if has_ended else None,
     }
+
+
+def cost_usd(turn: TurnRecord, current: int | None) -> float | None:
+    """Of a turn whose current response has cost so much; None where that is not known."""
+    return None if current is None or turn.cost < 0 else (turn.cost + current) / 1_000_000_000
+
+
+def _spend(session: SessionRecord, used: Mapping[str, float] | None) -> SpendShown:
+    limit = (session.budget or {}).get("usd")
+    consumed = None if used is None else math.floor(round(used["usd"] * 100, 7))
+    return {"limit": None if limit is None else round(limit * 100), "consumed": consumed}
 
 
 def agent_object(session: SessionRecord) -> dict[str, Any]:
@@ -116,13 +129,14 @@ def session_object(
     environment: Environment,
     actions: Sequence[Mapping[str, Any]] = (),
     status: SessionStatus | None = None,
+    used: Mapping[str, float] | None = None,
 ) -> AgentSession:
-    """``status`` is that of an event; by default it is as it stands."""
+    """``status`` is that of an event; by default it is as it stands. ``used`` is of the session's budget, where that is known."""
     session, turn, snapshot = standing.session, standing.turn, standing.snapshot
     active_at = session.created_at if turn is None else turn.created_at
     if snapshot is not None and snapshot.last is not None:
         active_at = max(active_at, snapshot.last.at_ms // 1000)
-    used = TokenUsage() if turn is None else turn.earlier + turn.used + standing.used
+    tokens = TokenUsage() if turn is None else turn.earlier + turn.used + standing.used
     stands = status or session_status(standing)
     said = {
         "id": session.id,
@@ -134,10 +148,13 @@ def session_object(
         "agent": agent_object(session),
         "environment": environment,
         "required_actions": list(actions) if stands == "requires_action" else [],
-        "usage": tokens_of(used),
+        "usage": tokens_of(tokens),
         "metadata": dict(session.metadata),
         "vault_ids": list(session.vault_ids),
         "review": "none",
+        "budget": dict(session.budget) if session.budget else None,
+        "budget_used": None if used is None else dict(used),
+        "spend_control": _spend(session, used),
     }
     return cast("AgentSession", said)
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from fastapi import Request
@@ -22,6 +23,7 @@ from moorage.agents.turns import (
     Standing,
     advance,
     answer_approval,
+    budget_scope,
     cancel,
     check_approvals,
     check_results,
@@ -41,6 +43,8 @@ from moorage.api.listings import AnyPage
 from moorage.api.responses import until_of
 from moorage.api.routing import EVENTS, Router
 from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter, rate_limited, turn_not_found
+from moorage.loop import paused
+from moorage.loop.budget import check_budget
 from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document
 from moorage.parallel import Breath, as_json, beside, side_by_side
@@ -81,8 +85,12 @@ async def create(caller: Caller, body: RawBody) -> Response:
         raise missing_parameter("input")
     if "stream_options" in given and not given.get("stream"):
         raise invalid_value("stream_options", "it is only allowed together with 'stream': true.")
-    session = await new_session(runtime, caller.tenant_id, given, size=len(body))
+    budget = _budget(given, sent) or None
+    session = replace(await new_session(runtime, caller.tenant_id, given, size=len(body)), budget=budget)
+    check_budget(runtime, session.settings["model"], budget)
     await sessions.create(session)
+    if budget is not None:
+        await runtime.budgets.put(caller.tenant_id, budget_scope(session), budget)
     if messages:
         try:
             await advance(runtime, session, _payer(caller), offer=Offer(messages))
@@ -128,19 +136,30 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
     sent = await beside(len(body), lambda: parse_object(body))
     given = await beside(len(body), lambda: UPDATE_SESSION(sent))
     runtime = caller.runtime
-    metadata = given.get("metadata", {} if "metadata" in sent else None)
+    metadata, budget = given.get("metadata", {} if "metadata" in sent else None), _budget(given, sent)
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
         settings = None
         if "agent" in given:
             settings = _changed(session.settings, given["agent"], sent["agent"])
             await check_settings(runtime, caller.tenant_id, settings, len(body))
-        if settings is None and metadata is None:
+        check_budget(runtime, (settings or session.settings)["model"], budget)
+        if settings is None and metadata is None and budget is None:
             return await _as_object(runtime, session)
-        changed = await runtime.agent_sessions.update(session, settings=settings, metadata=metadata)
+        changed = await runtime.agent_sessions.update(session, settings=settings, metadata=metadata, budget=budget)
         if changed is not None:
+            if budget is not None:
+                await _set_budget(runtime, changed, budget)
             return await _as_object(runtime, changed)
     raise rate_limited(f"Session '{session_id}' is changed by others again and again. Retry later.", 1)
+
+
+async def _set_budget(runtime: Runtime, session: SessionRecord, budget: Mapping[str, Any]) -> None:
+    """What was used so far stays counted. A turn that stands still for want of it goes on."""
+    await runtime.budgets.put(session.tenant_id, budget_scope(session), budget)
+    standing = await stand(runtime, session)
+    if standing.is_running and standing.snapshot is not None and standing.snapshot.stored.is_pause_requested:
+        await paused.resume(runtime, standing.snapshot.stored)
 
 
 @router.delete(
@@ -416,6 +435,16 @@ def _changed(settings: Mapping[str, Any], change: Mapping[str, Any], sent: Mappi
     return set_back(following)
 
 
+def _budget(given: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The budget that a body sets, by one of its two names; empty for none, and None where the body says nothing of it."""
+    if "spend_control" in sent:
+        if "budget" in sent:
+            raise invalid_value("spend_control", "it is another name of 'budget': give one of the two.")
+        cents = given.get("spend_control", {}).get("limit")
+        return {} if cents is None else {"usd": cents / 100, "on_limit": "stop"}
+    return given.get("budget", {}) if "budget" in sent else None
+
+
 def _payer(caller: Caller) -> Payer:
     return Payer(caller.key_id, caller.draws_on)
 
@@ -426,4 +455,6 @@ async def _as_object(runtime: Runtime, session: SessionRecord) -> AgentSession:
     if standing.open_calls:
         answered = {call_id for each in await runtime.agent_sessions.inputs(session) for call_id in each.results}
         actions = [action for action in actions if action.get("call_id") not in answered]
-    return session_object(standing, await environment_object(runtime, session), actions)
+    budget = None if session.budget is None else await runtime.budgets.standing(session.tenant_id, budget_scope(session))
+    environment = await environment_object(runtime, session)
+    return session_object(standing, environment, actions, used=None if budget is None else budget.used)

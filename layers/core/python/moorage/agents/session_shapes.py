@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Final, Literal, Required
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from moorage import limits
@@ -27,6 +28,7 @@ from moorage.wire.validation import (
     JsonValidator,
     Length,
     NonEmpty,
+    Number,
     OneOf,
     Only,
     RefusedField,
@@ -36,7 +38,6 @@ from moorage.wire.validation import (
 )
 
 _NO_CACHE: Final = "The lifetime of prompts in a model's cache is set by its provider."
-_NO_SPEND: Final = "A session has no limit of its own in this version: give its key a budget ('moorage keys create --budget')."
 _NO_REVIEW: Final = "Nothing reviews actions by itself in this version: 'require_approval' of a tool asks a person."
 _NO_BROWSER: Final = "A browser of the service is not available in this version."
 
@@ -115,6 +116,27 @@ class SessionAgent(AgentSettings, total=False):
     model: Model
 
 
+@wire
+class SessionBudget(TypedDict, total=False):
+    """An extension: what all responses of a session may use together, before another step begins."""
+
+    usd: Annotated[Number, Field(ge=limits.BUDGET_USD_MIN)]
+    input_tokens: Annotated[int, Field(ge=1)]
+    output_tokens: Annotated[int, Field(ge=1)]
+    total_tokens: Annotated[int, Field(ge=1)]
+    tool_calls: Annotated[int, Field(ge=1)]
+    wall_seconds: Annotated[int, Field(ge=1)]
+    on_limit: Literal["stop", "pause", "finish"]
+
+
+@wire
+class SpendControl(TypedDict, total=False):
+    """Another name of a budget in dollars that stops: as in the first versions of the Agents API."""
+
+    limit: Annotated[int, Field(ge=1)]
+    """US cents."""
+
+
 VaultIds = Annotated[list[Id], Length(limits.VAULT_IDS_MAX)]
 
 
@@ -139,7 +161,8 @@ class CreateSession(TypedDict, total=False):
     review: Annotated[Literal["none", "auto_review"], Only("none", _NO_REVIEW)]
     vault_ids: VaultIds
     prompt_cache_options: Annotated[Any, RefusedField(_NO_CACHE)]
-    spend_control: Annotated[Any, RefusedField(_NO_SPEND)]
+    budget: SessionBudget
+    spend_control: SpendControl
 
 
 @wire
@@ -163,7 +186,8 @@ class UpdateSession(TypedDict, total=False):
     metadata: Metadata
     review: Annotated[Literal["none", "auto_review"], Only("none", _NO_REVIEW)]
     prompt_cache_options: Annotated[Any, RefusedField(_NO_CACHE)]
-    spend_control: Annotated[Any, RefusedField(_NO_SPEND)]
+    budget: SessionBudget
+    spend_control: SpendControl
 
 
 CREATE_SESSION: Final = JsonValidator[Fields](CreateSession)
@@ -203,6 +227,13 @@ SessionStatus = Literal["idle", "in_progress", "requires_action", "failed"]
 TurnStatus = Literal["queued", "in_progress", "waiting", "completed", "failed", "cancelled"]
 
 
+class SpendShown(TypedDict):
+    limit: int | None
+    """US cents."""
+    consumed: int | None
+    """In whole US cents; null in events, and where it is not counted."""
+
+
 class AgentSession(TypedDict):
     id: str
     object: Literal["agent.session"]
@@ -217,6 +248,11 @@ class AgentSession(TypedDict):
     metadata: Metadata
     vault_ids: list[str]
     review: Literal["none"]
+    budget: Json | None
+    """An extension: as it was set; null without limits."""
+    budget_used: Json | None
+    """An extension: so far, by measure; null in events, and where there was never a budget."""
+    spend_control: SpendShown
 
 
 class TurnFailure(TypedDict):
@@ -240,6 +276,8 @@ class Turn(TypedDict):
     usage: TurnTokens | None
     response_ids: list[str]
     """An extension: ``/v1/responses/{id}`` tells of each."""
+    cost_usd: float | None
+    """An extension: what they have cost, once the turn has ended; null where the price of a model is not known."""
 
 
 class SessionTrace(TypedDict):

@@ -57,8 +57,11 @@ class SessionRecord:
     """How often its container was made anew."""
     vault_ids: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    budget: Mapping[str, Any] | None = None
+    """What its responses may use together (``session_shapes.py: SessionBudget``); None if it never had one. Empty where it was removed:
+    they are counted on."""
     changes: int = 0
-    """How often its settings and metadata were changed."""
+    """How often its settings, metadata and budget were changed."""
     error: str = ""
     """Why its next response could not begin."""
     error_of: str = ""
@@ -83,6 +86,8 @@ class TurnRecord:
     """Of its responses."""
     resets: Mapping[str, int] = field(default_factory=dict)
     """Before which of its responses, from 0, the environment was made anew, and how often that had been by then."""
+    cost: int = 0
+    """Of those before the current one, in billionths of a dollar; -1 where the price of a model is not known."""
 
     @property
     def current(self) -> str:
@@ -132,6 +137,7 @@ _SESSION: Final = Codec(
         "environment_blob",
         "resets",
         "vault_ids",
+        "budget",
         "changes",
         "error",
         "error_of",
@@ -141,7 +147,7 @@ _SESSION: Final = Codec(
 _TURN: Final = Codec(
     TurnRecord,
     nested={name: FieldCodec(lambda used: used.to_json(), TokenUsage.from_json) for name in ("used", "earlier")},
-    sparse=("used", "earlier", "cancelled_at", "resets"),
+    sparse=("used", "earlier", "cancelled_at", "resets", "cost"),
     beside=("number",),
 )
 
@@ -243,11 +249,17 @@ class AgentSessions:
         return opened, found.has_more or len(opened) < len(found.records)
 
     async def update(
-        self, session: SessionRecord, *, settings: Mapping[str, Any] | None = None, metadata: Mapping[str, str] | None = None
+        self,
+        session: SessionRecord,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        budget: Mapping[str, Any] | None = None,
     ) -> SessionRecord | None:
         """Change it as it was read; None if somebody else has changed it since. Raises 404 if it was deleted meanwhile."""
         pk = keys.agent_session(session.tenant_id, session.id)
-        change: Record = {"changes": session.changes + 1} | ({} if metadata is None else {"metadata": dict(metadata)})
+        given = {"metadata": metadata, "budget": budget}
+        change: Record = {"changes": session.changes + 1} | {name: dict(each) for name, each in given.items() if each is not None}
         body = {} if settings is None else await self._body(session, dict(settings))
         remove = () if settings is None else tuple({"body", "blob"} - body.keys())
         try:
@@ -355,19 +367,21 @@ class AgentSessions:
         used: TokenUsage,
         taken: Sequence[WaitingInput] = (),
         *,
+        cost: int | None = 0,
         is_reset: bool = False,
     ) -> TurnRecord | None:
-        """Another response of a turn, after one that has used so much. None if somebody else has let it go on, or has taken the
-        input. Raises 404 if the session was deleted meanwhile."""
+        """Another response of a turn, after one that has used, and cost, so much. None if somebody else has let it go on, or has taken
+        the input. Raises 404 if the session was deleted meanwhile."""
         resets = {**turn.resets, str(turn.count): session.resets} if is_reset else turn.resets
         responses = (*turn.responses, response_id)
-        following = replace(turn, responses=responses, used=turn.used + used, count=turn.count + 1, resets=resets)
+        spent = -1 if cost is None or turn.cost < 0 else turn.cost + cost
+        following = replace(turn, responses=responses, used=turn.used + used, count=turn.count + 1, resets=resets, cost=spent)
         pk = keys.agent_session(session.tenant_id, session.id)
         packed_ = _TURN.pack(following)
         change = Write(
             pk,
             keys.turn(turn.number),
-            set={name: packed_[name] for name in ("responses", "used", "count", "resets") if name in packed_},
+            set={name: packed_[name] for name in ("responses", "used", "count", "resets", "cost") if name in packed_},
             condition={"count": turn.count},
             absent=("cancelled_at",),
         )

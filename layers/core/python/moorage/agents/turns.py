@@ -52,6 +52,7 @@ from moorage.wire.types import Item
 
 FUNCTION_CALL: Final = "function_call"
 _RETRY_SECONDS: Final = 1
+_BILLION: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,17 @@ class Payer:
         """As of the response before; a budget of that response alone is not passed on."""
         own = str(Scope("tree", stored.response_id))
         return cls(stored.key_id, tuple(scope for scope in stored.draws_on if scope != own))
+
+    def draws(self, session: SessionRecord) -> tuple[str, ...]:
+        """The budgets that the next response of a session draws on: the session's own last, as far as it has one."""
+        own = str(budget_scope(session))
+        others = tuple(scope for scope in self.draws_on if scope != own)
+        return others if session.budget is None else (*others, own)
+
+
+def budget_scope(session: SessionRecord) -> Scope:
+    """Whose budget the session's is."""
+    return Scope("session", session.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,16 @@ class Standing:
         """By the current response, once it has ended."""
         usage = self.snapshot.final_object["usage"] if self.snapshot is not None and self.snapshot.is_final else None
         return TokenUsage() if usage is None else TokenUsage.from_json(usage)
+
+    @property
+    def cost(self) -> int | None:
+        """Of the current response, once it has ended, in billionths of a dollar; None where that is not known."""
+        if self.snapshot is None or not self.snapshot.is_final:
+            return 0
+        usage = self.snapshot.final_object["usage"]
+        if usage is None:
+            return 0
+        return round(usage["cost"]["usd"] * _BILLION) if "cost" in usage else None
 
     def _ended_as(self, status: str) -> bool:
         return self.snapshot is not None and self.snapshot.is_final and self.snapshot.final_object["status"] == status
@@ -386,7 +408,8 @@ async def _recorded(
     """The response becomes its turn's; None if another one has. Raises :class:`ApiError` if the session was deleted meanwhile."""
     session, turn = standing.session, standing.turn
     if turn is not None and following.is_same_turn:
-        return await sessions.go_on(session, turn, stored.response_id, standing.used, waiting, is_reset=is_reset)
+        used, cost = standing.used, standing.cost
+        return await sessions.go_on(session, turn, stored.response_id, used, waiting, cost=cost, is_reset=is_reset)
     number, earlier = (1, TokenUsage()) if turn is None else (turn.number + 1, turn.earlier + turn.used + standing.used)
     return await sessions.begin_turn(session, number, stored.response_id, earlier, waiting, is_reset=is_reset)
 
@@ -414,7 +437,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
         session.tenant_id,
         request,
         key_id=payer.key_id,
-        draws_on=payer.draws_on,
+        draws_on=payer.draws(session),
         follows=None if standing.turn is None else standing.turn.current,
     )
     stored = replace(prepared.stored, session_id=session.id)
@@ -529,6 +552,8 @@ async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> No
     if container_id is not None and await runtime.containers.peek(session.tenant_id, container_id) is not None:
         await runtime.containers.delete(session.tenant_id, container_id)
     await _delete_artifacts(runtime, session)
+    if session.budget is not None:
+        await runtime.budgets.remove(session.tenant_id, budget_scope(session))
     await runtime.agent_sessions.delete(session)
 
 

@@ -72,4 +72,6 @@ class BudgetDraw:
 def _remedy(scope: Scope) -> str:
     if scope.kind == "tree":
         return f"POST /v1/responses/{scope.name}/budget raises it."
+    if scope.kind == "session":
+        return f"POST /v1/agents/sessions/{scope.name} with another 'budget' raises it, and a turn that stands still goes on."
     return "The operator can raise it ('moorage keys budget'); a response that stands still for it goes on when it is resumed."

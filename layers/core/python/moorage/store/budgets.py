@@ -25,8 +25,8 @@ from moorage.store import keys
 from moorage.store.table import Record, Table
 from moorage.wire.operator_answers import BudgetShown
 
-Kind = Literal["key", "tenant", "tree"]
-_KINDS: Final[Mapping[str, Kind]] = {"key": "key", "tenant": "tenant", "tree": "tree"}
+Kind = Literal["key", "tenant", "tree", "session"]
+_KINDS: Final[Mapping[str, Kind]] = {"key": "key", "tenant": "tenant", "tree": "tree", "session": "session"}
 OnLimit = Literal["stop", "pause", "finish"]
 
 MEASURES: Final = ("usd", "input_tokens", "output_tokens", "total_tokens", "tool_calls", "wall_seconds")
@@ -52,7 +52,7 @@ class Scope:
 
     kind: Kind
     name: str
-    """Id of the key, name of the tenant, or id of the response at the root of the tree."""
+    """Id of the key, name of the tenant, id of the response at the root of the tree, or id of an agent's session."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
@@ -98,7 +98,7 @@ class BudgetReached:
 
     @property
     def message(self) -> str:
-        what = {"key": "the API key", "tenant": "the tenant", "tree": "the forks of"}[self.scope.kind]
+        what = {"key": "the API key", "tenant": "the tenant", "tree": "the forks of", "session": "the session"}[self.scope.kind]
         held = f" ({amount(self.held)} more is held by steps that run)" if self.held else ""
         return f"The budget of {what} '{self.scope.name}' is used up: {self.name} {amount(self.used)} of {amount(self.limit)}{held}."
 

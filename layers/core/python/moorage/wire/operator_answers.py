@@ -107,7 +107,7 @@ class ResponseTrace(TypedDict):
 
 
 class BudgetShown(TypedDict):
-    scope: Literal["key", "tenant", "tree"]
+    scope: Literal["key", "tenant", "tree", "session"]
     id: str
     limits: dict[str, float]
     on_limit: Literal["stop", "pause", "finish"]
