@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 from moorage.local.exports import read_exports
+from moorage.local.processes import dying_with
 from moorage.store.journal import Journal
 from moorage.store.record_text import load_record
 from moorage.tools.registry import ROOMS
@@ -58,6 +59,8 @@ class Stack:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                # A run of tests that is killed must leave no stack behind.
+                preexec_fn=dying_with(os.getpid()),
             )
         deadline = time.monotonic() + _START_SECONDS_MAX
         while time.monotonic() < deadline and self.process.poll() is None:
