@@ -11,6 +11,7 @@ from moorage.approvals.store import ApprovalDecision
 from moorage.loop.recover import recover
 from moorage.loop.stop import stop
 from moorage.loop.waiting import PAUSED
+from moorage.state import LoopState
 from moorage.store.audit import Audit
 from moorage.store.responses import StoredResponse
 from moorage.tools.mcp.servers import McpServer, concealed
@@ -336,6 +337,15 @@ async def test_a_remote_call_waits_in_its_place_and_runs_once_when_it_is_allowed
         response = await ended(served, stored)
     assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "mcp_call", "message"]
     assert (response["output"][1]["output"], there.orders) == ("ordered 2 of A-7", [("A-7", 2)])
+
+
+async def test_an_allowed_remote_call_goes_where_there_is_a_network() -> None:
+    async with remote(say("Ordered.")) as (_, served, stored):
+        (approval,) = await approvals_of(served, stored)
+        await decided(served, approval["id"], True)
+        resumed = LoopState.from_json(served.lab.executions.started[f"{stored.response_id}-p1"])
+        sent = (await served.lab.step(resumed)).to_json()
+        assert (sent["next"], len(sent["calls"])) == ("service", 1)
 
 
 async def test_a_remote_call_that_is_denied_or_that_nobody_decides_fails_with_the_reason() -> None:

@@ -25,7 +25,7 @@ from moorage.loop.prompt import StepPosition, for_a_last_answer
 from moorage.loop.sinks import LogSink
 from moorage.loop.waiting import PAUSED
 from moorage.runtime import Runtime
-from moorage.state import LoopState, Next, StepOutcome
+from moorage.state import SERVICE, LoopState, Next, StepOutcome
 from moorage.store.budget_draws import LimitReached
 from moorage.store.event_log import EventBatch, LogWriter, LogWriterId, taken_over
 from moorage.store.responses import Snapshot, StoredResponse
@@ -87,7 +87,11 @@ async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, p
     if unfinished:
         calls = [call for call in progress.outcomes[state.step].calls if call.call_id in unfinished]
         admitted = await approvals.admitted(runtime, snapshot.stored, state.step, calls)
-        return await _send_again(runtime, snapshot.stored, state, admitted) if admitted else state.done()
+        if not admitted:
+            return state.done()
+        # An execution that begins after a pause has not been told where calls run.
+        services = tuple(call.call_id for call in calls if call.where == SERVICE)
+        return await _send_again(runtime, snapshot.stored, replace(state, services=services), admitted)
     if not progress.outcomes[state.step].is_last and await egress_approvals.stands_still(runtime, snapshot.stored, state.step):
         return state.done()
     following = replace(state, step=state.step + 1, next=Next.MODEL, calls=())
