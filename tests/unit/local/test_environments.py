@@ -141,8 +141,9 @@ def test_make_test_is_linters_types_and_tests() -> None:
     before = ("pip install", "--collect")  # what a clone lacks, or has of an older day
     wanted = [step for step in steps if ".venv/bin/" in step and not any(word in step for word in before)]
     asked = [step.partition(".venv/bin/")[2].partition(" -n ")[0] for step in wanted]
-    assert asked[-4:-1] == [
+    assert asked[-5:-1] == [
         "ruff check .",
+        "ruff format --check .",
         "mypy",
         "mypy --config-file functions/egress_proxy/mypy.ini --python-executable .venv-egress/bin/python functions/egress_proxy",
     ]
