@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ class Stack:
     finds_programs: bool = False
     """Whether it asks a sandbox for what ``TOLD_PROGRAMS`` says."""
     _clients: dict[tuple[str, str], OpenAI] = field(default_factory=dict)
+    _making: threading.Lock = field(default_factory=threading.Lock)
+    """Of clients: of two that threads make at once, one would never be closed."""
 
     def start(self) -> "Stack":
         """Start it and return when it serves. A second start finds the state of the first."""
@@ -84,9 +87,10 @@ class Stack:
     def client(self, key: str | None = None) -> OpenAI:
         """The SDK's client; one for each key, closed when the stack stops."""
         identity = (self.url, key or self.key)
-        if identity not in self._clients:
-            self._clients[identity] = OpenAI(base_url=self.url, api_key=identity[1], max_retries=0, timeout=120)
-        return self._clients[identity]
+        with self._making:
+            if identity not in self._clients:
+                self._clients[identity] = OpenAI(base_url=self.url, api_key=identity[1], max_retries=0, timeout=120)
+            return self._clients[identity]
 
     def http(self, key: str | None = None) -> httpx.Client:
         return httpx.Client(base_url=self.url, headers={"authorization": f"Bearer {key or self.key}"}, timeout=120)
