@@ -6,7 +6,7 @@ from moorage.model.prices import Price
 
 from tests.unit.agents.sessions import SessionLab, message
 from tests.unit.agents.test_turns import statuses
-from tests.unit.loop.lab import Turn, say, shell
+from tests.unit.loop.lab import Turn, _dies_at, say, shell
 
 NONE = {"type": "none"}
 
@@ -117,3 +117,18 @@ async def test_a_budget_goes_with_its_session() -> None:
     assert any("session:" in sk for _, sk in lab.lab.table.records)
     assert (await lab.served.delete(lab.path)).status_code == 200
     assert not any("session:" in sk for _, sk in lab.lab.table.records)
+
+
+async def test_no_session_is_left_without_its_budget_by_a_death() -> None:
+    answered, died_at = 500, 0
+    while answered == 500:
+        lab = await SessionLab.begun(say("one"), first=None)
+        lab.lab.table.before_write = _dies_at(died_at)
+        body = {"agent": {"model": "m"}, "environment": NONE, "input": "go", "budget": {"total_tokens": 20}}
+        answered = (await lab.served.post("/agents/sessions", body)).status_code
+        lab.lab.table.before_write = None
+        listed = (await lab.served.get("/agents/sessions")).json()["data"]
+        found = [(await lab.served.get(f"/agents/sessions/{each['id']}")).json() for each in listed]
+        assert [each for each in found if each["budget"] and each["budget_used"] is None] == []
+        died_at += 1
+    assert died_at > 3

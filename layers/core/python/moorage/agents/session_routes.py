@@ -88,9 +88,9 @@ async def create(caller: Caller, body: RawBody) -> Response:
     budget = _budget(given, sent) or None
     session = replace(await new_session(runtime, caller.tenant_id, given, size=len(body)), budget=budget)
     check_budget(runtime, session.settings["model"], budget)
-    await sessions.create(session)
-    if budget is not None:
+    if budget is not None:  # Before its session: what dies between leaves none that nothing bounds.
         await runtime.budgets.put(caller.tenant_id, budget_scope(session), budget)
+    await sessions.create(session)
     if messages:
         try:
             await advance(runtime, session, _payer(caller), offer=Offer(messages))
