@@ -168,6 +168,10 @@ def test_what_webhooks_are_sent_is_documented_as_the_sdk_reads_it(document: Docu
         schema = document["webhooks"][name]["post"]["requestBody"]["content"]["application/json"]["schema"]
         assert schema["properties"].keys() == events[event_type].model_fields.keys()
         assert schema["properties"]["type"] == {"const": event_type}
+        data = events[event_type].model_fields["data"].annotation
+        assert data is not None
+        # A self-hosted environment, which there is none of here, is to be connected.
+        assert schema["properties"]["data"]["properties"].keys() == data.model_fields.keys() - {"connect"}
     asked = document["webhooks"]["moorage_approval_requested"]["post"]
     event = asked["requestBody"]["content"]["application/json"]["schema"]["properties"]
     assert (asked["summary"], event["type"]) == ("A person's word is wanted", {"const": "moorage.approval.requested"})

@@ -112,6 +112,7 @@ def _told(event_type: str) -> tuple[str, JsonSchema]:
         return "A session waits for its client, or for a person", record(id=_of("session"), required_action=record(type=STRING))
     if event_type in SESSION_TYPES:
         data = record(id=_of("session"), environment_type=STRING)
+        data["properties"]["environment_id"] = STRING  # None of a session without one.
         return f"A session is {event_type.rpartition('.')[2].replace('_', ' ')}", data
     return "A background response has ended", record(id=_of("response"))
 
