@@ -288,6 +288,9 @@ class FakeProvisioner:
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
 
+    async def desk(self, handle: Handle) -> Handle:
+        return handle
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         sandbox = self.sandboxes.get(sandbox_id)
         if sandbox is None or not sandbox.is_alive:

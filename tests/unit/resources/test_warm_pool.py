@@ -98,6 +98,9 @@ class Cloud:
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
 
+    async def desk(self, handle: Handle) -> Handle:
+        return handle
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         return SandboxStatus.RUNNING if sandbox_id in self.servers else SandboxStatus.STOPPED
 

@@ -220,6 +220,14 @@ class SandboxFileMissing(SandboxError):
     """There is no such file under /mnt/data, or it is not a regular file (a link, a device, a directory)."""
 
 
+class DeskUnavailable(SandboxError):
+    """There is no browser for this sandbox; ``message`` says why and what to do."""
+
+
+class DeskHeld(SandboxError):
+    """Another person has control of the browser, or whoever asks has none."""
+
+
 class Superseded(MoorageError):
     """Another attempt of this step took over: stop, write nothing more."""
 

@@ -35,7 +35,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from moorage import limits
-from moorage.errors import SandboxCapacity, SandboxError
+from moorage.errors import DeskUnavailable, SandboxCapacity, SandboxError
 from moorage.local.bubblewrap import Bubblewrap
 from moorage.local.control_groups import ControlGroups
 from moorage.local.disk_guard import DiskLimits
@@ -90,6 +90,9 @@ def application(sandboxes: Bubblewrap) -> Starlette:
             return refused(500, error)
         return JSONResponse({})
 
+    async def desk(request: Request) -> JSONResponse:
+        return refused(501, DeskUnavailable("Sandboxes of this machine have no browser."))
+
     async def describe(request: Request) -> JSONResponse:
         return JSONResponse({"status": sandboxes.describe(request.path_params["sandbox_id"])})
 
@@ -113,6 +116,7 @@ def application(sandboxes: Bubblewrap) -> Starlette:
         Route("/v1/sandboxes", running, methods=["GET"]),
         Route("/v1/sandboxes/{sandbox_id}", describe, methods=["GET"]),
         Route("/v1/sandboxes/{sandbox_id}", stop, methods=["DELETE"]),
+        Route("/v1/sandboxes/{sandbox_id}/desk", desk, methods=["PUT"]),
         Route("/v1/sandboxes/{sandbox_id}/skills/{directory}", add_skill, methods=["PUT"]),
     ]
     return Starlette(routes=routes, lifespan=lifespan)

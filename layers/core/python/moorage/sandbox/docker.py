@@ -211,6 +211,9 @@ class DockerProvisioner:
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
 
+    async def desk(self, handle: Handle) -> Handle:
+        return handle
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         found = await self._inspect(sandbox_id)
         match found["State"]["Status"] if found else "gone":

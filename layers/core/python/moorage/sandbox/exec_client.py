@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
+from moorage.errors import DeskHeld, DeskUnavailable, SandboxError, SandboxFileMissing, SandboxGone
 from moorage.limits import BATCH_FILE_BYTES_MAX, EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX
 from moorage.net.transport import UpstreamTransport
 from moorage.sandbox.microvm_endpoint import MAY_WAKE, REPEATABLE, MicrovmAuth
@@ -483,5 +483,9 @@ def _refuse_errors(response: httpx.Response) -> None:
             raise SandboxGone(message)
         case "no_such_file":
             raise SandboxFileMissing(message)
+        case "desk_unavailable":
+            raise DeskUnavailable(message)
+        case "desk_held":
+            raise DeskHeld(message)
         case _:
             raise SandboxError(message)

@@ -188,6 +188,9 @@ class FargateProvisioner:
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
 
+    async def desk(self, handle: Handle) -> Handle:
+        return handle
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         tasks = await self._describe([sandbox_id])
         if not tasks or _is_stopped(tasks[0]):

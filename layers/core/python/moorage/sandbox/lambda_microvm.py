@@ -140,6 +140,9 @@ class LambdaMicrovmProvisioner:
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
 
+    async def desk(self, handle: Handle) -> Handle:
+        return handle
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         try:
             vm = await self._call("get_microvm", microvmIdentifier=sandbox_id)

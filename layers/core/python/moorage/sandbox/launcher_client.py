@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import httpx
 
-from moorage.errors import SandboxCapacity, SandboxError, SandboxHostAway
+from moorage.errors import DeskUnavailable, SandboxCapacity, SandboxError, SandboxHostAway
 from moorage.limits import EXEC_CONNECT_SECONDS, SANDBOX_START_SECONDS
 from moorage.sandbox.over_http import OverHttp
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
@@ -52,6 +52,10 @@ class LauncherProvisioner(OverHttp):
         await self._ask("PUT", f"/v1/sandboxes/{handle.sandbox_id}/skills/{directory}", content=archive)
         return True
 
+    async def desk(self, handle: Handle) -> Handle:
+        body = await self._ask("PUT", f"/v1/sandboxes/{handle.sandbox_id}/desk")
+        return Handle(body["endpoint"], handle.token, handle.sandbox_id)
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         return SandboxStatus((await self._ask("GET", f"/v1/sandboxes/{sandbox_id}"))["status"])
 
@@ -74,6 +78,8 @@ class LauncherProvisioner(OverHttp):
                 return body
             case httpx.codes.SERVICE_UNAVAILABLE:
                 raise SandboxCapacity(body["error"]["message"])
+            case httpx.codes.NOT_IMPLEMENTED:
+                raise DeskUnavailable(body["error"]["message"])
             case _:
                 raise SandboxError(body["error"]["message"])
 

@@ -92,6 +92,11 @@ class Provisioner(Protocol):
         is there stays as it is. False where the exec server does that itself. Raises :class:`SandboxError`."""
         ...
 
+    async def desk(self, handle: Handle) -> Handle:
+        """Which exec server serves the desk of this sandbox (``sandbox/desk_client.py``): its own, or another one. Starts no browser.
+        Raises :class:`DeskUnavailable` where there can be none."""
+        ...
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         """What the owner of the sandbox knows of it. Equal to ``"starting"``, ``"running"``, ``"asleep"`` and ``"stopped"``."""
         ...

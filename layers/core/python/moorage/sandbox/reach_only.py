@@ -40,6 +40,9 @@ class ReachOnlyProvisioner:
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
 
+    async def desk(self, handle: Handle) -> Handle:
+        return handle
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         raise SandboxElsewhere
 

@@ -109,6 +109,9 @@ class WarmPool:
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return await self._fleet.add_skill(handle, directory, archive)
 
+    async def desk(self, handle: Handle) -> Handle:
+        return await self._fleet.desk(handle)
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         return await self._fleet.describe(sandbox_id)
 
