@@ -66,7 +66,7 @@ def named_rooms() -> list[Room]:
 
 def names_of(room: Room) -> set[str]:
     events = {f"response.{name}" for name in room.events} | set(room.events)
-    return {*room.types, room.call, *([room.output] if room.output else []), *room.others, *events}
+    return {*room.types, room.call_type, *([room.output_type] if room.output_type else []), *room.other_types, *events}
 
 
 @cache
@@ -155,20 +155,22 @@ def test_each_folder_is_a_room_and_each_room_a_folder() -> None:
     assert {home(room) for room in ROOMS} == folders
 
 
-@pytest.mark.parametrize("room", named_rooms(), ids=lambda room: room.call)
+@pytest.mark.parametrize("room", named_rooms(), ids=lambda room: room.call_type)
 def test_what_a_tool_looks_like_is_said_in_its_folder(room: Room) -> None:
     declared = [*room.tool_shapes.values(), *room.item_shapes.values()]
     assert {shape.__module__ for shape in declared} == {f"{home(room)}.shapes"}
-    assert set(room.item_shapes) == set(room.prefixes)
+    assert set(room.item_shapes) == set(room.id_prefixes)
     assert set(room.tool_shapes) <= set(room.types)
-    assert room.obfuscated <= room.events.keys()
+    assert room.obfuscated_events <= room.events.keys()
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room.is_hosted], ids=lambda room: room.call)
+@pytest.mark.parametrize("room", [room for room in ROOMS if room.is_hosted], ids=lambda room: room.call_type)
 def test_a_hosted_tool_is_whole(room: Room) -> None:
-    made = {"run", "end", "grow", "opening", "read", "offer", "call_of", "where"} | ({"announced"} if room.output else set())
+    made = {"run", "end", "apply_event", "open_call", "input_items", "function_tool", "parse_call", "call_runner"} | (
+        {"empty_output"} if room.output_type else set()
+    )
     assert {name for name in made if getattr(type(room), name) is getattr(Room, name)} == set()
-    assert set(room.prefixes) == {room.call, *([room.output] if room.output else []), *room.others}
-    assert room.again is RerunPolicy.ATTACH or room.bounds.seconds is not None, (
+    assert set(room.id_prefixes) == {room.call_type, *([room.output_type] if room.output_type else []), *room.other_types}
+    assert room.rerun_policy is RerunPolicy.ATTACH or room.call_limits.seconds is not None, (
         "what is not followed over many runs needs a bound of time"
     )

@@ -37,8 +37,8 @@ _PARAMETERS: dict[str, Any] = {"count": {"type": "integer"}, "pause_ms": {"type"
 
 class Dice(Room):
     types = ("dice",)
-    call = "dice_call"
-    prefixes = MappingProxyType({"dice_call": "dice"})
+    call_type = "dice_call"
+    id_prefixes = MappingProxyType({"dice_call": "dice"})
     events = MappingProxyType(
         {
             "dice_call.rolling": ("item_id", "output_index"),
@@ -46,19 +46,19 @@ class Dice(Room):
             "dice_call.completed": ("item_id", "output_index"),
         }
     )
-    function = "roll"
+    function_name = "roll"
     is_hosted = True
-    words = WORDS
+    end_messages = WORDS
 
     def __init__(
         self,
-        again: RerunPolicy = RerunPolicy.ONCE,
-        bounds: CallLimits | None = None,
+        rerun_policy: RerunPolicy = RerunPolicy.ONCE,
+        call_limits: CallLimits | None = None,
         roll: Callable[[], Awaitable[int]] | None = None,
         trace: Path | None = None,
     ) -> None:
-        self.again = again  # type: ignore[misc]  # A test rolls all three kinds.
-        self.bounds = bounds or CallLimits(seconds=5, bytes=10_000, calls_per_round=2)  # type: ignore[misc]
+        self.rerun_policy = rerun_policy  # type: ignore[misc]  # A test rolls all three kinds.
+        self.call_limits = call_limits or CallLimits(seconds=5, bytes=10_000, calls_per_round=2)  # type: ignore[misc]
         self.rolled = 0
         self._roll = roll
         self._trace = trace
@@ -72,29 +72,29 @@ class Dice(Room):
                 trace.write("fell\n")
         return value
 
-    def where(self, thing: Tool | Item) -> CallRunner:
+    def call_runner(self, thing: Tool | Item) -> CallRunner:
         return CallRunner.SERVICE
 
-    def conceal(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
+    def extract_secrets(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
         return (tool | {"charm": handle}, {handle: tool["charm"]}) if "charm" in tool else (tool, {})
 
-    def offer(self, name: str, tool: Tool) -> Tool:
+    def function_tool(self, name: str, tool: Tool) -> Tool:
         return function(name, f"Roll dice with {tool['faces']} faces.", _PARAMETERS, ["count"])
 
-    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+    def parse_call(self, value: Any, arguments: str, type_: str) -> Item | None:
         count = value.get("count") if isinstance(value, dict) else None
         is_count = isinstance(count, int) and count > 0
-        return {"type": self.call, "count": count, "pause_ms": value.get("pause_ms", 0)} if is_count else None
+        return {"type": self.call_type, "count": count, "pause_ms": value.get("pause_ms", 0)} if is_count else None
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
-        call = {"type": "function_call", "call_id": item["id"], "name": reader.name("dice", self.function)}
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
+        call = {"type": "function_call", "call_id": item["id"], "name": reader.name("dice", self.function_name)}
         said = item.get("error") or f"They fell: {item['rolls']}"
         return [
             call | {"arguments": compact_json({"count": item["count"]})},
             {"type": "function_call_output", "call_id": item["id"], "output": said},
         ]
 
-    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
+    def open_call(self, call: Item, place: ItemPosition) -> CallOpening:
         said = {key: call[key] for key in ("type", "count", "pause_ms")}
         item = {"id": place.item_id, "status": "in_progress", **said, "rolls": []}
         return CallOpening(item, (), item, is_whole=False)
@@ -102,7 +102,7 @@ class Dice(Room):
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         known = run.known
         charms = [run.outside.secret(tool["charm"]) for tool in run.tools if "charm" in tool]
-        rolls = list((known.so_far or {}).get("rolls", ())) if self.again is RerunPolicy.ATTACH else []
+        rolls = list((known.so_far or {}).get("rolls", ())) if self.rerun_policy is RerunPolicy.ATTACH else []
         if not known.so_far or known.so_far["status"] != "rolling":
             yield CallEvent(known.event("dice_call.rolling"))
         while len(rolls) < known.item["count"]:
@@ -116,17 +116,17 @@ class Dice(Room):
         rolls = (known.so_far or {}).get("rolls", [])
         yield CallFinished(known.item | {"status": "failed", "rolls": rolls, "error": f"{WORDS[end]} {detail}".strip()})
 
-    def grow(self, item: Item, name: str, event: Event) -> None:
+    def apply_event(self, item: Item, name: str, event: Event) -> None:
         match name:
             case "dice_call.rolling":
                 item["status"] = "rolling"
             case "dice_call.rolled":
                 item["rolls"] = [*item["rolls"][: event["roll_index"]], event["roll"]]
 
-    def seen(self, item: Item, include: frozenset[str]) -> Item:
+    def visible_item(self, item: Item, include: frozenset[str]) -> Item:
         return item if "dice_call.rolls" in include else item | {"rolls": None}
 
-    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
+    def log_notes(self, name: str, event: Event) -> Iterable[CallLogNote]:
         if name == "dice_call.rolled":
             yield CallLogNote(f"rolled {event['roll']}", "output")
 

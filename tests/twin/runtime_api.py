@@ -185,7 +185,7 @@ class Function:
             if not is_alive:
                 environment.end()
 
-    def call(self, event: Any, *, retries: int, pause_seconds: float) -> None:
+    def call_type(self, event: Any, *, retries: int, pause_seconds: float) -> None:
         """Without waiting: Lambda runs one that has failed again, after a while."""
 
         def run() -> None:

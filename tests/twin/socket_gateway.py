@@ -262,7 +262,7 @@ class ManagementApi:
             assert self.worker is not None
             if self.worker.is_throttled:
                 return 429, "TooManyRequestsException"
-            self.worker.call(json.loads(body), retries=1, pause_seconds=self.retry_seconds)
+            self.worker.call_type(json.loads(body), retries=1, pause_seconds=self.retry_seconds)
             return 202, ""
         return 403, "ForbiddenException"
 

@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
 def test_an_approval_of_what_cannot_run_is_refused(items: list[dict[str, Any]], tools: list[dict[str, Any]], message: str) -> None:
     def admit() -> None:
         for room in ROOMS:
-            room.admit(items, [], [tool for tool in tools if tool["type"] in room.types])
+            room.validate_items(items, [], [tool for tool in tools if tool["type"] in room.types])
 
     with pytest.raises(ApiError, match=re.escape(message)):
         admit()

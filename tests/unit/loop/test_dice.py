@@ -124,7 +124,7 @@ async def test_clients_see_of_dice_what_they_include_and_operators_each_roll() -
 
 async def test_a_secret_is_sealed_in_the_record_and_forgotten_when_the_response_has_ended() -> None:
     with table_with(Dice(), roll(1), say("Charmed.")) as lab:
-        tool, values = Dice().conceal(DICE_TOOL | {"charm": CHARM}, "secret_0", RemoteServers())
+        tool, values = Dice().extract_secrets(DICE_TOOL | {"charm": CHARM}, "secret_0", RemoteServers())
         sealed = {handle: lab.runtime.sealer.seal("t", value) for handle, value in values.items()}
         stored = await lab.background(tools=[tool], container_id=None, secrets=sealed)
         key = ("T#t#R#" + stored.response_id, "META")
@@ -153,7 +153,7 @@ async def test_more_dice_than_a_response_allows_are_refused() -> None:
 
 
 async def test_dice_that_say_more_than_their_bound_are_stopped_and_what_was_said_is_kept() -> None:
-    dice = Dice(bounds=CallLimits(seconds=5, bytes=1_000))
+    dice = Dice(call_limits=CallLimits(seconds=5, bytes=1_000))
     with table_with(dice, roll(1_000), say("Enough.")) as lab:
         stored = await played(lab)
         (item,) = await dice_of(lab, stored)
@@ -168,7 +168,7 @@ async def test_dice_that_roll_for_longer_than_their_bound_are_stopped() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    with table_with(Dice(bounds=CallLimits(seconds=0.01), roll=never), roll(1), say("Enough.")) as lab:
+    with table_with(Dice(call_limits=CallLimits(seconds=0.01), roll=never), roll(1), say("Enough.")) as lab:
         (item,) = await dice_of(lab, await played(lab))
         assert item["error"] == f"{WORDS[CallEnd.TIME_OVER]} It took longer than 0.01 seconds."
 
@@ -229,7 +229,7 @@ async def run_through_crashes(lab: Lab) -> StoredResponse:
 async def test_dice_that_only_look_are_rolled_again_and_given_up_in_the_end() -> None:
     for crashes, expected in ((1, "completed"), (9, "failed")):
         dice = crashing(crashes)
-        dice.again = RerunPolicy.REPEAT  # type: ignore[misc]
+        dice.rerun_policy = RerunPolicy.REPEAT  # type: ignore[misc]
         with table_with(dice, roll(1), say("Done.")) as lab:
             (item,) = await dice_of(lab, await run_through_crashes(lab))
             assert item["status"] == expected
@@ -247,7 +247,7 @@ async def test_dice_whose_step_sees_nothing_any_more_say_that_they_may_have_fall
         await asyncio.Event().wait()
         raise AssertionError
 
-    with table_with(Dice(roll=never, bounds=CallLimits(seconds=60)), roll(1), say("Done.")) as lab:
+    with table_with(Dice(roll=never, call_limits=CallLimits(seconds=60)), roll(1), say("Done.")) as lab:
         stored = await lab.background(tools=[DICE_TOOL], container_id=None)
         state = await lab.step(first_state(stored))
         Flag(lab, [LostSight(), False])

@@ -199,7 +199,7 @@ async def test_a_plan_is_kept_and_shown_and_needs_no_container() -> None:
     stored, (_, planned, ran, _) = await played(lab)
     assert (planned["output"], "container_id" in planned, ran["container_id"]) == ("Plan updated", False, CONTAINER)
     done = [event for event in await lab.events(stored) if event["type"] == "response.mcp_call_arguments.done"]
-    told = [line.text for event in done for line in Mcp().told("mcp_call_arguments.done", event)]
+    told = [line.text for event in done for line in Mcp().log_notes("mcp_call_arguments.done", event)]
     assert told == ["[x] Look", "[>] Do", "$ ls"]
 
 

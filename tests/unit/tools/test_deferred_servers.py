@@ -102,11 +102,11 @@ def test_what_a_search_has_found_comes_back_and_an_address_does_not() -> None:
 
 def test_a_clients_search_brings_servers_that_are_kept_back_and_no_others() -> None:
     brings = found("find") | {"execution": "client"}
-    Mcp().admit([brings], [], [DEPOT])
-    Mcp().admit([found("find")], [], [])
+    Mcp().validate_items([brings], [], [DEPOT])
+    Mcp().validate_items([found("find")], [], [])
     for tools in ([], [{**DEPOT, "defer_loading": False}]):
         with pytest.raises(ApiError) as error:
-            Mcp().admit([brings], [], tools)
+            Mcp().validate_items([brings], [], tools)
         assert error.value.param == "input[0].tools[0].server_label"
 
 
@@ -230,7 +230,7 @@ def test_a_remote_server_with_a_tool_of_this_name_finds_nothing() -> None:
 
 
 def test_what_was_found_is_left_out_by_no_truncation() -> None:
-    assert (Mcp().stays(result()), Mcp().stays(result() | {"name": "exec_command"})) == (True, False)
+    assert (Mcp().survives_truncation(result()), Mcp().survives_truncation(result() | {"name": "exec_command"})) == (True, False)
 
 
 # --- a second run ---
@@ -245,7 +245,7 @@ async def test_whether_a_call_may_be_made_again_says_the_latest_list() -> None:
     call = {"type": "mcp_call", "server_label": "depot", "name": "find"}
     reads = LIST | {"tools": [listed("find", annotations={"read_only": True})]}
     broken = LIST | {"tools": [], "error": "down"}
-    assert await Mcp().repeats(call, said(LIST, reads)) is RerunPolicy.ONCE, "what was true once is true no more"
-    assert await Mcp().repeats(call, said(broken, reads, LIST)) is RerunPolicy.REPEAT
-    assert await Mcp().repeats(call, said(LIST | {"tools": []}, reads)) is RerunPolicy.ONCE
-    assert await Mcp().repeats(call, said()) is RerunPolicy.ONCE
+    assert await Mcp().rerun_policy_of(call, said(LIST, reads)) is RerunPolicy.ONCE, "what was true once is true no more"
+    assert await Mcp().rerun_policy_of(call, said(broken, reads, LIST)) is RerunPolicy.REPEAT
+    assert await Mcp().rerun_policy_of(call, said(LIST | {"tools": []}, reads)) is RerunPolicy.ONCE
+    assert await Mcp().rerun_policy_of(call, said()) is RerunPolicy.ONCE

@@ -49,7 +49,7 @@ CALLS: list[tuple[Any, list[str] | None]] = [
 @pytest.mark.parametrize(("value", "queries"), CALLS)
 def test_a_call_is_read_as_models_write_it(value: Any, queries: list[str] | None) -> None:
     expected = None if queries is None else {"type": "file_search_call", "queries": queries}
-    assert ROOM.call_of(value, "", "file_search") == expected
+    assert ROOM.parse_call(value, "", "file_search") == expected
 
 
 def test_options_are_those_of_the_tool() -> None:
@@ -85,10 +85,10 @@ def run_with(found: list[Hit] | Exception, asked: list[Any], so_far: dict[str, A
 
 def test_a_call_is_shown_as_it_goes_on() -> None:
     place = ItemPosition("fs_1", 2, None, is_hosted=True)
-    opening = ROOM.opening({"type": "file_search_call", "queries": ["notice"]}, place)
+    opening = ROOM.open_call({"type": "file_search_call", "queries": ["notice"]}, place)
     assert opening.added == {"id": "fs_1", "type": "file_search_call", "status": "in_progress", "queries": ["notice"], "results": None}
-    assert ROOM.seen(opening.added, frozenset()) == opening.added | {"queries": []}, "as OpenAI's is when it is added"
-    assert ROOM.seen(opening.added | {"status": "searching"}, frozenset())["queries"] == ["notice"]
+    assert ROOM.visible_item(opening.added, frozenset()) == opening.added | {"queries": []}, "as OpenAI's is when it is added"
+    assert ROOM.visible_item(opening.added | {"status": "searching"}, frozenset())["queries"] == ["notice"]
     assert [event["type"] for event in opening.events] == ["response.file_search_call.in_progress"]
     assert not opening.is_whole
 
@@ -169,12 +169,12 @@ def test_a_model_reads_as_much_as_it_should_and_is_told_of_the_rest() -> None:
 
 
 def test_results_are_shown_to_who_asks_for_them() -> None:
-    assert ROOM.seen(CALL, frozenset({"file_search_call.results"})) == CALL
-    assert ROOM.seen(CALL, frozenset()) == {**CALL, "results": None}
+    assert ROOM.visible_item(CALL, frozenset({"file_search_call.results"})) == CALL
+    assert ROOM.visible_item(CALL, frozenset()) == {**CALL, "results": None}
 
 
 def test_the_tool_is_shown_complete() -> None:
-    assert ROOM.echoed(TOOL, None) == {
+    assert ROOM.response_tool(TOOL, None) == {
         "type": "file_search",
         "filters": None,
         "max_num_results": 20,
@@ -262,6 +262,6 @@ def test_a_tool_that_cannot_be_is_refused(fields: dict[str, Any], param: str, me
 
 def test_there_is_one_file_search_in_a_request() -> None:
     with pytest.raises(ApiError, match="name all stores in one"):
-        ROOM.admit([], [], [TOOL, TOOL])
-    assert ROOM.stores(TOOL) == ("vs_1", "vs_2")
+        ROOM.validate_items([], [], [TOOL, TOOL])
+    assert ROOM.vector_store_ids(TOOL) == ("vs_1", "vs_2")
     assert ROOMS.of_tool("file_search") is not None

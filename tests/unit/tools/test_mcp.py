@@ -101,8 +101,8 @@ def test_a_server_of_an_item_is_refused() -> None:
 def test_what_opens_a_server_is_told_to_nobody() -> None:
     keys = {"authorization": "b3arer", "headers": {"X-Key": "h3ader"}}
     secret = TOOL | {"server_url": "https://depot.example/k3y/mcp?token=t0ken"} | keys
-    kept, secrets = Mcp().conceal(secret, "secret_0", RemoteServers())
-    shown = Mcp().echoed(kept, None)
+    kept, secrets = Mcp().extract_secrets(secret, "secret_0", RemoteServers())
+    shown = Mcp().response_tool(kept, None)
     for hidden in ("k3y", "t0ken", "b3arer", "h3ader"):
         assert hidden not in str(kept) + str(shown)
     assert shown == {
@@ -122,10 +122,10 @@ def test_what_opens_a_server_is_told_to_nobody() -> None:
 
 def test_the_operators_servers_go_by_their_label_alone() -> None:
     configured = RemoteServers({"depot": RemoteServer("http://10.0.0.7:9000/mcp", {"Authorization": "Bearer operators"})})
-    kept, secrets = Mcp().conceal({"type": "mcp", "server_label": "depot"}, "secret_0", configured)
+    kept, secrets = Mcp().extract_secrets({"type": "mcp", "server_label": "depot"}, "secret_0", configured)
     assert McpServer.of_tool(kept, secrets.get) == McpServer("http://10.0.0.7:9000/mcp", {"Authorization": "Bearer operators"}, True)
-    assert Mcp().echoed(kept, None)["server_url"] is None
-    other, secrets = Mcp().conceal(TOOL, "secret_0", configured)
+    assert Mcp().response_tool(kept, None)["server_url"] is None
+    other, secrets = Mcp().extract_secrets(TOOL, "secret_0", configured)
     assert McpServer.of_tool(other, secrets.get) == McpServer(TOOL["server_url"]), (
         "their key goes to their own address and nowhere else"
     )
@@ -135,7 +135,7 @@ def test_the_operators_servers_go_by_their_label_alone() -> None:
 def test_the_operators_server_takes_no_key_of_the_request(own: str) -> None:
     configured = RemoteServers({"depot": RemoteServer("http://10.0.0.7:9000/mcp")})
     with pytest.raises(ApiError, match=f"leave '{own}' out"):
-        Mcp().conceal({"type": "mcp", "server_label": "depot", own: "x"}, "secret_0", configured)
+        Mcp().extract_secrets({"type": "mcp", "server_label": "depot", own: "x"}, "secret_0", configured)
 
 
 HOSTS: dict[str, tuple[tuple[str, ...] | None, list[str]]] = {
@@ -148,18 +148,18 @@ HOSTS: dict[str, tuple[tuple[str, ...] | None, list[str]]] = {
 @pytest.mark.parametrize(("hosts", "allowed"), HOSTS.values(), ids=HOSTS)
 def test_the_operator_says_which_hosts_requests_may_name(hosts: tuple[str, ...] | None, allowed: list[str]) -> None:
     configured = RemoteServers({"mine": RemoteServer("http://10.0.0.7/")}, hosts)
-    Mcp().conceal({"type": "mcp", "server_label": "mine"}, "secret_0", configured)
+    Mcp().extract_secrets({"type": "mcp", "server_label": "mine"}, "secret_0", configured)
     taken = []
     for url in ("https://depot.example/mcp", "https://a.parts.example./", "https://elsewhere.example:8443/"):
         with suppress(ApiError):
-            Mcp().conceal(TOOL | {"server_url": url}, "secret_0", configured)
+            Mcp().extract_secrets(TOOL | {"server_url": url}, "secret_0", configured)
             taken.append(url)
     assert taken == allowed
 
 
 def test_a_label_without_an_address_must_be_known() -> None:
     with pytest.raises(ApiError, match="knows none by that label"):
-        Mcp().conceal({"type": "mcp", "server_label": "depot"}, "secret_0", RemoteServers())
+        Mcp().extract_secrets({"type": "mcp", "server_label": "depot"}, "secret_0", RemoteServers())
 
 
 # --- which tools, and whose word ---
@@ -215,7 +215,7 @@ def test_a_list_offers_functions_and_their_calls_come_back_as_calls_or_questions
     ]
     calls = [made.restore(name).call_item('{"sku": 1}', "call_1") for name in ("depot__find", "depot__order")]
     place = ItemPosition("x_1", 0, None, True)
-    shown = [Mcp().opening(call, place) for call in calls]
+    shown = [Mcp().open_call(call, place) for call in calls]
     assert [(opening.item["type"], opening.item["name"], opening.is_whole) for opening in shown] == [
         ("mcp_call", "find", False),
         ("mcp_approval_request", "order", True),
@@ -379,9 +379,9 @@ def test_the_model_reads_a_denials_reason_and_an_approvals_call() -> None:
 
 
 def test_an_approval_answers_a_question_once() -> None:
-    Mcp().admit([answer(True)], [ASKED], [TOOL])
-    Mcp().admit([ASKED, answer(True), called(approval_request_id="mcpr_1")], [], [])
-    Mcp().admit([answer(False)], [ASKED], [])
+    Mcp().validate_items([answer(True)], [ASKED], [TOOL])
+    Mcp().validate_items([ASKED, answer(True), called(approval_request_id="mcpr_1")], [], [])
+    Mcp().validate_items([answer(False)], [ASKED], [])
     for items, chain, tools, param in (
         ([answer(True)], [], [TOOL], "input[0].approval_request_id"),
         ([answer(True), answer(False)], [ASKED], [TOOL], "input[1].approval_request_id"),
@@ -389,7 +389,7 @@ def test_an_approval_answers_a_question_once() -> None:
         ([answer(True)], [ASKED], [], "tools"),
     ):
         with pytest.raises(ApiError) as refused:
-            Mcp().admit(items, chain, tools)
+            Mcp().validate_items(items, chain, tools)
         assert (refused.value.status, refused.value.param) == (400, param)
 
 

@@ -78,7 +78,10 @@ def test_the_search_runs_here_where_nothing_else_is_said() -> None:
     (parsed,) = parse_create({"model": "m", "input": "go", "tools": [{"type": "tool_search"}]}).tools
     assert parsed == SEARCH
     room = ToolSearch()
-    assert (room.where(SEARCH), room.where({"type": "tool_search", "execution": "client"})) == (CallRunner.SERVICE, CallRunner.CLIENT)
+    assert (room.call_runner(SEARCH), room.call_runner({"type": "tool_search", "execution": "client"})) == (
+        CallRunner.SERVICE,
+        CallRunner.CLIENT,
+    )
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -101,7 +104,7 @@ def test_calls_of_an_upstream_that_searched_by_itself_come_back_without_an_id() 
     output: dict[str, Any] = {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": []}
     items = parse_create({"model": "m", "input": [call, output, {"role": "user", "content": "hi"}]}).input_items
     assert [item.get("call_id") for item in items[:2]] == [None, None]
-    assert ToolSearch().where(items[0]) is CallRunner.CLIENT, "nobody runs it again"
+    assert ToolSearch().call_runner(items[0]) is CallRunner.CLIENT, "nobody runs it again"
 
 
 # --- what a model is offered ---
@@ -152,4 +155,4 @@ def test_an_upstream_that_knows_the_tool_searches_by_itself() -> None:
 def test_a_call_is_one_that_runs_here() -> None:
     made = lower([], [SEARCH, *TOOLS], "auto", frozenset({"function"})).restore("tool_search").call_item('{"query": "mail"}', "c1")
     assert made is not None
-    assert (made["execution"], ToolSearch().where(made)) == ("server", CallRunner.SERVICE)
+    assert (made["execution"], ToolSearch().call_runner(made)) == ("server", CallRunner.SERVICE)

@@ -357,24 +357,24 @@ def test_the_model_is_told_where_its_user_is_and_what_may_be_reached() -> None:
 
 def test_the_key_of_the_engine_is_told_to_nobody() -> None:
     engine = SearchEngine("brave", "https://api.search.brave.com", "k3y")
-    kept, secrets = WebSearch().conceal({"type": "web_search"}, "secret_0", RemoteServers(search=engine))
+    kept, secrets = WebSearch().extract_secrets({"type": "web_search"}, "secret_0", RemoteServers(search=engine))
     assert "k3y" not in str(kept) + repr(engine)
     assert SearchEngine.from_secret(secrets["secret_0"]) == engine
-    assert WebSearch().echoed(kept, None) == {
+    assert WebSearch().response_tool(kept, None) == {
         "type": "web_search",
         "filters": None,
         "search_context_size": "medium",
         "user_location": None,
     }
-    assert "filters" not in WebSearch().echoed({"type": "web_search_preview"}, None)
+    assert "filters" not in WebSearch().response_tool({"type": "web_search_preview"}, None)
 
 
 def test_without_an_engine_there_is_no_web_search() -> None:
     with pytest.raises(ApiError, match="its operator has named no search engine") as refused:
-        WebSearch().conceal({"type": "web_search"}, "secret_0", RemoteServers())
+        WebSearch().extract_secrets({"type": "web_search"}, "secret_0", RemoteServers())
     assert (refused.value.param, refused.value.code) == ("tools", "unsupported_value")
 
 
 def test_one_web_search_is_enough() -> None:
     with pytest.raises(ApiError, match="more than one web search"):
-        WebSearch().admit([], [], [{"type": "web_search"}, {"type": "web_search_preview"}])
+        WebSearch().validate_items([], [], [{"type": "web_search"}, {"type": "web_search_preview"}])

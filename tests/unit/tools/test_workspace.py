@@ -85,30 +85,30 @@ def test_what_it_cannot_have_is_refused_by_name(tools: list[dict[str, Any]], par
 
 
 def test_it_is_no_host_that_the_operator_could_close_and_has_no_secrets() -> None:
-    assert Mcp().conceal(TOOL, "secret_0", RemoteServers(hosts=())) == (TOOL, {})
-    assert (Mcp().is_whole(TOOL), Mcp().is_whole(TOOL | {"server_url": "https://a.example"})) == (True, False)
+    assert Mcp().extract_secrets(TOOL, "secret_0", RemoteServers(hosts=())) == (TOOL, {})
+    assert (Mcp().is_repeatable(TOOL), Mcp().is_repeatable(TOOL | {"server_url": "https://a.example"})) == (True, False)
 
 
 def test_answers_show_its_container_and_nothing_of_what_was_asked_for() -> None:
     environment = {"type": "container_auto", "file_ids": ["file-1"]}
-    shown = Mcp().echoed(TOOL | {"environment": environment}, "cntr_1")
+    shown = Mcp().response_tool(TOOL | {"environment": environment}, "cntr_1")
     assert (shown["environment"], shown["server_url"]) == (NAMED["environment"], "moorage://workspace")
 
 
 def test_its_calls_run_in_the_container_and_those_of_other_servers_outside() -> None:
     room = Mcp()
-    assert room.where(TOOL) is room.where({"type": "mcp_call", "container_id": "cntr_1"}) is CallRunner.SANDBOX
-    assert room.where(TOOL | {"server_url": "https://a.example"}) is room.where({"type": "mcp_call"}) is CallRunner.SERVICE
+    assert room.call_runner(TOOL) is room.call_runner({"type": "mcp_call", "container_id": "cntr_1"}) is CallRunner.SANDBOX
+    assert room.call_runner(TOOL | {"server_url": "https://a.example"}) is room.call_runner({"type": "mcp_call"}) is CallRunner.SERVICE
     ran = {"type": "mcp_call", "container_id": "cntr_1"}
-    assert (room.container_of(ran), room.container_of(room.placed(ran, "cntr_2"))) == ("cntr_1", "cntr_2")
+    assert (room.container_id(ran), room.container_id(room.with_container(ran, "cntr_2"))) == ("cntr_1", "cntr_2")
 
 
 def test_a_call_that_waits_in_its_place_will_run_in_the_container_too() -> None:
     gated = TOOL | {"require_approval": "always"}
     made = lower([LIST], [gated], "auto", frozenset({"function"})).restore("exec_command").call_item('{"cmd": "ls"}', "call_1")
     assert made is not None
-    waiting = Mcp().held(made, [gated], "apr_1")
-    shown = Mcp().opening(waiting, ItemPosition("mcp_1", 0, "cntr_1", True)).item
+    waiting = Mcp().hold_for_approval(made, [gated], "apr_1")
+    shown = Mcp().open_call(waiting, ItemPosition("mcp_1", 0, "cntr_1", True)).item
     assert (shown["type"], shown["container_id"], shown["approval_request_id"]) == ("mcp_call", "cntr_1", "apr_1")
 
 

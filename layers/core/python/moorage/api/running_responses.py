@@ -76,7 +76,7 @@ def _stub(item: Item) -> dict[str, Any]:
         return {"type": APPROVAL_RESPONSE, "approval_request_id": item["id"]}
     room = ROOMS.of_call(item["type"])
     assert room is not None
-    stub = {"type": room.output, "call_id": item["call_id"]}
+    stub = {"type": room.output_type, "call_id": item["call_id"]}
     if item["type"] == "function_call":
         stub["name"] = item["name"]
     return stub | ({"execution": item["execution"]} if "execution" in item else {})
@@ -131,5 +131,5 @@ class RunningResponse:
             self._unanswered.add(call_id)
         elif room is None:
             self._unanswered.discard(call_id)
-        elif decide.is_hosted(item) and not (room.output is None and room.is_settled(item)):
+        elif decide.is_hosted(item) and not (room.output_type is None and room.is_settled(item)):
             self._unanswered.add(call_id)

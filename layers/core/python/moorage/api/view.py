@@ -52,7 +52,7 @@ class ResponseView:
 
     def item(self, item: Item) -> Item:
         room = ROOMS.of_item(item["type"])
-        return item if room is None else room.seen(item, self.include)
+        return item if room is None else room.visible_item(item, self.include)
 
 
 # --- Listings -------------------------------------------------------------------------------------------------------------
@@ -67,8 +67,8 @@ def listed_item(item: Item, include: Iterable[str] = ()) -> Item:
     room = ROOMS.of_item(item["type"])
     if room is None:
         return item
-    unsaid = {key: value for key, value in room.unsaid.get(item["type"], {}).items() if key not in item}
-    return room.seen({**item, **unsaid}, wanted)
+    unsaid = {key: value for key, value in room.listing_defaults.get(item["type"], {}).items() if key not in item}
+    return room.visible_item({**item, **unsaid}, wanted)
 
 
 def _listed_message(message: Item, include: frozenset[str]) -> Item:

@@ -56,7 +56,7 @@ def _verdicts(wanted: CreateRequest) -> dict[str, CallApproval]:
     found: dict[str, CallApproval] = {}
     for item in wanted.input_items:
         room = ROOMS.of_item(item["type"])
-        verdict = None if room is None else room.verdict(item)
+        verdict = None if room is None else room.approval_decision(item)
         if verdict is not None and ids.is_approval(verdict.approval_id):
             found[verdict.approval_id] = verdict
     return found

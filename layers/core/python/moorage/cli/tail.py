@@ -152,7 +152,9 @@ class TranscriptView:
 
     def _added(self, item: dict[str, Any]) -> None:
         room = ROOMS.of_item(item["type"])
-        self._awaits = "the model" if room is None or room.fills != item["type"] else f"the {item['type'].removesuffix('_output')}"
+        self._awaits = (
+            "the model" if room is None or room.result_type != item["type"] else f"the {item['type'].removesuffix('_output')}"
+        )
         title = room.title(item) if room is not None else None if item["type"] in ("reasoning", "message") else item["type"]
         if title is not None:
             self._whole(title, "bold")
@@ -160,7 +162,7 @@ class TranscriptView:
     def _told(self, index: int, name: str, event: Event) -> None:
         """What the room of its tool has to say of an event."""
         room = ROOMS.of_event(name)
-        for told in room.told(name, event) if room is not None else ():
+        for told in room.log_notes(name, event) if room is not None else ():
             if told.at:
                 self._text((index, *told.at), told.text, _COLOURS[told.tone])
             else:

@@ -117,7 +117,7 @@ class ModelAsk:
         """Let the rooms put in front of the model what it needs to know, and open the calls that the client has allowed."""
         await self._tell_of_network()
         for room in rooms_of(self.stored.parameters.tools):
-            if not room.prepares(self.stored.input_items):
+            if not room.needs_preparation(self.stored.input_items):
                 continue
             stage = RoomStage(
                 room,
@@ -130,7 +130,7 @@ class ModelAsk:
                 outside=outside(self.runtime, self.stored),
             )
             async with Cancellable(self.watch):
-                await room.before(stage)
+                await room.prepare_step(stage)
             self.position = replace(self.position, next_index=stage.next_index)
 
     async def _tell_of_network(self) -> None:
@@ -143,7 +143,7 @@ class ModelAsk:
         for item in await egress_approvals.news(self.runtime, self.stored, (self.done | self.items).values()):
             room = ROOMS.of_item(item["type"])
             assert room is not None
-            outputs.add({"id": ids.new_item_id(room.prefixes[item["type"]], self.stored.response_id), **item})
+            outputs.add({"id": ids.new_item_id(room.id_prefixes[item["type"]], self.stored.response_id), **item})
         self.position = replace(self.position, next_index=outputs.next_index)
 
     def _resume(self) -> bool:
@@ -161,7 +161,7 @@ class ModelAsk:
     def _show(self, program: OpenProgram, result: Item) -> None:
         room = ROOMS.of_call(program.item["type"])
         assert room is not None
-        if result["type"] == room.call:
+        if result["type"] == room.call_type:
             shown = {call["call_id"] for call in program.calls}
             turn = ModelTurn(self.runtime, self.stored, self.position, self.sink)
             made = turn.of_program(program.item, [call for call in result["calls"] if call["call_id"] not in shown])
@@ -172,7 +172,7 @@ class ModelAsk:
             result = program.misfit(room)
         outputs = self._outputs()
         output = {"id": outputs.new_id(room), **result}
-        outputs.add(output, added=room.announced(program.item, output["id"]))
+        outputs.add(output, added=room.empty_output(program.item, output["id"]))
         self.position = replace(self.position, next_index=outputs.next_index)
 
     def _with_programs(self, decision: LoopDecision) -> LoopDecision:

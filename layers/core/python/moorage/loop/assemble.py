@@ -524,8 +524,8 @@ class Assembler:
             self._add(item | {"id": self._id(_PREFIXES.get(item["type"], "item"))})
             self.close()
             return
-        place = ItemPosition(self._id(room.prefixes[item["type"]]), self.next_index, self.container_id, self.hosts(room))
-        opening = room.opening(item, place)
+        place = ItemPosition(self._id(room.id_prefixes[item["type"]]), self.next_index, self.container_id, self.hosts(room))
+        opening = room.open_call(item, place)
         open_ = self._add(opening.added)
         for event in opening.events:
             self.emit(event)
@@ -541,9 +541,9 @@ class Assembler:
     def _open_upstreams(self, item: Item) -> None:
         room = ROOMS.of_item(item["type"])
         assert room is not None, f"nobody knows the events of a {item['type']}"
-        if item["type"] == room.call:
+        if item["type"] == room.call_type:
             self.taken_call_ids.add(item["call_id"])
-        self._add(item | {"id": self._id(room.prefixes[item["type"]])}).is_upstreams = True
+        self._add(item | {"id": self._id(room.id_prefixes[item["type"]])}).is_upstreams = True
 
     def _grow_upstreams(self, event: Event) -> None:
         """The event, about the item by its index and id here. One that this kind of item does not have would trip clients up."""

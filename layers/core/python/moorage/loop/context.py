@@ -22,7 +22,7 @@ _OPEN: Final = ("incomplete", "in_progress", "interpreting")
 def _call_of(output: str) -> str | None:
     """The type of call that this type of item answers."""
     room = ROOMS.of_item(output)
-    return room.call if room is not None and room.output == output else None
+    return room.call_type if room is not None and room.output_type == output else None
 
 
 def output_items(output: Iterable[Item], *, is_cut: bool = False) -> list[Item]:
@@ -73,8 +73,8 @@ def answer_orphans(items: list[Item]) -> list[Item]:
             continue
         repaired.append(item)
         room = ROOMS.of_call(item["type"])
-        if room is not None and (room.call, item.get("call_id")) not in answered and not (room.resumes and waits):
-            orphaned = room.orphaned(item)
+        if room is not None and (room.call_type, item.get("call_id")) not in answered and not (room.makes_calls and waits):
+            orphaned = room.missing_output(item)
             repaired += [] if orphaned is None else [orphaned]
     return repaired
 
@@ -95,7 +95,7 @@ def answer_deleted(items: Sequence[Item], then: Iterable[Item]) -> list[Item]:
 def _is_clients(item: Item) -> bool:
     """Whether it is a call that the client answers."""
     room = ROOMS.of_call(item["type"])
-    return room is not None and room.output is not None and room.where(item) is CallRunner.CLIENT
+    return room is not None and room.output_type is not None and room.call_runner(item) is CallRunner.CLIENT
 
 
 def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
@@ -126,7 +126,7 @@ def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
             answered.add(key)
     for key, type_ in calls.items():
         room = ROOMS.of_call(type_)
-        if key not in answered and not (room is not None and room.resumes):
+        if key not in answered and not (room is not None and room.makes_calls):
             raise bad_request(f"No tool output found for {type_.replace('_', ' ')} {key[1]}.", param="input")
 
 
@@ -140,5 +140,5 @@ def container_of(items: Iterable[Item]) -> str | None:
     found = None
     for item in items:
         room = ROOMS.of_call(item["type"])
-        found = (room.container_of(item) if room is not None else None) or found
+        found = (room.container_id(item) if room is not None else None) or found
     return found

@@ -19,7 +19,7 @@ _HOSTED: Final = frozenset({CallRunner.SANDBOX, CallRunner.SERVICE})
 def where(item: Item) -> CallRunner | None:
     """Who runs a call; None for an item that is none."""
     room = ROOMS.of_call(item["type"])
-    return None if room is None else room.where(item)
+    return None if room is None else room.call_runner(item)
 
 
 def is_hosted(item: Item) -> bool:
@@ -30,7 +30,7 @@ def is_hosted(item: Item) -> bool:
 def is_upstreams(item: Item, own_container: str | None) -> bool:
     """True for a call that the model's upstream runs: in a container, but not in the response's own."""
     room = ROOMS.of_call(item["type"])
-    return room is not None and is_hosted(item) and room.container_of(item) not in (None, own_container)
+    return room is not None and is_hosted(item) and room.container_id(item) not in (None, own_container)
 
 
 def is_for_client(item: Item) -> bool:
@@ -82,7 +82,7 @@ def after_model(
         room = ROOMS.of_call(item["type"])
         if _is_settled(item, room, answered):
             continue
-        runner = None if room is None else room.where(item)
+        runner = None if room is None else room.call_runner(item)
         for_client = for_client or is_for_client(item)
         if runner in _HOSTED and not is_upstreams(item, own_container):
             hosted.append(index)
@@ -110,7 +110,7 @@ def _within_bounds(hosted: Sequence[int], items: Mapping[int, Item], budget: int
         room = ROOMS.of_call(type_)
         assert room is not None
         made[type_] += 1
-        if len(run) < budget and made[type_] <= room.bounds.calls_per_round:
+        if len(run) < budget and made[type_] <= room.call_limits.calls_per_round:
             run.append(index)
     runs = set(run)
     return tuple(run), tuple(index for index in hosted if index not in runs)
@@ -118,7 +118,7 @@ def _within_bounds(hosted: Sequence[int], items: Mapping[int, Item], budget: int
 
 def _is_settled(call: Item, room: Room | None, answered: Set[str]) -> bool:
     """Whether a call has its output; some hold it themselves."""
-    return room.is_settled(call) if room is not None and room.output is None else call.get("call_id") in answered
+    return room.is_settled(call) if room is not None and room.output_type is None else call.get("call_id") in answered
 
 
 def _ends_with_answer(items: Mapping[int, Item]) -> bool:

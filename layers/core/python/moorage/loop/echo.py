@@ -52,4 +52,4 @@ def echoed_tool(tool: Tool, container_id: str | None = None) -> Tool:
     if tool["type"] == "namespace":
         return {**tool, "tools": [echoed_tool(inner) for inner in tool["tools"]]}
     room = ROOMS.of_tool(tool["type"])
-    return tool if room is None else room.echoed(tool, container_id)
+    return tool if room is None else room.response_tool(tool, container_id)

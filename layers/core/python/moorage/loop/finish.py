@@ -256,7 +256,7 @@ def closing_events(folded: FoldedState, *, is_said_anew: bool = False) -> list[E
             del folded.items[index]
             continue
         room = ROOMS.of_item(item["type"])
-        item = folded.items[index] = item | {"status": "incomplete"} if room is None else room.closed(item)
+        item = folded.items[index] = item | {"status": "incomplete"} if room is None else room.incomplete_item(item)
         if item["type"] == "message" and is_said_anew:
             item["content"] = []
         folded.done.add(index)

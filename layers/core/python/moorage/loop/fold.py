@@ -130,4 +130,4 @@ def _grow(item: Item, type_: str, event: Event) -> None:
             name = type_.removeprefix("response.")
             room = ROOMS.of_event(name)
             if room is not None:
-                room.grow(item, name, event)
+                room.apply_event(item, name, event)

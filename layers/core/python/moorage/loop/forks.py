@@ -91,7 +91,7 @@ def _check_tools(old: StoredResponse) -> None:
     """What a client has trusted one response with is not known to another."""
     for index, tool in enumerate(old.parameters.tools):
         room = ROOMS.of_tool(tool["type"])
-        if room is not None and not room.is_whole(tool):
+        if room is not None and not room.is_repeatable(tool):
             raise bad_request(
                 f"The secrets of tools[{index}] of '{old.response_id}' are its own: give 'tools' again, with theirs.", param="tools"
             )
@@ -183,4 +183,4 @@ def _referring(environment: Environment, container_id: str) -> Environment:
 def _moved(item: Item, old_id: str, new_id: str) -> Item:
     """An item as if its call had run in the fork's container: there the conversation goes on."""
     room = ROOMS.of_call(item["type"])
-    return item if room is None or room.container_of(item) != old_id else room.placed(item, new_id)
+    return item if room is None or room.container_id(item) != old_id else room.with_container(item, new_id)

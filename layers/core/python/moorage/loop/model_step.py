@@ -353,7 +353,7 @@ def _is_result(item: Item) -> bool:
     if item["type"] == "compaction":
         return True
     room = ROOMS.of_item(item["type"])
-    return room is not None and room.is_hosted and room.fills == item["type"]
+    return room is not None and room.is_hosted and room.result_type == item["type"]
 
 
 async def _take_over(

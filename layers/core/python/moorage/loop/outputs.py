@@ -28,13 +28,13 @@ class Outputs:
         """Open the output of a hosted call, so that outputs appear in the order of their calls however long each takes."""
         item = self.items[index]
         room = _room(item)
-        call = PendingCall(item["id"], item["type"], index, index, item["id"], str(room.where(item)), self._approval(room, index))
-        if room.output is None:
+        call = PendingCall(item["id"], item["type"], index, index, item["id"], str(room.call_runner(item)), self._approval(room, index))
+        if room.output_type is None:
             return call
         known = self.announced.get(item["call_id"])
         if known is not None:
             return replace(call, call_id=item["call_id"], output_index=known["output_index"], output_item_id=known["id"])
-        output = room.announced(item, self.new_id(room))
+        output = room.empty_output(item, self.new_id(room))
         return replace(call, call_id=item["call_id"], output_index=self._open(output), output_item_id=output["id"])
 
     def _approval(self, room: Room, index: int) -> str:
@@ -48,7 +48,7 @@ class Outputs:
         for index in indexes:
             item = self.items[index]
             room = _room(item)
-            holds_its_own = room.output is None
+            holds_its_own = room.output_type is None
             known = KnownCall(
                 self.stored.response_id,
                 item["id"] if holds_its_own else item["call_id"],
@@ -61,11 +61,11 @@ class Outputs:
                 self.items[index] = refused
                 self._done(index)
             else:
-                self.add(refused, added=room.announced(item, known.output_item_id))
+                self.add(refused, added=room.empty_output(item, known.output_item_id))
 
     def new_id(self, room: Room) -> str:
-        assert room.output is not None
-        return ids.new_item_id(room.prefixes[room.output], self.stored.response_id)
+        assert room.output_type is not None
+        return ids.new_item_id(room.id_prefixes[room.output_type], self.stored.response_id)
 
     def add(self, item: Item, *, added: Item | None = None) -> None:
         """An item that is complete from the start; ``added`` is how it is announced, if otherwise."""

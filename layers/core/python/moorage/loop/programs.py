@@ -65,7 +65,7 @@ class OpenProgram:
 
 def open_programs(items: Sequence[Item]) -> list[OpenProgram]:
     """Of a conversation. Most hold none, and may have 10,000 items."""
-    types = {room.call for room in ROOMS if room.resumes}
+    types = {room.call_type for room in ROOMS if room.makes_calls}
     if not any(item["type"] in types for item in items):
         return []
     found: dict[str, OpenProgram] = {}
@@ -74,21 +74,21 @@ def open_programs(items: Sequence[Item]) -> list[OpenProgram]:
         room = ROOMS.of_item(item["type"])
         if room is None:
             continue
-        if room.resumes and item["type"] == room.call:
+        if room.makes_calls and item["type"] == room.call_type:
             found[item["call_id"]] = OpenProgram(item)
-        elif room.resumes:
+        elif room.makes_calls:
             found.pop(item["call_id"], None)
-        elif item["type"] == room.call and (caller := program_of(item)) in found:
+        elif item["type"] == room.call_type and (caller := program_of(item)) in found:
             made[item["call_id"]] = found[caller]
             found[caller].calls.append(item)
-        elif item["type"] == room.output and item.get("call_id") in made:
+        elif item["type"] == room.output_type and item.get("call_id") in made:
             made[item["call_id"]].outputs[item["call_id"]] = item
     return list(found.values())
 
 
 def is_program(item: Item) -> bool:
     room = ROOMS.of_call(item["type"])
-    return room is not None and room.resumes
+    return room is not None and room.makes_calls
 
 
 def fits(original: OriginalTool, arguments: str) -> bool:
@@ -119,7 +119,7 @@ def _output_schema(call: Item, tools: Sequence[Tool]) -> Any:
 
 def check(items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
     """Refuse tools and items about programs that do not belong together. Raises :class:`~moorage.errors.ApiError`."""
-    has_programs = any(room is not None and room.resumes for room in (ROOMS.of_tool(tool["type"]) for tool in tools))
+    has_programs = any(room is not None and room.makes_calls for room in (ROOMS.of_tool(tool["type"]) for tool in tools))
     for index, tool in enumerate(tools):
         if not for_callers([tool], "programmatic"):
             continue

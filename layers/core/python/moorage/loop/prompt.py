@@ -212,7 +212,7 @@ def _put_in_front(log: FoldedState, own: Sequence[int]) -> Iterator[int]:
     for index in own:
         item = log.items[index]
         room = ROOMS.of_item(item["type"])
-        is_call = room is not None and item["type"] == room.call
+        is_call = room is not None and item["type"] == room.call_type
         if item.get("approval_request_id") is None and (is_call or not truncate.stays(item)):
             return
         yield index

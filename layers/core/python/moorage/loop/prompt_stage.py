@@ -1,6 +1,6 @@
 """What rooms put in front of a model before it is asked: what their tools are, and calls that the client has allowed.
 
-Running twice is harmless: what an earlier run has put there stands in the log, and a room looks first (``tools/room.py: Room.before``).
+Running twice is harmless: the log has the items of an earlier run, and a room looks there first (``Room.prepare_step``).
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ class RoomStage:
 
     def call(self, call: Item) -> None:
         place = self._place(call["type"])
-        opening = self.room.opening(call, place)
+        opening = self.room.open_call(call, place)
         self.sink.emit({"type": OUTPUT_ITEM_ADDED, "output_index": place.output_index, "item": dict(opening.added)})
         for event in opening.events:
             self.sink.emit(event)
@@ -91,5 +91,5 @@ class RoomStage:
     def _place(self, type_: str) -> ItemPosition:
         index = self.next_index
         self.next_index += 1
-        item_id = ids.new_item_id(self.room.prefixes[type_], self.stored.response_id)
+        item_id = ids.new_item_id(self.room.id_prefixes[type_], self.stored.response_id)
         return ItemPosition(item_id, index, self.stored.container_id, is_hosted=True)

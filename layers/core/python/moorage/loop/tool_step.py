@@ -108,7 +108,7 @@ async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> N
     async with live:
         for call in made_by.outcome.calls:
             room, item = _room(call), made_by.items[call.call_index]
-            if room.where(item) is CallRunner.SANDBOX:
+            if room.call_runner(item) is CallRunner.SANDBOX:
                 await room.stop(live.client, _known(stored, call, item))
 
 
@@ -152,7 +152,7 @@ class _Attempt:
         if self.denial is not None:
             await self._attend(await self._begin(None), None, ends=(CallEnd.DENIED, self.denial))
             return
-        if self.room.where(self.item) is CallRunner.SERVICE:
+        if self.room.call_runner(self.item) is CallRunner.SERVICE:
             await self._attend(await self._begin(None), None)
             return
         try:
@@ -232,9 +232,9 @@ class _Attempt:
 
     async def _must_end(self, attempt: CallAttempt) -> tuple[CallEnd, str] | None:
         """Why the call does not run any more, if so. One that attaches finds out by itself what was lost."""
-        if attempt.attempt <= 1 or self.room.again is RerunPolicy.ATTACH:
+        if attempt.attempt <= 1 or self.room.rerun_policy is RerunPolicy.ATTACH:
             return None
-        again = await self.room.repeats(self.item, self._earlier())
+        again = await self.room.rerun_policy_of(self.item, self._earlier())
         if again is RerunPolicy.ONCE:
             return CallEnd.LOST, "An earlier run of it did not come to its end."
         if attempt.crashes >= limits.CALL_ATTEMPTS_MAX:
@@ -284,7 +284,7 @@ class _Attempt:
         watch = asyncio.create_task(CancelWatch.of(self.runtime, self.stored).requested())
         work = asyncio.create_task(progress.follow())
         try:
-            seconds = min(limits.TOOL_STEP_SECONDS_MAX, self.room.bounds.seconds or limits.TOOL_STEP_SECONDS_MAX)
+            seconds = min(limits.TOOL_STEP_SECONDS_MAX, self.room.call_limits.seconds or limits.TOOL_STEP_SECONDS_MAX)
             await asyncio.wait({watch, work}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 return work.result()
@@ -298,7 +298,7 @@ class _Attempt:
             watch.cancel()
             work.cancel()
             await asyncio.gather(watch, work, return_exceptions=True)
-        if self.room.again is RerunPolicy.ATTACH:
+        if self.room.rerun_policy is RerunPolicy.ATTACH:
             return None
         return progress.end(CallEnd.TIME_OVER, f"It took longer than {seconds:g} seconds.")
 
@@ -329,9 +329,9 @@ class _Progress:
     """The item that the run fills, as it grows; kept where the run may have to be ended in the middle."""
 
     def __post_init__(self) -> None:
-        if self.room.again is not RerunPolicy.ATTACH:
+        if self.room.rerun_policy is not RerunPolicy.ATTACH:
             known = self.run.known
-            begun = known.item if self.room.output is None else self.room.announced(known.item, known.output_item_id)
+            begun = known.item if self.room.output_type is None else self.room.empty_output(known.item, known.output_item_id)
             self.so_far = orjson.loads(orjson.dumps(known.so_far or begun))
 
     async def follow(self) -> CallFinished:
@@ -339,7 +339,7 @@ class _Progress:
         async with aclosing(self.room.run(self.run)) as pieces:
             async for piece in pieces:
                 if self._is_over(piece):
-                    return self.end(CallEnd.TOO_LARGE, f"It said more than {self.room.bounds.bytes} bytes.")
+                    return self.end(CallEnd.TOO_LARGE, f"It said more than {self.room.call_limits.bytes} bytes.")
                 if isinstance(piece, CallFinished):
                     return piece
                 self._say(piece)
@@ -352,13 +352,13 @@ class _Progress:
     def _say(self, said: CallEvent) -> None:
         self.sink.emit(said.event, offset=said.offset)
         if self.so_far is not None:
-            self.room.grow(self.so_far, said.event["type"].removeprefix("response."), said.event)
+            self.room.apply_event(self.so_far, said.event["type"].removeprefix("response."), said.event)
 
     def _is_over(self, piece: Piece) -> bool:
-        if self.room.bounds.bytes is None:
+        if self.room.call_limits.bytes is None:
             return False
         self.bytes += len(orjson.dumps(piece.item if isinstance(piece, CallFinished) else piece.event))
-        return self.bytes > self.room.bounds.bytes
+        return self.bytes > self.room.call_limits.bytes
 
 
 def _emit(sink: LogSink, pieces: Iterable[Piece]) -> CallFinished:

@@ -58,7 +58,7 @@ def stays(item: Item) -> bool:
     if item["type"] in ("additional_tools", "compaction") or item.get("role") in ("system", "developer"):
         return True
     room = ROOMS.of_item(item["type"])
-    return room is not None and room.stays(item)
+    return room is not None and room.survives_truncation(item)
 
 
 def cuts(items: Sequence[Item]) -> list[int]:

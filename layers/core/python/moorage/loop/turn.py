@@ -115,15 +115,15 @@ class ModelTurn:
             opens_with="{" if json_answers.begins_with_a_brace(self._format) else "",
             holds=lambda original: (original.namespace, original.name) in grammars,
             shown=self._shown,
-            mark_kinds=frozenset(kind for room in rooms_of(self.stored.parameters.tools) for kind in room.marks),
+            mark_kinds=frozenset(kind for room in rooms_of(self.stored.parameters.tools) for kind in room.citation_marks),
         )
 
     def _shown(self, item: Item, index: int) -> Item:
         room = ROOMS.of_item(item["type"])
         if room is None:
             return item
-        approval_id = ids.approval_id(self.stored.response_id, index) if self.stored.parks(room.parks) else None
-        return room.held(item, self.stored.parameters.tools, approval_id)
+        approval_id = ids.approval_id(self.stored.response_id, index) if self.stored.parks(room.pauses_in_place) else None
+        return room.hold_for_approval(item, self.stored.parameters.tools, approval_id)
 
     @property
     def _format(self) -> Mapping[str, Any]:
@@ -209,7 +209,7 @@ class ModelTurn:
             files = await self.runtime.containers.files_of(self.stored.tenant_id, self.stored.container_id)
 
         def annotate(text: str, marks: Sequence[SourceMark]) -> list[dict[str, Any]]:
-            found = [citation for room in rooms for citation in (*room.citations(text, before), *room.marked(marks, before))]
+            found = [citation for room in rooms for citation in (*room.citations(text, before), *room.annotate_marks(marks, before))]
             return sorted([*citations(text, files), *found], key=_place)
 
         return annotate

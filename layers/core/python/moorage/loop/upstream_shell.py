@@ -38,7 +38,7 @@ async def admit(runtime: Runtime, tenant_id: str, entry: ModelEntry, request: Cr
             if entry.provider_kind != "openai_responses":
                 raise errors.shell_passthrough_unsupported(entry.name, entry.provider_kind, param=f"tools[{index}]")
             upstream.check(tool, f"tools[{index}]")
-        elif room is not None and room.where(tool) is CallRunner.SANDBOX:
+        elif room is not None and room.call_runner(tool) is CallRunner.SANDBOX:
             raise errors.unsupported_value(f"tools[{index}].type", tool["type"], f"{there}, and this tool would not see its files.")
     environment = request.environment
     named = None if environment is None else environment.container_id

@@ -35,12 +35,12 @@ class ApprovalTool(Room):
     def needs_approval(self, call: Item, tools: Sequence[Tool], said: Sequence[Item], approval_id: str) -> bool:
         return self._is_gated(tools) and not approval_items.is_allowed(call.get(_ALLOWED_BY, ""), said)
 
-    def held(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
-        if approval_id is not None or call["type"] != self.call or not self._is_gated(tools):
+    def hold_for_approval(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
+        if approval_id is not None or call["type"] != self.call_type or not self._is_gated(tools):
             return call
-        return approval_items.request(self.label, str(self.function), self.arguments_of(call))
+        return approval_items.request(self.label, str(self.function_name), self.arguments_of(call))
 
-    def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+    def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """A call that is allowed must be one that can run."""
         for param, request in approval_items.due(items, chain, self.label):
             if not tools:
@@ -48,10 +48,10 @@ class ApprovalTool(Room):
             if self._call_of(request) is None:
                 raise errors.invalid_value(param, f"what was asked for is no call of '{self.types[0]}'.")
 
-    def prepares(self, said: Sequence[Item]) -> bool:
+    def needs_preparation(self, said: Sequence[Item]) -> bool:
         return any(approval_items.responses(said))
 
-    async def before(self, stage: Stage) -> None:
+    async def prepare_step(self, stage: Stage) -> None:
         for request in approval_items.allowed(stage, self.label):
             call = self._call_of(request)
             if call is not None:
@@ -62,12 +62,12 @@ class ApprovalTool(Room):
         if call is None:
             return []
         known = KnownCall("", request["id"], call | {"id": request["id"]}, 0, request["id"])
-        reason = words.removeprefix(self.words[CallEnd.DENIED]).strip()
-        return self.read(finished_of(self.end(known, CallEnd.DENIED, reason)), reader)
+        reason = words.removeprefix(self.end_messages[CallEnd.DENIED]).strip()
+        return self.input_items(finished_of(self.end(known, CallEnd.DENIED, reason)), reader)
 
     def _is_gated(self, tools: Sequence[Tool]) -> bool:
         return any(tool["type"] in self.types and tool.get("require_approval") == "always" for tool in tools)
 
     def _call_of(self, request: Item) -> Item | None:
         """The call that was asked for; None for what a client has made up."""
-        return self.call_of(parsed(request["arguments"]), request["arguments"], self.types[0])
+        return self.parse_call(parsed(request["arguments"]), request["arguments"], self.types[0])

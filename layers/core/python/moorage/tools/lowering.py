@@ -37,7 +37,7 @@ _NAME_CHARS_MAX: Final = 64
 _OF_PROGRAMS: Final = frozenset({"output_schema"})
 _OF_CALLERS: Final = frozenset({"allowed_callers", "async"}) | _OF_PROGRAMS
 """Fields of functions that only upstreams with programs of their own know."""
-_PROGRAMMATIC: Final = frozenset(type_ for room in ROOMS if room.resumes for type_ in room.types)
+_PROGRAMMATIC: Final = frozenset(type_ for room in ROOMS if room.makes_calls for type_ in room.types)
 _UNSEEN_ITEMS: Final = frozenset({"configuration_update", "compaction_trigger", "item_reference"})
 """Items that speak to the platform, not to the model."""
 NOT_OFFERED: Final = "not_offered"
@@ -51,7 +51,7 @@ _LOADING: Final = _FINDING | {"namespace"}
 def is_hosted(tool: Tool) -> bool:
     """Whether the platform itself runs this tool's calls."""
     room = ROOMS.of_tool(tool["type"])
-    return room is not None and room.where(tool) is not CallRunner.CLIENT
+    return room is not None and room.call_runner(tool) is not CallRunner.CLIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class OriginalTool:
         do not fit the tool, and for functions and custom tools, whose calls are built as they come."""
         value = parsed(arguments)
         room = ROOMS.of_tool(self.type)
-        item = None if room is None else room.call_of(value, arguments, self.type)
+        item = None if room is None else room.parse_call(value, arguments, self.type)
         return None if item is None else {**item, **(self.call or {}), "call_id": call_id}
 
 
@@ -159,7 +159,7 @@ def lowered_for_programs(tools: Sequence[Tool], *, programs: str = "", given: st
 def _told(tool: Tool, tools: Sequence[Tool], programs: str, given: str) -> Tool:
     """A tool with the functions that its calls may call."""
     room = ROOMS.of_tool(tool["type"])
-    if room is None or not room.resumes:
+    if room is None or not room.makes_calls:
         return tool
     return tool | {"callable": list(lowered_for_programs(tools, programs=programs, given=given).tools)}
 
@@ -228,15 +228,15 @@ class _Lowering:
     def _add_other(self, tool: Tool) -> None:
         type_ = tool["type"]
         room = ROOMS.of_tool(type_)
-        if type_ in self.native and (room is None or room.is_ever_native):
-            key, native = (f"\0{compact_json(tool)}", tool) if room is None else room.native(tool, self)
+        if type_ in self.native and (room is None or room.may_run_upstream):
+            key, native = (f"\0{compact_json(tool)}", tool) if room is None else room.native_tool(tool, self)
             self.tools[key] = native
-        elif room is not None and not room.function:
+        elif room is not None and not room.function_name:
             self.of_rooms.append(tool)
         elif room is not None:
-            name = self._claim(type_, room.function, None)
-            offered = room.offer(name, tool)
-            self.tools[name] = self._in_container(offered) if room.where(tool) is CallRunner.SANDBOX else offered
+            name = self._claim(type_, room.function_name, None)
+            offered = room.function_tool(name, tool)
+            self.tools[name] = self._in_container(offered) if room.call_runner(tool) is CallRunner.SANDBOX else offered
         # The API refuses what neither we nor the upstream can run; one that is offered on the side (Codex sends web_search to every
         # server) is not shown to the model.
 
@@ -252,7 +252,7 @@ class _Lowering:
         if tool["type"] == "custom":
             room = ROOMS.of_tool("custom")
             assert room is not None
-            function = room.offer(name, tool)
+            function = room.function_tool(name, tool)
         else:
             unsent = frozenset() if _PROGRAMMATIC & self.native else _OF_CALLERS
             unsent -= _OF_PROGRAMS if self.is_for_programs else frozenset()
@@ -305,7 +305,7 @@ class _Lowering:
 
     def _take_offers(self, room: Room, item: Item) -> None:
         """Offer what an item of a room offers, in place of what its like has offered before."""
-        offers = room.offers(item, self._of_room(room))
+        offers = room.offered_functions(item, self._of_room(room))
         if offers is None:
             return
         there = {offered.name for offered in offers.functions}
@@ -363,7 +363,7 @@ class _Lowering:
         type_ = choice.get("type", "")
         room = ROOMS.of_tool(type_)
         kinds = {type_} if room is None else set(room.types)
-        if type_ != "function" and kinds & self.native and (room is None or room.is_ever_native):
+        if type_ != "function" and kinds & self.native and (room is None or room.may_run_upstream):
             return [choice]
         if type_ == "namespace":
             return [{"type": "function", "name": lowered} for *_, lowered in named.get(f"{_SPACE}{choice['name']}", ())]
@@ -399,10 +399,10 @@ class _Lowering:
         if room is None:
             return self._other(item, type_)
         self._take_offers(room, item)
-        self._find(room.found(item, self._of_room(room)))
+        self._find(room.discovered_functions(item, self._of_room(room)))
         if "id" in item:
             self.seen[item["id"]] = item
-        return room.read(item, self)
+        return room.input_items(item, self)
 
     def _tools_in_between(self, item: Item, type_: str) -> list[Item]:
         """Tools that join the conversation on the way: offered from here on, after those before them."""
@@ -426,7 +426,7 @@ class _Lowering:
         room = ROOMS.of_tool(tool["type"])
         if room is None or not _is_by_items(tool):
             return [self.name(tool["type"], tool["name"])] if "name" in tool else []
-        keys = list(room.brought(tool, tuple(self.kept_back)))
+        keys = list(room.deferred_functions(tool, tuple(self.kept_back)))
         self._find(keys)
         return [self.name(type_, name, namespace) for type_, namespace, name in keys]
 
@@ -447,7 +447,7 @@ class _Lowering:
 def _is_by_items(tool: Tool) -> bool:
     """Whether what it offers is said by items of its own, and no upstream is told of it."""
     room = ROOMS.of_tool(tool["type"])
-    return room is not None and not room.function and not room.is_ever_native
+    return room is not None and not room.function_name and not room.may_run_upstream
 
 
 def _is_deferred_here(tool: Tool) -> bool:

@@ -27,10 +27,10 @@ def _admit(room: Room) -> None:
     """The wire takes what the room declares from now on. Before anything is parsed: what is built then stays as it is."""
     brought = dict.fromkeys(room.tool_shapes, HOSTED_IN_ITEM) if room.is_hosted else room.tool_shapes
     tool_shapes.TOOLS.update(room.tool_shapes)
-    tool_shapes.BROUGHT.update({**brought, **room.brought_shapes})
+    tool_shapes.BROUGHT.update({**brought, **room.item_tool_shapes})
     tool_shapes.CHOICES.update({**(dict.fromkeys(room.types, ChosenByType) if room.tool_shapes else {}), **room.choice_shapes})
     tool_shapes.ITEMS.update(room.item_shapes)
-    tool_shapes.admit_events(room.events, room.obfuscated)
+    tool_shapes.admit_events(room.events, room.obfuscated_events)
 
 
 class Registry:
@@ -45,13 +45,13 @@ class Registry:
 
     def add(self, room: Room) -> None:
         """Know a tool from now on. Raises AssertionError if another room has one of its words."""
-        items = (room.call, *([] if room.output is None else [room.output]), *room.others)
+        items = (room.call_type, *([] if room.output_type is None else [room.output_type]), *room.other_types)
         for found, names in ((self._of_tool, room.types), (self._of_item, items), (self._of_event, room.events)):
             taken = found.keys() & set(names)
             assert not taken, f"{type(room).__name__} and another room both say that they are {sorted(taken)}"
             found.update(dict.fromkeys(names, room))
-        if room.output is not None:
-            self.output_of[room.call] = room.output
+        if room.output_type is not None:
+            self.output_of[room.call_type] = room.output_type
         _admit(room)
 
     @contextmanager
@@ -76,12 +76,12 @@ class Registry:
 
     def of_call(self, type_: str) -> Room | None:
         room = self._of_item.get(type_)
-        return room if room is not None and room.call == type_ else None
+        return room if room is not None and room.call_type == type_ else None
 
     def of_question(self, type_: str) -> Room | None:
         """The room that asks the client something by this type of item."""
         room = self._of_item.get(type_)
-        return room if room is not None and room.asks == type_ else None
+        return room if room is not None and room.approval_request_type == type_ else None
 
     def of_event(self, name: str) -> Room | None:
         """``name`` without ``response.``."""

@@ -17,15 +17,15 @@ space), removed lines with `-` and added ones with `+`. There are no line number
 
 class ApplyPatch(Room):
     types = ("apply_patch",)
-    call = "apply_patch_call"
-    output = "apply_patch_call_output"
-    prefixes = shapes.PREFIXES
+    call_type = "apply_patch_call"
+    output_type = "apply_patch_call_output"
+    id_prefixes = shapes.PREFIXES
     tool_shapes = MappingProxyType({"apply_patch": shapes.ApplyPatchTool})
     item_shapes = MappingProxyType({"apply_patch_call": shapes.ApplyPatchCall, "apply_patch_call_output": shapes.ApplyPatchCallOutput})
-    unsaid = MappingProxyType({"apply_patch_call": {"status": "completed"}})
-    function = "apply_patch"
+    listing_defaults = MappingProxyType({"apply_patch_call": {"status": "completed"}})
+    function_name = "apply_patch"
 
-    def offer(self, name: str, tool: Tool) -> Tool:
+    def function_tool(self, name: str, tool: Tool) -> Tool:
         properties = {
             "type": {"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
             "path": {"type": "string", "description": "Path relative to the workspace."},
@@ -36,7 +36,7 @@ class ApplyPatch(Room):
         }
         return function(name, _DESCRIPTION, properties, ["type", "path"])
 
-    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+    def parse_call(self, value: Any, arguments: str, type_: str) -> Item | None:
         operation = value.get("operation", value) if isinstance(value, dict) else None
         if not isinstance(operation, dict):
             return None
@@ -44,19 +44,19 @@ class ApplyPatch(Room):
         if not isinstance(path, str):
             return None
         if kind == "delete_file":
-            return {"type": self.call, "operation": {"type": kind, "path": path}}
+            return {"type": self.call_type, "operation": {"type": kind, "path": path}}
         if kind in ("create_file", "update_file") and isinstance(diff, str):
-            return {"type": self.call, "operation": {"type": kind, "path": path, "diff": diff}}
+            return {"type": self.call_type, "operation": {"type": kind, "path": path, "diff": diff}}
         return None
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
         if "apply_patch" in reader.native:
             return [item]
-        if item["type"] == self.call:
-            return [function_call(item, reader.name("apply_patch", self.function), item["operation"])]
+        if item["type"] == self.call_type:
+            return [function_call(item, reader.name("apply_patch", self.function_name), item["operation"])]
         return [function_output(item, "\n".join(part for part in (item["status"], item.get("output")) if part))]
 
-    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
+    def open_call(self, call: Item, place: ItemPosition) -> CallOpening:
         """Live streams have two events for the diff. They are left out: openai-node's stream helper fails at what it does not know."""
         operation = call["operation"]
         shown = operation | {"diff": ""} if "diff" in operation else operation

@@ -29,49 +29,49 @@ _OUTPUTS: Final = "code_interpreter_call.outputs"
 
 class CodeInterpreter(ApprovalTool):
     types = ("code_interpreter",)
-    call = "code_interpreter_call"
-    prefixes = shapes.PREFIXES
+    call_type = "code_interpreter_call"
+    id_prefixes = shapes.PREFIXES
     tool_shapes = MappingProxyType({"code_interpreter": shapes.CodeInterpreterTool})
     item_shapes = MappingProxyType({"code_interpreter_call": shapes.CodeInterpreterCall})
-    unsaid = MappingProxyType({"code_interpreter_call": {"status": "completed", "code": None, "outputs": None}})
+    listing_defaults = MappingProxyType({"code_interpreter_call": {"status": "completed", "code": None, "outputs": None}})
     events = shapes.EVENTS
-    obfuscated = frozenset({"code_interpreter_call_code.delta"})
-    function = "python"
-    is_ever_native = False
+    obfuscated_events = frozenset({"code_interpreter_call_code.delta"})
+    function_name = "python"
+    may_run_upstream = False
     """An upstream's own interpreter would run in the upstream's container, without the user's files."""
     is_hosted = True
-    again = RerunPolicy.ATTACH
-    words = WORDS
-    hidden = "outputs"
+    rerun_policy = RerunPolicy.ATTACH
+    end_messages = WORDS
+    hidden_field = "outputs"
 
-    def where(self, thing: Tool | Item) -> CallRunner:
+    def call_runner(self, thing: Tool | Item) -> CallRunner:
         return CallRunner.SANDBOX
 
-    def offer(self, name: str, tool: Tool) -> Tool:
+    def function_tool(self, name: str, tool: Tool) -> Tool:
         return function(name, _DESCRIPTION, {"code": {"type": "string", "description": "Python source code."}}, ["code"])
 
-    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+    def parse_call(self, value: Any, arguments: str, type_: str) -> Item | None:
         """Small models write the code itself, without JSON around it."""
         source = value.get("code") if isinstance(value, dict) else value
-        return {"type": self.call, "code": source if isinstance(source, str) else arguments}
+        return {"type": self.call_type, "code": source if isinstance(source, str) else arguments}
 
     def arguments_of(self, call: Item) -> Mapping[str, Any]:
         return {"code": call["code"]}
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
         call_id = item.get("call_id") or item["id"][:64]
         source = {"code": item.get("code") or ""}
-        call = {"type": "function_call", "call_id": call_id, "name": reader.name("code_interpreter", self.function)}
+        call = {"type": "function_call", "call_id": call_id, "name": reader.name("code_interpreter", self.function_name)}
         return [
             call | {"arguments": compact_json(source)},
             {"type": "function_call_output", "call_id": call_id, "output": _logs(item.get("outputs"))},
         ]
 
-    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
+    def open_call(self, call: Item, place: ItemPosition) -> CallOpening:
         source = call["code"]
         added: Item = {
             "id": place.item_id,
-            "type": self.call,
+            "type": self.call_type,
             "status": "in_progress",
             "code": "",
             "container_id": place.container_id,
@@ -96,24 +96,24 @@ class CodeInterpreter(ApprovalTool):
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         return code.end(known, end, detail)
 
-    def grow(self, item: Item, name: str, event: Event) -> None:
+    def apply_event(self, item: Item, name: str, event: Event) -> None:
         code.grow(item, name, event)
 
-    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+    def response_tool(self, tool: Tool, container_id: str | None) -> Tool:
         """``auto`` stays ``auto`` (recorded live), without what it asked for."""
         return tool if isinstance(tool["container"], str) else {**tool, "container": {"type": "auto"}}
 
-    def seen(self, item: Item, include: frozenset[str]) -> Item:
+    def visible_item(self, item: Item, include: frozenset[str]) -> Item:
         return item if _OUTPUTS in include else item | {"outputs": None}
 
-    def container_of(self, item: Item) -> str | None:
+    def container_id(self, item: Item) -> str | None:
         container_id: str | None = item.get("container_id")
         return container_id
 
-    def placed(self, item: Item, container_id: str) -> Item:
+    def with_container(self, item: Item, container_id: str) -> Item:
         return item | {"container_id": container_id}
 
-    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
+    def log_notes(self, name: str, event: Event) -> Iterable[CallLogNote]:
         if name == "code_interpreter_call_code.delta":
             yield CallLogNote(event["delta"], "call", ("arguments",))
 

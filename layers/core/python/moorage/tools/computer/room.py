@@ -11,20 +11,20 @@ from moorage.wire.types import Item, Tool
 
 class Computer(Room):
     types = ("computer", "computer_use_preview", "computer_use")
-    call = "computer_call"
-    output = "computer_call_output"
-    prefixes = shapes.PREFIXES
+    call_type = "computer_call"
+    output_type = "computer_call_output"
+    id_prefixes = shapes.PREFIXES
     tool_shapes = MappingProxyType({"computer": shapes.ComputerTool, "computer_use_preview": shapes.ComputerUsePreviewTool})
     item_shapes = MappingProxyType({"computer_call": shapes.ComputerCall, "computer_call_output": shapes.ComputerCallOutput})
-    unsaid = MappingProxyType(
+    listing_defaults = MappingProxyType(
         {
             "computer_call": {"status": "completed", "pending_safety_checks": []},
             "computer_call_output": {"status": "completed"},
         }
     )
-    function = "computer"
+    function_name = "computer"
 
-    def offer(self, name: str, tool: Tool) -> Tool:
+    def function_tool(self, name: str, tool: Tool) -> Tool:
         kinds = ["click", "double_click", "drag", "keypress", "move", "screenshot", "scroll", "type", "wait"]
         action = {
             "type": "object",
@@ -49,26 +49,26 @@ class Computer(Room):
             text += f" It shows {tool['environment']}, {tool['display_width']} by {tool['display_height']} pixels."
         return function(name, text, {"actions": {"type": "array", "items": action, "minItems": 1}}, ["actions"])
 
-    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+    def parse_call(self, value: Any, arguments: str, type_: str) -> Item | None:
         if not isinstance(value, dict):
             return None
         actions = value.get("actions", [value.get("action", value)])
         if not isinstance(actions, list) or not all(isinstance(a, dict) and "type" in a for a in actions) or not actions:
             return None
         shape: Item = {"actions": actions} if type_ == "computer" else {"action": actions[0]}
-        return {"type": self.call, "status": "completed", "pending_safety_checks": []} | shape
+        return {"type": self.call_type, "status": "completed", "pending_safety_checks": []} | shape
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
         if reader.native & set(self.types):
             return [item]
-        if item["type"] == self.output:
+        if item["type"] == self.output_type:
             return [with_visible_parts(function_output(item, [_screenshot(item["output"])]), "output")]
         actions = item.get("actions") or ([item["action"]] if item.get("action") else [])
-        name = reader.name(reader.offered(self.types) or "computer", self.function)
+        name = reader.name(reader.offered(self.types) or "computer", self.function_name)
         return [function_call(item, name, {"actions": actions})]
 
-    def seen(self, item: Item, include: frozenset[str]) -> Item:
-        if item["type"] != self.output or "computer_call_output.output.image_url" in include:
+    def visible_item(self, item: Item, include: frozenset[str]) -> Item:
+        if item["type"] != self.output_type or "computer_call_output.output.image_url" in include:
             return item
         return item | {"output": without_url(item["output"])}
 

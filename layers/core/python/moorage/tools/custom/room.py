@@ -11,13 +11,13 @@ from moorage.wire.types import Item, Tool
 
 class Custom(Room):
     types = ("custom",)
-    call = "custom_tool_call"
-    output = "custom_tool_call_output"
-    prefixes = MappingProxyType({name: ID_PREFIXES[name] for name in ("custom_tool_call", "custom_tool_call_output")})
+    call_type = "custom_tool_call"
+    output_type = "custom_tool_call_output"
+    id_prefixes = MappingProxyType({name: ID_PREFIXES[name] for name in ("custom_tool_call", "custom_tool_call_output")})
     choice_shapes = MappingProxyType({"custom": ChosenByName})
-    unsaid = MappingProxyType({name: {"status": "completed"} for name in ("custom_tool_call", "custom_tool_call_output")})
+    listing_defaults = MappingProxyType({name: {"status": "completed"} for name in ("custom_tool_call", "custom_tool_call_output")})
 
-    def offer(self, name: str, tool: Tool) -> Tool:
+    def function_tool(self, name: str, tool: Tool) -> Tool:
         """Free text as one string parameter; the upstream cannot enforce a grammar, so the model reads it."""
         description = tool.get("description") or ""
         form = tool.get("format") or {"type": "text"}
@@ -25,10 +25,10 @@ class Custom(Room):
             description += f"\n\nThe input must match this {form['syntax']} grammar:\n{form['definition']}"
         return function(name, description.strip(), {"input": {"type": "string", "description": "The tool's raw input."}}, ["input"])
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
         if "custom" in reader.native:
             return [self._natively_named(item, reader)]
-        if item["type"] == self.output:
+        if item["type"] == self.output_type:
             return [with_visible_parts(function_output(item, item["output"]), "output")]
         return [function_call(item, reader.name("custom", item["name"], item.get("namespace")), {"input": item.get("input", "")})]
 
@@ -39,7 +39,7 @@ class Custom(Room):
             return item
         return without(item, "namespace") | {"name": reader.name("custom", item["name"], namespace)}
 
-    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+    def response_tool(self, tool: Tool, container_id: str | None) -> Tool:
         return {"description": None, "format": {"type": "text"}, **tool}
 
     def title(self, item: Item) -> str | None:

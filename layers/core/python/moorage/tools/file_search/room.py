@@ -41,64 +41,64 @@ WORDS: Final = MappingProxyType(
 
 class FileSearch(ApprovalTool):
     types = shapes.TYPES
-    call = _CALL
-    prefixes = shapes.PREFIXES
+    call_type = _CALL
+    id_prefixes = shapes.PREFIXES
     tool_shapes = shapes.TOOLS
     item_shapes = MappingProxyType({_CALL: shapes.FileSearchCall})
-    unsaid = MappingProxyType({_CALL: {"status": "completed"}})
+    listing_defaults = MappingProxyType({_CALL: {"status": "completed"}})
     events = shapes.EVENTS
-    function = "file_search"
-    marks = (words.MARK,)
-    is_ever_native = False
+    function_name = "file_search"
+    citation_marks = (words.MARK,)
+    may_run_upstream = False
     is_hosted = True
-    again = RerunPolicy.REPEAT
-    bounds = CallLimits(seconds=limits.FILE_SEARCH_SECONDS_MAX, bytes=limits.FILE_SEARCH_BYTES_MAX)
-    words = WORDS
-    hidden = "results"
+    rerun_policy = RerunPolicy.REPEAT
+    call_limits = CallLimits(seconds=limits.FILE_SEARCH_SECONDS_MAX, bytes=limits.FILE_SEARCH_BYTES_MAX)
+    end_messages = WORDS
+    hidden_field = "results"
 
     # --- a request ---
 
-    def where(self, thing: Tool | Item) -> CallRunner:
+    def call_runner(self, thing: Tool | Item) -> CallRunner:
         return CallRunner.SERVICE
 
-    def stores(self, tool: Tool) -> Sequence[str]:
+    def vector_store_ids(self, tool: Tool) -> Sequence[str]:
         return tuple(tool["vector_store_ids"])
 
-    def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
-        super().admit(items, chain, tools)
+    def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+        super().validate_items(items, chain, tools)
         if len(tools) > 1:
             raise errors.bad_request("There is more than one file search in 'tools': name all stores in one.", param="tools")
 
     # --- what models read ---
 
-    def offer(self, name: str, tool: Tool) -> Tool:
+    def function_tool(self, name: str, tool: Tool) -> Tool:
         return words.offered(name, tool)
 
-    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+    def parse_call(self, value: Any, arguments: str, type_: str) -> Item | None:
         queries = words.queries_of(value)
         return None if queries is None else {"type": _CALL, "queries": queries}
 
     def arguments_of(self, call: Item) -> Mapping[str, Any]:
         return {"queries": call["queries"]}
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
         call_id = item["id"][:64]
-        name = reader.name(reader.offered(self.types) or self.types[0], self.function)
+        name = reader.name(reader.offered(self.types) or self.types[0], self.function_name)
         return [
             {"type": "function_call", "call_id": call_id, "name": name, "arguments": compact_json({"queries": item["queries"]})},
             {"type": "function_call_output", "call_id": call_id, "output": words.read(item)},
         ]
 
-    def marked(self, marks: Sequence[SourceMark], items: Sequence[Item]) -> list[dict[str, Any]]:
+    def annotate_marks(self, marks: Sequence[SourceMark], items: Sequence[Item]) -> list[dict[str, Any]]:
         return citing.citations(marks, items)
 
     # --- the call ---
 
-    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
+    def open_call(self, call: Item, place: ItemPosition) -> CallOpening:
         if not place.is_hosted:  # An upstream searches by itself: it has searched.
             item = {"status": "completed", "queries": [], "results": None, **call, "id": place.item_id}
             return CallOpening(item, (), item)
-        # No event of a search says what is looked for: whoever takes over reads it here, or nowhere. Clients see it later (``seen``).
+        # No event of a search says what is looked for: a takeover reads it here. Clients see it later (``visible_item``).
         said = {"queries": call["queries"], "results": None, **self.allowance(call)}
         added = {"id": place.item_id, "type": _CALL, "status": "in_progress", **said}
         return CallOpening(added, (place.event("file_search_call.in_progress"),), dict(added), is_whole=False)
@@ -119,16 +119,16 @@ class FileSearch(ApprovalTool):
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         yield _failed(known, f"{WORDS[end]} {detail}".strip())
 
-    def grow(self, item: Item, name: str, event: Event) -> None:
+    def apply_event(self, item: Item, name: str, event: Event) -> None:
         item["status"] = name.removeprefix("file_search_call.")
 
     # --- who looks at it ---
 
-    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+    def response_tool(self, tool: Tool, container_id: str | None) -> Tool:
         ranking = {"ranker": "auto", "score_threshold": 0, **tool.get("ranking_options", {})}
         return {"filters": None, "max_num_results": limits.SEARCH_RESULTS_DEFAULT, **tool, "ranking_options": ranking}
 
-    def seen(self, item: Item, include: frozenset[str]) -> Item:
+    def visible_item(self, item: Item, include: frozenset[str]) -> Item:
         """Nobody is told what is looked for before the search begins: OpenAI's item has no queries when it is added."""
         shown = item if _RESULTS in include else without(item, "results") | {"results": None}
         return shown | {"queries": []} if item.get("status") == "in_progress" else shown
@@ -136,7 +136,7 @@ class FileSearch(ApprovalTool):
     def title(self, item: Item) -> str | None:
         return " | ".join(("file search:", *item["queries"]))
 
-    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
+    def log_notes(self, name: str, event: Event) -> Iterable[CallLogNote]:
         return ()
 
 

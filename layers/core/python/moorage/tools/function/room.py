@@ -12,21 +12,21 @@ from moorage.wire.types import Item, Tool
 
 class Function(Room):
     types = ("function",)
-    call = "function_call"
-    output = "function_call_output"
-    prefixes = MappingProxyType({name: ID_PREFIXES[name] for name in ("function_call", "function_call_output")})
+    call_type = "function_call"
+    output_type = "function_call_output"
+    id_prefixes = MappingProxyType({name: ID_PREFIXES[name] for name in ("function_call", "function_call_output")})
     choice_shapes = MappingProxyType({"function": ChosenByName})
-    unsaid = MappingProxyType({name: {"status": "completed"} for name in ("function_call", "function_call_output")})
+    listing_defaults = MappingProxyType({name: {"status": "completed"} for name in ("function_call", "function_call_output")})
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
-        if item["type"] == self.output:
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
+        if item["type"] == self.output_type:
             return [with_visible_parts(item, "output")]
         namespace = item.get("namespace")
         if namespace is not None and "namespace" in reader.native:
             return [item]
         return [without(item, "namespace", "caller") | {"name": reader.name("function", item["name"], namespace)}]
 
-    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+    def response_tool(self, tool: Tool, container_id: str | None) -> Tool:
         return {"description": None, "parameters": None, "strict": None, **tool}
 
     def title(self, item: Item) -> str | None:

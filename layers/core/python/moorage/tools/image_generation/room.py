@@ -68,34 +68,34 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
 
 class ImageGeneration(ApprovalTool):
     types = ("image_generation",)
-    call = _CALL
-    prefixes = shapes.PREFIXES
+    call_type = _CALL
+    id_prefixes = shapes.PREFIXES
     tool_shapes = shapes.TOOLS
     item_shapes = MappingProxyType({_CALL: shapes.ImageGenerationCall})
-    unsaid = MappingProxyType({_CALL: {"status": "completed"}})
+    listing_defaults = MappingProxyType({_CALL: {"status": "completed"}})
     events = shapes.EVENTS
-    function = "image_generation"
-    is_ever_native = False
+    function_name = "image_generation"
+    may_run_upstream = False
     is_hosted = True
-    again = RerunPolicy.ONCE
-    bounds = CallLimits(limits.IMAGE_CALL_SECONDS_MAX, limits.IMAGE_CALL_BYTES_MAX, limits.IMAGES_PER_ROUND_MAX)
-    words = WORDS
-    hidden = KEPT
+    rerun_policy = RerunPolicy.ONCE
+    call_limits = CallLimits(limits.IMAGE_CALL_SECONDS_MAX, limits.IMAGE_CALL_BYTES_MAX, limits.IMAGES_PER_ROUND_MAX)
+    end_messages = WORDS
+    hidden_field = KEPT
 
     # --- a request ---
 
-    def where(self, thing: Tool | Item) -> CallRunner:
+    def call_runner(self, thing: Tool | Item) -> CallRunner:
         return CallRunner.SERVICE
 
-    def conceal(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
+    def extract_secrets(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
         engine = configured.images
         why = UNCONFIGURED if engine is None else engines.unserved(engine, tool)
         if engine is None or why is not None:
             raise errors.bad_request(str(why), param="tools", code="unsupported_value")
         return tool | {_ENGINE: handle}, {handle: engine.to_secret()}
 
-    def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
-        super().admit(items, chain, tools)
+    def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+        super().validate_items(items, chain, tools)
         if len(tools) > 1:
             raise errors.bad_request("There is more than one image generation in 'tools': send one.", param="tools")
         for item in items:
@@ -107,24 +107,24 @@ class ImageGeneration(ApprovalTool):
                     param="input",
                 )
 
-    def restored(self, item: Item, stored: Item) -> Item:
+    def restore_hidden(self, item: Item, stored: Item) -> Item:
         """What was stored, whatever comes back: it is the same image, and need not be stored again."""
         return stored
 
     # --- what models read ---
 
-    def offer(self, name: str, tool: Tool) -> Tool:
+    def function_tool(self, name: str, tool: Tool) -> Tool:
         return words.offered(name, tool)
 
-    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+    def parse_call(self, value: Any, arguments: str, type_: str) -> Item | None:
         call = words.call_of(value)
         return None if call is None else {"type": _CALL, **call}
 
     def arguments_of(self, call: Item) -> Mapping[str, Any]:
         return words.arguments_of(call)
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
-        call_id, name = item["id"][:64], reader.name(self.types[0], self.function)
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
+        call_id, name = item["id"][:64], reader.name(self.types[0], self.function_name)
         arguments = compact_json(words.arguments_of(item))
         return [
             {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments},
@@ -133,7 +133,7 @@ class ImageGeneration(ApprovalTool):
 
     # --- the call ---
 
-    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
+    def open_call(self, call: Item, place: ItemPosition) -> CallOpening:
         if not place.is_hosted:  # An upstream draws by itself: it has drawn.
             item = {"status": "completed", **call, "id": place.item_id}
             return CallOpening(item, (), item)
@@ -161,31 +161,31 @@ class ImageGeneration(ApprovalTool):
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         yield _failed(known, str(end), f"{WORDS[end]} {detail}".strip())
 
-    def grow(self, item: Item, name: str, event: Event) -> None:
+    def apply_event(self, item: Item, name: str, event: Event) -> None:
         match name.removeprefix("image_generation_call."):
             case "in_progress" | "generating" | "completed" as status:
                 item["status"] = status
 
-    def closed(self, item: Item) -> Item:
+    def incomplete_item(self, item: Item) -> Item:
         """Clients know no ``incomplete`` here."""
         return _failed_item(item, str(CallEnd.CANCELLED), WORDS[CallEnd.CANCELLED])
 
     # --- who looks at it ---
 
-    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+    def response_tool(self, tool: Tool, container_id: str | None) -> Tool:
         return {**_DEFAULTS, **without(tool, _ENGINE)}
 
     def usage(self, items: Sequence[Item]) -> Mapping[str, Any]:
         return {"image_gen": tokens.total([item[_TOKENS] for item in items if item["type"] == _CALL and _TOKENS in item])}
 
-    def seen(self, item: Item, include: frozenset[str]) -> Item:
+    def visible_item(self, item: Item, include: frozenset[str]) -> Item:
         shown = without(item, KEPT, _TOKENS)
         return shown if shown.get("status") in ("in_progress", "generating") else {"result": None, **shown}
 
     def title(self, item: Item) -> str | None:
         return f"image: {item.get('revised_prompt', '')}"
 
-    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
+    def log_notes(self, name: str, event: Event) -> Iterable[CallLogNote]:
         return ()
 
 

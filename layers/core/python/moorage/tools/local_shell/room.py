@@ -11,15 +11,15 @@ from moorage.wire.types import Item, Tool
 
 class LocalShell(Room):
     types = ("local_shell",)
-    call = "local_shell_call"
-    output = "local_shell_call_output"
-    prefixes = shapes.PREFIXES
+    call_type = "local_shell_call"
+    output_type = "local_shell_call_output"
+    id_prefixes = shapes.PREFIXES
     tool_shapes = MappingProxyType({"local_shell": shapes.LocalShellTool})
     item_shapes = MappingProxyType({"local_shell_call": shapes.LocalShellCall, "local_shell_call_output": shapes.LocalShellCallOutput})
-    unsaid = MappingProxyType({"local_shell_call": {"status": "completed"}})
-    function = "local_shell"
+    listing_defaults = MappingProxyType({"local_shell_call": {"status": "completed"}})
+    function_name = "local_shell"
 
-    def offer(self, name: str, tool: Tool) -> Tool:
+    def function_tool(self, name: str, tool: Tool) -> Tool:
         properties = {
             "command": {"type": "array", "items": {"type": "string"}, "description": 'Program and arguments: ["bash", "-lc", "ls"].'},
             "env": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -29,7 +29,7 @@ class LocalShell(Room):
         }
         return function(name, "Run a command on the user's computer and read what it prints.", properties, ["command"])
 
-    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+    def parse_call(self, value: Any, arguments: str, type_: str) -> Item | None:
         command = value.get("command") if isinstance(value, dict) else None
         if isinstance(command, str):
             command = ["bash", "-lc", command]
@@ -40,12 +40,12 @@ class LocalShell(Room):
         for key in ("timeout_ms", "user", "working_directory"):
             if value.get(key) is not None:
                 action[key] = value[key]
-        return {"type": self.call, "status": "completed", "action": action}
+        return {"type": self.call_type, "status": "completed", "action": action}
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
         if "local_shell" in reader.native:
             return [item]
-        if item["type"] == self.call:
+        if item["type"] == self.call_type:
             action = {k: v for k, v in item["action"].items() if v is not None and k != "type"}
-            return [function_call(item, reader.name("local_shell", self.function), action)]
+            return [function_call(item, reader.name("local_shell", self.function_name), action)]
         return [function_output(item | {"call_id": item.get("call_id") or item["id"]}, item["output"])]

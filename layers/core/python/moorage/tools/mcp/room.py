@@ -71,12 +71,12 @@ _CODES: Final = {CallEnd.TIME_OVER: -32001, CallEnd.LOST: -32000, CallEnd.CANCEL
 
 class Mcp(Room):
     types = ("mcp",)
-    call = _CALL
-    others = (_LIST, _REQUEST, _RESPONSE)
-    asks = _REQUEST
-    prefixes = shapes.PREFIXES
+    call_type = _CALL
+    other_types = (_LIST, _REQUEST, _RESPONSE)
+    approval_request_type = _REQUEST
+    id_prefixes = shapes.PREFIXES
     tool_shapes = MappingProxyType({"mcp": shapes.McpTool})
-    brought_shapes = MappingProxyType({"mcp": shapes.BroughtServer})
+    item_tool_shapes = MappingProxyType({"mcp": shapes.BroughtServer})
     choice_shapes = MappingProxyType({"mcp": shapes.ChosenServer})
     item_shapes = MappingProxyType(
         {
@@ -86,7 +86,7 @@ class Mcp(Room):
             _RESPONSE: shapes.McpApprovalResponse,
         }
     )
-    unsaid = MappingProxyType(
+    listing_defaults = MappingProxyType(
         {
             _CALL: {"status": "completed", "approval_request_id": None, "error": None, "output": None},
             _LIST: {"error": None},
@@ -94,15 +94,15 @@ class Mcp(Room):
         }
     )
     events = shapes.EVENTS
-    obfuscated = frozenset({"mcp_call_arguments.delta"})
-    is_ever_native = False
+    obfuscated_events = frozenset({"mcp_call_arguments.delta"})
+    may_run_upstream = False
     """An upstream that runs it would get the servers' keys, and the operator's rules would not hold there."""
     is_hosted = True
-    again = RerunPolicy.ONCE
-    bounds = CallLimits(seconds=limits.MCP_CALL_SECONDS_MAX + 30, bytes=limits.MCP_OUTPUT_BYTES_MAX)
+    rerun_policy = RerunPolicy.ONCE
+    call_limits = CallLimits(seconds=limits.MCP_CALL_SECONDS_MAX + 30, bytes=limits.MCP_OUTPUT_BYTES_MAX)
     """The session ends itself first, and says in which phase it was."""
-    words = WORDS
-    parks = False
+    end_messages = WORDS
+    pauses_in_place = False
     """OpenAI's clients look for the request at the end of the response."""
 
     def __init__(self, askers: Iterable[approval_items.ApprovalAsker] = ()) -> None:
@@ -111,7 +111,7 @@ class Mcp(Room):
 
     # --- a request ---
 
-    def conceal(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
+    def extract_secrets(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
         if places.is_workspace(tool):
             return tool, {}
         if "server_url" in tool:
@@ -135,11 +135,11 @@ class Mcp(Room):
             )
         return concealed(tool, McpServer.of_operator(server), handle)
 
-    def is_whole(self, tool: Tool) -> bool:
+    def is_repeatable(self, tool: Tool) -> bool:
         """The address of a server that a request has named may hold a key too; the operator's servers are known by their labels."""
         return "server_url" not in tool or places.is_workspace(tool)
 
-    def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+    def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """An approval must answer a call that was asked for, once, and of a server that is there."""
         deferring.admit(items, tools)
         if not any(approval_items.responses(items)):
@@ -161,18 +161,18 @@ class Mcp(Room):
             if item["approve"] and label not in labels and request_id not in ran:
                 raise errors.bad_request(f"The server '{label}' of this call is not among 'tools'.", param="tools")
 
-    def where(self, thing: Tool | Item) -> CallRunner:
+    def call_runner(self, thing: Tool | Item) -> CallRunner:
         return CallRunner.SANDBOX if places.is_workspace(thing) or places.runs_in_container(thing) else CallRunner.SERVICE
 
     # --- before a model is asked ---
 
-    def verdict(self, item: Item) -> CallApproval | None:
+    def approval_decision(self, item: Item) -> CallApproval | None:
         return approval_items.verdict(item)
 
-    def prepares(self, said: Sequence[Item]) -> bool:
+    def needs_preparation(self, said: Sequence[Item]) -> bool:
         return True
 
-    async def before(self, stage: Stage) -> None:
+    async def prepare_step(self, stage: Stage) -> None:
         self._run_approved(stage)
         await self._list(stage)
 
@@ -210,10 +210,10 @@ class Mcp(Room):
 
     # --- what models read ---
 
-    def offer(self, name: str, tool: Tool) -> Tool:
+    def function_tool(self, name: str, tool: Tool) -> Tool:
         raise AssertionError("a server's tools are offered by its list")
 
-    def offers(self, item: Item, tools: Sequence[Tool]) -> OfferedFunctions | None:
+    def offered_functions(self, item: Item, tools: Sequence[Tool]) -> OfferedFunctions | None:
         label = item.get("server_label")
         tool = next((tool for tool in tools if tool["server_label"] == label), None)
         if item["type"] != _LIST or item.get("error") or tool is None:
@@ -222,10 +222,10 @@ class Mcp(Room):
             tool["server_label"], tuple(_offered(tool, listed) for listed in item["tools"] if deferring.is_offered(tool, listed))
         )
 
-    def brought(self, tool: Tool, kept_back: Iterable[ToolKey]) -> Iterable[ToolKey]:
+    def deferred_functions(self, tool: Tool, kept_back: Iterable[ToolKey]) -> Iterable[ToolKey]:
         return deferring.brought(tool, kept_back)
 
-    def found(self, item: Item, tools: Sequence[Tool]) -> Iterable[ToolKey]:
+    def discovered_functions(self, item: Item, tools: Sequence[Tool]) -> Iterable[ToolKey]:
         """By the workspace's search; a remote server that has one of this name finds nothing here."""
         is_ours = search.is_search(item) and places.of_label(tools, item["server_label"]) is not None
         return search.found(item) if is_ours else ()
@@ -233,12 +233,12 @@ class Mcp(Room):
     async def deferred(self, tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[DeferredTool]:
         return await deferring.deferred(tools, earlier)
 
-    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+    def parse_call(self, value: Any, arguments: str, type_: str) -> Item | None:
         if not isinstance(value, dict):
             return None
         return {"arguments": arguments if arguments.lstrip().startswith("{") else compact_json(value)}
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
         match item["type"]:
             case t if t == _CALL and item["server_label"] == network.LABEL:
                 return network.read(item)
@@ -265,7 +265,7 @@ class Mcp(Room):
 
     # --- the call ---
 
-    def held(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
+    def hold_for_approval(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
         """The item names the approval that it waits for where OpenAI's names the request that allowed it."""
         if call["type"] == _CALL and places.of_label(tools, call["server_label"]) is not None and gate.holds(call, tools):
             call = {**call, "type": _REQUEST}
@@ -276,7 +276,7 @@ class Mcp(Room):
     def needs_approval(self, call: Item, tools: Sequence[Tool], said: Sequence[Item], approval_id: str) -> bool:
         return call.get("approval_request_id") == approval_id
 
-    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
+    def open_call(self, call: Item, place: ItemPosition) -> CallOpening:
         said = {key: call[key] for key in ("type", "server_label", "name", "arguments")}
         if call["type"] == _REQUEST:
             item = {"id": place.item_id, **said}
@@ -298,7 +298,7 @@ class Mcp(Room):
         )
         return CallOpening(added, events, added | {"arguments": call["arguments"]}, is_whole=False)
 
-    async def repeats(self, call: Item, earlier: AsyncIterator[Item]) -> RerunPolicy:
+    async def rerun_policy_of(self, call: Item, earlier: AsyncIterator[Item]) -> RerunPolicy:
         """A tool that says in the latest list that it changes nothing, or nothing twice, may be called again. What runs in the
         container is known there by the call's id, and done once."""
         if places.runs_in_container(call):
@@ -346,37 +346,37 @@ class Mcp(Room):
     def _failed(self, known: KnownCall, error: dict[str, Any], note: Mapping[str, Any] = MappingProxyType({})) -> CallFinished:
         return CallFinished(known.item | {"status": "failed", "error": error, **note}, (known.event("mcp_call.failed"),))
 
-    def grow(self, item: Item, name: str, event: Event) -> None:
+    def apply_event(self, item: Item, name: str, event: Event) -> None:
         match name:
             case "mcp_call_arguments.delta":
                 item["arguments"] += event["delta"]
             case "mcp_call_arguments.done":
                 item["arguments"] = event["arguments"]
 
-    def closed(self, item: Item) -> Item:
+    def incomplete_item(self, item: Item) -> Item:
         return item | ({"error": _BROKEN_OFF} if item["type"] == _LIST else {"status": "incomplete"})
 
     # --- who looks at it ---
 
-    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+    def response_tool(self, tool: Tool, container_id: str | None) -> Tool:
         shown = {"allowed_tools": None, "headers": None, "require_approval": "always", "server_description": None, "server_url": None}
         return {**shown, **{key: value for key, value in places.echoed(tool, container_id).items() if key != "server"}}
 
-    def seen(self, item: Item, include: frozenset[str]) -> Item:
+    def visible_item(self, item: Item, include: frozenset[str]) -> Item:
         return {key: value for key, value in item.items() if key != _CHANGED} if _CHANGED in item else item
 
-    def stays(self, item: Item) -> bool:
+    def survives_truncation(self, item: Item) -> bool:
         """Lists, and what was found once."""
         return item["type"] == _LIST or search.is_search(item)
 
-    def container_of(self, item: Item) -> str | None:
+    def container_id(self, item: Item) -> str | None:
         container_id: str | None = item.get("container_id")
         return container_id
 
-    def placed(self, item: Item, container_id: str) -> Item:
+    def with_container(self, item: Item, container_id: str) -> Item:
         return item | {"container_id": container_id}
 
-    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
+    def log_notes(self, name: str, event: Event) -> Iterable[CallLogNote]:
         if name == "mcp_call_arguments.done":
             value = parsed(event["arguments"])
             for line in plan.lines(value) or [_shown(value, event["arguments"])]:

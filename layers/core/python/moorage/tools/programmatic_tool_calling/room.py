@@ -43,29 +43,29 @@ WORDS: Final = MappingProxyType(
 
 class ProgrammaticToolCalling(Room):
     types = ("programmatic_tool_calling",)
-    call = "program"
-    output = "program_output"
-    prefixes = shapes.PREFIXES
+    call_type = "program"
+    output_type = "program_output"
+    id_prefixes = shapes.PREFIXES
     tool_shapes = MappingProxyType({"programmatic_tool_calling": shapes.ProgrammaticToolCallingTool})
     item_shapes = MappingProxyType({"program": shapes.Program, "program_output": shapes.ProgramOutput})
-    unsaid = MappingProxyType({"program_output": {"status": "completed"}})
-    function = "run_program"
-    is_ever_native = False
+    listing_defaults = MappingProxyType({"program_output": {"status": "completed"}})
+    function_name = "run_program"
+    may_run_upstream = False
     """An upstream's own programs would call tools that run here."""
     is_hosted = True
-    resumes = True
-    again = RerunPolicy.REPEAT
-    bounds = CallLimits(seconds=limits.PROGRAM_SECONDS_MAX)
-    words = WORDS
+    makes_calls = True
+    rerun_policy = RerunPolicy.REPEAT
+    call_limits = CallLimits(seconds=limits.PROGRAM_SECONDS_MAX)
+    end_messages = WORDS
 
-    def where(self, thing: Tool | Item) -> CallRunner:
+    def call_runner(self, thing: Tool | Item) -> CallRunner:
         return CallRunner.SANDBOX
 
-    def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
-        programs = {item["call_id"] for item in (*chain, *items) if item["type"] == self.call}
+    def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+        programs = {item["call_id"] for item in (*chain, *items) if item["type"] == self.call_type}
         callers = {item["call_id"]: program_of(item) for item in (*chain, *items) if program_of(item) and "call_id" in item}
         for index, item in enumerate(items):
-            if item["type"] == self.call and item["fingerprint"] != javascript.fingerprint_of(item["code"]):
+            if item["type"] == self.call_type and item["fingerprint"] != javascript.fingerprint_of(item["code"]):
                 raise errors.invalid_value(f"input[{index}].fingerprint", "it is not that of this program's code.")
             caller = program_of(item)
             if caller is not None and (caller not in programs or callers.get(item.get("call_id", "")) != caller):
@@ -73,29 +73,29 @@ class ProgrammaticToolCalling(Room):
 
     # --- what models read ---
 
-    def offer(self, name: str, tool: Tool) -> Tool:
+    def function_tool(self, name: str, tool: Tool) -> Tool:
         listed = [_line(offered) for offered in tool.get("callable", ())]
         described = "\n".join([_DESCRIPTION, *(listed or ["(none)"])])
         return function(name, described, {"code": {"type": "string", "description": "JavaScript source code."}}, ["code"])
 
-    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+    def parse_call(self, value: Any, arguments: str, type_: str) -> Item | None:
         """Small models write the code itself, without JSON around it."""
         source = value.get("code") if isinstance(value, dict) else value
         code = source if isinstance(source, str) else arguments
-        return {"type": self.call, "code": code, "fingerprint": javascript.fingerprint_of(code)}
+        return {"type": self.call_type, "code": code, "fingerprint": javascript.fingerprint_of(code)}
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
-        if item["type"] == self.output:
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
+        if item["type"] == self.output_type:
             return [function_output(item, item["result"] or "(the program said nothing)")]
-        return [function_call(item, reader.name(self.types[0], self.function), {"code": item["code"]})]
+        return [function_call(item, reader.name(self.types[0], self.function_name), {"code": item["code"]})]
 
     # --- the call ---
 
-    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
+    def open_call(self, call: Item, place: ItemPosition) -> CallOpening:
         item = {"id": place.item_id, **call}
         return CallOpening(item | {"code": "", "fingerprint": ""}, (), item)
 
-    def announced(self, call: Item, output_item_id: str) -> Item:
+    def empty_output(self, call: Item, output_item_id: str) -> Item:
         return {"id": output_item_id, **javascript.output(call, "", None)}
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
@@ -107,16 +107,16 @@ class ProgrammaticToolCalling(Room):
 
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         words = f"{WORDS[end]} {detail}".strip()
-        yield CallFinished(self.announced(known.item, known.output_item_id) | {"result": words})
+        yield CallFinished(self.empty_output(known.item, known.output_item_id) | {"result": words})
 
-    def grow(self, item: Item, name: str, event: Event) -> None:
+    def apply_event(self, item: Item, name: str, event: Event) -> None:
         raise AssertionError(f"a program has no events, and {name} came")
 
-    def orphaned(self, call: Item) -> Item | None:
+    def missing_output(self, call: Item) -> Item | None:
         return javascript.output(call, WORDS[CallEnd.CANCELLED], None) | {"status": "incomplete"}
 
     def title(self, item: Item) -> str | None:
-        return f"program: {item['code']}" if item["type"] == self.call else None
+        return f"program: {item['code']}" if item["type"] == self.call_type else None
 
 
 def _line(offered: Tool) -> str:

@@ -23,28 +23,28 @@ _FILES = "shell_call_output.output_files"
 
 class Shell(Room):
     types = ("shell",)
-    call = "shell_call"
-    output = "shell_call_output"
-    prefixes = shapes.PREFIXES
+    call_type = "shell_call"
+    output_type = "shell_call_output"
+    id_prefixes = shapes.PREFIXES
     tool_shapes = MappingProxyType({"shell": shapes.ShellTool})
-    brought_shapes = MappingProxyType({"shell": shapes.ShellToolOfItem})
+    item_tool_shapes = MappingProxyType({"shell": shapes.ShellToolOfItem})
     item_shapes = MappingProxyType({"shell_call": shapes.ShellCall, "shell_call_output": shapes.ShellCallOutput})
-    unsaid = MappingProxyType(
+    listing_defaults = MappingProxyType(
         {
             "shell_call": {"status": "completed", "environment": None},
             "shell_call_output": {"status": "completed", "max_output_length": None},
         }
     )
     events = shapes.EVENTS
-    obfuscated = frozenset({"shell_call_command.delta"})
-    function = offer.NAME
+    obfuscated_events = frozenset({"shell_call_command.delta"})
+    function_name = offer.NAME
     is_hosted = True
-    again = RerunPolicy.ATTACH
-    words = commands.WORDS
+    rerun_policy = RerunPolicy.ATTACH
+    end_messages = commands.WORDS
     label = f"{approval_items.OURS}shell"
     """Under it a person is asked where the response ends with the question."""
 
-    def where(self, thing: Tool | Item) -> CallRunner:
+    def call_runner(self, thing: Tool | Item) -> CallRunner:
         environment: dict[str, Any] = thing.get("environment") or {}
         return CallRunner.SANDBOX if environment.get("type") in approval.HOSTED else CallRunner.CLIENT
 
@@ -57,54 +57,54 @@ class Shell(Room):
         """Whether the request wants a person asked for this call."""
         return approval.is_needed(approval.asked_of(tools), commands.action_of(call)["commands"])
 
-    def held(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
-        if approval_id is not None or call["type"] != self.call or not self._is_gated(call, tools):
+    def hold_for_approval(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
+        if approval_id is not None or call["type"] != self.call_type or not self._is_gated(call, tools):
             return call
-        return approval_items.request(self.label, self.function, call["action"])
+        return approval_items.request(self.label, self.function_name, call["action"])
 
-    def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+    def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """A call that is allowed must be one that can run."""
         for param, request in approval_items.due(items, chain, self.label):
-            if not any(self.where(tool) is CallRunner.SANDBOX for tool in tools):
+            if not any(self.call_runner(tool) is CallRunner.SANDBOX for tool in tools):
                 raise errors.bad_request("The hosted shell of this call is not among 'tools'.", param="tools")
             if _action(request) is None:
                 raise errors.invalid_value(param, "what was asked for is no call of a shell.")
 
-    def prepares(self, said: Sequence[Item]) -> bool:
+    def needs_preparation(self, said: Sequence[Item]) -> bool:
         return any(approval_items.responses(said))
 
-    async def before(self, stage: Stage) -> None:
+    async def prepare_step(self, stage: Stage) -> None:
         for request in approval_items.allowed(stage, self.label):
             action = _action(request)
             if action is not None:
-                stage.call({"type": self.call, "call_id": request["id"], "action": action})
+                stage.call({"type": self.call_type, "call_id": request["id"], "action": action})
 
     def read_denied(self, request: Item, words: str, reader: InputWriter) -> list[Item]:
         action = _action(request)
         if action is None:
             return []
-        call = {"type": self.call, "status": "completed", "call_id": request["id"][: limits.CALL_ID_CHARS_MAX], "action": action}
+        call = {"type": self.call_type, "status": "completed", "call_id": request["id"][: limits.CALL_ID_CHARS_MAX], "action": action}
         answer = without(commands.announced(call, "", [commands.refused(words) for _ in action["commands"]]), "id")
-        return [*self.read(call, reader), *self.read(answer, reader)]
+        return [*self.input_items(call, reader), *self.input_items(answer, reader)]
 
     # --- what models read ---
 
-    def native(self, tool: Tool, reader: InputWriter) -> tuple[str, Tool]:
+    def native_tool(self, tool: Tool, reader: InputWriter) -> tuple[str, Tool]:
         """One shell, whoever runs it: an upstream that knows it is told that its client does, if it is not the one."""
-        if self.where(tool) is CallRunner.CLIENT or HOSTED_SHELL in reader.native:
+        if self.call_runner(tool) is CallRunner.CLIENT or HOSTED_SHELL in reader.native:
             return "\0shell", tool
         skills = offer.skills_of(tool)
         return "\0shell", {"type": "shell", "environment": {"type": "local", **({"skills": skills} if skills else {})}}
 
-    def offer(self, name: str, tool: Tool) -> Tool:
-        return offer.of_client(name, tool) if self.where(tool) is CallRunner.CLIENT else offer.hosted(name, tool)
+    def function_tool(self, name: str, tool: Tool) -> Tool:
+        return offer.of_client(name, tool) if self.call_runner(tool) is CallRunner.CLIENT else offer.hosted(name, tool)
 
-    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+    def parse_call(self, value: Any, arguments: str, type_: str) -> Item | None:
         action = offer.action_of(value) if isinstance(value, dict) else None
-        return None if action is None else {"type": self.call, "action": action}
+        return None if action is None else {"type": self.call_type, "action": action}
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
-        is_call, is_native = item["type"] == self.call, "shell" in reader.native
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
+        is_call, is_native = item["type"] == self.call_type, "shell" in reader.native
         if HOSTED_SHELL in reader.native:
             return [item]
         if is_native:
@@ -112,14 +112,14 @@ class Shell(Room):
         if not is_call:
             return [function_output(item, offer.output_text(item["output"]))]
         action = {key: value for key, value in item["action"].items() if value is not None}
-        return [function_call(item, reader.name("shell", self.function), action)]
+        return [function_call(item, reader.name("shell", self.function_name), action)]
 
-    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
+    def open_call(self, call: Item, place: ItemPosition) -> CallOpening:
         action = commands.action_of(call)
         hosted = place.container_id is not None and place.is_hosted
         added = {
             "id": place.item_id,
-            "type": self.call,
+            "type": self.call_type,
             "status": "in_progress",
             "call_id": call["call_id"],
             "action": {
@@ -142,7 +142,7 @@ class Shell(Room):
                 yield {"type": "response.shell_call_command.delta", "delta": piece, **head}
             yield {"type": "response.shell_call_command.done", "command": command, **head}
 
-    def announced(self, call: Item, output_item_id: str) -> Item:
+    def empty_output(self, call: Item, output_item_id: str) -> Item:
         return commands.announced(call, output_item_id, [])
 
     def run(self, run: Run) -> AsyncGenerator[Piece, None]:
@@ -156,44 +156,44 @@ class Shell(Room):
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         return commands.end(known, end, detail)
 
-    def grow(self, item: Item, name: str, event: Event) -> None:
+    def apply_event(self, item: Item, name: str, event: Event) -> None:
         commands.grow(item, name, event)
 
-    def closed(self, item: Item) -> Item:
-        if item["type"] == self.output:
+    def incomplete_item(self, item: Item) -> Item:
+        if item["type"] == self.output_type:
             for output in item["output"]:
                 output["outcome"] = output.get("outcome") or {"type": "timeout"}
         return item | {"status": "incomplete"}
 
-    def orphaned(self, call: Item) -> Item | None:
-        return None if self.where(call) is CallRunner.CLIENT else commands.orphaned(call)
+    def missing_output(self, call: Item) -> Item | None:
+        return None if self.call_runner(call) is CallRunner.CLIENT else commands.orphaned(call)
 
-    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+    def response_tool(self, tool: Tool, container_id: str | None) -> Tool:
         """A hosted shell as a reference to its container; which versions of skills it has, is told with it."""
         environment = tool.get("environment") or {}
-        if self.where(tool) is CallRunner.CLIENT:
+        if self.call_runner(tool) is CallRunner.CLIENT:
             return {**tool, "environment": {"type": "local"}}
         if environment["type"] == "container_auto" and container_id is None:
             return tool  # The model's upstream hosts it, and has not said where.
         shown = {"type": "container_reference", "container_id": environment.get("container_id", container_id)}
         return {**tool, "environment": {**shown, "skills": environment["skills"]} if environment.get("skills") else shown}
 
-    def seen(self, item: Item, include: frozenset[str]) -> Item:
-        if item["type"] != self.output:
+    def visible_item(self, item: Item, include: frozenset[str]) -> Item:
+        if item["type"] != self.output_type:
             return item
         return {commands.FILES: [], **item} if _FILES in include else without(item, commands.FILES)
 
-    def container_of(self, item: Item) -> str | None:
+    def container_id(self, item: Item) -> str | None:
         container_id: str | None = (item.get("environment") or {}).get("container_id")
         return container_id
 
-    def placed(self, item: Item, container_id: str) -> Item:
+    def with_container(self, item: Item, container_id: str) -> Item:
         return item | {"environment": {**item["environment"], "container_id": container_id}}
 
     def title(self, item: Item) -> str | None:
         return None
 
-    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
+    def log_notes(self, name: str, event: Event) -> Iterable[CallLogNote]:
         match name:
             case "shell_call_command.done":
                 yield CallLogNote(f"$ {event['command']}", "call")

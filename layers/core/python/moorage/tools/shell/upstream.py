@@ -17,7 +17,7 @@ _SKILLS: Final = "The upstream does not have the skills of this deployment: give
 
 
 def is_hosted(tool: Tool) -> bool:
-    return tool["type"] in _SHELL.types and _SHELL.where(tool) is CallRunner.SANDBOX
+    return tool["type"] in _SHELL.types and _SHELL.call_runner(tool) is CallRunner.SANDBOX
 
 
 def check(tool: Tool, param: str) -> None:
@@ -41,7 +41,7 @@ def check(tool: Tool, param: str) -> None:
 
 def container_of(item: Item) -> str | None:
     """The container that a call names; None for every other item."""
-    return _SHELL.container_of(item) if item["type"] == _SHELL.call else None
+    return _SHELL.container_id(item) if item["type"] == _SHELL.call_type else None
 
 
 def at_clients(item: Item) -> Item:
@@ -51,4 +51,4 @@ def at_clients(item: Item) -> Item:
 
 def answered(items: Iterable[Item]) -> set[str]:
     """The calls that have an output, by call id."""
-    return {item["call_id"] for item in items if item["type"] == _SHELL.output}
+    return {item["call_id"] for item in items if item["type"] == _SHELL.output_type}

@@ -38,31 +38,31 @@ class ToolCatalog(Protocol):
 
 class ToolSearch(Room):
     types = ("tool_search",)
-    call = "tool_search_call"
-    output = "tool_search_output"
-    prefixes = shapes.PREFIXES
+    call_type = "tool_search_call"
+    output_type = "tool_search_output"
+    id_prefixes = shapes.PREFIXES
     tool_shapes = MappingProxyType({"tool_search": shapes.ToolSearchTool})
-    brought_shapes = MappingProxyType({"tool_search": shapes.ToolSearchTool})
+    item_tool_shapes = MappingProxyType({"tool_search": shapes.ToolSearchTool})
     item_shapes = MappingProxyType({"tool_search_call": shapes.ToolSearchCall, "tool_search_output": shapes.ToolSearchOutput})
-    unsaid = MappingProxyType(
+    listing_defaults = MappingProxyType(
         {name: {"status": "completed", "execution": "client"} for name in ("tool_search_call", "tool_search_output")}
     )
-    function = "tool_search"
+    function_name = "tool_search"
     is_hosted = True
-    again = RerunPolicy.REPEAT
-    bounds = CallLimits(seconds=30, bytes=limits.TOOLS_FOUND_BYTES_MAX)
+    rerun_policy = RerunPolicy.REPEAT
+    call_limits = CallLimits(seconds=30, bytes=limits.TOOLS_FOUND_BYTES_MAX)
     """What is searched stands in memory."""
 
     def __init__(self, catalogs: Iterable[ToolCatalog] = ()) -> None:
         self._catalogs = tuple(catalogs)
 
-    def where(self, thing: Tool | Item) -> CallRunner:
+    def call_runner(self, thing: Tool | Item) -> CallRunner:
         """A call without an id is an upstream's own."""
         is_ours = thing.get("execution") == "server" and (thing["type"] in self.types or thing.get("call_id") is not None)
         return CallRunner.SERVICE if is_ours else CallRunner.CLIENT
 
-    def offer(self, name: str, tool: Tool) -> Tool:
-        if self.where(tool) is CallRunner.SERVICE:
+    def function_tool(self, name: str, tool: Tool) -> Tool:
+        if self.call_runner(tool) is CallRunner.SERVICE:
             wanted = {"type": "string", "description": "What the tools should do, in a few words."}
             return function(name, _DESCRIPTION, {"query": wanted, "limit": _COUNT}, ["query"])
         text = tool.get("description") or _DESCRIPTION
@@ -70,22 +70,22 @@ class ToolSearch(Room):
         parameters = tool.get("parameters")
         return made | {"parameters": parameters} if parameters else made
 
-    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+    def parse_call(self, value: Any, arguments: str, type_: str) -> Item | None:
         if not isinstance(value, dict):
             return None
-        return {"type": self.call, "status": "completed", "execution": "client", "arguments": value}
+        return {"type": self.call_type, "status": "completed", "execution": "client", "arguments": value}
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
         raise AssertionError("the lowering reads it: what was found joins the tools")
 
-    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
+    def open_call(self, call: Item, place: ItemPosition) -> CallOpening:
         item = {**call, "id": place.item_id}
         return CallOpening(item, (), item)
 
-    def announced(self, call: Item, output_item_id: str) -> Item:
+    def empty_output(self, call: Item, output_item_id: str) -> Item:
         return {
             "id": output_item_id,
-            "type": self.output,
+            "type": self.output_type,
             "status": "in_progress",
             "call_id": call["call_id"],
             "execution": "server",
@@ -107,14 +107,14 @@ class ToolSearch(Room):
         yield self._found(known, [])
 
     def _found(self, known: KnownCall, tools: list[Tool]) -> CallFinished:
-        return CallFinished(self.announced(known.item, known.output_item_id) | {"status": "completed", "tools": tools})
+        return CallFinished(self.empty_output(known.item, known.output_item_id) | {"status": "completed", "tools": tools})
 
-    def grow(self, item: Item, name: str, event: Event) -> None:
+    def apply_event(self, item: Item, name: str, event: Event) -> None:
         raise AssertionError("it has no events of its own")
 
-    def stays(self, item: Item) -> bool:
+    def survives_truncation(self, item: Item) -> bool:
         """What was found once is offered from then on."""
-        return item["type"] in (self.call, self.output)
+        return item["type"] in (self.call_type, self.output_type)
 
-    def orphaned(self, call: Item) -> Item | None:
-        return None if self.where(call) is CallRunner.CLIENT else self.announced(call, "") | {"status": "incomplete"}
+    def missing_output(self, call: Item) -> Item | None:
+        return None if self.call_runner(call) is CallRunner.CLIENT else self.empty_output(call, "") | {"status": "incomplete"}

@@ -59,53 +59,53 @@ class _Failed(Exception):
 
 class WebSearch(ApprovalTool):
     types = shapes.TYPES
-    call = _CALL
-    prefixes = shapes.PREFIXES
+    call_type = _CALL
+    id_prefixes = shapes.PREFIXES
     tool_shapes = shapes.TOOLS
-    brought_shapes = shapes.TOOLS
+    item_tool_shapes = shapes.TOOLS
     """Codex CLI brings it along in items too; ``wire/requests.py`` says what becomes of it."""
     item_shapes = MappingProxyType({_CALL: shapes.WebSearchCall})
-    unsaid = MappingProxyType({_CALL: {"status": "completed"}})
+    listing_defaults = MappingProxyType({_CALL: {"status": "completed"}})
     events = shapes.EVENTS
-    function = "web_search"
-    is_ever_native = False
+    function_name = "web_search"
+    may_run_upstream = False
     """An upstream's own search would be paid for with the upstream's key, unseen by the operator, and heed none of the bounds here."""
     is_hosted = True
-    again = RerunPolicy.REPEAT
-    bounds = CallLimits(seconds=limits.WEB_CALL_SECONDS_MAX, bytes=limits.WEB_CALL_BYTES_MAX)
-    words = WORDS
-    hidden = "results"
+    rerun_policy = RerunPolicy.REPEAT
+    call_limits = CallLimits(seconds=limits.WEB_CALL_SECONDS_MAX, bytes=limits.WEB_CALL_BYTES_MAX)
+    end_messages = WORDS
+    hidden_field = "results"
 
     # --- a request ---
 
-    def where(self, thing: Tool | Item) -> CallRunner:
+    def call_runner(self, thing: Tool | Item) -> CallRunner:
         return CallRunner.SERVICE
 
-    def conceal(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
+    def extract_secrets(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
         if configured.search is None:
             raise errors.bad_request(WEB_SEARCH_REASON, param="tools", code="unsupported_value")
         return tool | {_ENGINE: handle}, {handle: configured.search.to_secret()}
 
-    def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
-        super().admit(items, chain, tools)
+    def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+        super().validate_items(items, chain, tools)
         if len(tools) > 1:
             raise errors.bad_request("There is more than one web search in 'tools': send one of its types.", param="tools")
 
     # --- what models read ---
 
-    def offer(self, name: str, tool: Tool) -> Tool:
+    def function_tool(self, name: str, tool: Tool) -> Tool:
         return words.offered(name, tool)
 
-    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+    def parse_call(self, value: Any, arguments: str, type_: str) -> Item | None:
         action = words.action_of(value)
         return None if action is None else {"type": _CALL, "action": action}
 
     def arguments_of(self, call: Item) -> Mapping[str, Any]:
         return words.arguments_of(call["action"])
 
-    def read(self, item: Item, reader: InputWriter) -> list[Item]:
+    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
         call_id = item["id"][:64]
-        name = reader.name(reader.offered(self.types) or self.types[0], self.function)
+        name = reader.name(reader.offered(self.types) or self.types[0], self.function_name)
         arguments = compact_json(words.arguments_of(item["action"]))
         return [
             {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments},
@@ -117,7 +117,7 @@ class WebSearch(ApprovalTool):
 
     # --- the call ---
 
-    def opening(self, call: Item, place: ItemPosition) -> CallOpening:
+    def open_call(self, call: Item, place: ItemPosition) -> CallOpening:
         if not place.is_hosted:  # An upstream searches by itself: it has searched.
             item = {"status": "completed", "action": dict(_UNTOLD), **call, "id": place.item_id}
             return CallOpening(item, (), item)
@@ -140,16 +140,16 @@ class WebSearch(ApprovalTool):
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         yield _failed(known, f"{WORDS[end]} {detail}".strip())
 
-    def grow(self, item: Item, name: str, event: Event) -> None:
+    def apply_event(self, item: Item, name: str, event: Event) -> None:
         item["status"] = name.removeprefix("web_search_call.")
 
     # --- who looks at it ---
 
-    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+    def response_tool(self, tool: Tool, container_id: str | None) -> Tool:
         filters = {} if tool["type"] in shapes.PREVIEWS else {"filters": None}
         return {**filters, "search_context_size": "medium", "user_location": None, **without(tool, _ENGINE)}
 
-    def seen(self, item: Item, include: frozenset[str]) -> Item:
+    def visible_item(self, item: Item, include: frozenset[str]) -> Item:
         shown = item if _RESULTS in include else without(item, "results")
         is_shown = _SOURCES in include or "sources" not in item.get("action", ())
         return shown if is_shown else shown | {"action": without(item["action"], "sources")}
@@ -163,7 +163,7 @@ class WebSearch(ApprovalTool):
         action = words.arguments_of(item["action"])
         return " ".join(("web search:", *action.values()))
 
-    def told(self, name: str, event: Event) -> Iterable[CallLogNote]:
+    def log_notes(self, name: str, event: Event) -> Iterable[CallLogNote]:
         return ()
 
 
