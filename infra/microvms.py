@@ -255,10 +255,12 @@ class Microvms(Construct):
         self._grant_reach(function)
         self._allow(function, "lambda:TerminateMicrovm")
 
-    def grant_list(self, function: lambda_.Function) -> None:
-        """See which VMs live, for the function that ends lost ones. A list takes no resource."""
-        self._allow(function, "lambda:ListTags")
-        function.add_to_role_policy(iam.PolicyStatement(actions=["lambda:ListMicrovms"], resources=["*"]))
+    def grant_clean(self, function: lambda_.Function) -> None:
+        """See which VMs live and which versions images have, for the function that ends lost VMs and deletes old versions. A list
+        takes no resource."""
+        self._allow(function, "lambda:ListTags", "lambda:DeleteMicrovmImageVersion")
+        lists = ["lambda:ListMicrovms", "lambda:ListMicrovmImageVersions"]
+        function.add_to_role_policy(iam.PolicyStatement(actions=lists, resources=["*"]))
 
     @property
     def environment(self) -> dict[str, str]:

@@ -380,7 +380,7 @@ class ServiceStack(cdk.Stack):
                 sandboxes.grant_start(function)
                 sandboxes.grant_stop(function)
         if self.microvms:
-            self.microvms.grant_list(expiry)
+            self.microvms.grant_clean(expiry)
         if self.egress:
             for function in starters:
                 self.egress.grant_scale(function)

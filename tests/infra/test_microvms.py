@@ -117,7 +117,8 @@ def test_functions_may_pass_no_connector_that_leads_to_the_internet(microvms: St
     both = {f"lambda:{action}": own for action in vm} | {"lambda:PassNetworkConnector": [ingress, {"Fn::GetAtt": [connector, "Arn"]}]}
     granted = statements(microvms, "Microvm|Connector|lambda:ListTags")
     hooks = granted.pop("Hooks")
-    assert granted.pop("Expiry") == both | {"lambda:ListMicrovms": "*", "lambda:ListTags": own}
+    cleaning = {"lambda:ListTags": own, "lambda:DeleteMicrovmImageVersion": own}
+    assert granted.pop("Expiry") == both | cleaning | {"lambda:ListMicrovms": "*", "lambda:ListMicrovmImageVersions": "*"}
     assert granted == dict.fromkeys(("Responses", "ModelStep", "ToolStep", "IndexStep", "ParseStep", "Containers", "Sessions"), both)
     listed = {"lambda:ListMicrovms": "*", "lambda:ListManagedMicrovmImageVersions": "*"}
     assert hooks == listed | {"lambda:TerminateMicrovm": own}

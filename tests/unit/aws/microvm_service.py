@@ -39,6 +39,8 @@ class FakeMicrovms:
         self.vms: dict[str, dict[str, Any]] = {}
         self.images: dict[str, str] = {}
         """The egress connector of an image's version, by ARN; ``INTERNET_EGRESS`` if it was made without."""
+        self.versions: dict[str, dict[str, dict[str, Any]]] = {}
+        """Of an image's ARN, by number."""
         self.tags: dict[str, dict[str, str]] = {}
         """Of images. A VM can have none: RunMicrovm takes none, and TagResource refuses its ARN (reported)."""
         self.faults: deque[tuple[str, Refused]] = deque()
@@ -61,6 +63,19 @@ class FakeMicrovms:
     def becomes(self, state: str, vm_id: str | None = None) -> None:
         for each in self.vms.values() if vm_id is None else [self.vms[vm_id]]:
             each["state"] = state
+
+    def builds(self, image: str, number: str, created_at: float, state: str = "SUCCESSFUL") -> None:
+        """Another version of the image."""
+        self.versions.setdefault(image, {})[number] = {
+            "baseImageArn": "arn:aws:lambda:us-east-1:aws:microvm-image:al2023-1",
+            "buildRoleArn": "arn:aws:iam::000000000000:role/build",
+            "codeArtifact": {"uri": "s3://bucket/image.zip"},
+            "imageArn": image,
+            "imageVersion": number,
+            "state": state,
+            "status": "ACTIVE",
+            "createdAt": created_at,
+        }
 
     def states(self) -> list[str]:
         return [vm["state"] for vm in self.vms.values()]
@@ -87,6 +102,9 @@ class FakeMicrovms:
             return self.vms[vm_id] | {"state": "PENDING"}  # the answer of the first call
         if asked["imageIdentifier"] not in self.images:
             raise Refused("ResourceNotFoundException")
+        version = asked.get("imageVersion", next(reversed(self.versions.get(asked["imageIdentifier"], {"1.0": {}}))))
+        if version not in self.versions.get(asked["imageIdentifier"], {version: {}}):
+            raise Refused("ResourceNotFoundException")
         vm_id = f"microvm-{next(self._numbers):08x}-0000-0000-0000-000000000000"
         # Left out or empty, it is the image version's connector: two reports, against what the documentation leads to expect.
         inherited = [self.images[asked["imageIdentifier"]]]
@@ -96,7 +114,7 @@ class FakeMicrovms:
             "state": self.starts_as,
             "endpoint": f"{vm_id}.lambda-microvm.us-east-1.on.aws",
             "imageArn": asked["imageIdentifier"],
-            "imageVersion": "1.0",
+            "imageVersion": version,
             "maximumDurationInSeconds": asked["maximumDurationInSeconds"],
             "startedAt": STARTED_AT,
             "egressNetworkConnectors": egress,
@@ -124,6 +142,19 @@ class FakeMicrovms:
         page = [vm for vm in list(self.vms.values())[first : first + PAGE] if vm["imageArn"] == asked["imageIdentifier"]]
         items = [{name: vm[name] for name in ("microvmId", "state", "imageArn", "imageVersion", "startedAt")} for vm in page]
         return {"items": items} | ({"nextToken": str(first + PAGE)} if first + PAGE < len(self.vms) else {})
+
+    def _ListMicrovmImageVersions(self, asked: dict[str, Any]) -> dict[str, Any]:
+        first, versions = int(asked.get("nextToken", 0)), list(self.versions[asked["imageIdentifier"]].values())
+        return {"items": versions[first : first + PAGE]} | ({"nextToken": str(first + PAGE)} if first + PAGE < len(versions) else {})
+
+    def _DeleteMicrovmImageVersion(self, asked: dict[str, Any]) -> dict[str, Any]:
+        versions = self.versions[asked["imageIdentifier"]]
+        if asked["imageVersion"] not in versions:
+            raise Refused("ResourceNotFoundException")
+        if len(versions) == 1:  # reported
+            raise Refused("ConflictException", "The last version cannot be deleted.")
+        del versions[asked["imageVersion"]]
+        return asked | {"state": "DELETING"}
 
     def _vm(self, asked: dict[str, Any]) -> dict[str, Any]:
         try:

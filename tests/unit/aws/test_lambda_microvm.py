@@ -25,6 +25,7 @@ from moorage.sandbox.exec_client import ExecClient, SandboxHealth
 from moorage.sandbox.lambda_microvm import DISK_BYTES, LambdaMicrovmProvisioner, MicrovmSettings
 from moorage.sandbox.lost_microvms import LostMicrovms
 from moorage.sandbox.microvm_endpoint import MicrovmAuth
+from moorage.sandbox.microvm_versions import MicrovmVersions
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import Settings, SettingsError
 
@@ -331,6 +332,7 @@ async def test_a_process_is_put_together_with_this_provisioner(monkeypatch: pyte
     runtime = build_runtime(replace(SETTINGS, microvm={"image_1g": IMAGE, "egress_connector": CONNECTOR}))
     assert (runtime.settings.provisioner, type(runtime.fleet)) == ("lambda_microvm", LambdaMicrovmProvisioner)
     assert isinstance(runtime.orphans, LostMicrovms)
+    assert isinstance(runtime.image_versions, MicrovmVersions)
     await runtime.aclose()
 
 

@@ -41,6 +41,7 @@ from moorage.sandbox.fargate import FargateProvisioner, FargateSettings
 from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmSettings
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.lost_microvms import LostMicrovms
+from moorage.sandbox.microvm_versions import MicrovmVersions
 from moorage.sandbox.orphans import OrphanSandboxes
 from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.sandbox.reach_only import ReachOnlyProvisioner
@@ -116,6 +117,8 @@ class Runtime:
     """Who runs the sandboxes, where they can be listed; None where they cannot, or there are none."""
     orphans: OrphanSandboxes | LostMicrovms | None = None
     """None where sandboxes end with their owner's process, or cannot be told apart from outside."""
+    image_versions: MicrovmVersions | None = None
+    """None where sandboxes have no images of which a deployment leaves versions."""
     warm_pool: WarmPool | None = None
     """Also where none is wanted any more, on Fargate: the reaper then stops what an earlier deployment left waiting."""
 
@@ -346,6 +349,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         keys=keys,
         fleet=lister,
         orphans=_orphans(lister, table, containers.incarnations.token_of, clock),
+        image_versions=_image_versions(lister, settings, clock),
         warm_pool=pool,
         fetcher=Fetcher.of(settings),
         audit=Audit(_audit_log(settings, executor), clock),
@@ -448,6 +452,13 @@ def _orphans(
             return None
         case _:
             return OrphanSandboxes(table, lister, token_of, clock)
+
+
+def _image_versions(lister: object, settings: Settings, clock: Callable[[], float]) -> MicrovmVersions | None:
+    if not isinstance(lister, LambdaMicrovmProvisioner):
+        return None
+    named = [value for name, value in settings.microvm.items() if name.startswith("version_")]
+    return MicrovmVersions(lister, named, clock)
 
 
 def _fleet(provisioner: Provisioner) -> FargateProvisioner | LauncherProvisioner | DockerProvisioner | None:

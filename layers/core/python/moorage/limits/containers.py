@@ -236,6 +236,12 @@ long: on a busy machine that passes. Then it is ended, and what was not stored b
 ORPHAN_SECONDS_MIN: Final = 300
 """A sandbox is stopped when nobody has owned it for this long: longer than a start and every step of a deletion take."""
 
+MICROVM_VERSIONS_KEPT: Final = 3
+"""The newest versions of a MicroVM image stay. Older ones go before the image has 50, its quota."""
+
+MICROVM_VERSION_SECONDS_MIN: Final = 86_400
+"""A version stays for so long after a newer one was made: functions that name it, and executions of theirs, may still start it."""
+
 WARM_SANDBOX_SECONDS_MAX: Final = 12 * 3600
 """A sandbox that has waited in the warm pool for so long is replaced: a newer one has a newer image and newer patches."""
 

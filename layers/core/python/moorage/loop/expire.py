@@ -40,10 +40,12 @@ def _parts(runtime: Runtime) -> Iterator[Awaitable[int | None]]:
 
 
 async def _look_at_fleet(runtime: Runtime) -> int:
-    """Count the sandboxes, and stop those that are lost. Nothing is said of none: a metric that is sent costs $0.30 a month, and a
-    deployment at rest should cost nothing."""
+    """Count the sandboxes, stop those that are lost, and delete image versions that none needs. Nothing is said of none: a metric that
+    is sent costs $0.30 a month, and a deployment at rest should cost nothing."""
     alive = [] if runtime.fleet is None else await runtime.fleet.running()
     if alive:
         tell("sandboxes", {}, {Metric.SANDBOXES_ALIVE: len(alive)})
     # Where there are orphans to look for, the fleet is theirs.
-    return 0 if runtime.orphans is None else await runtime.orphans.stop_lost(cast("Sequence[Any]", alive))
+    stopped = 0 if runtime.orphans is None else await runtime.orphans.stop_lost(cast("Sequence[Any]", alive))
+    pruned = 0 if runtime.image_versions is None else await runtime.image_versions.prune(cast("Sequence[Any]", alive))
+    return stopped + pruned

@@ -24,6 +24,7 @@ from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxSt
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.lost_microvms import RunningMicrovm
 from moorage.sandbox.microvm_endpoint import EXEC_PORT, MicrovmAuth
+from moorage.sandbox.microvm_versions import ImageVersion
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
 from moorage.telemetry import tell_error
@@ -134,8 +135,24 @@ class LambdaMicrovmProvisioner:
     async def running(self) -> list[RunningMicrovm]:
         """The VMs that live, for the reaper: of the images that carry this deployment's name. Those of an image without it may be
         another's."""
-        images = [image for image in dict.fromkeys(self._settings.images.values()) if await self._is_own(image)]
-        return [vm for image in images for vm in await self._running(image)]
+        return [vm for image in await self._own() for vm in await self._running(image)]
+
+    async def image_versions(self) -> dict[str, list[ImageVersion]]:
+        """All versions of each image that carries this deployment's name, by its ARN."""
+        return {image: await self._versions(image) for image in await self._own()}
+
+    async def delete_version(self, image: str, number: str) -> None:
+        """Raises :class:`SandboxStarting` while the image is being changed. A version that is not there is no error."""
+        try:
+            await self._call("delete_microvm_image_version", imageIdentifier=image, imageVersion=number)
+        except ClientError as error:
+            match error.response["Error"]["Code"]:
+                case "ResourceNotFoundException":
+                    return
+                case "ConflictException":
+                    raise SandboxStarting(_RETRY_SECONDS) from error
+                case _:
+                    raise
 
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
@@ -174,6 +191,9 @@ class LambdaMicrovmProvisioner:
         token: str = answer["authToken"]["X-aws-proxy-auth"]
         return token
 
+    async def _own(self) -> list[str]:
+        return [image for image in dict.fromkeys(self._settings.images.values()) if await self._is_own(image)]
+
     async def _is_own(self, image: str) -> bool:
         if image not in self._own_images:
             tags = (await self._call("list_tags", Resource=image)).get("Tags", {})
@@ -183,13 +203,25 @@ class LambdaMicrovmProvisioner:
         return True
 
     async def _running(self, image: str) -> list[RunningMicrovm]:
-        found: list[RunningMicrovm] = []
+        return [
+            RunningMicrovm(vm["microvmId"], vm["startedAt"].timestamp(), image, vm["imageVersion"])
+            for vm in await self._items("list_microvms", image)
+            if vm["state"] not in _GONE
+        ]
+
+    async def _versions(self, image: str) -> list[ImageVersion]:
+        return [
+            ImageVersion(version["imageVersion"], version["createdAt"].timestamp(), version["state"])
+            for version in await self._items("list_microvm_image_versions", image)
+        ]
+
+    async def _items(self, operation: str, image: str) -> list[dict[str, Any]]:
+        """All pages. An empty one need not be the last: AWS filters after it has cut one."""
+        found: list[dict[str, Any]] = []
         page: dict[str, str] = {}
-        while True:  # An empty page need not be the last: AWS filters after it has cut one.
-            answer = await self._call("list_microvms", imageIdentifier=image, **page)
-            found += [
-                RunningMicrovm(vm["microvmId"], vm["startedAt"].timestamp()) for vm in answer["items"] if vm["state"] not in _GONE
-            ]
+        while True:
+            answer = await self._call(operation, imageIdentifier=image, **page)
+            found += answer["items"]
             if not answer.get("nextToken"):
                 return found
             page = {"nextToken": answer["nextToken"]}

@@ -28,6 +28,9 @@ class RunningMicrovm:
     sandbox_id: str
     started_at: float
     """Unix seconds."""
+    image: str
+    """The ARN of its image, and the version of it that it runs."""
+    version: str
 
 
 class MicrovmStopper(Protocol):
