@@ -16,6 +16,7 @@ HEADINGS = {
     "part": "Content parts",
     "frame": "Frames of the WebSocket",
     "route": "Routes",
+    "agent": "Bodies of the Agents API",
 }
 
 INTRODUCTION = """\
@@ -29,8 +30,8 @@ These tables list the parameters of `POST /v1/responses`, the tools with their f
 - *refused*: the answer is a 400 that names the field.
 
 The code `unknown_parameter` or `invalid_value` refuses everything else. A row also covers the fields below it, unless they have
-their own row. `[]` stands for the entries of a list, and `<type>` for a variant. The last table lists the routes of the openai
-SDK for these resources.
+their own row. `[]` stands for the entries of a list, and `<type>` for a variant. A table lists the routes of the openai SDK for
+these resources. The last one has the bodies of the [Agents API](agents.md): a name begins with the body.
 
 `docs/parameters.py` makes this page from `docs/parameters.toml`. Tests compare the tables with the newest openai SDK, check the
 effect of each row over HTTP, and compare each error word by word.

@@ -16,7 +16,16 @@ from typing import Any
 
 import pytest
 
-from tests.contract.effects import frames, items, parameters, routes, services, tools  # noqa: F401  (each says which rows it checks)
+from tests.contract import agent_bodies
+from tests.contract.effects import (  # noqa: F401  (each says which rows it checks)
+    agents,
+    frames,
+    items,
+    parameters,
+    routes,
+    services,
+    tools,
+)
 from tests.contract.effects.world import CHECKS, TABLE, Check, Json, World
 from tests.drawing import KEY as DRAWING_KEY
 from tests.drawing import MODEL as IMAGE_MODEL
@@ -83,7 +92,7 @@ def checks() -> list[Any]:
 
 def refusals() -> list[Any]:
     return [
-        pytest.param(refusal, id=f"{group} {line['name']} {number}")
+        pytest.param(line["name"] if group == "agent" else None, refusal, id=f"{group} {line['name']} {number}")
         for group in TABLE
         for line in TABLE[group]
         for number, refusal in enumerate(line.get("refusals", ()))
@@ -106,10 +115,13 @@ def test_rows_have_their_effect(world: World, check: Check) -> None:
         world.http.delete(f"/containers/{container['id']}")
 
 
-@pytest.mark.parametrize("refusal", refusals())
-def test_a_refusal_says_what_is_wrong_and_asks_no_model(world: World, refusal: Json) -> None:
-    before = len(world.upstream.requests)
-    answer = world.http.post("/responses", json={"model": "native", "input": "hi", **json.loads(refusal["request"])})
+@pytest.mark.parametrize(("agent_row", "refusal"), refusals())
+def test_a_refusal_says_what_is_wrong_and_asks_no_model(world: World, agent_row: str | None, refusal: Json) -> None:
+    before, asked = len(world.upstream.requests), json.loads(refusal["request"])
+    if agent_row is None:
+        answer = world.http.post("/responses", json={"model": "native", "input": "hi", **asked})
+    else:
+        answer = world.http.post(agents.place_of(world, agent_bodies.body_of(agent_row)), json=asked)
     assert (answer.status_code, answer.json()) == (
         400,
         {

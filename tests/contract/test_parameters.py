@@ -24,7 +24,7 @@ from openai.types.responses.response_includable import ResponseIncludable
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 
 from docs import parameters
-from tests.contract import sdk_shapes
+from tests.contract import agent_bodies, sdk_shapes
 from tests.contract.test_events import NEVER_SENT
 
 TABLE = parameters.load()
@@ -90,7 +90,7 @@ def rows() -> list[Any]:
 
 def refusals() -> list[Any]:
     return [
-        pytest.param(refusal, id=f"{group} {row['name']} {number}")
+        pytest.param(row["name"] if group == "agent" else None, refusal, id=f"{group} {row['name']} {number}")
         for group in TABLE
         for row in TABLE[group]
         for number, refusal in enumerate(row.get("refusals", ()))
@@ -157,12 +157,17 @@ def test_a_row_has_a_known_fate_and_a_refused_one_shows_its_error(row: dict[str,
     assert not is_body or row["status"] != "refused" or row["refusals"]
 
 
-@pytest.mark.parametrize("refusal", refusals())
-def test_a_refused_request_gets_the_error_of_its_row(refusal: dict[str, str]) -> None:
-    body = {"model": "m", "input": "hi", **json.loads(refusal["request"])}
+@pytest.mark.parametrize(("agent_row", "refusal"), refusals())
+def test_a_refused_request_gets_the_error_of_its_row(agent_row: str | None, refusal: dict[str, str]) -> None:
+    asked = json.loads(refusal["request"])
+    check: Any = parse_create
+    if agent_row is None:
+        asked = {"model": "m", "input": "hi", **asked}
+    else:
+        check = agent_bodies.VALIDATORS[agent_bodies.body_of(agent_row)]
 
     with pytest.raises(ApiError) as refused:
-        parse_create(json.dumps(body).encode())
+        check(asked)
 
     error = refused.value
     assert (error.status, error.type, error.param, error.code or "") == (
@@ -238,6 +243,25 @@ def test_the_parser_knows_every_item_field_of_the_sdk(path: str) -> None:
     role = "assistant" if re.search("<(output_text|refusal)>", rest) else "user"
     common = {"type": kind, "role": role} if kind == "message" else {"type": kind}
     assert not is_unknown({"model": "m", "input": [{**common, **probe(rest, Odd())}]})
+
+
+def test_the_table_has_a_row_for_each_field_of_the_agents_api() -> None:
+    found = {name: agent_bodies.row_of(name, names("agent")) for name, _, _ in agent_bodies.fields()}
+    told = {name for name in names("agent") if name in found or name in found.values()}
+    assert ({name for name, row in found.items() if row is None}, names("agent") - told) == (set(), agent_bodies.OURS_ALONE)
+
+
+@pytest.mark.parametrize(
+    ("path", "check"),
+    [pytest.param(path, check, id=f"{number} {name}") for number, (name, path, check) in enumerate(agent_bodies.fields())],
+)
+def test_the_parser_knows_every_field_of_the_agents_api(path: str, check: Any) -> None:
+    kind, _, rest = path.partition(".")
+    is_variant = kind in ("file_id", "inline", "periodic", "once")
+    body = {"type": kind, **(probe(rest, Odd()) if rest else {})} if is_variant else probe(path, Odd())
+    with pytest.raises(ApiError) as refused:
+        check(body)
+    assert refused.value.code != "unknown_parameter"
 
 
 def test_the_probe_finds_a_field_that_the_parser_does_not_know() -> None:
