@@ -157,6 +157,10 @@ class ModelCatalog:
         self._search = search
         self._images = images
         self._entries = entries
+        aliased = [(alias, entry) for entry in reversed(entries) for alias in entry.aliases]
+        named = [(entry.name, entry) for entry in reversed(entries)]
+        self._by_name = {name: _named(entry, name) for name, entry in (*aliased, *named)}
+        """By name and alias. A request asks several times, so nothing is made for it."""
         self._upstream = upstream
         self._default = default
         self._reason = reason
@@ -245,15 +249,16 @@ class ModelCatalog:
         return _without_key(self._find(model), self._upstream) if model is not None and self._serves(model) else None
 
     def _serves(self, model: str) -> bool:
-        return any(model == e.name or model in e.aliases or fnmatch.fnmatchcase(model, e.name) for e in self._entries)
+        return model in self._by_name or any(fnmatch.fnmatchcase(model, entry.name) for entry in self._entries)
 
     def _find(self, model: str) -> ModelEntry:
-        exact = [e for e in self._entries if e.name == model]
-        aliased = [e for e in self._entries if model in e.aliases]
-        matching = [e for e in self._entries if e.is_pattern and fnmatch.fnmatchcase(model, e.name)]
-        scripted = [_DEMO] if model == _DEMO.name else []
-        for entry in (*exact, *aliased, *scripted, *matching):
-            return replace(entry, name=model, upstream_model=entry.upstream_model.replace("*", model))
+        if model in self._by_name:
+            return self._by_name[model]
+        if model == _DEMO.name:
+            return _DEMO
+        for entry in self._entries:
+            if entry.is_pattern and fnmatch.fnmatchcase(model, entry.name):
+                return _named(entry, model)
         raise errors.model_not_found(model)
 
     def price_of(self, model: str) -> Price | None:
@@ -407,6 +412,11 @@ def _natives(entry: ModelEntry, usual: frozenset[str]) -> frozenset[str]:
     natives = usual if entry.native_tools is None else entry.native_tools | {"function"}
     runs_shell = entry.shell == "upstream" and entry.provider_kind == "openai_responses"
     return natives | openai_responses.WITH_CONTAINERS if runs_shell else natives
+
+
+def _named(entry: ModelEntry, model: str) -> ModelEntry:
+    """The entry under a public name."""
+    return replace(entry, name=model, upstream_model=entry.upstream_model.replace("*", model))
 
 
 def _style(entry: ModelEntry) -> MessageStyle:

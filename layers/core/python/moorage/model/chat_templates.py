@@ -13,6 +13,7 @@ The facts were read off the templates that llama.cpp collects (``models/template
 import fnmatch
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -112,6 +113,7 @@ def after_complaint(template: Template, message: str) -> Template | None:
     return None
 
 
+@lru_cache(maxsize=256)
 def family_of(upstream_model: str) -> Family:
     """The family that a model's name tells: ``hub.example/mistralai/Mistral-Nemo-Instruct-2407`` as much as ``mistral-nemo:12b``."""
     name = upstream_model.lower().replace("_", "-")
