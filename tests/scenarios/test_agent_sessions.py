@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from moorage.limits import AGENT_SESSION_CHAIN_MAX
 from openai import BadRequestError, ConflictError, NotFoundError, OpenAI
 
 from tests.processes import until
@@ -48,6 +49,21 @@ def test_the_helper_reads_turns_of_one_conversation(client: OpenAI) -> None:
     turns = list(sessions.turns.list(session.id, order="asc"))
     assert [(turn.status, turn.subagent_id, turn.usage is not None) for turn in turns] == [("completed", None, True)] * 2
     assert [len(list(sessions.turns.items.list(turn.id, session_id=session.id))) for turn in turns] == [2, 2]
+
+
+def test_a_session_goes_on_behind_the_length_of_a_chain(client: OpenAI) -> None:
+    sessions = client.beta.agents.sessions
+    session = sessions.create(agent={"model": "demo"}, environment=NONE, input="message 0")
+    ended(client, session.id)
+    for number in range(1, AGENT_SESSION_CHAIN_MAX + 1):
+        with sessions.stream(session.id, input=f"message {number}") as stream:
+            assert stream.get_final_result().turn.status == "completed"
+    turn: Any = next(iter(sessions.turns.list(session.id)))
+    read = client.responses.input_items.list(turn.response_ids[-1], order="asc", limit=100).data
+    texts = [item.content[0].text for item in read if item.type == "message" and item.role == "user"]
+    assert texts == [f"message {number}" for number in range(AGENT_SESSION_CHAIN_MAX + 1)]
+    given = [item for item in sessions.turns.items.list(turn.id, session_id=session.id, order="asc") if item.type == "message"]
+    assert [item.role for item in given] == ["user", "assistant"]
 
 
 def test_a_function_of_the_client_is_called_within_the_turn(client: OpenAI) -> None:

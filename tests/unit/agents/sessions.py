@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
-from moorage.agents.session_store import SessionRecord
+from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.session_stream import Cursor, SessionReader
 from moorage.agents.turns import Offer, Payer, Standing, advance, stand
 from moorage.wire.types import Event, Item
@@ -104,6 +104,10 @@ class SessionLab:
         assert answer.status_code == 200, answer.text
         found: list[dict[str, Any]] = answer.json()["data"]
         return found
+
+    async def turns_kept(self) -> list[TurnRecord]:
+        """Their records."""
+        return await self.lab.runtime.agent_sessions.turns(self.session)
 
     async def items(self) -> list[str]:
         """What the session has said, in short."""

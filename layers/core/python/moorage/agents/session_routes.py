@@ -369,7 +369,7 @@ async def _items(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> 
         if snapshot is None:
             return (), (), False
         contents, stored = runtime.contents_of(session.tenant_id), snapshot.stored
-        given = await contents.items(stored.input_items)
+        given = await contents.items(stored.own_input)
         if snapshot.is_final:
             ended = await contents.response(snapshot.final_object)
             has_answered = ended["status"] == "completed" and not Standing(session, turn, snapshot).open_calls
@@ -398,7 +398,7 @@ async def _turn_of(runtime: Runtime, session: SessionRecord, item_id: str) -> in
     turns, response_id = await runtime.agent_sessions.turns(session), ids.response_of(item_id)
     of_response = (turn.number for turn in turns if response_id in turn.responses)
     number = ids.turn_number(f"turn_{item_id.rpartition('_')[2]}")
-    return next(of_response, number if 0 < number <= len(turns) else None)
+    return next(of_response, next((turn.number for turn in turns if turn.number == number), None))
 
 
 async def _turn(runtime: Runtime, session: SessionRecord, turn_id: str) -> TurnRecord:

@@ -20,7 +20,7 @@ from moorage.codec import Codec, FieldCodec
 from moorage.errors import ConditionFailed, agent_session_not_found, artifact_not_found
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id, new_turn_id
-from moorage.store import keys
+from moorage.store import keys, schema
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
 from moorage.store.listing import gone_record, listing_attributes, read_page
@@ -88,10 +88,23 @@ class TurnRecord:
     """Before which of its responses, from 0, the environment was made anew, and how often that had been by then."""
     cost: int = 0
     """Of those before the current one, in billionths of a dollar; -1 where the price of a model is not known."""
+    rooted_at: int = 0
+    """When the oldest response began that its current one goes on from; 0 for the session's first."""
+    expires_at: int = 0
+    """When its current response does, and it with it; 0 in records of older versions."""
 
     @property
     def current(self) -> str:
         return self.responses[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class BegunResponse:
+    """One that becomes a turn's."""
+
+    id: str
+    rooted_at: int = 0
+    expires_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +159,15 @@ _SESSION: Final = Codec(
 )
 _TURN: Final = Codec(
     TurnRecord,
+    names={"expires_at": schema.TTL_ATTRIBUTE},
     nested={name: FieldCodec(lambda used: used.to_json(), TokenUsage.from_json) for name in ("used", "earlier")},
-    sparse=("used", "earlier", "cancelled_at", "resets", "cost"),
+    sparse=("used", "earlier", "cancelled_at", "resets", "cost", "rooted_at", "expires_at"),
     beside=("number",),
 )
 
 
+_OF_ITS_RESPONSES: Final = ("responses", "used", "count", "resets", "cost", "rooted_at", schema.TTL_ATTRIBUTE)
+"""What of a turn's record another response changes."""
 _ARTIFACT: Final = Codec(ArtifactRecord)
 
 
@@ -316,33 +332,51 @@ class AgentSessions:
     # --- Turns ----------------------------------------------------------------------------------------------------------
 
     async def last_turn(self, session: SessionRecord) -> TurnRecord | None:
+        """Also one that has expired: the next one has the next number."""
         pk = keys.agent_session(session.tenant_id, session.id)
         records = await self._table.query(pk, prefix=keys.TURN_PREFIX, descending=True, limit=1)
         return _turn(records[0]) if records else None
 
     async def turn(self, session: SessionRecord, number: int) -> TurnRecord | None:
+        """None for one that is not there, or has expired."""
         record = await self._table.get(keys.agent_session(session.tenant_id, session.id), keys.turn(number))
-        return None if record is None else _turn(record)
+        turn = None if record is None else _turn(record)
+        return turn if turn is not None and self._is_kept(turn) else None
+
+    async def first_turn(self, session: SessionRecord, *, beyond: int) -> TurnRecord | None:
+        """The first one behind a number that is kept."""
+        found = await self.turns(session, beyond=beyond, limit=1)
+        return found[0] if found else None
 
     async def turns(
         self, session: SessionRecord, *, beyond: int | None = None, descending: bool = False, limit: int | None = None
     ) -> list[TurnRecord]:
-        """Up to ``limit`` turns that stand behind one, in their order or against it."""
+        """Up to ``limit`` turns that are kept and stand behind one, in their order or against it."""
         pk = keys.agent_session(session.tenant_id, session.id)
         if not descending:
-            after = None if beyond is None else keys.turn(beyond)
-            return [_turn(record) for record in await self._table.query(pk, prefix=keys.TURN_PREFIX, after=after, limit=limit)]
+            kept: list[TurnRecord] = []
+            while True:  # The oldest may have expired, and be there still.
+                after = None if beyond is None else keys.turn(beyond)
+                records = await self._table.query(pk, prefix=keys.TURN_PREFIX, after=after, limit=limit)
+                turns = [_turn(record) for record in records]
+                kept += filter(self._is_kept, turns)
+                if limit is None or len(turns) < limit or len(kept) >= limit:
+                    return kept[:limit]
+                beyond = turns[-1].number
         if beyond is not None and beyond <= 1:
             return []
         up_to = None if beyond is None else keys.turn(beyond - 1)
         records = await self._table.query(pk, prefix=keys.TURN_PREFIX, up_to=up_to, descending=True, limit=limit)
-        return [_turn(record) for record in records]
+        return [turn for record in records if self._is_kept(turn := _turn(record))]
+
+    def _is_kept(self, turn: TurnRecord) -> bool:
+        return not turn.expires_at or turn.expires_at > self._clock()
 
     async def begin_turn(
         self,
         session: SessionRecord,
         number: int,
-        response_id: str,
+        response: BegunResponse,
         earlier: TokenUsage,
         taken: Sequence[WaitingInput] = (),
         *,
@@ -351,7 +385,16 @@ class AgentSessions:
         """A turn after others that have used so much. None if somebody else has begun it, or has taken the input. ``is_reset``: its
         response is the first one in a container that was made anew. Raises 404 if the session was deleted meanwhile."""
         resets = {"0": session.resets} if is_reset else {}
-        turn = TurnRecord(number, new_turn_id(number), int(self._clock()), (response_id,), earlier=earlier, resets=resets)
+        turn = TurnRecord(
+            number,
+            new_turn_id(number),
+            int(self._clock()),
+            (response.id,),
+            earlier=earlier,
+            resets=resets,
+            rooted_at=response.rooted_at,
+            expires_at=response.expires_at,
+        )
         pk = keys.agent_session(session.tenant_id, session.id)
         record = {"PK": pk, "SK": keys.turn(number), **_TURN.pack(turn)}
         if not await self._written(session, Write.put(record, if_absent=True), taken):
@@ -363,7 +406,7 @@ class AgentSessions:
         self,
         session: SessionRecord,
         turn: TurnRecord,
-        response_id: str,
+        response: BegunResponse,
         used: TokenUsage,
         taken: Sequence[WaitingInput] = (),
         *,
@@ -373,15 +416,23 @@ class AgentSessions:
         """Another response of a turn, after one that has used, and cost, so much. None if somebody else has let it go on, or has taken
         the input. Raises 404 if the session was deleted meanwhile."""
         resets = {**turn.resets, str(turn.count): session.resets} if is_reset else turn.resets
-        responses = (*turn.responses, response_id)
         spent = -1 if cost is None or turn.cost < 0 else turn.cost + cost
-        following = replace(turn, responses=responses, used=turn.used + used, count=turn.count + 1, resets=resets, cost=spent)
+        following = replace(
+            turn,
+            responses=(*turn.responses, response.id),
+            used=turn.used + used,
+            count=turn.count + 1,
+            resets=resets,
+            cost=spent,
+            rooted_at=response.rooted_at,
+            expires_at=response.expires_at,
+        )
         pk = keys.agent_session(session.tenant_id, session.id)
         packed_ = _TURN.pack(following)
         change = Write(
             pk,
             keys.turn(turn.number),
-            set={name: packed_[name] for name in ("responses", "used", "count", "resets", "cost") if name in packed_},
+            set={name: packed_[name] for name in _OF_ITS_RESPONSES if name in packed_},
             condition={"count": turn.count},
             absent=("cancelled_at",),
         )

@@ -110,11 +110,12 @@ class SessionReader:
                     yield await self._failure()
             if turn is None:
                 return
+            self._turn = turn.number  # Those before it may have expired.
             async for events in self._of_turn(turn):
                 yield events
             if self.ends:
                 return
-            number, self._silent_to = number + 1, _TELLS_ALL
+            number, self._silent_to = turn.number + 1, _TELLS_ALL
 
     def _now(self, standing: Standing) -> int:
         """The number of the turn that a reader begins with who wants nothing that has been; what is silent of it is noted."""
@@ -138,12 +139,13 @@ class SessionReader:
         return [self.beside(failed, f"failed_{zlib.crc32(self.session.error.encode()):08x}")]
 
     async def _turn_record(self, number: int, after: int) -> AsyncIterator[TurnRecord | None]:
-        """None until the turn has more than so many responses, or was cancelled; ends without it when the session is gone."""
+        """None until the turn has more than so many responses, or was cancelled; ends without it when the session is gone. Without
+        ``after`` it is the first one from this number on that is kept."""
         sessions, bell = self.runtime.agent_sessions, self.runtime.responses.bell
         heard = bell if bell is not None and bell.is_heard else None
         with nullcontext() if heard is None else heard.awaited(self.session.id) as woken:
             while True:
-                turn = await sessions.turn(self.session, number)
+                turn = await (sessions.turn(self.session, number) if after else sessions.first_turn(self.session, beyond=number - 1))
                 if turn is not None and (turn.count > after or turn.cancelled_at):
                     yield turn
                     return
@@ -216,7 +218,7 @@ class SessionReader:
         if (count := turn.resets.get(str(position))) is not None:
             opening.append(await self._reset(turn, count, snapshot))
         contents = runtime.contents_of(tenant_id)
-        given = [] if snapshot is None else await contents.items(snapshot.stored.input_items)
+        given = [] if snapshot is None else await contents.items(snapshot.stored.own_input)
         yield self._numbered([*opening, *projector.begin(given)], is_silent=(position, -1) <= self._silent_to)
         if snapshot is None:
             return

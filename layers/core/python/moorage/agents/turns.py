@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits
+from moorage.agents.session_past import owned_past, root_of
 from moorage.agents.session_start import make_anew
-from moorage.agents.session_store import AgentSessions, ArtifactRecord, SessionRecord, TurnRecord, WaitingInput
+from moorage.agents.session_store import AgentSessions, ArtifactRecord, BegunResponse, SessionRecord, TurnRecord, WaitingInput
 from moorage.agents.session_vaults import with_tokens
 from moorage.agents.session_webhooks import tell_endpoints
 from moorage.agents.settings import as_request
@@ -266,7 +267,7 @@ async def was_taken(runtime: Runtime, session: SessionRecord, offer: Offer, sinc
         for turn in turns:
             for response_id in reversed(turn.responses):
                 snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
-                given = [] if snapshot is None else snapshot.stored.input_items
+                given = [] if snapshot is None else snapshot.stored.own_input
                 if any(item.get("id", "").endswith(marks) for item in given):
                     return True
             if turn.created_at < since - limits.CLOCK_SKEW_SECONDS_MAX:
@@ -407,16 +408,19 @@ async def _recorded(
 ) -> TurnRecord | None:
     """The response becomes its turn's; None if another one has. Raises :class:`ApiError` if the session was deleted meanwhile."""
     session, turn = standing.session, standing.turn
+    begun = BegunResponse(stored.response_id, root_of(session, turn, stored), stored.expires_at)
     if turn is not None and following.is_same_turn:
         used, cost = standing.used, standing.cost
-        return await sessions.go_on(session, turn, stored.response_id, used, waiting, cost=cost, is_reset=is_reset)
+        return await sessions.go_on(session, turn, begun, used, waiting, cost=cost, is_reset=is_reset)
     number, earlier = (1, TokenUsage()) if turn is None else (turn.number + 1, turn.earlier + turn.used + standing.used)
-    return await sessions.begin_turn(session, number, stored.response_id, earlier, waiting, is_reset=is_reset)
+    return await sessions.begin_turn(session, number, begun, earlier, waiting, is_reset=is_reset)
 
 
 async def _written_down(runtime: Runtime, standing: Standing, following: _NextResponse, payer: Payer) -> StoredResponse:
     """A response that nothing runs yet. Until it belongs to a turn it is nobody's: the reaper gives it up (``is_wanted``)."""
     session, previous = standing.session, await _previous(runtime, standing)
+    if following.is_same_turn and standing.turn is not None and standing.turn.count >= limits.AGENT_TURN_RESPONSES_MAX:
+        raise bad_request(f"A turn has at most {limits.AGENT_TURN_RESPONSES_MAX} responses. Cancel it, and begin another one.")
     number = 0 if standing.turn is None else standing.turn.number
     items = [
         {**item, "id": ids.new_turn_item_id(prefix, number if following.is_same_turn else number + 1, item.get("id"))}
@@ -424,8 +428,10 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
         for item in given
     ]
     asked = as_request(session.settings) | {"input": items, "background": True, "approvals": {"park": True}}
+    past: list[Item] | None = None
     if previous is not None:
         asked["previous_response_id"] = previous.stored.response_id
+        past = await owned_past(runtime, session, standing.turn, previous, items)
     asked["tools"] = await with_tokens(runtime, session.tenant_id, session.settings, session.vault_ids, asked["tools"])
     if session.container_id is not None:
         place = {"type": "container_reference", "container_id": session.container_id}
@@ -436,6 +442,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
         runtime,
         session.tenant_id,
         request,
+        recent=past,
         key_id=payer.key_id,
         draws_on=payer.draws(session),
         follows=None if standing.turn is None else standing.turn.current,

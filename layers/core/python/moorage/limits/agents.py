@@ -35,6 +35,17 @@ AGENT_SESSION_TRACES_BYTES_MAX: Final = 16 * 1024 * 1024
 AGENT_SESSION_ENVIRONMENT_CHARS_MAX: Final = 2_000
 """Of what a session asked for as its environment that stands in its record, sealed; a longer one is an object."""
 
+AGENT_SESSION_CHAIN_MAX: Final = 32
+"""Responses that one of a session names as those before it (24 bytes each on its record): the next one has what was said as its own.
+So its records cost at most a write unit more, and a session may have any number of responses."""
+
+AGENT_SESSION_CHAIN_SHARE: Final = 0.1
+"""Of the retention, which a chain of a session's may be old. What was said is read and written again before it expires, in any
+session that is used once in the rest of the time."""
+
+AGENT_TURN_RESPONSES_MAX: Final = 1_000
+"""Of one turn. Their ids stand on its record, 50 bytes each."""
+
 AGENT_SESSION_ARTIFACTS_MAX: Final = 100
 """Files of one turn that are published, in the order of their paths."""
 

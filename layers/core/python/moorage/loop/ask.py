@@ -136,8 +136,7 @@ class ModelAsk:
     async def _tell_of_network(self) -> None:
         """Questions about what the container may reach, and what was decided about them."""
         if self.position.step == 0:
-            own_input = self.stored.input_items[self.stored.recent_items :]
-            await egress_approvals.open_allowed(self.runtime, self.stored, own_input, self._context())
+            await egress_approvals.open_allowed(self.runtime, self.stored, self.stored.own_input, self._context())
             return
         outputs = self._outputs()
         for item in await egress_approvals.news(self.runtime, self.stored, (self.done | self.items).values()):

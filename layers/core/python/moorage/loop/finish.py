@@ -198,9 +198,9 @@ async def forget(runtime: Runtime, stored: StoredResponse) -> None:
 async def forget_own_inputs(runtime: Runtime, stored: StoredResponse) -> None:
     """Remove what the URLs and documents of its input gave, unless others still go on from there."""
     if stored.conversation_id is None:  # A conversation still shows the items to its model.
-        # What a fork began with is its predecessor's too.
-        own = stored.input_items if stored.forked_from is None else stored.input_items[stored.recent_items :]
-        await forget_inputs(runtime, stored.tenant_id, own)
+        # What a fork, or a response of a session, began with is its predecessor's too.
+        is_shared = stored.forked_from is not None or stored.session_id is not None
+        await forget_inputs(runtime, stored.tenant_id, stored.own_input if is_shared else stored.input_items)
 
 
 async def _last_outcome(runtime: Runtime, stored: StoredResponse) -> StepOutcome | None:

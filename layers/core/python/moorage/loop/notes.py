@@ -86,6 +86,23 @@ def visible(items: Sequence[Item], read: Reader) -> list[Item]:
     return [*_before(items[:last], kept, read), opened, *notes.recent, *items[last + 1 :]]
 
 
+def carried(items: Sequence[Item], read: Reader) -> list[Item]:
+    """What of a conversation has to be kept so that :func:`visible` stays as it is while it goes on: its last compaction, what that
+    leaves of the items before it, and all behind it. The next compaction finds the user's latest messages."""
+    last = max((index for index, item in enumerate(items) if item["type"] == "compaction"), default=None)
+    if last is None:
+        return list(items)
+    latest = latest_of_user(items[:last], tokens_max=limits.COMPACTION_KEPT_TOKENS)
+    wanted = {id(item) for item in [*visible(items, read), *latest]}
+    first = next((index for index, item in enumerate(items[:last]) if item.get("role") == "user" and id(item) in wanted), last)
+    # Messages behind the first one are compared with what the compaction carries, shown or not.
+    return [
+        item
+        for index, item in enumerate(items)
+        if index >= last or id(item) in wanted or (item.get("role") == "user" and index > first)
+    ]
+
+
 def _before(items: Sequence[Item], kept: Sequence[Item], read: Reader) -> list[Item]:
     """What stays of the items before a compaction. It speaks for those before it, but for what only an upstream can read."""
     seen = {id(item) for item in kept}

@@ -62,7 +62,7 @@ class RoomStage:
 
     @property
     def own_input(self) -> Sequence[Item]:
-        return self.stored.input_items[self.stored.recent_items :]
+        return self.stored.own_input
 
     def add(self, item: Item) -> ItemPosition:
         place = self._place(item["type"])

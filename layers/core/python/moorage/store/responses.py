@@ -123,6 +123,11 @@ class StoredResponse:
     is_steered: bool = False
     """It ends before its next model step: input of its session waits."""
 
+    @property
+    def own_input(self) -> list[Item]:
+        """What its request brought."""
+        return self.input_items[self.recent_items :]
+
     def parks(self, by_default: bool) -> bool:
         """Whether calls that need a person's word wait in their place; a client that waits itself is asked at the end of the
         response."""
