@@ -34,6 +34,10 @@ from moorage.wire.queries import (
     parse_wanted,
 )
 from openai.types.webhooks import (
+    AgentEnvironmentExpiredWebhookEvent,
+    AgentEnvironmentFailedWebhookEvent,
+    AgentEnvironmentReadyWebhookEvent,
+    AgentEnvironmentSuspendedWebhookEvent,
     AgentSessionActionRequiredWebhookEvent,
     AgentSessionCreatedWebhookEvent,
     AgentSessionFailedWebhookEvent,
@@ -161,6 +165,10 @@ def test_what_webhooks_are_sent_is_documented_as_the_sdk_reads_it(document: Docu
         "agent.session.action_required": AgentSessionActionRequiredWebhookEvent,
         "agent.session.idle": AgentSessionIdleWebhookEvent,
         "agent.session.failed": AgentSessionFailedWebhookEvent,
+        "agent.environment.ready": AgentEnvironmentReadyWebhookEvent,
+        "agent.environment.failed": AgentEnvironmentFailedWebhookEvent,
+        "agent.environment.suspended": AgentEnvironmentSuspendedWebhookEvent,
+        "agent.environment.expired": AgentEnvironmentExpiredWebhookEvent,
     }
     names = {event_type.replace(".", "_"): event_type for event_type in events}
     assert document["webhooks"].keys() == {*names, "moorage_approval_requested"}

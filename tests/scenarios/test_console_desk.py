@@ -14,7 +14,7 @@ import pytest
 from moorage import __version__
 from moorage.command_hints import typed_here
 from moorage.hosts import covers
-from moorage.webhooks.event_types import SESSION_TYPES
+from moorage.webhooks.event_types import ENVIRONMENT_TYPES, SESSION_TYPES
 from openai import OpenAI
 from playwright.sync_api import Browser, Route, expect
 
@@ -95,7 +95,7 @@ def test_an_endpoint_is_made_tried_edited_sealed_anew_and_deleted(console: Conso
     (endpoint,) = client.webhooks.list().data
     assert (endpoint.name, endpoint.event_types) == (
         "accounts",
-        ["response.completed", "response.failed", *SESSION_TYPES, "moorage.approval.requested"],
+        ["response.completed", "response.failed", *SESSION_TYPES, *ENVIRONMENT_TYPES, "moorage.approval.requested"],
     )
     page.get_by_role("button", name="New secret").click()
     expect(sealed.locator("pre")).not_to_have_text(first)

@@ -39,6 +39,7 @@ from moorage.terminals import routes as sessions
 from moorage.vaults.store import Vaults
 from moorage.vector_stores import routes as vector_stores
 from moorage.vector_stores.vector_stores import VectorStores
+from moorage.webhooks.store import Webhooks
 from openai import AsyncOpenAI
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
@@ -119,8 +120,10 @@ def build_app(
     presigned_downloads: bool = False,
     egress: EgressService | None = None,
     vector_bucket: Callable[[], VectorBucket] | None = None,
+    strict_expiry: bool = False,
 ) -> FastAPI:
     store_files = FileStore(store.table, store.blobs, clock=clock)
+    webhooks = Webhooks(store.table, Sealer(lambda: b"k" * 32), clock=clock)
     store_containers = Containers(
         store.table,
         store.blobs,
@@ -131,6 +134,8 @@ def build_app(
         egress=egress,
         egress_proxy=None if egress is None else "unix:/run/egress.sock",
         connect=provisioner.connect,
+        strict_expiry=strict_expiry,
+        webhooks=webhooks,
     )
     executions = FakeExecutions()
     embedding_usage = EmbeddingUsageStore(store.table, clock=clock, retention_seconds=24 * 3600)
@@ -170,6 +175,7 @@ def build_app(
         clock=clock,
         tasks=set(),
         command="moorage",
+        webhooks=webhooks,
     )
     runtime.keep = runtime.tasks.add
     return create_app(cast("Runtime", runtime), _ROUTERS)
@@ -182,9 +188,18 @@ def build_service(
     presigned_downloads: bool = False,
     egress: EgressService | None = None,
     vector_bucket: Callable[[], VectorBucket] | None = None,
+    strict_expiry: bool = False,
 ) -> Service:
     provisioner = FakeProvisioner()
-    app = build_app(store, clock, provisioner, presigned_downloads=presigned_downloads, egress=egress, vector_bucket=vector_bucket)
+    app = build_app(
+        store,
+        clock,
+        provisioner,
+        presigned_downloads=presigned_downloads,
+        egress=egress,
+        vector_bucket=vector_bucket,
+        strict_expiry=strict_expiry,
+    )
 
     def sdk(key: str) -> AsyncOpenAI:
         # The SDK brings its own successor of httpx.

@@ -297,8 +297,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     egress = EgressService(table, sealed_with, settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor))
     keys = DeploymentKeys(settings, _secret)
     provisioner = _provisioner(settings, executor)
-    connect = _connect(provisioner)
-    fleet = _fleet(provisioner)
+    connect, fleet = _connect(provisioner), _fleet(provisioner)
     ecs = fleet if isinstance(fleet, FargateProvisioner) else None
     lister = provisioner if isinstance(provisioner, LambdaMicrovmProvisioner) else fleet
     pooled = fleet if settings.warm_pool else ecs
@@ -327,6 +326,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         bounds=SandboxBounds(settings.tenant_sandboxes_max, settings.tenant_vcpus_max, settings.tenant_starts_per_second),
         usage=_sandbox_usage(settings, table, clock),
         can_start=settings.provisioner != "elsewhere",
+        webhooks=Webhooks(table, Sealer(keys.content, keys.opening_anew), clock=clock),
     )
     runtime = Runtime(
         settings=settings,

@@ -30,7 +30,7 @@ async def new_session(
     environment, vault_ids = given["environment"], tuple(given.get("vault_ids", ()))
     credentials = await credentials_in(runtime, tenant_id, vault_ids)
     chosen(settings, credentials)
-    container = await open_environment(runtime, tenant_id, environment, param="environment", name="session", credentials=credentials)
+    container = await open_environment(runtime, tenant_id, environment, param="environment", kind="session", credentials=credentials)
     session = runtime.agent_sessions.new(
         tenant_id,
         settings,
@@ -59,7 +59,7 @@ async def make_anew(runtime: Runtime, session: SessionRecord) -> SessionRecord:
         raise container_not_found(session.container_id or "")
     environment = {name: value for name, value in orjson.loads(text).items() if name != "environment_id"}
     credentials = await credentials_in(runtime, tenant_id, session.vault_ids)
-    container = await open_environment(runtime, tenant_id, environment, param="environment", name="session", credentials=credentials)
+    container = await open_environment(runtime, tenant_id, environment, param="environment", kind="session", credentials=credentials)
     assert container is not None
     moved = await sessions.move(session, container.id)
     if moved is None:

@@ -13,6 +13,7 @@ from moorage.agents.session_store import SessionRecord
 from moorage.runtime import Runtime
 from moorage.webhooks import delivery
 from moorage.webhooks.event_types import EventType
+from moorage.webhooks.store import WebhookEvent
 
 
 async def tell_endpoints(
@@ -31,7 +32,7 @@ async def tell_endpoints(
     if not endpoints:
         return
     mark = hashlib.sha256(f"{session.id} {event_type} {about}".encode()).hexdigest()
-    event = delivery.WebhookEvent(
+    event = WebhookEvent(
         f"evt_{at_ms:012x}{mark[:36]}",
         event_type,
         response_id,

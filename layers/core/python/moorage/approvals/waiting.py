@@ -23,6 +23,7 @@ from moorage.telemetry import tell
 from moorage.tools.mcp import network
 from moorage.webhooks import delivery as webhooks
 from moorage.webhooks.event_types import APPROVAL_REQUESTED, SESSION_ACTION_REQUIRED
+from moorage.webhooks.store import WebhookEvent
 from moorage.wire.types import Item
 
 BY_TIMEOUT: Final = "timeout"
@@ -64,7 +65,7 @@ async def announce(runtime: Runtime, stored: StoredResponse, waiting: Sequence[A
     for approval in (
         waiting if any({APPROVAL_REQUESTED, SESSION_ACTION_REQUIRED}.intersection(each.event_types) for each in endpoints) else ()
     ):
-        event = webhooks.WebhookEvent(
+        event = WebhookEvent(
             approval_event_id(approval.id, approval.created_at),
             APPROVAL_REQUESTED,
             stored.response_id,
@@ -76,7 +77,7 @@ async def announce(runtime: Runtime, stored: StoredResponse, waiting: Sequence[A
             await webhooks.tell_endpoints(runtime, endpoints, _of_session(event, stored.session_id))
 
 
-def _of_session(event: webhooks.WebhookEvent, session_id: str) -> webhooks.WebhookEvent:
+def _of_session(event: WebhookEvent, session_id: str) -> WebhookEvent:
     """The same, as a session of an agent says it."""
     asked = {"id": session_id, "required_action": {"type": "mcp_approval_request"}}
     return replace(event, id=f"{event.id[:-1]}s", type=SESSION_ACTION_REQUIRED, data=asked, session_id=session_id)

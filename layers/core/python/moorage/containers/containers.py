@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from moorage import limits
+from moorage.containers.announcements import Announcements
 from moorage.containers.artifacts import Artifacts
 from moorage.containers.claims import Claims
 from moorage.containers.history_store import ContainerPast, time_after
@@ -62,6 +63,7 @@ from moorage.store.stored_bytes import Holder
 from moorage.store.table import Table
 from moorage.terminals.sessions import TerminalSessions
 from moorage.terminals.store import ContainerSessions
+from moorage.webhooks.store import Webhooks
 from moorage.wire.network_policy import NetworkPolicy
 from moorage.wire.queries import PageQuery
 
@@ -109,6 +111,7 @@ class Containers:
         bounds: SandboxBounds = NO_BOUNDS,
         usage: SandboxUsage | None = None,
         can_start: bool = True,
+        webhooks: Webhooks | None = None,
     ) -> None:
         """``bounds`` are those of a tenant's sandboxes, and hold where they are started (``can_start``). ``usage`` counts their time,
         where that has a price.
@@ -131,6 +134,7 @@ class Containers:
         staging = Staging(store, ContainerSkills(table), blobs, claims, provisioner)
         self.setups = Setups(table, store, claims, sandbox_key)
         self.lives = ContainerLives(table)
+        announcements = Announcements(store, webhooks, clock, strict_expiry=strict_expiry)
         self.sandboxes = ContainerSandboxes(
             store,
             provisioner,
@@ -140,13 +144,14 @@ class Containers:
             self.lives,
             connect,
             setups=self.setups,
+            announcements=announcements,
             gives_way=lambda tenant_id: self.waiting.stops_noted(tenant_id),
             can_start=can_start,
         )
         self.past = ContainerPast(table, store)
         self.artifacts = Artifacts(store, self.past, blobs, files.stored, clock)
         swept = (store, self.past, blobs, provisioner, self.sandboxes, self.artifacts, files.stored)
-        self.sweep = ContainerSweep(*swept, clock=clock, egress=egress, at_work=at_work)
+        self.sweep = ContainerSweep(*swept, announcements=announcements, clock=clock, egress=egress, at_work=at_work)
         self.waiting = SandboxWait(self.sandboxes, self.sweep, at_work)
         self.sessions = TerminalSessions(ContainerSessions(table, clock), store, self.sandboxes, self.waiting, self.artifacts)
 
@@ -172,6 +177,7 @@ class Containers:
         lenders: tuple[str, ...] = (),
         is_internal: bool = False,
         is_auto: bool = False,
+        environment: Literal["", "prewarmed", "session"] = "",
     ) -> ContainerRecord:
         """A new container without a sandbox, holding copies of these files. ``param`` is the place of these options in the
         request, such as ``tools[0].environment.``; errors name it. ``programs`` and ``lenders`` are of a copy (:meth:`copy`). One
@@ -187,6 +193,7 @@ class Containers:
             lenders=lenders,
             is_internal=is_internal,
             is_auto=is_auto,
+            environment=environment,
         )
         if self._egress is not None and network_policy is not None and policy is not None:
             await self._egress.open(tenant_id, record.id, policy, network_policy.domain_secrets)
@@ -225,6 +232,7 @@ class Containers:
             param="container.",
             programs=source.programs,
             lenders=lenders,
+            environment="session" if source.environment else "",
         )
         if source.has_setup:
             made = await self.setups.copy(source, made)

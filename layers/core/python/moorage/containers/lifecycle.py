@@ -34,6 +34,7 @@ from types import TracebackType
 from typing import Self
 
 from moorage import limits
+from moorage.containers.announcements import Announcements
 from moorage.containers.claims import Claims, new_claim
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.setup import Setups
@@ -94,6 +95,7 @@ class ContainerSandboxes:
         connect: Callable[[Handle], ExecClient] | None,
         *,
         setups: Setups,
+        announcements: Announcements,
         gives_way: Callable[[str], Awaitable[bool]],
         can_start: bool = True,
     ) -> None:
@@ -108,6 +110,7 @@ class ContainerSandboxes:
         self._lives = lives
         self._connect = connect
         self._setups = setups
+        self._announcements = announcements
         self._gives_way = gives_way
         self.can_start = can_start
 
@@ -246,6 +249,7 @@ class ContainerSandboxes:
                 raise
         await self._incarnations.close_way_out(record)
         await self._lives.note_end(record, end, self._claims.now_ms())
+        await self._announcements.of_end(record, end)
         try:
             await self._store.forget_sandbox(record)
         except ConditionFailed:
@@ -375,14 +379,15 @@ class ContainerSandboxes:
             written = {"files_staged": record.files_added, "removals": [], "running_at_ms": self._claims.now_ms()}
             written |= {"is_set_up": True} if record.has_setup else {}
             record = await self._claims.write(record, running, **written)
+            record = await self._announcements.of_start(record)
         except SandboxUnreachable as error:
             await client.aclose()
             with suppress(ConditionFailed):
                 await self._claims.release(record, error)
             raise
-        except SetupFailed:
+        except SetupFailed as error:
             await client.aclose()
-            await self.end(record, handle.sandbox_id, "failed")
+            await self.end(replace(record, setup_error=str(error)), handle.sandbox_id, "failed")
             raise
         except SandboxError:
             await client.aclose()

@@ -125,6 +125,10 @@ class ContainerRecord:
     """... and these have run to their end in one of them ..."""
     setup_error: str = ""
     """... or failed in the first, so that there is no other."""
+    environment: Literal["", "prewarmed", "session"] = ""
+    """The environment of an agent: made by itself, or with its session; empty for another container."""
+    is_ready_told: bool = False
+    """Webhook endpoints know that the first sandbox of a prewarmed one has been there."""
 
     @property
     def expires_at(self) -> int:
@@ -230,6 +234,7 @@ class ContainerStore:
         lenders: tuple[str, ...] = (),
         is_internal: bool = False,
         is_auto: bool = False,
+        environment: Literal["", "prewarmed", "session"] = "",
     ) -> ContainerRecord:
         """``lenders``: it is to begin with files of these. Then its first sandbox is no first one to its model, which is told that no
         processes came along."""
@@ -248,6 +253,7 @@ class ContainerStore:
             incarnation=1 if lenders else 0,
             lenders=lenders,
             is_internal=is_internal,
+            environment=environment,
             is_auto=is_auto,
         )
         await self._table.write_many(puts=[_container_record(record), self._purge_record(record)])
@@ -550,7 +556,7 @@ _CONTAINER: Final = Codec(
     nested={"sandbox": _SANDBOX},
     sparse=(
         *("ordered_at_ms", "running_at_ms", "ending", "lacks_room", "processes_seen", "quiet_mark", "is_auto"),
-        *("has_setup", "is_set_up", "setup_error"),
+        *("has_setup", "is_set_up", "setup_error", "environment", "is_ready_told"),
     ),
 )
 _FILE: Final = Codec(ContainerFileRecord, sparse=("upload_id",))

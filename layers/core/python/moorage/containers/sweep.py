@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from moorage import limits
+from moorage.containers.announcements import Announcements
 from moorage.containers.artifacts import Artifacts
 from moorage.containers.history_store import ContainerPast
 from moorage.containers.lifecycle import ContainerSandboxes
@@ -45,6 +46,7 @@ class ContainerSweep:
         artifacts: Artifacts,
         stored: StoredBytes,
         *,
+        announcements: Announcements,
         clock: Clock,
         egress: EgressService | None,
         at_work: AtWork,
@@ -56,6 +58,7 @@ class ContainerSweep:
         self._sandboxes = sandboxes
         self._artifacts = artifacts
         self._stored = stored
+        self._announcements = announcements
         self._clock = clock
         self._egress = egress
         self._at_work = at_work
@@ -220,6 +223,7 @@ class ContainerSweep:
             await self._store.postpone(due, self._store.purge_at(record))
             return False
         if record is not None and not record.is_deleted:
+            await self._announcements.of_expiry(record)
             await self._store.mark_deleted(record)
         await self.erase(due["tenant_id"], due["container_id"])
         return True

@@ -6,7 +6,7 @@ The container's record, its files and its skills are all that there is of it: a 
 import base64
 import posixpath
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.containers.containers import PlacedFile
@@ -35,7 +35,7 @@ async def open_environment(
     spec: Mapping[str, Any],
     *,
     param: str,
-    name: str = "environment",
+    kind: Literal["prewarmed", "session"] = "prewarmed",
     credentials: Sequence[CredentialRecord] = (),
 ) -> ContainerRecord | None:
     """The container of an ``environment`` (``shapes.py: EnvironmentParam``), made or found; None for ``none``. ``param`` is the place
@@ -52,7 +52,7 @@ async def open_environment(
         spec = await _from_template(runtime, tenant_id, spec, param)
     files = await _placed(runtime, tenant_id, spec.get("files", ()), f"{param}.files")
     skills = await runtime.containers.skills.resolve(tenant_id, spec.get("skills", ()), param=f"{param}.skills")
-    record = await _reserved(runtime, tenant_id, spec, skills, credentials, param, name)
+    record = await _reserved(runtime, tenant_id, spec, skills, credentials, param, kind)
     try:
         await runtime.containers.place(record, files)
     except ApiError:
@@ -113,17 +113,18 @@ async def _reserved(
     skills: Sequence[GivenSkill],
     credentials: Sequence[CredentialRecord],
     param: str,
-    name: str,
+    kind: Literal["prewarmed", "session"],
 ) -> ContainerRecord:
     try:
         policy = _policy(runtime, spec.get("network"), f"{param}.network")
         return await runtime.containers.reserve(
             tenant_id,
-            name=name,
+            name="environment" if kind == "prewarmed" else "session",
             memory_limit=limits.ENVIRONMENT_SIZES[spec.get("container_size", _SIZE)],
             network_policy=with_variables(runtime, policy, credentials, taken=spec.get("env", {})),
             skills=skills,
             setup=_setup(spec),
+            environment=kind,
             param=f"{param}.",
         )
     except ApiError as error:

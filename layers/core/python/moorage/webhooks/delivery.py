@@ -21,8 +21,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-import orjson
-
 from moorage import __version__, limits
 from moorage.egress.fetch import FetchError
 from moorage.errors import passing_over_what_is_gone
@@ -31,8 +29,8 @@ from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import tell, tell_error
-from moorage.webhooks.event_types import APPROVAL_REQUESTED, SESSION_ACTION_REQUIRED, SESSION_TYPES
-from moorage.webhooks.store import Delivery, DeliveryAttempt, Endpoint, claimed
+from moorage.webhooks.event_types import APPROVAL_REQUESTED, ENVIRONMENT_TYPES, SESSION_ACTION_REQUIRED, SESSION_TYPES
+from moorage.webhooks.store import Delivery, DeliveryAttempt, Endpoint, WebhookEvent, body_of, claimed, delivery_of
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105
 _USER_AGENT: Final = f"moorage/{__version__}"
@@ -81,38 +79,13 @@ async def _announce(runtime: Runtime, response_id: str, end: ResponseEnd, endpoi
     await tell_endpoints(runtime, endpoints, event)
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookEvent:
-    """What endpoints are told."""
-
-    id: str
-    type: str
-    response_id: str
-    created_at: int
-    data: Mapping[str, Any]
-    """Ids, and what kind of thing they are of: whoever receives it asks for the rest with a key."""
-    session_id: str = ""
-
-
 async def tell_endpoints(runtime: Runtime, endpoints: Sequence[Endpoint], event: WebhookEvent) -> None:
     """A delivery for each that asks for events of the type. Harmless to run twice."""
     now = runtime.clock()
     for endpoint in endpoints:
         if event.type not in endpoint.event_types or endpoint.is_disabled:
             continue
-        delivery = Delivery(
-            tenant_id=endpoint.tenant_id,
-            endpoint_id=endpoint.id,
-            id=event.id,
-            event_type=event.type,
-            response_id=event.response_id,
-            session_id=event.session_id,
-            created_at=event.created_at,
-            body=body_of(event.id, event.type, event.data, event.created_at),
-            began_at=int(now),
-            next_at=int(now),
-        )
-        delivery = claimed(delivery, now)
+        delivery = claimed(delivery_of(event, endpoint, now), now)
         if await runtime.webhooks.add(delivery):
             runtime.keep(asyncio.create_task(_first(runtime, endpoint, delivery)))
 
@@ -231,6 +204,8 @@ async def send_sample(runtime: Runtime, endpoint: Endpoint, event_type: str) -> 
         data = {"id": f"session_{nobody}", "required_action": {"type": "function_call"}}
     elif event_type in SESSION_TYPES:
         data = {"id": f"session_{nobody}", "environment_type": "none"}
+    elif event_type in ENVIRONMENT_TYPES:
+        data = {"id": f"cntr_{nobody}"}
     body = body_of(identity, event_type, data, int(runtime.clock()))
     attempt = await _attempt(runtime, endpoint, identity, body)
     if attempt.has_succeeded:
@@ -264,17 +239,6 @@ def pause(count: int) -> int:
 def new_secret() -> str:
     """256 random bits, as Standard Webhooks writes them."""
     return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
-
-
-def body_of(identity: str, event_type: str, data: Mapping[str, Any], created_at: int) -> bytes:
-    event: dict[str, Any] = {
-        "id": identity,
-        "object": "event",
-        "created_at": created_at,
-        "type": event_type,
-        "data": dict(data),
-    }
-    return orjson.dumps(event)
 
 
 def signed_headers(identity: str, at: int, body: bytes, keys: Sequence[str]) -> Mapping[str, str]:

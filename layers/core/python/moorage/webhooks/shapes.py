@@ -6,7 +6,14 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from moorage import limits
-from moorage.webhooks.event_types import APPROVAL_REQUESTED, EVENT_TYPES, SESSION_ACTION_REQUIRED, SESSION_TYPES, EventType
+from moorage.webhooks.event_types import (
+    APPROVAL_REQUESTED,
+    ENVIRONMENT_TYPES,
+    EVENT_TYPES,
+    SESSION_ACTION_REQUIRED,
+    SESSION_TYPES,
+    EventType,
+)
 from moorage.wire.answers import Count, Milliseconds, Seconds
 from moorage.wire.schema import JSON, SECONDS, STRING, JsonSchema, record
 from moorage.wire.validation import Body, Length
@@ -114,6 +121,8 @@ def _told(event_type: str) -> tuple[str, JsonSchema]:
         data = record(id=_of("session"), environment_type=STRING)
         data["properties"]["environment_id"] = STRING  # None of a session without one.
         return f"A session is {event_type.rpartition('.')[2].replace('_', ' ')}", data
+    if event_type in ENVIRONMENT_TYPES:
+        return f"An environment is {event_type.rpartition('.')[2]}", record(id=_of("environment"))
     return "A background response has ended", record(id=_of("response"))
 
 

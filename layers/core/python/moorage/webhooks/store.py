@@ -6,9 +6,11 @@ due. Whoever takes it up moves that time behind the end of his attempt, by compa
 up again by itself if he dies.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
+
+import orjson
 
 from moorage import limits
 from moorage.codec import Codec, FieldCodec
@@ -88,6 +90,46 @@ class Delivery:
     attempts: tuple[DeliveryAttempt, ...] = ()
     session_id: str = ""
     """Of an agent, which it tells of."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookEvent:
+    """What endpoints are told."""
+
+    id: str
+    type: str
+    response_id: str
+    created_at: int
+    data: Mapping[str, Any]
+    """Ids, and what kind of thing they are of: whoever receives it asks for the rest with a key."""
+    session_id: str = ""
+
+
+def delivery_of(event: WebhookEvent, endpoint: Endpoint, now: float) -> Delivery:
+    """One that is due now."""
+    return Delivery(
+        tenant_id=endpoint.tenant_id,
+        endpoint_id=endpoint.id,
+        id=event.id,
+        event_type=event.type,
+        response_id=event.response_id,
+        session_id=event.session_id,
+        created_at=event.created_at,
+        body=body_of(event.id, event.type, event.data, event.created_at),
+        began_at=int(now),
+        next_at=int(now),
+    )
+
+
+def body_of(identity: str, event_type: str, data: Mapping[str, Any], created_at: int) -> bytes:
+    event: dict[str, Any] = {
+        "id": identity,
+        "object": "event",
+        "created_at": created_at,
+        "type": event_type,
+        "data": dict(data),
+    }
+    return orjson.dumps(event)
 
 
 _ENDPOINT: Final = Codec(Endpoint, sparse=("old_sealed", "old_until", "failing_since", "is_disabled"))
