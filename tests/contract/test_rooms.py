@@ -6,8 +6,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from moorage.tools import capabilities
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import RerunPolicy, Room
+from moorage.tools.room import HostedTool, RerunPolicy, Room
 
 from tests.contract.test_architecture import ROOT, core_files, modules, programs, tree
 
@@ -65,8 +66,9 @@ def named_rooms() -> list[Room]:
 
 
 def names_of(room: Room) -> set[str]:
-    events = {f"response.{name}" for name in room.events} | set(room.events)
-    return {*room.types, room.call_type, *([room.output_type] if room.output_type else []), *room.other_types, *events}
+    own = room.events if isinstance(room, HostedTool) else {}
+    events = {f"response.{name}" for name in own} | set(own)
+    return {*room.types, *room.id_prefixes, *events}
 
 
 @cache
@@ -142,11 +144,24 @@ def test_whoever_else_may_name_tools_does() -> None:
     assert SPEAKERS.keys() - strangers().keys() == set()
 
 
+def members(of: type) -> set[str]:
+    return {name for name in {**vars(of), **vars(of).get("__annotations__", {})} if not name.startswith("_")}
+
+
+CAPABILITIES = [HostedTool, *(each for each in vars(capabilities).values() if isinstance(each, type) and each.__base__ is Room)]
+
+
 def test_the_page_on_tools_has_all_that_a_room_says() -> None:
     page = (ROOT / "docs" / "tools.md").read_text()
     named = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", page))))
-    said = {name for name in {**vars(Room), **Room.__annotations__} if not name.startswith("_")}
-    assert said - named == set()
+    assert set().union(*map(members, (Room, *CAPABILITIES))) - named == set()
+    assert {each.__name__ for each in CAPABILITIES} - named == set()
+
+
+def test_a_room_has_few_members_and_each_capability_has_users() -> None:
+    assert len(members(Room)) <= 21
+    assert len(CAPABILITIES) > 10
+    assert {each.__name__ for each in CAPABILITIES if not any(isinstance(room, each) for room in ROOMS)} == set()
 
 
 def test_each_folder_is_a_room_and_each_room_a_folder() -> None:
@@ -161,16 +176,16 @@ def test_what_a_tool_looks_like_is_said_in_its_folder(room: Room) -> None:
     assert {shape.__module__ for shape in declared} == {f"{home(room)}.shapes"}
     assert set(room.item_shapes) == set(room.id_prefixes)
     assert set(room.tool_shapes) <= set(room.types)
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if isinstance(room, HostedTool)], ids=lambda room: room.call_type)
+def test_a_hosted_tool_is_whole(room: HostedTool) -> None:
     assert room.obfuscated_events <= room.events.keys()
-
-
-@pytest.mark.parametrize("room", [room for room in ROOMS if room.is_hosted], ids=lambda room: room.call_type)
-def test_a_hosted_tool_is_whole(room: Room) -> None:
     made = {"run", "end", "apply_event", "open_call", "input_items", "function_tool", "parse_call", "call_runner"} | (
         {"empty_output"} if room.output_type else set()
     )
-    assert {name for name in made if getattr(type(room), name) is getattr(Room, name)} == set()
-    assert set(room.id_prefixes) == {room.call_type, *([room.output_type] if room.output_type else []), *room.other_types}
+    assert {name for name in made if getattr(type(room), name) is getattr(HostedTool, name)} == set()
+    assert {room.call_type, room.result_type} <= room.id_prefixes.keys()
     assert room.rerun_policy is RerunPolicy.ATTACH or room.call_limits.seconds is not None, (
         "what is not followed over many runs needs a bound of time"
     )

@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from moorage.model.remote_servers import RemoteServers
 from moorage.tools.calls import CallEnd, CallEvent, CallFinished, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.capabilities import HoldsSecrets
 from moorage.tools.function_items import compact_json, function
-from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy, Room
+from moorage.tools.room import CallLimits, CallRunner, HostedTool, InputWriter, RerunPolicy
 from moorage.tools.run import Run
 from moorage.wire.types import Event, Item, Tool
 from moorage.wire.validation import wire
@@ -35,7 +36,7 @@ WORDS = {
 _PARAMETERS: dict[str, Any] = {"count": {"type": "integer"}, "pause_ms": {"type": "integer"}}
 
 
-class Dice(Room):
+class Dice(HostedTool, HoldsSecrets):
     types = ("dice",)
     call_type = "dice_call"
     id_prefixes = MappingProxyType({"dice_call": "dice"})
@@ -47,7 +48,6 @@ class Dice(Room):
         }
     )
     function_name = "roll"
-    is_hosted = True
     end_messages = WORDS
 
     def __init__(

@@ -126,7 +126,7 @@ class RunningResponse:
             self._settle(event["item"])
 
     def _settle(self, item: Item) -> None:
-        room, call_id = ROOMS.of_call(item["type"]), item.get("call_id") or item["id"]
+        room, call_id = ROOMS.hosted(item["type"]), item.get("call_id") or item["id"]
         if decide.is_for_client(item):  # It ends the response by itself.
             self._unanswered.add(call_id)
         elif room is None:

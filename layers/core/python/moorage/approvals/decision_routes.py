@@ -20,6 +20,7 @@ from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools.calls import CallApproval
+from moorage.tools.capabilities import HasApprovalItems
 from moorage.tools.registry import ROOMS
 from moorage.wire.requests import CreateRequest
 
@@ -56,7 +57,7 @@ def _verdicts(wanted: CreateRequest) -> dict[str, CallApproval]:
     found: dict[str, CallApproval] = {}
     for item in wanted.input_items:
         room = ROOMS.of_item(item["type"])
-        verdict = None if room is None else room.approval_decision(item)
+        verdict = room.approval_decision(item) if isinstance(room, HasApprovalItems) else None
         if verdict is not None and ids.is_approval(verdict.approval_id):
             found[verdict.approval_id] = verdict
     return found

@@ -15,6 +15,7 @@ from moorage.cli.output import add_json, say_json
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.terminal import say
 from moorage.tools.registry import ROOMS
+from moorage.tools.room import HostedTool
 
 Event = dict[str, Any]
 _FINALS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -152,9 +153,8 @@ class TranscriptView:
 
     def _added(self, item: dict[str, Any]) -> None:
         room = ROOMS.of_item(item["type"])
-        self._awaits = (
-            "the model" if room is None or room.result_type != item["type"] else f"the {item['type'].removesuffix('_output')}"
-        )
+        is_result = isinstance(room, HostedTool) and room.result_type == item["type"]
+        self._awaits = f"the {item['type'].removesuffix('_output')}" if is_result else "the model"
         title = room.title(item) if room is not None else None if item["type"] in ("reasoning", "message") else item["type"]
         if title is not None:
             self._whole(title, "bold")

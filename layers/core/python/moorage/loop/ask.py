@@ -25,6 +25,7 @@ from moorage.runtime import Runtime
 from moorage.state import Next, PendingCall, StepOutcome
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import about, tell
+from moorage.tools.capabilities import PreparesSteps
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import CallRunner
 from moorage.wire.types import Item
@@ -117,7 +118,7 @@ class ModelAsk:
         """Let the rooms put in front of the model what it needs to know, and open the calls that the client has allowed."""
         await self._tell_of_network()
         for room in rooms_of(self.stored.parameters.tools):
-            if not room.needs_preparation(self.stored.input_items):
+            if not isinstance(room, PreparesSteps) or not room.needs_preparation(self.stored.input_items):
                 continue
             stage = RoomStage(
                 room,
@@ -158,7 +159,7 @@ class ModelAsk:
         return True
 
     def _show(self, program: OpenProgram, result: Item) -> None:
-        room = ROOMS.of_call(program.item["type"])
+        room = ROOMS.hosted(program.item["type"])
         assert room is not None
         if result["type"] == room.call_type:
             shown = {call["call_id"] for call in program.calls}

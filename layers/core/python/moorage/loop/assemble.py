@@ -18,7 +18,7 @@ from moorage.model.http import broken
 from moorage.tools.calls import ItemPosition
 from moorage.tools.lowering import OriginalTool
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import Room
+from moorage.tools.room import HostedTool, Room
 from moorage.tools.source_marks import MarkedText, SourceMark
 from moorage.wire.events import (
     CONTENT_PART_ADDED,
@@ -551,7 +551,7 @@ class Assembler:
         assert open_ is not None, "an event of an item that is not open"
         name = event["type"].removeprefix("response.")
         room = ROOMS.of_item(open_.item["type"])
-        if room is None or not name.startswith(open_.item["type"]) or name not in room.events:
+        if not isinstance(room, HostedTool) or not name.startswith(open_.item["type"]) or name not in room.events:
             return
         own = {"output_index": open_.index, "item_id": open_.item["id"]}
         fields = {field: own.get(field, event.get(field)) for field in room.events[name]}

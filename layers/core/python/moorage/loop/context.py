@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.errors import bad_request, duplicate_item
+from moorage.tools.capabilities import RunsInContainer
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import CallRunner
 from moorage.wire.types import Item
@@ -72,7 +73,7 @@ def answer_orphans(items: list[Item]) -> list[Item]:
         elif (call := _call_of(item["type"])) is not None and (call, item.get("call_id")) not in asked:
             continue
         repaired.append(item)
-        room = ROOMS.of_call(item["type"])
+        room = ROOMS.hosted(item["type"])
         if room is not None and (room.call_type, item.get("call_id")) not in answered and not (room.makes_calls and waits):
             orphaned = room.missing_output(item)
             repaired += [] if orphaned is None else [orphaned]
@@ -125,7 +126,7 @@ def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
                 raise bad_request(f"No tool call found for {type_.replace('_', ' ')} with call_id {call_id}.", param="input")
             answered.add(key)
     for key, type_ in calls.items():
-        room = ROOMS.of_call(type_)
+        room = ROOMS.hosted(type_)
         if key not in answered and not (room is not None and room.makes_calls):
             raise bad_request(f"No tool output found for {type_.replace('_', ' ')} {key[1]}.", param="input")
 
@@ -140,5 +141,5 @@ def container_of(items: Iterable[Item]) -> str | None:
     found = None
     for item in items:
         room = ROOMS.of_call(item["type"])
-        found = (room.container_id(item) if room is not None else None) or found
+        found = (room.container_id(item) if isinstance(room, RunsInContainer) else None) or found
     return found

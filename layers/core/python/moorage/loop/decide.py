@@ -8,8 +8,9 @@ from typing import Any, Final
 from moorage import limits
 from moorage.model.base import StreamFinished
 from moorage.state import Next
+from moorage.tools.capabilities import RunsInContainer
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import CallRunner, Room
+from moorage.tools.room import CallRunner, HostedTool, Room
 from moorage.wire.responses import Status
 from moorage.wire.types import Item
 
@@ -30,7 +31,7 @@ def is_hosted(item: Item) -> bool:
 def is_upstreams(item: Item, own_container: str | None) -> bool:
     """True for a call that the model's upstream runs: in a container, but not in the response's own."""
     room = ROOMS.of_call(item["type"])
-    return room is not None and is_hosted(item) and room.container_id(item) not in (None, own_container)
+    return isinstance(room, RunsInContainer) and is_hosted(item) and room.container_id(item) not in (None, own_container)
 
 
 def is_for_client(item: Item) -> bool:
@@ -107,7 +108,7 @@ def _within_bounds(hosted: Sequence[int], items: Mapping[int, Item], budget: int
     made: Counter[str] = Counter()
     for index in hosted:
         type_ = items[index]["type"]
-        room = ROOMS.of_call(type_)
+        room = ROOMS.hosted(type_)
         assert room is not None
         made[type_] += 1
         if len(run) < budget and made[type_] <= room.call_limits.calls_per_round:
@@ -118,7 +119,7 @@ def _within_bounds(hosted: Sequence[int], items: Mapping[int, Item], budget: int
 
 def _is_settled(call: Item, room: Room | None, answered: Set[str]) -> bool:
     """Whether a call has its output; some hold it themselves."""
-    return room.is_settled(call) if room is not None and room.output_type is None else call.get("call_id") in answered
+    return room.is_settled(call) if isinstance(room, HostedTool) and room.output_type is None else call.get("call_id") in answered
 
 
 def _ends_with_answer(items: Mapping[int, Item]) -> bool:

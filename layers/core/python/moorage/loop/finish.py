@@ -19,7 +19,9 @@ from moorage.state import Next, StepOutcome
 from moorage.store.event_log import STEP_OF_THE_END, EventBatch, LogWriterId
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import tell
+from moorage.tools.capabilities import ReportsUsage
 from moorage.tools.registry import ROOMS
+from moorage.tools.room import HostedTool
 from moorage.webhooks import delivery as webhooks
 from moorage.wire.events import CREATED, ERROR, FAILED, OF_STATUS, OUTPUT_ITEM_DONE
 from moorage.wire.responses import ResponseState, Status, TokenUsage, response_object
@@ -60,7 +62,7 @@ def object_of(
 
 def tool_usage(items: Sequence[Item]) -> dict[str, Any]:
     """What the calls among a response's items have used, by tool."""
-    return {name: used for room in ROOMS for name, used in room.usage(items).items()}
+    return {name: used for room in ROOMS if isinstance(room, ReportsUsage) for name, used in room.usage(items).items()}
 
 
 def opening_events(stored: StoredResponse) -> list[Event]:
@@ -256,7 +258,7 @@ def closing_events(folded: FoldedState, *, is_said_anew: bool = False) -> list[E
             del folded.items[index]
             continue
         room = ROOMS.of_item(item["type"])
-        item = folded.items[index] = item | {"status": "incomplete"} if room is None else room.incomplete_item(item)
+        item = folded.items[index] = room.incomplete_item(item) if isinstance(room, HostedTool) else item | {"status": "incomplete"}
         if item["type"] == "message" and is_said_anew:
             item["content"] = []
         folded.done.add(index)

@@ -16,6 +16,7 @@ from moorage.loop.past_responses import ForkPoint, as_of
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.tools.capabilities import HoldsSecrets, RunsInContainer
 from moorage.tools.registry import ROOMS
 from moorage.wire.environments import Environment
 from moorage.wire.requests import ForkRequest
@@ -91,7 +92,7 @@ def _check_tools(old: StoredResponse) -> None:
     """What a client has trusted one response with is not known to another."""
     for index, tool in enumerate(old.parameters.tools):
         room = ROOMS.of_tool(tool["type"])
-        if room is not None and not room.is_repeatable(tool):
+        if isinstance(room, HoldsSecrets) and not room.is_repeatable(tool):
             raise bad_request(
                 f"The secrets of tools[{index}] of '{old.response_id}' are its own: give 'tools' again, with theirs.", param="tools"
             )
@@ -183,4 +184,4 @@ def _referring(environment: Environment, container_id: str) -> Environment:
 def _moved(item: Item, old_id: str, new_id: str) -> Item:
     """An item as if its call had run in the fork's container: there the conversation goes on."""
     room = ROOMS.of_call(item["type"])
-    return item if room is None or room.container_id(item) != old_id else room.with_container(item, new_id)
+    return room.with_container(item, new_id) if isinstance(room, RunsInContainer) and room.container_id(item) == old_id else item

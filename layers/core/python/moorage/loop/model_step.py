@@ -32,6 +32,7 @@ from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Progress, StepAttempt
 from moorage.telemetry import Metric, tell
 from moorage.tools.registry import ROOMS
+from moorage.tools.room import HostedTool
 from moorage.vector_stores.attachments import DocumentsUnread
 from moorage.webhooks import delivery as webhooks
 from moorage.wire.events import IN_PROGRESS
@@ -353,7 +354,7 @@ def _is_result(item: Item) -> bool:
     if item["type"] == "compaction":
         return True
     room = ROOMS.of_item(item["type"])
-    return room is not None and room.is_hosted and room.result_type == item["type"]
+    return isinstance(room, HostedTool) and room.result_type == item["type"]
 
 
 async def _take_over(

@@ -7,8 +7,9 @@ from moorage.loop.sinks import Sink
 from moorage.state import PendingCall
 from moorage.store.responses import StoredResponse
 from moorage.tools.calls import CallEnd, KnownCall, finished_of
+from moorage.tools.capabilities import AsksApproval
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import Room
+from moorage.tools.room import HostedTool, Room
 from moorage.wire.events import COMPACTION_COMPACTING, OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE
 from moorage.wire.types import Item
 
@@ -40,7 +41,9 @@ class Outputs:
     def _approval(self, room: Room, index: int) -> str:
         """The id of the approval without which a call must not run; empty if it needs none."""
         approval_id = ids.approval_id(self.stored.response_id, index)
-        needs = room.needs_approval(self.items[index], self.stored.parameters.tools, self.stored.input_items, approval_id)
+        needs = isinstance(room, AsksApproval) and room.needs_approval(
+            self.items[index], self.stored.parameters.tools, self.stored.input_items, approval_id
+        )
         return approval_id if needs else ""
 
     def refuse(self, indexes: tuple[int, ...]) -> None:
@@ -94,7 +97,7 @@ class Outputs:
         self.sink.emit({"type": OUTPUT_ITEM_DONE, "output_index": index, "item": self.items[index]})
 
 
-def _room(call: Item) -> Room:
-    room = ROOMS.of_call(call["type"])
+def _room(call: Item) -> HostedTool:
+    room = ROOMS.hosted(call["type"])
     assert room is not None, f"nobody knows how to run a {call['type']}"
     return room

@@ -19,6 +19,7 @@ from moorage.model.catalog import ModelEntry
 from moorage.parallel import Breath
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot
+from moorage.tools.capabilities import HidesField, HoldsSecrets, SearchesVectorStores, ValidatesItems
 from moorage.tools.registry import ROOMS
 from moorage.wire.choices import check_choice
 from moorage.wire.types import Item, Tool
@@ -87,7 +88,10 @@ def conceal(runtime: Runtime, tenant_id: str, tools: Sequence[Tool]) -> tuple[tu
     secrets: dict[str, str] = {}
     for index, tool in enumerate(tools):
         room = ROOMS.of_tool(tool["type"])
-        bare, values = (tool, {}) if room is None else room.extract_secrets(tool, f"secret_{index}", runtime.catalog.remote_servers)
+        bare: Tool = tool
+        values: Mapping[str, str] = {}
+        if isinstance(room, HoldsSecrets):
+            bare, values = room.extract_secrets(tool, f"secret_{index}", runtime.catalog.remote_servers)
         kept.append(bare)
         secrets |= {handle: runtime.sealer.seal(tenant_id, value) for handle, value in values.items()}
     return tuple(kept), secrets
@@ -96,11 +100,12 @@ def conceal(runtime: Runtime, tenant_id: str, tools: Sequence[Tool]) -> tuple[tu
 async def check_tools(runtime: Runtime, tenant_id: str, said: ResolvedInput, tools: Sequence[Tool]) -> None:
     """Refuse items and tools that do not belong together, and to search in what is not there. To name a vector store is to use it."""
     for room in ROOMS:
-        room.validate_items(said.input_items, said.chain, [tool for tool in tools if tool["type"] in room.types])
+        if isinstance(room, ValidatesItems):
+            room.validate_items(said.input_items, said.chain, [tool for tool in tools if tool["type"] in room.types])
     programs.check(said.input_items, said.chain, tools)
     for index, tool in enumerate(tools):
-        seat = ROOMS.of_tool(tool["type"])
-        if seat is not None and (store_ids := seat.vector_store_ids(tool)):
+        searching = ROOMS.of_tool(tool["type"])
+        if isinstance(searching, SearchesVectorStores) and (store_ids := searching.vector_store_ids(tool)):
             await runtime.vector_stores.stores.resolve(tenant_id, store_ids, param=f"tools[{index}].vector_store_ids")
 
 
@@ -152,7 +157,7 @@ async def _resolved(runtime: Runtime, tenant_id: str, items: Sequence[Item], cha
 def _restored(item: Item, there: Mapping[str, Item]) -> Item:
     """An item with what its client has not sent back of it, where that is known."""
     room, stored = ROOMS.of_call(item["type"]), there.get(item.get("id", ""))
-    if room is None or stored is None or _hidden(item) is None or stored["type"] != item["type"]:
+    if not isinstance(room, HidesField) or stored is None or _hidden(item) is None or stored["type"] != item["type"]:
         return item
     return room.restore_hidden(item, stored)
 
@@ -165,7 +170,7 @@ def _is_partial(item: Item) -> bool:
 def _hidden(item: Item) -> str | None:
     """The field that a client has not sent back, because it never got it."""
     room = ROOMS.of_call(item["type"])
-    return None if room is None or room.hidden_field is None or room.hidden_field in item else room.hidden_field
+    return room.hidden_field if isinstance(room, HidesField) and room.hidden_field not in item else None
 
 
 async def _stored_items(runtime: Runtime, tenant_id: str, item_ids: set[str]) -> dict[str, Item]:

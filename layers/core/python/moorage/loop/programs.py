@@ -20,7 +20,7 @@ from moorage.tools.calls import CallEnd, KnownCall, finished_of
 from moorage.tools.function_items import without
 from moorage.tools.lowering import NOT_OFFERED, OriginalTool, for_callers, lower, lowered_for_programs
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import Room
+from moorage.tools.room import HostedTool, makes_calls
 from moorage.wire.item import program_of
 from moorage.wire.types import Item, Tool
 
@@ -44,7 +44,7 @@ class OpenProgram:
         """Whether it can be run: all its calls have their outputs."""
         return all(call["call_id"] in self.outputs for call in self.calls)
 
-    def misfit(self, room: Room) -> Item:
+    def misfit(self, room: HostedTool) -> Item:
         """Its output where a call fits no tool: it is not gone on with."""
         item = self.item
         known = KnownCall("", self.call_id, item, 0, "")
@@ -65,7 +65,7 @@ class OpenProgram:
 
 def open_programs(items: Sequence[Item]) -> list[OpenProgram]:
     """Of a conversation. Most hold none, and may have 10,000 items."""
-    types = {room.call_type for room in ROOMS if room.makes_calls}
+    types = {room.call_type for room in ROOMS if makes_calls(room)}
     if not any(item["type"] in types for item in items):
         return []
     found: dict[str, OpenProgram] = {}
@@ -74,9 +74,9 @@ def open_programs(items: Sequence[Item]) -> list[OpenProgram]:
         room = ROOMS.of_item(item["type"])
         if room is None:
             continue
-        if room.makes_calls and item["type"] == room.call_type:
+        if makes_calls(room) and item["type"] == room.call_type:
             found[item["call_id"]] = OpenProgram(item)
-        elif room.makes_calls:
+        elif makes_calls(room):
             found.pop(item["call_id"], None)
         elif item["type"] == room.call_type and (caller := program_of(item)) in found:
             made[item["call_id"]] = found[caller]
@@ -87,8 +87,7 @@ def open_programs(items: Sequence[Item]) -> list[OpenProgram]:
 
 
 def is_program(item: Item) -> bool:
-    room = ROOMS.of_call(item["type"])
-    return room is not None and room.makes_calls
+    return makes_calls(ROOMS.of_call(item["type"]))
 
 
 def fits(original: OriginalTool, arguments: str) -> bool:
@@ -119,7 +118,7 @@ def _output_schema(call: Item, tools: Sequence[Tool]) -> Any:
 
 def check(items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
     """Refuse tools and items about programs that do not belong together. Raises :class:`~moorage.errors.ApiError`."""
-    has_programs = any(room is not None and room.makes_calls for room in (ROOMS.of_tool(tool["type"]) for tool in tools))
+    has_programs = any(makes_calls(ROOMS.of_tool(tool["type"])) for tool in tools)
     for index, tool in enumerate(tools):
         if not for_callers([tool], "programmatic"):
             continue

@@ -37,7 +37,7 @@ from moorage.store.table import Record
 from moorage.telemetry import tell
 from moorage.tools.calls import CallEnd, CallEvent, CallFinished, KnownCall, Piece
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import CallRunner, RerunPolicy, Room
+from moorage.tools.room import CallRunner, HostedTool, RerunPolicy
 from moorage.tools.run import CallLeftovers, Run, Workplace
 from moorage.wire.events import OUTPUT_ITEM_DONE
 from moorage.wire.types import Event, Item
@@ -112,8 +112,8 @@ async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> N
                 await room.stop(live.client, _known(stored, call, item))
 
 
-def _room(call: PendingCall) -> Room:
-    room = ROOMS.of_call(call.type)
+def _room(call: PendingCall) -> HostedTool:
+    room = ROOMS.hosted(call.type)
     assert room is not None, f"nobody knows how to run a {call.type}"
     return room
 
@@ -140,7 +140,7 @@ class _Attempt:
     """As of when it has stored the files of the container."""
 
     @property
-    def room(self) -> Room:
+    def room(self) -> HostedTool:
         return _room(self.call)
 
     @property
@@ -321,7 +321,7 @@ class _Attempt:
 class _Progress:
     """What a run says, as far as its bounds let it."""
 
-    room: Room
+    room: HostedTool
     run: Run
     sink: LogSink
     bytes: int = 0

@@ -13,6 +13,7 @@ from moorage import limits
 from moorage.errors import context_length_exceeded
 from moorage.loop.context import OUTPUT_OF
 from moorage.model.tokens import at_most, estimate_item
+from moorage.tools.capabilities import KeepsItems
 from moorage.tools.registry import ROOMS
 from moorage.wire.types import Item
 
@@ -58,7 +59,7 @@ def stays(item: Item) -> bool:
     if item["type"] in ("additional_tools", "compaction") or item.get("role") in ("system", "developer"):
         return True
     room = ROOMS.of_item(item["type"])
-    return room is not None and room.survives_truncation(item)
+    return isinstance(room, KeepsItems) and room.survives_truncation(item)
 
 
 def cuts(items: Sequence[Item]) -> list[int]:

@@ -26,6 +26,7 @@ from moorage.model.base import HOSTED_SHELL, CallDelta, CallStarted, ItemDone, I
 from moorage.parallel import Breath
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
+from moorage.tools.capabilities import AsksApproval, CitesSources
 from moorage.tools.lowering import NOT_OFFERED, LoweredInput, is_hosted, lowered_for_programs
 from moorage.tools.registry import ROOMS
 from moorage.tools.source_marks import SourceMark
@@ -115,12 +116,17 @@ class ModelTurn:
             opens_with="{" if json_answers.begins_with_a_brace(self._format) else "",
             holds=lambda original: (original.namespace, original.name) in grammars,
             shown=self._shown,
-            mark_kinds=frozenset(kind for room in rooms_of(self.stored.parameters.tools) for kind in room.citation_marks),
+            mark_kinds=frozenset(
+                kind
+                for room in rooms_of(self.stored.parameters.tools)
+                if isinstance(room, CitesSources)
+                for kind in room.citation_marks
+            ),
         )
 
     def _shown(self, item: Item, index: int) -> Item:
         room = ROOMS.of_item(item["type"])
-        if room is None:
+        if not isinstance(room, AsksApproval):
             return item
         approval_id = ids.approval_id(self.stored.response_id, index) if self.stored.parks(room.pauses_in_place) else None
         return room.hold_for_approval(item, self.stored.parameters.tools, approval_id)
@@ -203,13 +209,13 @@ class ModelTurn:
     async def _annotate(self, before: list[Item]) -> Callable[[str, Sequence[SourceMark]], list[dict[str, Any]]]:
         """Citations of what tools have found, and of the container's files; these are only looked up when there is a text that may
         name them."""
-        rooms = {room: None for item in before if (room := ROOMS.of_item(item["type"])) is not None}
+        rooms = dict.fromkeys(room for item in before if isinstance(room := ROOMS.of_item(item["type"]), CitesSources))
         files: list[ContainerFileRecord] = []
         if self.stored.container_id is not None:
             files = await self.runtime.containers.files_of(self.stored.tenant_id, self.stored.container_id)
 
         def annotate(text: str, marks: Sequence[SourceMark]) -> list[dict[str, Any]]:
-            found = [citation for room in rooms for citation in (*room.citations(text, before), *room.annotate_marks(marks, before))]
+            found = [citation for room in rooms for citation in room.citations(text, marks, before)]
             return sorted([*citations(text, files), *found], key=_place)
 
         return annotate

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from moorage.tools.calls import CallApproval
+from moorage.tools.capabilities import Stage
 from moorage.tools.function_items import compact_json
-from moorage.tools.room import InputWriter, Stage
+from moorage.tools.room import InputWriter
 from moorage.wire.types import Item
 
 REQUEST: Final = "mcp_approval_request"

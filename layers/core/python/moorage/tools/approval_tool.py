@@ -10,14 +10,15 @@ from typing import Any, Final
 from moorage import errors
 from moorage.tools import approval_items
 from moorage.tools.calls import CallEnd, KnownCall, finished_of
+from moorage.tools.capabilities import AsksApproval, PreparesSteps, Stage, ValidatesItems
 from moorage.tools.function_items import parsed
-from moorage.tools.room import InputWriter, Room, Stage
+from moorage.tools.room import HostedTool, InputWriter
 from moorage.wire.types import Item, Tool
 
 _ALLOWED_BY: Final = "approval_request_id"
 
 
-class ApprovalTool(Room):
+class ApprovalTool(HostedTool, AsksApproval, PreparesSteps, ValidatesItems):
     @property
     def label(self) -> str:
         """Under it a person is asked where the response ends with the question."""

@@ -20,9 +20,10 @@ from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.tools.calls import ToolKey
+from moorage.tools.capabilities import OffersFunctions
 from moorage.tools.function_items import compact_json, function_call, function_output, message, parsed, with_visible_parts, without
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import CallRunner, Room
+from moorage.tools.room import CallRunner, Room, makes_calls
 from moorage.wire.deferred import has_deferred, searches_deferred
 from moorage.wire.item import program_of
 from moorage.wire.types import Item, Tool
@@ -37,7 +38,7 @@ _NAME_CHARS_MAX: Final = 64
 _OF_PROGRAMS: Final = frozenset({"output_schema"})
 _OF_CALLERS: Final = frozenset({"allowed_callers", "async"}) | _OF_PROGRAMS
 """Fields of functions that only upstreams with programs of their own know."""
-_PROGRAMMATIC: Final = frozenset(type_ for room in ROOMS if room.makes_calls for type_ in room.types)
+_PROGRAMMATIC: Final = frozenset(type_ for room in ROOMS if makes_calls(room) for type_ in room.types)
 _UNSEEN_ITEMS: Final = frozenset({"configuration_update", "compaction_trigger", "item_reference"})
 """Items that speak to the platform, not to the model."""
 NOT_OFFERED: Final = "not_offered"
@@ -158,8 +159,7 @@ def lowered_for_programs(tools: Sequence[Tool], *, programs: str = "", given: st
 
 def _told(tool: Tool, tools: Sequence[Tool], programs: str, given: str) -> Tool:
     """A tool with the functions that its calls may call."""
-    room = ROOMS.of_tool(tool["type"])
-    if room is None or not room.makes_calls:
+    if not makes_calls(ROOMS.of_tool(tool["type"])):
         return tool
     return tool | {"callable": list(lowered_for_programs(tools, programs=programs, given=given).tools)}
 
@@ -231,7 +231,7 @@ class _Lowering:
         if type_ in self.native and (room is None or room.may_run_upstream):
             key, native = (f"\0{compact_json(tool)}", tool) if room is None else room.native_tool(tool, self)
             self.tools[key] = native
-        elif room is not None and not room.function_name:
+        elif isinstance(room, OffersFunctions):
             self.of_rooms.append(tool)
         elif room is not None:
             name = self._claim(type_, room.function_name, None)
@@ -303,7 +303,7 @@ class _Lowering:
     def _of_room(self, room: Room) -> list[Tool]:
         return [tool for tool in self.of_rooms if tool["type"] in room.types]
 
-    def _take_offers(self, room: Room, item: Item) -> None:
+    def _take_offers(self, room: OffersFunctions, item: Item) -> None:
         """Offer what an item of a room offers, in place of what its like has offered before."""
         offers = room.offered_functions(item, self._of_room(room))
         if offers is None:
@@ -398,8 +398,9 @@ class _Lowering:
         room = ROOMS.of_item(type_)
         if room is None:
             return self._other(item, type_)
-        self._take_offers(room, item)
-        self._find(room.discovered_functions(item, self._of_room(room)))
+        if isinstance(room, OffersFunctions):
+            self._take_offers(room, item)
+            self._find(room.discovered_functions(item, self._of_room(room)))
         if "id" in item:
             self.seen[item["id"]] = item
         return room.input_items(item, self)
@@ -424,7 +425,7 @@ class _Lowering:
         if tool["type"] == "namespace":
             return [self.name(member["type"], member["name"], tool["name"]) for member in tool["tools"]]
         room = ROOMS.of_tool(tool["type"])
-        if room is None or not _is_by_items(tool):
+        if not isinstance(room, OffersFunctions):
             return [self.name(tool["type"], tool["name"])] if "name" in tool else []
         keys = list(room.deferred_functions(tool, tuple(self.kept_back)))
         self._find(keys)
@@ -446,8 +447,7 @@ class _Lowering:
 
 def _is_by_items(tool: Tool) -> bool:
     """Whether what it offers is said by items of its own, and no upstream is told of it."""
-    room = ROOMS.of_tool(tool["type"])
-    return room is not None and not room.function_name and not room.may_run_upstream
+    return isinstance(ROOMS.of_tool(tool["type"]), OffersFunctions)
 
 
 def _is_deferred_here(tool: Tool) -> bool:

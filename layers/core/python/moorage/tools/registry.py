@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from moorage.tools.apply_patch.room import ApplyPatch
+from moorage.tools.capabilities import HasApprovalItems
 from moorage.tools.code_interpreter.room import CodeInterpreter
 from moorage.tools.computer.room import Computer
 from moorage.tools.custom.room import Custom
@@ -14,7 +15,7 @@ from moorage.tools.image_generation.room import ImageGeneration
 from moorage.tools.local_shell.room import LocalShell
 from moorage.tools.mcp.room import Mcp
 from moorage.tools.programmatic_tool_calling.room import ProgrammaticToolCalling
-from moorage.tools.room import Room
+from moorage.tools.room import HostedTool, Room
 from moorage.tools.shell.room import Shell
 from moorage.tools.tool_search.room import ToolSearch
 from moorage.tools.web_search.room import WebSearch
@@ -25,19 +26,20 @@ from moorage.wire.tools import HOSTED_IN_ITEM
 
 def _admit(room: Room) -> None:
     """The wire takes what the room declares from now on. Before anything is parsed: what is built then stays as it is."""
-    brought = dict.fromkeys(room.tool_shapes, HOSTED_IN_ITEM) if room.is_hosted else room.tool_shapes
+    brought = dict.fromkeys(room.tool_shapes, HOSTED_IN_ITEM) if isinstance(room, HostedTool) else room.tool_shapes
     tool_shapes.TOOLS.update(room.tool_shapes)
     tool_shapes.BROUGHT.update({**brought, **room.item_tool_shapes})
     tool_shapes.CHOICES.update({**(dict.fromkeys(room.types, ChosenByType) if room.tool_shapes else {}), **room.choice_shapes})
     tool_shapes.ITEMS.update(room.item_shapes)
-    tool_shapes.admit_events(room.events, room.obfuscated_events)
+    if isinstance(room, HostedTool):
+        tool_shapes.admit_events(room.events, room.obfuscated_events)
 
 
 class Registry:
     def __init__(self, rooms: Iterable[Room]) -> None:
         self._of_tool: dict[str, Room] = {}
         self._of_item: dict[str, Room] = {}
-        self._of_event: dict[str, Room] = {}
+        self._of_event: dict[str, HostedTool] = {}
         self.output_of: Final[dict[str, str]] = {}
         """Which type of item answers which type of call."""
         for room in rooms:
@@ -45,11 +47,14 @@ class Registry:
 
     def add(self, room: Room) -> None:
         """Know a tool from now on. Raises AssertionError if another room has one of its words."""
-        items = (room.call_type, *([] if room.output_type is None else [room.output_type]), *room.other_types)
-        for found, names in ((self._of_tool, room.types), (self._of_item, items), (self._of_event, room.events)):
-            taken = found.keys() & set(names)
+        events = room.events if isinstance(room, HostedTool) else {}
+        for known, names in ((self._of_tool, room.types), (self._of_item, room.id_prefixes), (self._of_event, events)):
+            taken = known.keys() & set(names)
             assert not taken, f"{type(room).__name__} and another room both say that they are {sorted(taken)}"
-            found.update(dict.fromkeys(names, room))
+        self._of_tool.update(dict.fromkeys(room.types, room))
+        self._of_item.update(dict.fromkeys(room.id_prefixes, room))
+        if isinstance(room, HostedTool):
+            self._of_event.update(dict.fromkeys(room.events, room))
         if room.output_type is not None:
             self.output_of[room.call_type] = room.output_type
         _admit(room)
@@ -81,9 +86,14 @@ class Registry:
     def of_question(self, type_: str) -> Room | None:
         """The room that asks the client something by this type of item."""
         room = self._of_item.get(type_)
-        return room if room is not None and room.approval_request_type == type_ else None
+        return room if isinstance(room, HasApprovalItems) and room.approval_request_type == type_ else None
 
-    def of_event(self, name: str) -> Room | None:
+    def hosted(self, type_: str) -> HostedTool | None:
+        """The room of a call, if its calls can run here."""
+        room = self.of_call(type_)
+        return room if isinstance(room, HostedTool) else None
+
+    def of_event(self, name: str) -> HostedTool | None:
         """``name`` without ``response.``."""
         return self._of_event.get(name)
 

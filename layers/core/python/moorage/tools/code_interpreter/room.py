@@ -10,6 +10,7 @@ from moorage.errors import SandboxError
 from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.approval_tool import ApprovalTool
 from moorage.tools.calls import CallEnd, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.capabilities import HidesField, RunsInContainer
 from moorage.tools.code_interpreter import code, shapes
 from moorage.tools.execs import WORDS, exec_id
 from moorage.tools.function_items import compact_json, function
@@ -27,7 +28,7 @@ Run Python code in a Linux container and read what it prints, and the value of a
 _OUTPUTS: Final = "code_interpreter_call.outputs"
 
 
-class CodeInterpreter(ApprovalTool):
+class CodeInterpreter(ApprovalTool, HidesField, RunsInContainer):
     types = ("code_interpreter",)
     call_type = "code_interpreter_call"
     id_prefixes = shapes.PREFIXES
@@ -39,7 +40,6 @@ class CodeInterpreter(ApprovalTool):
     function_name = "python"
     may_run_upstream = False
     """An upstream's own interpreter would run in the upstream's container, without the user's files."""
-    is_hosted = True
     rerun_policy = RerunPolicy.ATTACH
     end_messages = WORDS
     hidden_field = "outputs"

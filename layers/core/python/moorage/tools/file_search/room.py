@@ -16,6 +16,7 @@ from moorage.errors import ApiError, UpstreamError
 from moorage.knowledge.index import EQUAL, Hit, SearchOptions, Weights
 from moorage.tools.approval_tool import ApprovalTool
 from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallEvent, CallFinished, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.capabilities import CitesSources, HidesField, SearchesVectorStores
 from moorage.tools.file_search import citing, shapes, words
 from moorage.tools.function_items import compact_json, without
 from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy
@@ -39,7 +40,7 @@ WORDS: Final = MappingProxyType(
 )
 
 
-class FileSearch(ApprovalTool):
+class FileSearch(ApprovalTool, SearchesVectorStores, HidesField, CitesSources):
     types = shapes.TYPES
     call_type = _CALL
     id_prefixes = shapes.PREFIXES
@@ -50,7 +51,6 @@ class FileSearch(ApprovalTool):
     function_name = "file_search"
     citation_marks = (words.MARK,)
     may_run_upstream = False
-    is_hosted = True
     rerun_policy = RerunPolicy.REPEAT
     call_limits = CallLimits(seconds=limits.FILE_SEARCH_SECONDS_MAX, bytes=limits.FILE_SEARCH_BYTES_MAX)
     end_messages = WORDS
@@ -89,7 +89,7 @@ class FileSearch(ApprovalTool):
             {"type": "function_call_output", "call_id": call_id, "output": words.read(item)},
         ]
 
-    def annotate_marks(self, marks: Sequence[SourceMark], items: Sequence[Item]) -> list[dict[str, Any]]:
+    def citations(self, text: str, marks: Sequence[SourceMark], items: Sequence[Item]) -> list[dict[str, Any]]:
         return citing.citations(marks, items)
 
     # --- the call ---

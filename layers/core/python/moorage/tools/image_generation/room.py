@@ -21,6 +21,7 @@ from moorage.model.remote_servers import RemoteServers
 from moorage.store.item_contents import KEPT
 from moorage.tools.approval_tool import ApprovalTool
 from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallEvent, CallFinished, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.capabilities import HidesField, HoldsSecrets, ReportsUsage
 from moorage.tools.function_items import compact_json, without
 from moorage.tools.image_generation import engines, shapes, sources, tokens, words
 from moorage.tools.image_generation.engines import DrawingFailed, DrawnImage, ImageOrder
@@ -66,7 +67,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 
-class ImageGeneration(ApprovalTool):
+class ImageGeneration(ApprovalTool, HoldsSecrets, HidesField, ReportsUsage):
     types = ("image_generation",)
     call_type = _CALL
     id_prefixes = shapes.PREFIXES
@@ -76,7 +77,6 @@ class ImageGeneration(ApprovalTool):
     events = shapes.EVENTS
     function_name = "image_generation"
     may_run_upstream = False
-    is_hosted = True
     rerun_policy = RerunPolicy.ONCE
     call_limits = CallLimits(limits.IMAGE_CALL_SECONDS_MAX, limits.IMAGE_CALL_BYTES_MAX, limits.IMAGES_PER_ROUND_MAX)
     end_messages = WORDS

@@ -35,11 +35,22 @@ from moorage.tools.calls import (
     Piece,
     ToolKey,
 )
+from moorage.tools.capabilities import (
+    AsksApproval,
+    HasApprovalItems,
+    HoldsSecrets,
+    KeepsItems,
+    OffersFunctions,
+    PreparesSteps,
+    RunsInContainer,
+    Stage,
+    ValidatesItems,
+)
 from moorage.tools.function_items import compact_json, message, parsed
 from moorage.tools.mcp import deferring, listing, network, shapes
 from moorage.tools.mcp.servers import McpServer, concealed
 from moorage.tools.mcp.workspace import gate, places, plan, questions, search, toolset
-from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy, Room, Stage
+from moorage.tools.room import CallLimits, CallRunner, HostedTool, InputWriter, RerunPolicy
 from moorage.tools.run import Run
 from moorage.tools.tool_search.ranking import DeferredTool
 from moorage.wire.types import Event, Item, Tool
@@ -69,10 +80,19 @@ _CODES: Final = {CallEnd.TIME_OVER: -32001, CallEnd.LOST: -32000, CallEnd.CANCEL
 """Of the SDK: a request that took too long, a connection that closed. All others are internal errors of JSON-RPC."""
 
 
-class Mcp(Room):
+class Mcp(
+    HostedTool,
+    AsksApproval,
+    HasApprovalItems,
+    PreparesSteps,
+    OffersFunctions,
+    HoldsSecrets,
+    ValidatesItems,
+    RunsInContainer,
+    KeepsItems,
+):
     types = ("mcp",)
     call_type = _CALL
-    other_types = (_LIST, _REQUEST, _RESPONSE)
     approval_request_type = _REQUEST
     id_prefixes = shapes.PREFIXES
     tool_shapes = MappingProxyType({"mcp": shapes.McpTool})
@@ -97,7 +117,6 @@ class Mcp(Room):
     obfuscated_events = frozenset({"mcp_call_arguments.delta"})
     may_run_upstream = False
     """An upstream that runs it would get the servers' keys, and the operator's rules would not hold there."""
-    is_hosted = True
     rerun_policy = RerunPolicy.ONCE
     call_limits = CallLimits(seconds=limits.MCP_CALL_SECONDS_MAX + 30, bytes=limits.MCP_OUTPUT_BYTES_MAX)
     """The session ends itself first, and says in which phase it was."""

@@ -13,9 +13,10 @@ from moorage import errors, limits
 from moorage.errors import SandboxError
 from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallFinished, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.capabilities import ValidatesItems
 from moorage.tools.function_items import compact_json, function, function_call, function_output
 from moorage.tools.programmatic_tool_calling import javascript, shapes
-from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy, Room
+from moorage.tools.room import CallLimits, CallRunner, HostedTool, InputWriter, RerunPolicy
 from moorage.tools.run import Run
 from moorage.wire.item import program_of
 from moorage.wire.types import Event, Item, Tool
@@ -41,7 +42,7 @@ WORDS: Final = MappingProxyType(
 )
 
 
-class ProgrammaticToolCalling(Room):
+class ProgrammaticToolCalling(HostedTool, ValidatesItems):
     types = ("programmatic_tool_calling",)
     call_type = "program"
     output_type = "program_output"
@@ -52,7 +53,6 @@ class ProgrammaticToolCalling(Room):
     function_name = "run_program"
     may_run_upstream = False
     """An upstream's own programs would call tools that run here."""
-    is_hosted = True
     makes_calls = True
     rerun_policy = RerunPolicy.REPEAT
     call_limits = CallLimits(seconds=limits.PROGRAM_SECONDS_MAX)

@@ -11,9 +11,10 @@ from moorage.model.base import HOSTED_SHELL
 from moorage.sandbox.exec_client import ExecClient
 from moorage.tools import approval_items
 from moorage.tools.calls import CallEnd, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.capabilities import AsksApproval, PreparesSteps, RunsInContainer, Stage, ValidatesItems
 from moorage.tools.execs import exec_id
 from moorage.tools.function_items import function_call, function_output, parsed, without
-from moorage.tools.room import CallRunner, InputWriter, RerunPolicy, Room, Stage
+from moorage.tools.room import CallRunner, HostedTool, InputWriter, RerunPolicy
 from moorage.tools.run import Run
 from moorage.tools.shell import approval, commands, offer, shapes
 from moorage.wire.types import Event, Item, Tool
@@ -21,7 +22,7 @@ from moorage.wire.types import Event, Item, Tool
 _FILES = "shell_call_output.output_files"
 
 
-class Shell(Room):
+class Shell(HostedTool, AsksApproval, PreparesSteps, ValidatesItems, RunsInContainer):
     types = ("shell",)
     call_type = "shell_call"
     output_type = "shell_call_output"
@@ -38,7 +39,6 @@ class Shell(Room):
     events = shapes.EVENTS
     obfuscated_events = frozenset({"shell_call_command.delta"})
     function_name = offer.NAME
-    is_hosted = True
     rerun_policy = RerunPolicy.ATTACH
     end_messages = commands.WORDS
     label = f"{approval_items.OURS}shell"

@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol
 
 from moorage import limits
 from moorage.tools.calls import CallEnd, CallFinished, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.capabilities import KeepsItems
 from moorage.tools.function_items import function
-from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy, Room
+from moorage.tools.room import CallLimits, CallRunner, HostedTool, InputWriter, RerunPolicy
 from moorage.tools.run import Run
 from moorage.tools.tool_search import ranking, shapes
 from moorage.wire.types import Event, Item, Tool
@@ -36,7 +37,7 @@ class ToolCatalog(Protocol):
         ...
 
 
-class ToolSearch(Room):
+class ToolSearch(HostedTool, KeepsItems):
     types = ("tool_search",)
     call_type = "tool_search_call"
     output_type = "tool_search_output"
@@ -48,7 +49,6 @@ class ToolSearch(Room):
         {name: {"status": "completed", "execution": "client"} for name in ("tool_search_call", "tool_search_output")}
     )
     function_name = "tool_search"
-    is_hosted = True
     rerun_policy = RerunPolicy.REPEAT
     call_limits = CallLimits(seconds=30, bytes=limits.TOOLS_FOUND_BYTES_MAX)
     """What is searched stands in memory."""

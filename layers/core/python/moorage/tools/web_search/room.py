@@ -18,9 +18,11 @@ from moorage.model.remote_servers import RemoteServers
 from moorage.model.search_engine import SearchEngine
 from moorage.tools.approval_tool import ApprovalTool
 from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallEvent, CallFinished, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.capabilities import CitesSources, HidesField, HoldsSecrets, ReportsUsage
 from moorage.tools.function_items import compact_json, without
 from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy
 from moorage.tools.run import Run
+from moorage.tools.source_marks import SourceMark
 from moorage.tools.web_search import citing, engines, pages, shapes, words
 from moorage.tools.web_search.results import SearchFailed, SearchResult, is_address
 from moorage.tools.web_search.text import ReadablePage
@@ -57,7 +59,7 @@ class _Failed(Exception):
     """A call that has no result; the message is for the model and the client."""
 
 
-class WebSearch(ApprovalTool):
+class WebSearch(ApprovalTool, HoldsSecrets, HidesField, CitesSources, ReportsUsage):
     types = shapes.TYPES
     call_type = _CALL
     id_prefixes = shapes.PREFIXES
@@ -70,7 +72,6 @@ class WebSearch(ApprovalTool):
     function_name = "web_search"
     may_run_upstream = False
     """An upstream's own search would be paid for with the upstream's key, unseen by the operator, and heed none of the bounds here."""
-    is_hosted = True
     rerun_policy = RerunPolicy.REPEAT
     call_limits = CallLimits(seconds=limits.WEB_CALL_SECONDS_MAX, bytes=limits.WEB_CALL_BYTES_MAX)
     end_messages = WORDS
@@ -112,7 +113,7 @@ class WebSearch(ApprovalTool):
             {"type": "function_call_output", "call_id": call_id, "output": words.read(item)},
         ]
 
-    def citations(self, text: str, items: Sequence[Item]) -> list[dict[str, Any]]:
+    def citations(self, text: str, marks: Sequence[SourceMark], items: Sequence[Item]) -> list[dict[str, Any]]:
         return citing.citations(text, items)
 
     # --- the call ---
