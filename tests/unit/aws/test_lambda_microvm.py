@@ -39,6 +39,8 @@ IMAGE = "arn:aws:lambda:us-east-1:000000000000:microvm-image:moorage"
 CONNECTOR = "arn:aws:lambda:us-east-1:000000000000:network-connector:closed"
 SPEC = SandboxSpec("acme", "cntr_1", TOKEN, 1, {"KEY": "placeholder"})
 GET = {"microvmIdentifier": VM}
+STARTED_AT = datetime(2026, 1, 2, tzinfo=UTC)
+HANDLE = Handle("https://abc.microvm.example.com", TOKEN, VM, int(STARTED_AT.timestamp()) + 28_800)
 
 
 def run(number: int = 0) -> dict[str, Any]:
@@ -75,7 +77,7 @@ def vm(state: str, **more: Any) -> dict[str, Any]:
         "imageArn": IMAGE,
         "imageVersion": "1",
         "maximumDurationInSeconds": 28_800,
-        "startedAt": datetime(2026, 1, 2, tzinfo=UTC),
+        "startedAt": STARTED_AT,
         "egressNetworkConnectors": [CONNECTOR],
         **more,
     }
@@ -117,14 +119,14 @@ async def test_a_vm_that_is_pending_counts_as_starting(microvms: Microvms) -> No
 
 async def test_a_running_vm_is_reached_by_its_own_endpoint(microvms: Microvms) -> None:
     microvms.runs("RUNNING")
-    assert await microvms.provisioner.start(SPEC) == Handle("https://abc.microvm.example.com", TOKEN, VM)
+    assert await microvms.provisioner.start(SPEC) == HANDLE
 
 
 @pytest.mark.parametrize("state", ["SUSPENDING", "SUSPENDED"])
 async def test_a_sleeping_vm_is_reached_without_a_call_since_its_first_request_wakes_it(microvms: Microvms, state: str) -> None:
     """Resuming by a call is five a second for the account, and AWS does it by itself."""
     microvms.runs(state)
-    assert await microvms.provisioner.start(SPEC) == Handle("https://abc.microvm.example.com", TOKEN, VM)
+    assert await microvms.provisioner.start(SPEC) == HANDLE
 
 
 @pytest.mark.parametrize(("idle_minutes", "seconds"), [(1, 60), (60, 3_600), (24 * 60, 28_800)])
@@ -340,3 +342,20 @@ def test_a_process_without_images_says_what_to_set(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with pytest.raises(SettingsError, match="MOORAGE_MICROVM_IMAGE_1G"):
         build_runtime(SETTINGS)
+
+
+@pytest.mark.parametrize(("hours", "seconds"), [(0, 4 * 3600), (5, 3 * 3600 - 120), (7.9, 240), (8, 0.001)])
+async def test_a_command_ends_two_minutes_before_aws_ends_its_vm(hours: float, seconds: float) -> None:
+    """So that what it has printed and written is kept."""
+    asked: list[float] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content)["timeout_ms"] / 1000)
+        return httpx.Response(200, content=b"")
+
+    began = STARTED_AT.timestamp()
+    transport = httpx.MockTransport(answer)
+    async with ExecClient(HANDLE, transport=transport, clock=lambda: began + hours * 3600) as client:
+        for run in (client.exec, client.python, client.javascript):
+            assert [event async for event in run("id", "x", timeout_ms=4 * 3600 * 1000, max_output_length=1)] == []
+    assert asked == [pytest.approx(seconds)] * 3

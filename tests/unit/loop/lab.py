@@ -110,6 +110,8 @@ class FakeSandboxes:
     is_there: bool = True
     """Otherwise a sandbox has to be placed first."""
     can_start: bool = True
+    ends_at: float = float("inf")
+    """When the container's sandbox is ended, whatever it does."""
     paid: dict[str, int] = field(default_factory=dict)
     """Seconds, by each response."""
     before_pay: Callable[[], None] | None = None
@@ -130,7 +132,8 @@ class FakeSandboxes:
         if not self.is_there:
             raise SandboxElsewhere
         self.held += 1
-        return _Live(self, SimpleNamespace(incarnation=self.incarnation, network_policy={"type": "disabled"}))
+        left = lambda now: self.ends_at - now  # noqa: E731
+        return _Live(self, SimpleNamespace(incarnation=self.incarnation, network_policy={"type": "disabled"}, seconds_left=left))
 
     async def running(self, tenant_id: str, container_id: str) -> Any:
         return None

@@ -36,7 +36,7 @@ class _Live:
 
     @property
     def record(self) -> Any:
-        return SimpleNamespace(incarnation=1, network_policy={"type": "disabled"})
+        return SimpleNamespace(incarnation=1, network_policy={"type": "disabled"}, seconds_left=lambda now: float("inf"))
 
     @property
     def client(self) -> "_Live":

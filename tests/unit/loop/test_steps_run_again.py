@@ -35,6 +35,20 @@ async def test_a_run_with_a_shell_reads_like_a_transcript() -> None:
     assert response["usage"]["total_tokens"] == 24
 
 
+@pytest.mark.parametrize(("minutes", "is_told"), [(31, False), (30, True), (2, True)])
+async def test_a_model_is_told_that_its_containers_machine_is_about_to_end(minutes: int, is_told: bool) -> None:
+    lab = Lab(shell("serve &"), say("end"))
+    lab.sandboxes.ends_at = lab.now + minutes * 60
+    stored = await lab.background()
+    await lab.run(stored)
+    (output,) = (await lab.object_of(stored))["output"][1]["output"]
+    note = (
+        f"\n[Note: the container's machine has reached its greatest age and ends within {minutes} minutes, its commands two minutes "
+        "before. Files in /mnt/data are kept, processes are not. The command after that runs in a new machine.]"
+    )
+    assert output["stderr"] == "!\n" + (note if is_told else "")
+
+
 @pytest.mark.parametrize("died_at", range(24))
 async def test_whenever_a_process_dies_the_retry_ends_the_response_and_runs_nothing_twice(died_at: int) -> None:
     lab = Lab(*[turn for _ in range(3) for turn in (shell("make", "test"), say("Done."))])

@@ -252,6 +252,8 @@ class FakeProvisioner:
         """So many sandboxes at once; another start is refused."""
         self.is_slow = False
         """Starts begin and are not over yet."""
+        self.ends_at = 0
+        """When those that are started now are ended, whatever they do; 0 for never."""
         self.is_told = False
         """Somebody hears when a start is over: it is only an order."""
         self.asked: list[SandboxSpec] = []
@@ -276,7 +278,7 @@ class FakeProvisioner:
             raise SandboxOrdered(sandbox_id)
         if self.is_slow:
             raise SandboxStarting(1)
-        return Handle(f"fake:{sandbox_id}", spec.token, sandbox_id)
+        return Handle(f"fake:{sandbox_id}", spec.token, sandbox_id, self.ends_at)
 
     async def find(self, spec: SandboxSpec) -> str | None:
         sandbox_id = self.by_container.get(spec.container_id)

@@ -33,6 +33,7 @@ class Claims:
         earlier = record.sandbox if incarnation == record.incarnation else None
         sandbox = replace(earlier or SandboxRecord("starting", claim=""), claim=new_claim(), claimed_until=self._end())
         fresh = {} if earlier is not None else {"ordered_at_ms": self.now_ms(), "running_at_ms": 0, "ending": ""}
+        fresh |= {"ends_at": 0} if earlier is None and record.ends_at else {}
         return await self._store.turn(
             record, sandbox, also={"incarnation": incarnation, **fresh}, condition={"incarnation": record.incarnation}
         )

@@ -53,7 +53,7 @@ class Incarnations:
         assert record.sandbox.endpoint is not None
         assert record.sandbox.sandbox_id is not None
         token = self.token_of(record.id, record.incarnation)
-        return Handle(endpoint=record.sandbox.endpoint, token=token, sandbox_id=record.sandbox.sandbox_id)
+        return Handle(record.sandbox.endpoint, token, record.sandbox.sandbox_id, record.ends_at)
 
     def token_of(self, container_id: str, incarnation: int) -> str:
         """Derived, so that the table holds nothing that opens a sandbox."""

@@ -305,9 +305,9 @@ class ContainerSandboxes:
                 return await self._start(await self._claims.take(record, record.incarnation))
             case SandboxRecord(state="running"):
                 live = await self._attach(record)
-                if live is not None:
+                if live is not None and not await self._is_outlived(live):
                     return live
-                await self.end(record, record.sandbox_id, "lost")
+                await self.end(record, record.sandbox_id, "lost" if live is None else "limit")
             case SandboxRecord(state="stopping"):
                 await self.end(record, record.sandbox_id, "lost")
         return await self._advance(await self._store.get(record.tenant_id, record.id))
@@ -338,7 +338,7 @@ class ContainerSandboxes:
             with suppress(ConditionFailed):
                 await self._claims.release(record, error)
             raise
-        await self._store.put_life(record, handle.sandbox_id)
+        await self._store.put_life(replace(record, ends_at=handle.ends_at), handle.sandbox_id)
         return handle
 
     async def _started(self, record: ContainerRecord, spec: SandboxSpec) -> Handle:
@@ -378,6 +378,7 @@ class ContainerSandboxes:
             running = SandboxRecord("running", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
             written = {"files_staged": record.files_added, "removals": [], "running_at_ms": self._claims.now_ms()}
             written |= {"is_set_up": True} if record.has_setup else {}
+            written |= {"ends_at": handle.ends_at} if handle.ends_at else {}
             record = await self._claims.write(record, running, **written)
             record = await self._announcements.of_start(record)
         except SandboxUnreachable as error:
@@ -434,6 +435,17 @@ class ContainerSandboxes:
             await live.aclose()
             raise
         return replace(live, record=record, notes=notes)
+
+    async def _is_outlived(self, live: LiveContainer) -> bool:
+        """Whether it is better replaced now, before its owner ends it: nothing runs in it, or it has two minutes left. What was written
+        is stored by then (``Sweep``). Closes it."""
+        left = live.record.seconds_left(self._claims.now_ms() / 1000)
+        if left > limits.SANDBOX_REPLACED_SECONDS:
+            return False
+        if left > limits.SANDBOX_LAST_SECONDS and (not live.record.is_quiet or (await live.client.health()).running > 0):
+            return False
+        await live.aclose()
+        return True
 
     async def _answers(self, client: ExecClient) -> bool:
         try:

@@ -31,8 +31,8 @@ LINK: Final = "/workspace/"
 """The same folder, as OpenAI's Agents API has it."""
 Source = Literal["user", "assistant"]
 SandboxState = Literal["starting", "running", "stopping"]
-End = Literal["idle", "lost", "failed"]
-"""Why a sandbox ended: nobody used it, it was gone, or it never came to run."""
+End = Literal["idle", "lost", "failed", "limit"]
+"""Why a sandbox ended: nobody used it, it was gone, it never came to run, or its owner lets none live longer."""
 
 SANDBOX_TRANSITIONS: Final[Mapping[SandboxState | None, Mapping[SandboxState | None, str]]] = {
     None: {"starting": "a command needs it, and one process claims the start"},
@@ -42,8 +42,8 @@ SANDBOX_TRANSITIONS: Final[Mapping[SandboxState | None, Mapping[SandboxState | N
         None: "it would not take its files, or its starter died and nobody came back",
     },
     "running": {
-        "stopping": "nobody uses it, or it is gone for a process that cannot stop it",
-        None: "it does not answer any more, and was stopped",
+        "stopping": "nobody uses it, its time is over, or it is gone for a process that cannot stop it",
+        None: "it does not answer any more or its time is over, and it was stopped",
     },
     "stopping": {None: "it is stopped"},
 }
@@ -104,6 +104,8 @@ class ContainerRecord:
     """When its latest sandbox was ordered. Beside it and not in it: processes of an older version compare that as they know it ..."""
     running_at_ms: int = 0
     """... when it was there ..."""
+    ends_at: int = 0
+    """... when its owner ends it whatever it does (Unix seconds, 0 for never) ..."""
     ending: End | Literal[""] = ""
     """... and why it is being stopped ..."""
     lacks_room: bool = False
@@ -134,6 +136,10 @@ class ContainerRecord:
     def expires_at(self) -> int:
         """Unix seconds at which it expires if it is not used before."""
         return self.last_active_at + self.idle_minutes * 60
+
+    def seconds_left(self, now: float) -> float:
+        """Until the owner of its sandbox ends it; without end where none does."""
+        return self.ends_at - now if self.ends_at else float("inf")
 
     @property
     def quiet_now(self) -> str:
@@ -407,6 +413,10 @@ class ContainerStore:
         early = container.last_active_at + self._auto_idle_seconds
         return min(early, container.expires_at) if container.is_auto and self._auto_idle_seconds else container.expires_at
 
+    def before_end(self, container: ContainerRecord, at: int) -> int:
+        """When its sandbox is to be looked at that would be looked at then: in time before its owner ends it."""
+        return min(at, container.ends_at - limits.SANDBOX_STORED_SECONDS) if container.ends_at else at
+
     def purge_at(self, container: ContainerRecord) -> int:
         """Unix seconds after which nothing of an unused container is kept."""
         return container.expires_at + (0 if container.is_internal else self._retention_seconds)
@@ -492,7 +502,7 @@ class ContainerStore:
             "PK": keys.container(container.tenant_id, container.id),
             "SK": keys.life(container.incarnation),
             "GSI1PK": keys.ALIVE,
-            "GSI1SK": keys.due(self.idle_at(container), container.id),
+            "GSI1SK": keys.due(self.before_end(container, self.idle_at(container)), container.id),
             "tenant_id": container.tenant_id,
             "container_id": container.id,
             "incarnation": container.incarnation,
@@ -555,7 +565,7 @@ _CONTAINER: Final = Codec(
     ContainerRecord,
     nested={"sandbox": _SANDBOX},
     sparse=(
-        *("ordered_at_ms", "running_at_ms", "ending", "lacks_room", "processes_seen", "quiet_mark", "is_auto"),
+        *("ordered_at_ms", "running_at_ms", "ending", "lacks_room", "processes_seen", "quiet_mark", "is_auto", "ends_at"),
         *("has_setup", "is_set_up", "setup_error", "environment", "is_ready_told"),
     ),
 )

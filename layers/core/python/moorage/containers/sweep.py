@@ -202,21 +202,30 @@ class ContainerSweep:
     def _next_look(self, record: ContainerRecord, now: float) -> int:
         """At a sandbox that is not over: soon, where only a response that runs keeps it."""
         at = self._store.idle_at(record)
-        if at > now or not record.is_quiet:
-            return at if at > now else record.expires_at
-        return min(int(now) + limits.CONTAINER_RETRY_SECONDS, record.expires_at)
+        if at <= now:
+            at = min(int(now) + limits.CONTAINER_RETRY_SECONDS, record.expires_at) if record.is_quiet else record.expires_at
+        return self._store.before_end(record, at)
 
     async def _is_over(self, record: ContainerRecord, now: float) -> bool:
         """Whether the record's sandbox is to stop: with its container, or before it, where nothing lives in it and no response that
         runs will come back to it."""
         if record.expires_at <= now:
             return True
+        if self._ends_soon(record, now):
+            # Where all is stored, the next command of a response that runs finds another one better than the reaper does.
+            is_last = record.seconds_left(now) <= limits.SANDBOX_LAST_SECONDS
+            return is_last or not record.is_quiet or record.id not in await self._at_work(record.tenant_id)
         if record.sandbox is None or self._store.idle_at(record) > now:
             return False
         if record.sandbox.state == "stopping":
             return record.ending == "idle"
         is_left = record.sandbox.state == "running" and record.is_quiet
         return is_left and record.id not in await self._at_work(record.tenant_id)
+
+    def _ends_soon(self, record: ContainerRecord, now: float) -> bool:
+        """Whether the owner of its sandbox ends it within minutes."""
+        is_there = record.sandbox is not None and (record.sandbox.state == "running" or record.ending == "limit")
+        return is_there and record.seconds_left(now) <= limits.SANDBOX_STORED_SECONDS
 
     async def _settle_purge(self, due: Record, record: ContainerRecord | None, now: float) -> bool:
         if record is not None and not record.is_deleted and self._store.purge_at(record) > now:
@@ -257,21 +266,27 @@ class ContainerSweep:
         assert record.sandbox is not None
         end = await self._end_of(record)
         if end is None:
-            await self._store.change(record, set={"last_active_at": int(self._clock())}, condition={"incarnation": record.incarnation})
+            if not self._ends_soon(record, self._clock()):  # Its end comes whether it is used or not.
+                used = {"last_active_at": int(self._clock())}
+                await self._store.change(record, set=used, condition={"incarnation": record.incarnation})
             return None
         stopping = replace(record.sandbox, state="stopping")
         return await self._store.turn(record, stopping, also={"ending": end}, condition={"last_active_at": record.last_active_at})
 
     async def _end_of(self, record: ContainerRecord) -> End | None:
-        """Why it may be stopped; None if commands run in it. Stores its files on the way, because background processes write without a
-        command. Raises :class:`SandboxError` if it cannot say now, nor give its files: most often it can a minute later.
+        """Why it may be stopped; None if commands run in it, or processes that its owner does not end yet. Stores its files on the way,
+        because background processes write without a command. Raises :class:`SandboxError` if it cannot say now, nor give its files:
+        most often it can a minute later.
 
         One that sleeps is not woken for it, if its last command left no process."""
+        now = self._clock()
+        end: End = "limit" if record.expires_at > now and self._ends_soon(record, now) else "idle"
         if record.is_quiet and await self._sleeps(record):
-            return "idle"
+            return end
         async with self._sandboxes.reach(record) as live:
             try:
-                if (await live.client.health()).running > 0:
+                is_used = (await live.client.health()).running > 0
+                if is_used and end == "idle":
                     return None
                 await self._artifacts.sync(live)
             except SandboxError as error:
@@ -280,7 +295,8 @@ class ContainerSweep:
                 told = {"tenant_id": record.tenant_id, "container_id": record.id}
                 tell_error(error, "a sandbox that nobody uses is ended without its latest files", **told)
                 return "lost"
-        return "idle"
+        has_time = end == "limit" and record.seconds_left(now) > limits.SANDBOX_LAST_SECONDS
+        return None if has_time and (is_used or not record.is_quiet) else end
 
     async def _sleeps(self, record: ContainerRecord) -> bool:
         assert record.sandbox_id is not None, "what runs has a name"

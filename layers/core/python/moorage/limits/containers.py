@@ -233,6 +233,16 @@ SANDBOX_SILENT_SECONDS_MAX: Final = 600
 """A sandbox that nobody uses, and that does not say whether something runs in it, or does not give its files, is asked again for so
 long: on a busy machine that passes. Then it is ended, and what was not stored by then is lost."""
 
+SANDBOX_REPLACED_SECONDS: Final = 1_800
+"""A sandbox that its owner ends at a set time, such as a MicroVM after eight hours, is replaced by its next use this long before, if
+nothing runs in it ..."""
+
+SANDBOX_STORED_SECONDS: Final = 600
+"""... its files are stored every minute from then on, if something runs in it ..."""
+
+SANDBOX_LAST_SECONDS: Final = 120
+"""... and this long before the end its commands end, for what they have printed and written to be kept."""
+
 ORPHAN_SECONDS_MIN: Final = 300
 """A sandbox is stopped when nobody has owned it for this long: longer than a start and every step of a deletion take."""
 

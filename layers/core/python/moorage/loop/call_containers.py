@@ -18,6 +18,11 @@ _NOT_STORED: Final = (
     "store it again."
 )
 
+_ENDS_SOON: Final = (
+    "Note: the container's machine has reached its greatest age and ends within {minutes} minutes, its commands two minutes before. "
+    "Files in /mnt/data are kept, processes are not. The command after that runs in a new machine."
+)
+
 
 async def container_of(runtime: Runtime, stored: StoredResponse, seen: Record | None) -> LiveContainer:
     """The running container. ``seen`` is its record as this run found it."""
@@ -41,7 +46,7 @@ class CallCleanup:
     async def leave(self) -> CallLeftovers:
         """What the model has to know of the container, once its files are stored, and these."""
         stored = await self._stored()
-        return replace(stored, notes=self.live.notes + stored.notes + await self._refusals())
+        return replace(stored, notes=self.live.notes + stored.notes + await self._refusals() + self._end_of_life())
 
     async def _stored(self) -> CallLeftovers:
         """Store the workspace, and what there is to say of that. A store that refuses fails this run, and the next one tries again; but
@@ -56,6 +61,13 @@ class CallCleanup:
             tell_error(error, "the files of a container could not be stored", container_id=self.container_id)
             return CallLeftovers((_NOT_STORED,))
         return CallLeftovers(synced.notes, tuple(sorted(synced.changed, key=lambda file: file.path)), synced.at_ms)
+
+    def _end_of_life(self) -> tuple[str, ...]:
+        """A word to whoever has something run in a sandbox that is about to end."""
+        left = self.live.record.seconds_left(self.runtime.clock())
+        if left > limits.SANDBOX_REPLACED_SECONDS:
+            return ()
+        return (_ENDS_SOON.format(minutes=max(1, int(left // 60))),)
 
     async def _refusals(self) -> tuple[str, ...]:
         """What the egress proxy refused meanwhile, and how to allow it: many tools hide the proxy's own words."""

@@ -7,7 +7,8 @@ connection (:class:`SandboxGone`) asks again with ``after`` set to the last numb
 import json
 import ssl
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +18,7 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from moorage.errors import DeskHeld, DeskUnavailable, SandboxError, SandboxFileMissing, SandboxGone
-from moorage.limits import BATCH_FILE_BYTES_MAX, EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX
+from moorage.limits import BATCH_FILE_BYTES_MAX, EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX, SANDBOX_LAST_SECONDS
 from moorage.net.transport import UpstreamTransport
 from moorage.sandbox.microvm_endpoint import MAY_WAKE, REPEATABLE, MicrovmAuth
 from moorage.sandbox.over_http import OverHttp
@@ -165,9 +166,17 @@ class ExecClient(OverHttp):
     :class:`SandboxError` when it refuses.
     """
 
-    def __init__(self, handle: Handle, *, transport: httpx.AsyncBaseTransport | None = None, auth: httpx.Auth | None = None) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+        auth: httpx.Auth | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         """``auth`` adds what the way to the server asks for beside the server's own token (a MicroVM's endpoint)."""
         self.handle = handle
+        self._clock = clock
         self.auth = auth
         if transport is None and not handle.endpoint.startswith("https:"):
             transport = _Transport(handle.endpoint.removeprefix("unix:") if handle.endpoint.startswith("unix:") else None)
@@ -212,7 +221,7 @@ class ExecClient(OverHttp):
         """
         body = {
             "command": command,
-            "timeout_ms": timeout_ms,
+            "timeout_ms": self._within_life(timeout_ms),
             "max_output_length": max_output_length,
             "env": dict(env or {}),
             "cwd": cwd,
@@ -230,7 +239,7 @@ class ExecClient(OverHttp):
         self, exec_id: str, code: str, *, timeout_ms: int, max_output_length: int, after: int = -1
     ) -> AsyncGenerator[PythonEvent, None]:
         """Run ``code`` in the container's Python session; as idempotent as :meth:`exec`. Runs queue up one after the other."""
-        body = {"code": code, "timeout_ms": timeout_ms, "max_output_length": max_output_length}
+        body = {"code": code, "timeout_ms": self._within_life(timeout_ms), "max_output_length": max_output_length}
         async for line in self._lines("PUT", f"/v1/python/{quote(exec_id, safe='')}", after, body):
             yield _python_event(line)
 
@@ -238,7 +247,7 @@ class ExecClient(OverHttp):
         self, exec_id: str, code: str, *, timeout_ms: int, max_output_length: int, is_reset: bool = False, after: int = -1
     ) -> AsyncGenerator[PythonEvent, None]:
         """The same in the container's Node session; ``is_reset`` ends that one, and runs nothing."""
-        body = {"code": code, "timeout_ms": timeout_ms, "max_output_length": max_output_length, "reset": is_reset}
+        body = {"code": code, "timeout_ms": self._within_life(timeout_ms), "max_output_length": max_output_length, "reset": is_reset}
         async for line in self._lines("PUT", f"/v1/javascript/{quote(exec_id, safe='')}", after, body):
             yield _python_event(line)
 
@@ -330,6 +339,13 @@ class ExecClient(OverHttp):
         response = await self._request("DELETE", "/v1/files/content", params={"path": path})
         if response.status_code != httpx.codes.NOT_FOUND:
             _refuse_errors(response)
+
+    def _within_life(self, timeout_ms: int) -> int:
+        """The time of a run whose end comes before the sandbox's, so that what it leaves can be stored."""
+        if not self.handle.ends_at:
+            return timeout_ms
+        left = self.handle.ends_at - SANDBOX_LAST_SECONDS - self._clock()
+        return min(timeout_ms, max(1, int(left * 1000)))
 
     async def _lines(self, method: str, path: str, after: int, body: dict[str, Any] | None) -> AsyncIterator[dict[str, Any]]:
         # A stream that ends by the rules is whole: with ``after`` at the last number there is nothing in it. One that was torn

@@ -114,7 +114,8 @@ class LambdaMicrovmProvisioner:
         vm = await self._run(spec)
         if vm["state"] == "PENDING":
             raise SandboxStarting(_POLL_SECONDS)
-        return Handle(_url(vm["endpoint"]), spec.token, vm["microvmId"])
+        ends_at = int(vm["startedAt"].timestamp()) + vm["maximumDurationInSeconds"]
+        return Handle(_url(vm["endpoint"]), spec.token, vm["microvmId"], ends_at)
 
     async def find(self, spec: SandboxSpec) -> str | None:
         """Never found: no call of AWS tells a VM by its client token. One that nobody names is ended by its id (:meth:`running`)."""

@@ -34,6 +34,8 @@ class Handle:
     """``unix:/absolute/path`` or ``http://10.0.0.5:8080``."""
     token: str = field(repr=False)
     sandbox_id: str
+    ends_at: int = 0
+    """When its owner ends it whatever it does (Unix seconds); 0 for never."""
 
 
 @dataclass(frozen=True, slots=True)

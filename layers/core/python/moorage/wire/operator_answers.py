@@ -218,7 +218,7 @@ class SandboxRun(TypedDict):
     ordered_at: Milliseconds | None
     started_at: Milliseconds | None
     ended_at: Milliseconds | None
-    end: Literal["idle", "lost", "failed"] | None
+    end: Literal["idle", "lost", "failed", "limit"] | None
     refusal: str | None
 
 

@@ -156,7 +156,7 @@ function modelBar(step, ended) {
   };
 }
 
-const ENDS = { idle: "ended because nobody used it", lost: "was lost", failed: "never came to run" };
+const ENDS = { idle: "ended because nobody used it", lost: "was lost", failed: "never came to run", limit: "reached the end of its time" };
 
 // A sandbox of the container: how long it took to start, how long it lived, and what became of it.
 function lifeBar(life, nowMs) {

@@ -41,7 +41,7 @@ export function Versions({ container }) {
         ><${Button} tone="quiet" icon="download" label=${`Zip of the files as of ${clock(each.at)}`} onClick=${() => saveWhole(`archives/${container.id}?at=${each.at}`, `${container.id}-${each.at}.zip`)}>Zip</${Button}></td></tr>`)}</tbody></table></div><${More} list=${list} />`;
 }
 
-const ENDS = { idle: "nobody used it", lost: "it was lost", failed: "it never came to run" };
+const ENDS = { idle: "nobody used it", lost: "it was lost", failed: "it never came to run", limit: "its time was over" };
 
 export function Sandboxes({ container }) {
   const list = useNewest(`containers/${container.id}/sandboxes`);
