@@ -171,6 +171,7 @@ EVERYTHING = Settings(
     requests_per_minute=6,
     tokens_per_minute=7,
     running_responses_max=8,
+    automations_max=12,
     stored_bytes_max=9,
     content_key_edition="2",
     tenant_sandboxes_max=10,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -365,3 +366,18 @@ async def test_what_could_not_be_delivered_is_refused(served: Served, fields: An
     schedule = {"type": "once"} if "run_at" in fields else {"type": "periodic", "expression": "0 * * * *", "timezone": "UTC"}
     answer = await served.post(PLACE, {**schedule, "name": "report", "target": NEW, **fields})
     assert (answer.status_code in (400, 404), answer.json()["error"]["param"]) == (True, param), answer.text
+
+
+async def test_a_tenant_has_so_many_automations(served: Served) -> None:
+    """Those who ask at once are counted one after the other."""
+    served.lab.runtime.settings = replace(served.lab.runtime.settings, automations_max=3)
+    body = {"type": "periodic", "expression": "0 * * * *", "timezone": "UTC", "name": "report", "target": NEW}
+    answers = await asyncio.gather(*(served.post(PLACE, body) for _ in range(5)))
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 400, 400]
+    error = next(answer.json()["error"] for answer in answers if answer.status_code == 400)
+    assert (error["code"], "MOORAGE_AUTOMATIONS_MAX" in error["message"]) == ("automations_limit_reached", True)
+    first, *_ = await data(served, PLACE)
+    gone = await asyncio.gather(*(served.delete(f"{PLACE}/{first['id']}") for _ in range(2)))
+    assert sorted(answer.status_code for answer in gone) == [200, 404]
+    assert [(await served.post(PLACE, body)).status_code for _ in range(2)] == [200, 400]
+    assert (await served.post(PLACE, body, by="key-b")).status_code == 200

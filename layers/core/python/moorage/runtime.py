@@ -262,7 +262,7 @@ class Runtime:
 
     @property
     def automations(self) -> Automations:
-        return Automations(self.table, self.blobs, self.sealer, clock=self.clock)
+        return Automations(self.table, self.blobs, self.sealer, clock=self.clock, most=self.settings.automations_max)
 
     def contents_of(self, tenant_id: str) -> Contents:
         """What of a tenant's items are objects of their own."""

@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote, urlsplit
 from moorage.hosts import normalise_origin, normalise_pattern
 from moorage.limits import (
     AUTO_IDLE_SECONDS_MIN,
+    AUTOMATIONS_MAX,
     CODE_SECONDS_MAX,
     COMMAND_TIMEOUT_MS_MAX,
     CONTAINER_IDLE_MINUTES_DEFAULT,
@@ -142,6 +143,8 @@ class Settings:
     """Dollars of an hour of a vCPU and of a GiB that a sandbox is given; 0 where its time costs nothing."""
     sandbox_price_source: str = "MOORAGE_SANDBOX_PRICE"
     """Where they stand, for who reads what a response has cost."""
+    automations_max: int = AUTOMATIONS_MAX
+    """Of one tenant."""
     stored_bytes_max: int = STORED_BYTES_MAX
     """Of one tenant's files, containers and vector stores together."""
     audit_file: str | None = None
@@ -564,6 +567,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_TENANT_STARTS_PER_SECOND": _Variable("tenant_starts_per_second", _whole),
     "MOORAGE_SANDBOX_PRICE": _Variable("sandbox_price", _price, _listed),
     "MOORAGE_SANDBOX_PRICE_SOURCE": _Variable("sandbox_price_source", _text),
+    "MOORAGE_AUTOMATIONS_MAX": _Variable("automations_max", _whole),
     "MOORAGE_STORED_BYTES_MAX": _Variable("stored_bytes_max", _whole),
     "MOORAGE_AUDIT_FILE": _Variable("audit_file", _text),
     "MOORAGE_AUDIT_LOG_GROUP": _Variable("audit_log_group", _text),

@@ -19,7 +19,7 @@ import orjson
 from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ConditionFailed
-from moorage.errors.automations import automation_busy, automation_not_found, invocation_not_found
+from moorage.errors.automations import automation_busy, automation_not_found, invocation_not_found, too_many_automations
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.parallel import as_json, beside
@@ -101,13 +101,16 @@ _INVOCATION: Final = Codec(
 
 
 class Automations:
-    def __init__(self, table: Table, blobs: Blobs, sealer: Sealer, *, clock: Clock) -> None:
+    def __init__(self, table: Table, blobs: Blobs, sealer: Sealer, *, clock: Clock, most: int = limits.AUTOMATIONS_MAX) -> None:
+        """``most``: of one tenant."""
+        self._most = most
         self._table = table
         self._blobs = blobs
         self._sealer = sealer
         self._clock = clock
 
     async def create(self, tenant_id: str, target: Mapping[str, Any], **others: Any) -> AutomationRecord:
+        """Raises :class:`~moorage.errors.ApiError` where the tenant has as many as it may."""
         now = self._clock()
         automation_id = new_listed_id("auto", now)
         body, size = await self._body(tenant_id, automation_id, target)
@@ -128,9 +131,21 @@ class Automations:
             **body,
             **listing_attributes(tenant_id, KIND, made.created_at, made.id),
         }
-        refused = await self._table.write_all([Write.put(record, if_absent=True), *_due(made)])
-        assert not refused, "an id that was just made is there"
-        return made
+        counted = Write(keys.automations(tenant_id), keys.TOTAL, add={"count": 1}, below={"count": self._most})
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            refused = await self._table.write_all([Write.put(record, if_absent=True), counted, *_due(made)])
+            if not refused:
+                return made
+            assert 0 not in refused, "an id that was just made is there"
+            await self._check_room(tenant_id)
+        raise automation_busy(made.id)
+
+    async def _check_room(self, tenant_id: str) -> None:
+        """A sum that is not there yet passes no bound, and is opened."""
+        pk = keys.automations(tenant_id)
+        total = await self._table.update(pk, keys.TOTAL, set_once={"count": 0}, must_exist=False)
+        if total["count"] >= self._most:
+            raise too_many_automations(self._most)
 
     async def get(self, tenant_id: str, automation_id: str) -> AutomationRecord:
         """Raises 404 for what is unknown, deleted or foreign."""
@@ -193,7 +208,10 @@ class Automations:
         there = await self.get(tenant_id, automation_id)
         pk = keys.automation(tenant_id, automation_id)
         gone = gone_record(pk, keys.GONE, there.created_at, automation_id, self._clock())
-        await self._table.write_many(puts=[gone], deletes=[(pk, keys.META), (pk, keys.DUE)])
+        counted = Write(keys.automations(tenant_id), keys.TOTAL, add={"count": -1})
+        ended = Write(pk, keys.META, is_end=True, is_there=True)
+        if await self._table.write_all([ended, Write.put(gone), Write(pk, keys.DUE, is_end=True), counted]):
+            raise automation_not_found(automation_id)
         records = await self._table.query(pk, prefix=keys.INVOCATION_PREFIX)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in records])
         await self._blobs.delete_prefix(keys.automation_objects(tenant_id, automation_id))

@@ -1,6 +1,6 @@
 """Errors of automations."""
 
-from moorage.errors.kinds import ApiError, not_found
+from moorage.errors.kinds import ApiError, bad_request, not_found
 
 
 def automation_not_found(automation_id: str) -> ApiError:
@@ -9,6 +9,14 @@ def automation_not_found(automation_id: str) -> ApiError:
 
 def invocation_not_found(invocation_id: str) -> ApiError:
     return not_found(f"Invocation with id '{invocation_id}' not found in this automation.", code="invocation_not_found")
+
+
+def too_many_automations(most: int) -> ApiError:
+    message = (
+        f"You have {most} automations, the most that a tenant of this deployment may have. Delete some, or ask its operator to raise "
+        "MOORAGE_AUTOMATIONS_MAX."
+    )
+    return bad_request(message, code="automations_limit_reached")
 
 
 def automation_busy(automation_id: str) -> ApiError:

@@ -5,6 +5,9 @@ from typing import Final
 AUTOMATION_NAME_CHARS_MAX: Final = 128
 """As an agent's."""
 
+AUTOMATIONS_MAX: Final = 1_000
+"""Of one tenant, unless MOORAGE_AUTOMATIONS_MAX says otherwise: each is looked at when it is due, and has one invocation at a time."""
+
 AUTOMATION_EXPRESSION_CHARS_MAX: Final = 256
 """Of five fields, of which each may be a list."""
 

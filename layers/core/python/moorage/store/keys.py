@@ -40,6 +40,7 @@ an agent's session, its last turn          ``PK=T#t#AS#id``, ``SK=META``, ``TURN
 a session's artifacts                      ``PK=T#t#AS#id``, ``SK`` begins with ``ARTIFACT#``   Query
 input that waits for a turn's next step    ``PK=T#t#AS#id``, ``SK`` begins with ``INPUT#``      Query
 an automation                              ``PK=T#t#AM#id``, ``SK=META``                        GetItem
+make an automation, or delete it            ``SK=META``, ``DUE``; ``PK=T#t#AUTOMATIONS``    TransactWriteItems
 automations, and invocations, that are due ``GSI1PK=DUE#automations``, ``DUE#invocations``      Query on GSI1 + BatchGet
 invoke an automation                       ``SK=INV#id``, ``META``, ``DUE``                     TransactWriteItems
 an automation's invocations                ``PK=T#t#AM#id``, ``SK`` begins with ``INV#``        Query
@@ -210,6 +211,11 @@ DUE: Final = "DUE"
 
 def automation(tenant_id: str, automation_id: str) -> str:
     return f"T#{tenant_id}#AM#{automation_id}"
+
+
+def automations(tenant_id: str) -> str:
+    """Where a tenant's are counted, under :data:`TOTAL`."""
+    return f"T#{tenant_id}#AUTOMATIONS"
 
 
 def automation_of(pk: str) -> tuple[str, str]:
