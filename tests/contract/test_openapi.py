@@ -119,6 +119,7 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table(docume
         "GET /v1/containers/{container_id}/skills": "an extension",
         "GET /v1/archives/{container_id}": "an extension",
         "GET /v1/processes/{container_id}": "an extension",
+        "POST /v1/agents/sessions/{session_id}/fork": "an extension",
         "POST /v1/containers/{container_id}/sessions": "an extension",
         "GET /v1/containers/{container_id}/sessions": "an extension",
         "GET /v1/containers/{container_id}/sessions/{session_id}": "an extension",

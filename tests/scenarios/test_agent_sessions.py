@@ -59,7 +59,7 @@ def test_a_session_goes_on_behind_the_length_of_a_chain(client: OpenAI) -> None:
         with sessions.stream(session.id, input=f"message {number}") as stream:
             assert stream.get_final_result().turn.status == "completed"
     turn: Any = next(iter(sessions.turns.list(session.id)))
-    read = client.responses.input_items.list(turn.response_ids[-1], order="asc", limit=100).data
+    read: list[Any] = client.responses.input_items.list(turn.response_ids[-1], order="asc", limit=100).data
     texts = [item.content[0].text for item in read if item.type == "message" and item.role == "user"]
     assert texts == [f"message {number}" for number in range(AGENT_SESSION_CHAIN_MAX + 1)]
     given = [item for item in sessions.turns.items.list(turn.id, session_id=session.id, order="asc") if item.type == "message"]

@@ -173,6 +173,7 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/agents/sessions/{agent_session}", None),
     ("POST", "/agents/sessions/{agent_session}", {"metadata": {"a": "b"}}),
     ("DELETE", "/agents/sessions/{agent_session}?force=true", None),
+    ("POST", "/agents/sessions/{agent_session}/fork", {}),
     ("GET", "/agents/sessions/{agent_session}/events", None),
     ("POST", "/agents/sessions/{agent_session}/events", {"events": [{"type": "agent.session.input.cancel"}]}),
     ("GET", "/agents/sessions/{agent_session}/items", None),

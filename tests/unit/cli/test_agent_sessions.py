@@ -63,3 +63,13 @@ def test_a_turn_is_cancelled_and_a_session_deleted(capsys: pytest.CaptureFixture
     said = capsys.readouterr()
     assert said.out == "The turn of session_1 is cancelled.\nsession_1 is deleted.\n"
     assert "No turn of this session is active." in said.err
+
+
+def test_a_session_is_forked_at_a_turn(capsys: pytest.CaptureFixture[str]) -> None:
+    made = {**SESSION, "id": "session_2", "forked_from": {"session_id": "session_1", "turn_id": "turn_1", "files": 2}}
+    with serving({f"POST {PLACE}/session_1/fork": (200, made)}) as deployment:
+        assert main(["sessions", "fork", "session_1", "--turn", "turn_1"], deployment.environ) == 0
+        assert main(["sessions", "fork", "session_1", "--json"], deployment.environ) == 0
+    said, told = capsys.readouterr().out.splitlines()
+    assert said == "session_2 goes on from turn_1."
+    assert json.loads(told) == made

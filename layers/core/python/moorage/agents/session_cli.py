@@ -10,7 +10,7 @@ from moorage.terminal import say
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Sessions of agents: their turns, and the end of one."
+    parser.description = "Sessions of agents: their turns, forks, and the end of one."
     add_json(parser)
     parser.set_defaults(run=_list)
     actions = parser.add_subparsers(metavar="ACTION")
@@ -20,6 +20,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("show", help="a session with its turns, oldest first")
     add_json(show, is_inherited=True)
     show.set_defaults(run=_show)
+    fork = actions.add_parser("fork", help="another session that goes on from the end of a turn, with a copy of its environment")
+    fork.add_argument("--turn", metavar="TURN_ID", help="turn_... of 'show'; by default the last one that has ended")
+    add_json(fork, is_inherited=True)
+    fork.set_defaults(run=_fork)
     cancel = actions.add_parser("cancel", help="cancel the turn of a session")
     add_json(cancel, is_inherited=True)
     cancel.set_defaults(run=_cancel)
@@ -27,7 +31,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     delete.add_argument("--force", action="store_true", help="also if it is busy: its turn is cancelled")
     add_json(delete, is_inherited=True)
     delete.set_defaults(run=_delete)
-    for action in (show, cancel, delete):
+    for action in (show, fork, cancel, delete):
         action.add_argument("session_id", metavar="SESSION_ID", help="session_... from the list")
 
 
@@ -61,6 +65,13 @@ def _show(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     for turn in turns:
         say(f"{turn['id']}  {turn['status']}  {moment(turn['created_at'])}  {', '.join(turn['response_ids'])}")
     return 0
+
+
+def _fork(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    body = {} if options.turn is None else {"turn_id": options.turn}
+    with find(environ).http() as http:
+        made = answer_of(http.post(f"/agents/sessions/{options.session_id}/fork", json=body))
+    return told(options, made, f"{made['id']} goes on from {made['forked_from']['turn_id']}.")
 
 
 def _cancel(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

@@ -155,6 +155,7 @@ def session_object(
         "budget": dict(session.budget) if session.budget else None,
         "budget_used": None if used is None else dict(used),
         "spend_control": _spend(session, used),
+        "forked_from": None if session.forked_from is None else dict(session.forked_from),
     }
     return cast("AgentSession", said)
 

@@ -10,8 +10,17 @@ from fastapi import Request
 from starlette.responses import Response
 
 from moorage import ids, limits
+from moorage.agents.session_forks import fork
 from moorage.agents.session_objects import actions_of, environment_object, session_object, turn_object
-from moorage.agents.session_shapes import CREATE_SESSION, CREATE_SESSION_EVENTS, UPDATE_SESSION, AgentSession, SessionTrace, Turn
+from moorage.agents.session_shapes import (
+    CREATE_SESSION,
+    CREATE_SESSION_EVENTS,
+    FORK_SESSION,
+    UPDATE_SESSION,
+    AgentSession,
+    SessionTrace,
+    Turn,
+)
 from moorage.agents.session_start import check_settings, messages_of, new_session, set_back, tell_beginning, with_nulls
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.session_stream import Cursor, SessionReader
@@ -170,6 +179,24 @@ async def remove(request: Request, caller: Caller, session_id: str) -> Deleted[L
     session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id, even_deleted=True)
     await delete(caller.runtime, session, force=force)
     return deleted(session_id, "agent.session.deleted")
+
+
+@router.post(
+    f"{_ONE}/fork",
+    "forkAgentSession",
+    "Another session that goes on from the end of a turn, with its environment as it was then",
+    answers=AgentSession,
+    body=("ForkAgentSession", FORK_SESSION),
+    statuses=(404, 409),
+)
+async def fork_session(caller: Caller, session_id: str, body: RawBody) -> AgentSession:
+    """An extension."""
+    runtime, given = caller.runtime, FORK_SESSION.body(body or b"{}")
+    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    turn = await _turn(runtime, session, given["turn_id"]) if "turn_id" in given else None
+    forked = await fork(runtime, session, turn, key_id=caller.key_id)
+    await tell_beginning(runtime, forked)
+    return await _as_object(runtime, forked)
 
 
 # --- Events -------------------------------------------------------------------------------------------------------------

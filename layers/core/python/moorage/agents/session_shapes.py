@@ -190,8 +190,17 @@ class UpdateSession(TypedDict, total=False):
     spend_control: SpendControl
 
 
+@wire
+class ForkSession(TypedDict, total=False):
+    """``POST /v1/agents/sessions/{session_id}/fork``, an extension."""
+
+    turn_id: Id
+    """The last turn that has ended, by default."""
+
+
 CREATE_SESSION: Final = JsonValidator[Fields](CreateSession)
 UPDATE_SESSION: Final = JsonValidator[Fields](UpdateSession)
+FORK_SESSION: Final = JsonValidator[Fields](ForkSession)
 CREATE_SESSION_EVENTS: Final = JsonValidator[Fields](CreateSessionEvents)
 
 # --- Answers ------------------------------------------------------------------------------------------------------------
@@ -234,6 +243,13 @@ class SpendShown(TypedDict):
     """In whole US cents; null in events, and where it is not counted."""
 
 
+class SessionOrigin(TypedDict):
+    session_id: str
+    turn_id: str
+    files: int | None
+    """So many came along in its environment; null without one, and where it was made anew."""
+
+
 class AgentSession(TypedDict):
     id: str
     object: Literal["agent.session"]
@@ -253,6 +269,8 @@ class AgentSession(TypedDict):
     budget_used: Json | None
     """An extension: so far, by measure; null in events, and where there was never a budget."""
     spend_control: SpendShown
+    forked_from: SessionOrigin | None
+    """An extension: the session and the turn that it is a fork of."""
 
 
 class TurnFailure(TypedDict):

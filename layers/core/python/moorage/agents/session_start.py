@@ -9,6 +9,7 @@ from moorage.agents.session_store import SessionRecord
 from moorage.agents.session_vaults import chosen
 from moorage.agents.session_webhooks import tell_endpoints
 from moorage.agents.settings import checked
+from moorage.containers.store import ContainerRecord
 from moorage.environments.opening import open_environment
 from moorage.errors import container_not_found, invalid_value, missing_parameter, passing_over_what_is_gone
 from moorage.loop.prepare import conceal
@@ -50,17 +51,9 @@ async def new_session(
 
 
 async def make_anew(runtime: Runtime, session: SessionRecord) -> SessionRecord:
-    """The session with a new container, because it has lost its own: as it asked for it. One that was prewarmed by somebody else is
-    made empty, with the defaults. Raises :class:`~moorage.errors.ApiError` where that cannot be."""
+    """The session with a new container, because it has lost its own. Raises :class:`~moorage.errors.ApiError` where that cannot be."""
     sessions, tenant_id = runtime.agent_sessions, session.tenant_id
-    sealed = await sessions.environment_of(session)
-    text = await beside(len(sealed), lambda: runtime.sealer.open(tenant_id, sealed))
-    if text is None:
-        raise container_not_found(session.container_id or "")
-    environment = {name: value for name, value in orjson.loads(text).items() if name != "environment_id"}
-    credentials = await credentials_in(runtime, tenant_id, session.vault_ids)
-    container = await open_environment(runtime, tenant_id, environment, param="environment", kind="session", credentials=credentials)
-    assert container is not None
+    container = await container_as_asked(runtime, session)
     moved = await sessions.move(session, container.id)
     if moved is None:
         await runtime.containers.delete(tenant_id, container.id)
@@ -70,6 +63,20 @@ async def make_anew(runtime: Runtime, session: SessionRecord) -> SessionRecord:
             await runtime.containers.delete(tenant_id, session.container_id)
     tell("environment_reset", {"session_id": session.id, "container_id": container.id, "reset_count": moved.resets})
     return moved
+
+
+async def container_as_asked(runtime: Runtime, session: SessionRecord) -> ContainerRecord:
+    """A new container as the session has asked for its own. One that was prewarmed by somebody else is made empty, with the defaults.
+    Raises :class:`~moorage.errors.ApiError`."""
+    tenant_id, sealed = session.tenant_id, await runtime.agent_sessions.environment_of(session)
+    text = await beside(len(sealed), lambda: runtime.sealer.open(tenant_id, sealed))
+    if text is None:
+        raise container_not_found(session.container_id or "")
+    environment = {name: value for name, value in orjson.loads(text).items() if name != "environment_id"}
+    credentials = await credentials_in(runtime, tenant_id, session.vault_ids)
+    container = await open_environment(runtime, tenant_id, environment, param="environment", kind="session", credentials=credentials)
+    assert container is not None
+    return container
 
 
 async def tell_beginning(runtime: Runtime, session: SessionRecord) -> None:

@@ -66,6 +66,10 @@ class SessionRecord:
     """Why its next response could not begin."""
     error_of: str = ""
     """After which response that was: once there is another, nothing is wrong. Empty for the first one."""
+    begins_with: str = ""
+    """The response that its first turn goes on from: it holds what was said before, in the session that this one is a fork of."""
+    forked_from: Mapping[str, Any] | None = None
+    """Of which session and turn it is a fork, as it is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,8 @@ _SESSION: Final = Codec(
         "changes",
         "error",
         "error_of",
+        "begins_with",
+        "forked_from",
     ),
     beside=("tenant_id", "settings"),
 )

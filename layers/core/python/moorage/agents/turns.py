@@ -333,7 +333,7 @@ def _without_repeats(messages: Sequence[Item]) -> list[Item]:
     return [message for message in messages if "id" not in message or first[message["id"]] is message]
 
 
-def _answers(previous: Snapshot | None, results: Mapping[str, Item]) -> list[Item]:
+def answers_of(previous: Snapshot | None, results: Mapping[str, Item]) -> list[Item]:
     """Outputs for the calls of the response that the next one goes on from: no model takes a call without one, also where the turn has
     ended before it had any."""
     calls = [] if previous is None else calls_for_client(previous.final_object["output"])
@@ -343,9 +343,11 @@ def _answers(previous: Snapshot | None, results: Mapping[str, Item]) -> list[Ite
 
 async def _previous(runtime: Runtime, standing: Standing) -> Snapshot | None:
     """The last response of the session that is still kept: one may have been deleted."""
-    if standing.turn is None or standing.snapshot is not None:
-        return standing.snapshot
     sessions, session = runtime.agent_sessions, standing.session
+    if standing.snapshot is not None:
+        return standing.snapshot
+    if standing.turn is None:
+        return await snapshot_of(runtime, session.tenant_id, session.begins_with) if session.begins_with else None
     earlier = await sessions.turns(session, beyond=standing.turn.number, descending=True, limit=limits.AGENT_SESSION_TURNS_READ)
     for turn in [standing.turn, *earlier]:
         for response_id in reversed(turn.responses):
@@ -362,7 +364,7 @@ async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse,
     try:
         stored = await _written_down(runtime, standing, following, payer)
     except ApiError as error:
-        if not _is_lost(session, error):
+        if session.container_id is None or not is_lost(session.container_id, error):
             raise
         session, is_reset = await make_anew(runtime, session), True
         standing = replace(standing, session=session)
@@ -389,12 +391,9 @@ async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse,
     return True
 
 
-def _is_lost(session: SessionRecord, error: ApiError) -> bool:
-    """Whether an error says that the container of the session is gone: deleted, erased because it was not used, or expired for good."""
-    return session.container_id is not None and error.message in (
-        container_not_found(session.container_id).message,
-        container_expired().message,
-    )
+def is_lost(container_id: str, error: ApiError) -> bool:
+    """Whether an error says that a container is gone: deleted, erased because it was not used, or expired for good."""
+    return error.message in (container_not_found(container_id).message, container_expired().message)
 
 
 async def _recorded(
@@ -424,7 +423,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
     number = 0 if standing.turn is None else standing.turn.number
     items = [
         {**item, "id": ids.new_turn_item_id(prefix, number if following.is_same_turn else number + 1, item.get("id"))}
-        for prefix, given in (("fco", _answers(previous, following.results)), ("msg", following.messages))
+        for prefix, given in (("fco", answers_of(previous, following.results)), ("msg", following.messages))
         for item in given
     ]
     asked = as_request(session.settings) | {"input": items, "background": True, "approvals": {"park": True}}
@@ -554,6 +553,7 @@ async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> No
             await erase(runtime, snapshot.stored)
 
     response_ids = [each for turn in await runtime.agent_sessions.turns(session) for each in turn.responses]
+    response_ids += [session.begins_with] if session.begins_with else []
     await side_by_side(one, response_ids, at_once=limits.SWEEP_AT_ONCE)
     container_id = session.container_id if session.owns_container else None
     if container_id is not None and await runtime.containers.peek(session.tenant_id, container_id) is not None:

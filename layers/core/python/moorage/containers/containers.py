@@ -227,7 +227,7 @@ class Containers:
             name=source.name,
             idle_minutes=source.idle_minutes,
             memory_limit=memory_limit or source.memory_limit,
-            network_policy=network_policy or _policy_of(source),
+            network_policy=network_policy or policy_of(source),
             skills=[given(row) for row in await self.skills.of(source)],
             param="container.",
             programs=source.programs,
@@ -527,7 +527,7 @@ def _shown(policy: NetworkPolicy | None) -> dict[str, Any]:
     return shown | ({"require_approval": policy.approvals} if policy.approvals else {})
 
 
-def _policy_of(record: ContainerRecord) -> NetworkPolicy | None:
+def policy_of(record: ContainerRecord) -> NetworkPolicy | None:
     """The policy of a container, without its secrets."""
     shown = record.network_policy
     if shown["type"] == "disabled":

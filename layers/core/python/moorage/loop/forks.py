@@ -64,8 +64,8 @@ async def fork(
         if place is not None:
             request = replace(request, environment=place.environment)
             if old.container_id is not None:
-                said = [_moved(item, old.container_id, place.container_id) for item in said]
-                since = [_moved(item, old.container_id, place.container_id) for item in since]
+                said = [moved(item, old.container_id, place.container_id) for item in said]
+                since = [moved(item, old.container_id, place.container_id) for item in since]
         recent = context.answer_orphans([*said, *since])
         prepared = await prepare(runtime, old.tenant_id, request, recent=recent, key_id=key_id, draws_on=(*draws_on, *trees))
     except BaseException:
@@ -181,7 +181,7 @@ def _referring(environment: Environment, container_id: str) -> Environment:
     )
 
 
-def _moved(item: Item, old_id: str, new_id: str) -> Item:
-    """An item as if its call had run in the fork's container: there the conversation goes on."""
+def moved(item: Item, old_id: str, new_id: str) -> Item:
+    """An item as if its call had run in another container: there the conversation goes on."""
     room = ROOMS.of_call(item["type"])
     return room.with_container(item, new_id) if isinstance(room, RunsInContainer) and room.container_id(item) == old_id else item
