@@ -96,6 +96,9 @@ async def serve(config: ServerConfig, loop: asyncio.AbstractEventLoop) -> None:
     if config.egress.get("socket"):
         path = config.egress["socket"]
         forwarder = await asyncio.start_server(lambda r, w: forward(path, r, w), "127.0.0.1", FORWARDER_PORT)
+    neighbour = None
+    if config.neighbour_fd is not None:
+        neighbour = await asyncio.start_unix_server(server.neighbour.connected, sock=socket.socket(fileno=config.neighbour_fd))
     watches: List[Coroutine[Any, Any, None]] = [server.quota.watch(), server.crowd.watch()]
     owner, control = Owner(server.quota), None
     if config.control_fd is not None:
@@ -106,7 +109,7 @@ async def serve(config: ServerConfig, loop: asyncio.AbstractEventLoop) -> None:
     await stopping.wait()
     server.stop()
     watching.cancel()
-    for each in (listener, forwarder, control):
+    for each in (listener, forwarder, neighbour, control):
         if each is not None:
             each.close()
 

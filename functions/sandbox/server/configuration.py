@@ -32,6 +32,11 @@ class ServerConfig:
         self.javascript_session: str = values.get("javascript_session") or os.path.join(
             os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "javascript_session.js"
         )
+        self.desk: Dict[str, Any] = values.get("desk") or {}
+        """The browser beside the commands, if there may be one: ``directory``, ``upstream``, ``link``, ``trusted_keys``, ``browser``,
+        ``alone`` (``README.md`` above this folder)."""
+        self.neighbour_fd: Optional[int] = values.get("neighbour_fd")
+        """A listening socket for the desk, where that has walls of its own."""
         self.control_fd: Optional[int] = values.get("control_fd")
         """A socket to the owner of the sandbox, who sees what no process in it can see (``owner.py``)."""
         self.control_path: str = values.get("control_path", "")

@@ -12,6 +12,9 @@ import traceback
 from typing import AsyncIterator, List
 
 from configuration import ServerConfig
+from desk.desk import Desk
+from desk.neighbour import ContainerSide
+from desk.ways import Ways
 from disk_quota import DiskQuota
 from exec_record import ExecRecord
 from execs import Execs
@@ -44,6 +47,10 @@ class ExecServer:
         self._skills = SkillFolders(config)
         self.quota = DiskQuota(config, self._execs)
         self.crowd = ProcessLimit(config, self._execs)
+        self.neighbour = ContainerSide(self._execs.processes, self._workspace, self.quota, self._execs.activity.set)
+        ways = Ways(config, None if config.desk.get("link") else self.neighbour)
+        self._desk = Desk(loop, config, self._execs.processes, ways)
+        self._is_desk_alone = bool(config.desk.get("alone"))
         self._boot_id = secrets.token_hex(16)
         self._connections = 0
 
@@ -96,11 +103,17 @@ class ExecServer:
     async def _route(self, request: HttpRequest, response: HttpResponse) -> None:
         method, path = request.method, request.path
         if (method, path) == ("GET", ["v1", "health"]):
-            await response.json(200, {"protocol": PROTOCOL, "boot_id": self._boot_id, "running": self._execs.running})
+            await response.json(
+                200, {"protocol": PROTOCOL, "boot_id": self._boot_id, "running": self._execs.running + self._desk.running}
+            )
         elif (method, path) == ("POST", ["v1", "claim"]):
             await self._claim(request, response)
         elif self._is_unclaimed:
             raise RequestError(403, "unclaimed", "The sandbox waits in a pool and must be claimed first.")
+        elif path[:2] == ["v1", "desk"] and all(map(EXEC_ID.match, path)):
+            await self._desk.route(request, response)
+        elif self._is_desk_alone:
+            raise RequestError(404, "not_found", "This exec server serves a desk, and runs no commands.")
         elif (method, path) == ("GET", ["v1", "processes"]):
             await response.json(200, census(self._execs.processes.other_uid))
         elif (method, path) == ("GET", ["v1", "files"]):

@@ -22,15 +22,15 @@ class Workspace:
     """The files under one directory. No path leaves it: each component is opened without following links."""
 
     def __init__(self, config: ServerConfig) -> None:
-        self._root = config.workspace
+        self.root = config.workspace
         self._under_way: Set[str] = set()
         """Names that no listing shows, for their files are not whole."""
         self._uid = config.uid if config.uid is not None and os.geteuid() == 0 else None
 
     def entries(self, root: str) -> Iterator[Optional[Dict[str, Any]]]:
         """Every file below ``root``; None where the tree is deeper than the bound or closed."""
-        if os.path.normpath(root) != self._root:
-            raise RequestError(400, "invalid_request", f"Only {self._root} can be listed.")
+        if os.path.normpath(root) != self.root:
+            raise RequestError(400, "invalid_request", f"Only {self.root} can be listed.")
         try:
             stack = [(self._open_directory([]), "")]
         except FileNotFoundError:
@@ -134,16 +134,16 @@ class Workspace:
                 os.close(directory)
 
     def _components(self, path: str) -> List[str]:
-        root = LINK if path == LINK or path.startswith(f"{LINK}/") else self._root
+        root = LINK if path == LINK or path.startswith(f"{LINK}/") else self.root
         relative = os.path.relpath(path, root) if path.startswith("/") else path
         components = [part for part in relative.split("/") if part not in ("", ".")]
         if not components or ".." in components or "\0" in path or len(components) > TREE_DEPTH_MAX:
-            raise RequestError(400, "invalid_path", f"'{path}' is not a path below {self._root}.")
+            raise RequestError(400, "invalid_path", f"'{path}' is not a path below {self.root}.")
         return components
 
     def _open_directory(self, components: List[str], create: bool = False) -> int:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(self._root, flags)
+        fd = os.open(self.root, flags)
         for component in components:
             try:
                 if create:

@@ -27,10 +27,11 @@ _COMPILE: Final = """
 import os, py_compile, sys, tempfile, zipfile
 folder, archive = sys.argv[1:]
 with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(archive, "w") as zipped:
-    for name in sorted(name for name in os.listdir(folder) if name.endswith(".py")):
-        compiled = os.path.join(scratch, name + "c")
-        py_compile.compile(os.path.join(folder, name), compiled, dfile="exec_server/" + name, doraise=True)
-        zipped.write(compiled, name + "c")
+    for directory, _, names in sorted(os.walk(folder)):
+        for path in sorted(os.path.join(directory, name) for name in names if name.endswith(".py")):
+            name, compiled = os.path.relpath(path, folder), os.path.join(scratch, "module.pyc")
+            py_compile.compile(path, compiled, dfile="exec_server/" + name, doraise=True)
+            zipped.write(compiled, name + "c")
 """
 
 

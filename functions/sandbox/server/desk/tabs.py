@@ -1,0 +1,225 @@
+"""The pages of one browser: which there are, which one is shown, what they ask and tell."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from desk.pipe import CdpError, CdpPipe
+
+TABS_MAX = 10
+DIALOGS_MAX = 20
+"""Alerts between two batches, after which their page is closed: one that asks for ever lets nothing else happen."""
+NOTES_MAX = 20
+MESSAGE_CHARS_MAX = 1_000
+NO_PRINTING = "window.print = () => {}"
+"""The print dialog is a window of the browser's, which no picture shows and nobody can close."""
+
+
+class Dialog(NamedTuple):
+    kind: str
+    message: str
+    default: str
+
+
+class Tab:
+    def __init__(self, number: int, target: str, session: str) -> None:
+        self.number = number
+        self.target = target
+        self.session = session
+        self.url = ""
+        self.title = ""
+        self.dialog: Optional[Dialog] = None
+        self.is_loading = False
+        self.is_crashed = False
+        self.document = 0
+        """Counts the documents it has shown: refs are of one."""
+        self.chooser: Optional[int] = None
+        """The node of the file input that was opened last."""
+
+
+class Tabs:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_frame: Callable[[Dict[str, Any]], None]) -> None:
+        self._loop = loop
+        self._on_frame = on_frame
+        self._pipe: Optional[CdpPipe] = None
+        self._size = (0, 0)
+        self._by_session: Dict[str, Tab] = {}
+        self._attachments = 0
+        self._alerts = 0
+        self._notes: List[str] = []
+        self._dropped_notes = 0
+        self._replaced: Optional[Tab] = None
+        self.shown: Optional[Tab] = None
+        self.changed = asyncio.Event()
+        """Set whenever something of the above has changed; whoever waits clears it first."""
+
+    @property
+    def all(self) -> List[Tab]:
+        return sorted(self._by_session.values(), key=lambda tab: tab.number)
+
+    @property
+    def pipe(self) -> CdpPipe:
+        assert self._pipe is not None, "the browser has not been started"
+        return self._pipe
+
+    async def attach(self, pipe: CdpPipe, width: int, height: int) -> None:
+        """Meet every page before it runs anything, those of the future too."""
+        self._pipe, self._size = pipe, (width, height)
+        await pipe.ask("Target.setDiscoverTargets", discover=True)
+        await pipe.ask("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=True, flatten=True)
+        while self.shown is None:
+            self.changed.clear()
+            await asyncio.wait_for(self.changed.wait(), 10.0)
+
+    def note(self, sentence: str) -> None:
+        if len(self._notes) < NOTES_MAX:
+            self._notes.append(sentence)
+        else:
+            self._dropped_notes += 1
+
+    def take_notes(self) -> List[str]:
+        """What has happened since it was asked last."""
+        notes, self._notes = self._notes, []
+        if self._dropped_notes:
+            notes.append(f"({self._dropped_notes} more such things happened.)")
+        self._alerts = self._dropped_notes = 0
+        return notes
+
+    async def describe(self) -> None:
+        """Learn addresses and titles anew: the browser tells of a new title only with the next address."""
+        for info in (await self.pipe.ask("Target.getTargets"))["targetInfos"]:
+            self._described(info)
+
+    async def show(self, tab: Tab) -> None:
+        self.shown = tab
+        self.changed.set()
+        await self.pipe.ask("Page.bringToFront", tab.session)
+
+    async def open(self, url: str) -> None:
+        before = self._attachments
+        await self.pipe.ask("Target.createTarget", url=url)
+        while self._attachments == before:
+            self.changed.clear()
+            await asyncio.wait_for(self.changed.wait(), 10.0)
+
+    async def replace(self, tab: Tab) -> None:
+        """A crashed page by an empty one: what is opened in the crashed one itself tells nothing of itself any more."""
+        self._replaced = tab
+        await self.open("about:blank")
+        await self.pipe.ask("Target.closeTarget", targetId=tab.target)
+
+    async def close(self, tab: Tab) -> None:
+        """The last one is not closed but emptied: a browser without a page ends."""
+        if len(self._by_session) == 1:
+            await self.pipe.ask("Page.navigate", tab.session, url="about:blank")
+            return
+        await self.pipe.ask("Target.closeTarget", targetId=tab.target)
+
+    async def answer(self, tab: Tab, is_accepted: bool, text: str = "") -> None:
+        dialog, tab.dialog = tab.dialog, None
+        if dialog is not None:
+            await self.pipe.ask("Page.handleJavaScriptDialog", tab.session, accept=is_accepted, promptText=text)
+
+    def hear(self, session: str, method: str, params: Dict[str, Any]) -> None:
+        if method == "Target.attachedToTarget":
+            self._attached(params)
+        elif method == "Target.detachedFromTarget":
+            self._detached(params["sessionId"])
+        elif method == "Target.targetInfoChanged":
+            self._described(params["targetInfo"])
+        tab = self._by_session.get(session)
+        if tab is None:
+            return
+        if method == "Page.javascriptDialogOpening":
+            self._asked(tab, params)
+        elif method == "Page.javascriptDialogClosed":
+            tab.dialog = None
+        elif method in ("Page.frameStartedLoading", "Page.frameStoppedLoading") and params["frameId"] == tab.target:
+            tab.is_loading = method == "Page.frameStartedLoading"
+        elif method == "Page.frameNavigated" and "parentId" not in params["frame"]:
+            tab.document += 1
+            tab.is_crashed, tab.chooser = False, None
+        elif method == "Page.fileChooserOpened":
+            tab.chooser = params.get("backendNodeId")
+            self.note("The page asks for files: the action 'upload' with 'paths' gives it some of /mnt/data.")
+        elif method == "Inspector.targetCrashed":
+            tab.is_crashed, tab.is_loading, tab.dialog = True, False, None
+            self.note(
+                f"The page in tab {tab.number} crashed, probably for want of memory. 'navigate' opens another, F5 the same again."
+            )
+        elif method == "Page.screencastFrame":
+            self.pipe.begin("Page.screencastFrameAck", session, sessionId=params["sessionId"])
+            if tab is self.shown:
+                self._on_frame(params)
+            return
+        self.changed.set()
+
+    def _attached(self, params: Dict[str, Any]) -> None:
+        info, session = params["targetInfo"], params["sessionId"]
+        pipe = self.pipe
+        if info["type"] != "page":
+            pipe.begin("Runtime.runIfWaitingForDebugger", session)
+            return
+        if len(self._by_session) >= TABS_MAX:
+            pipe.begin("Target.closeTarget", targetId=info["targetId"])
+            self.note(f"A page wanted another tab, and {TABS_MAX} are open: it was not opened.")
+            return
+        self._attachments += 1
+        number = 1 + max((tab.number for tab in self._by_session.values()), default=0)
+        tab = self._by_session[session] = Tab(number, info["targetId"], session)
+        width, height = self._size
+        pipe.begin("Page.enable", session)
+        pipe.begin("Inspector.enable", session)
+        pipe.begin("DOM.enable", session)
+        pipe.begin("Emulation.setDeviceMetricsOverride", session, width=width, height=height, deviceScaleFactor=1, mobile=False)
+        pipe.begin("Page.setInterceptFileChooserDialog", session, enabled=True)
+        pipe.begin("Page.addScriptToEvaluateOnNewDocument", session, source=NO_PRINTING, runImmediately=True)
+        pipe.begin("Runtime.runIfWaitingForDebugger", session)
+        if self._replaced is not None:
+            self._replaced = None
+        elif self.shown is not None:
+            self.note(f"A new tab was opened, number {tab.number}, and is shown.")
+        self.shown = tab
+        self._described(info)
+
+    def _detached(self, session: str) -> None:
+        tab = self._by_session.pop(session, None)
+        if tab is None:
+            return
+        if tab is self.shown:
+            self.shown = self.all[-1] if self._by_session else None
+            if self.shown is not None:
+                self.pipe.begin("Page.bringToFront", self.shown.session)
+                self.note(f"Tab {tab.number} was closed; tab {self.shown.number} is shown.")
+        self.changed.set()
+
+    def _described(self, info: Dict[str, Any]) -> None:
+        for tab in self._by_session.values():
+            if tab.target == info["targetId"]:
+                tab.url, tab.title = info["url"], info["title"]
+                self.changed.set()
+
+    def _asked(self, tab: Tab, params: Dict[str, Any]) -> None:
+        kind, message = params["type"], params["message"][:MESSAGE_CHARS_MAX]
+        tab.dialog = Dialog(kind, message, params.get("defaultPrompt", "")[:MESSAGE_CHARS_MAX])
+        self._alerts += 1
+        if self._alerts > DIALOGS_MAX:
+            self._loop.create_task(self._silence(tab))
+        elif kind in ("alert", "beforeunload"):
+            words = (
+                f"The page said in an alert: {message!r}." if kind == "alert" else "The page asked whether to leave it; it was left."
+            )
+            self.note(words)
+            self._loop.create_task(self._accept(tab))
+
+    async def _accept(self, tab: Tab) -> None:
+        with contextlib.suppress(CdpError, asyncio.TimeoutError):  # It has gone with its page.
+            await self.answer(tab, True)
+
+    async def _silence(self, tab: Tab) -> None:
+        self.note(f"The page in tab {tab.number} opened more than {DIALOGS_MAX} dialogs one behind the other, and was stopped.")
+        await self._accept(tab)
+        self.pipe.begin("Runtime.terminateExecution", tab.session)
+        self.pipe.begin("Page.navigate", tab.session, url="about:blank")
