@@ -16,7 +16,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
     (
         "the ground",
         (
-            *("codec", "command_hints", "disk", "limits", "errors", "hosts", "ids", "parallel", "sealing", "settings"),
+            *("admission", "codec", "command_hints", "disk", "limits", "errors", "hosts", "ids", "parallel", "sealing", "settings"),
             *("telemetry", "terminal", "tracing"),
         ),
     ),

@@ -88,6 +88,8 @@ NOT_DRIVEN: dict[str, str] = {
         COMPACT_THRESHOLD_TOKENS_MIN EMBEDDING_DIMENSIONS_MAX LOWERED_HERE_MAX OUTPUT_TOKENS_MIN PAGE_ITEMS_DEFAULT
         QUERY_DIGITS_MAX SEARCH_RESULTS_DEFAULT STORE_SEARCH_RESULTS_DEFAULT TRUNCATION_EXCESS USAGE_DAYS_DEFAULT WORDS_PER_TOKEN
         WORKED_ALONE_BYTES_MIN WORKED_HERE_BYTES_MAX KIB MIB""",
+    "of many requests at once, whose crowd is a test of its own (tests/scenarios/test_neighbours.py)": """
+        TENANT_INPUT_BYTES_HELD_MAX TENANT_INPUT_BYTES_MAX TENANT_INPUT_BYTES_PER_SECOND TENANT_WORK_THREADS_MAX WORK_THREADS""",
     "of sandboxes, which a tenant has few of and starts one by one": """
         ENVIRONMENT_SIZES SANDBOX_CPU_UNITS TENANT_STARTS_PER_SECOND TENANT_VCPUS_MAX VCPU""",
     "of the comparison of an answer with its schema; the story `an answer by schema` has the longest answer": """

@@ -1,19 +1,23 @@
 """Every bounded input at its bound, and a neighbour who asks meanwhile: one tenant's request never takes the API from the others.
 
 The inputs stand in ``bounded_requests.py`` and ``bounded_stories.py``. Turns of the API's event loop, and a neighbour's wait, are
-counted in processor time of the loop's thread, because a busy machine lets everybody wait. ``pytest -rP`` shows the longest turn of
-each case.
+counted in processor time of the loop's thread, because a busy machine lets everybody wait. Of many requests at once it is that of all
+threads of the API, for the loop waits while another one has the interpreter. ``pytest -rP`` shows the longest turn of each case.
 """
 
 import json
 import os
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from moorage.local.logs import API
 from moorage.local.turn_meter import VARIABLE
@@ -21,6 +25,7 @@ from moorage.local.turn_meter import VARIABLE
 from tests.mcp_servers import LOOPBACK, Odd, beside, serving
 from tests.scenarios.bounded_requests import NETWORK_DOMAIN, REQUESTS, Bounds, Share
 from tests.scenarios.bounded_stories import STORIES, Site, Story
+from tests.scenarios.test_tenants import make_key
 from tests.stack import Stack
 from tests.upstream import MockUpstream
 
@@ -36,6 +41,11 @@ _GROWTH_MAX = 3.0
 _SECONDS_LEAST = 0.2
 """What takes less is compared with this: the kernel counts in hundredths of a second."""
 _AGAIN_MAX = 2
+_CROWD = 24
+"""Requests of one tenant at once."""
+_CROWD_BYTES = 28 * 1024 * 1024
+_NEIGHBOUR_TEXT = "a " * 150_000
+"""Of a neighbour's request that has its own turn on a thread."""
 
 
 @pytest.fixture(scope="module")
@@ -177,3 +187,66 @@ def test_what_else_is_at_its_bound_does_not_take_the_api_from_others(site: Site,
         story(at, site)
 
     watched(site, play)
+
+
+@pytest.mark.parametrize("items", [4, 9_000], ids=["of four texts", "of many items"])
+def test_a_crowd_of_large_requests_leaves_others_their_turn(site: Site, items: int) -> None:
+    """Whoever sends them is told of too many at once, and another tenant's requests are answered as ever."""
+    said = [{"role": "user", "content": "a" * (_CROWD_BYTES // items)}] * items
+    body = json.dumps({"model": "demo", "input": said}).encode()
+    key = make_key(site.stack, f"neighbour-{items}")
+    took: dict[str, list[float]] = {}
+    for _ in range(_AGAIN_MAX + 1):
+        statuses, took = _crowded(site.stack, body, key)
+        assert statuses <= {400, 429, None}  # It is too long for the model, or one too many; None: the answer was lost for it.
+        if max(map(max, took.values())) < _NEIGHBOUR_SECONDS_MAX:
+            return
+    raise AssertionError({name: max(seconds) for name, seconds in took.items()})
+
+
+def _crowded(stack: Stack, body: bytes, key: str) -> tuple[set[int | None], dict[str, list[float]]]:
+    """What became of the crowd's requests, and what each of the neighbour's took: processor time of all of the API's threads."""
+    statuses: set[int | None] = set()
+    crowd = [threading.Thread(target=lambda: statuses.add(_sent(stack, body))) for _ in range(_CROWD)]
+    wanted: dict[str, Callable[[httpx.Client], httpx.Response]] = {
+        "models": lambda http: http.get("/models"),
+        "a short request": lambda http: http.post("/responses", json={"model": "demo", "input": "hi"}),
+        "a longer request": lambda http: http.post("/responses", json={"model": "demo", "input": _NEIGHBOUR_TEXT}),
+    }
+    took: dict[str, list[float]] = {name: [] for name in wanted}
+    waited = 0.0
+
+    def ask(name: str) -> None:
+        nonlocal waited
+        with stack.http(key) as http:
+            while any(one.is_alive() for one in crowd):
+                begun, since = processor_seconds(stack), time.monotonic()
+                assert wanted[name](http).status_code == 200
+                took[name].append(processor_seconds(stack) - begun)
+                waited = max(waited, time.monotonic() - since)
+
+    neighbours = [threading.Thread(target=ask, args=(name,)) for name in wanted]
+    for one in [*crowd, *neighbours]:
+        one.start()
+    for one in [*crowd, *neighbours]:
+        one.join()
+    print("the longest wait:", round(waited, 2), "s;", {name: max(seconds) for name, seconds in took.items()})
+    return statuses, took
+
+
+def _sent(stack: Stack, body: bytes) -> int | None:
+    """The status of its answer. It is sent as the kernel takes it: a client that works on it would keep the neighbours from asking."""
+    at = urlsplit(stack.url)
+    assert at.hostname is not None
+    assert at.port is not None
+    head = (
+        f"POST {at.path}/responses HTTP/1.1\r\nhost: {at.netloc}\r\nauthorization: Bearer {stack.key}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    )
+    try:
+        with socket.create_connection((at.hostname, at.port)) as connection:
+            connection.sendall(head.encode())
+            connection.sendall(body)
+            return int(connection.recv(65_536).split()[1])
+    except (OSError, IndexError):
+        return None  # An answer that comes before the body has been sent ends the connection.

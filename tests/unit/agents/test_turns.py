@@ -238,6 +238,25 @@ async def test_a_message_that_is_sent_again_after_a_death_is_taken_once(died_at:
 
 
 @pytest.mark.parametrize("died_at", range(12))
+async def test_another_message_under_the_key_of_a_dead_request_is_refused(died_at: int) -> None:
+    lab = await SessionLab.begun(say("One."), say("Two."), say("Three."), first=None)
+    lab.lab.table.before_write = dies_at(died_at)
+    with suppress(Died):
+        await lab.send_again("key", message("go"))
+    lab.lab.table.before_write = None
+    lab.lab.now += limits.REPEAT_PENDING_SECONDS + 1
+    another = await lab.send_again("key", message("something else"))
+    if another.status_code == 202:
+        assert died_at <= 1, "the first one may have been taken"
+        return
+    assert (another.status_code, another.json()["error"]["code"]) == (409, "idempotency_key_reused")
+    assert (await lab.send_again("key", message("go"))).status_code == 202
+    await lab.play()
+    await recovered(lab)
+    assert [item for item in await lab.items() if item.startswith("user")] == ["user: go"]
+
+
+@pytest.mark.parametrize("died_at", range(12))
 async def test_a_result_that_is_sent_again_after_a_death_is_accepted(died_at: int) -> None:
     lab = await SessionLab.begun(call("weigh", "{}"), say("3 kg."), tools=[WEIGH])
     await lab.play()

@@ -5,7 +5,6 @@ kept under the id of its item for as long as responses are: every later step and
 would lose its cache), and the server is asked once. An image's URL is left to the model's provider.
 """
 
-import asyncio
 import base64
 import binascii
 import codecs
@@ -24,7 +23,7 @@ from moorage.containers.store import WORKSPACE
 from moorage.egress.fetch import Fetcher, FetchError, Reachable
 from moorage.errors import ApiError, SandboxError, bad_request
 from moorage.files.store import Clock, FileStore, file_name, free_name
-from moorage.parallel import beside, outweighs
+from moorage.parallel import beside, outweighs, worked
 from moorage.store import keys, schema
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.table import Table
@@ -465,7 +464,7 @@ def _placed_media(item: Item) -> list[tuple[str, Part]]:
 async def _looked_over(items: Sequence[Item], look: Callable[[Item], T]) -> list[T]:
     """What a look at each item gives: on a thread where they hold much."""
     is_long = outweighs(items, limits.LOWERED_HERE_MAX)
-    return await asyncio.to_thread(lambda: [look(item) for item in items]) if is_long else [look(item) for item in items]
+    return await worked(lambda: [look(item) for item in items]) if is_long else [look(item) for item in items]
 
 
 def _is_media(part: Any) -> bool:

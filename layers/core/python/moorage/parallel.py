@@ -1,22 +1,115 @@
 """Work beside the event loop, and many small pieces of it side by side."""
 
 import asyncio
-import contextvars
 import sys
-from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from importlib import import_module
+from threading import Lock
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import orjson
 
 from moorage import limits
 
-_ALONE: Final = ThreadPoolExecutor(1, "large")
-
 T = TypeVar("T")
 R = TypeVar("R")
+
+_tenant: Final[ContextVar[str]] = ContextVar("tenant", default="")
+
+
+@contextmanager
+def working_for(tenant_id: str) -> Iterator[None]:
+    """What goes to threads inside is this tenant's work, and takes turns with that of others."""
+    token = _tenant.set(tenant_id)
+    try:
+        yield
+    finally:
+        _tenant.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work(Generic[R]):
+    tenant_id: str
+    is_large: bool
+    do: Callable[[], R]
+    done: "Future[R]"
+
+    def run(self) -> None:
+        if not self.done.set_running_or_notify_cancel():
+            return  # Whoever wanted it has gone.
+        try:
+            result = self.do()
+        except BaseException as error:  # For whoever waits for it.
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(result)
+
+
+class FairThreads:
+    """Threads on which tenants take turns. A tenant has a few of them at most, so that one is free when another tenant comes; and of
+    large works one is done at a time, whoever has sent it: several threads that wait for the interpreter side by side leave the event
+    loop the last place in the queue."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(limits.WORK_THREADS, "work")
+        self._lock = Lock()
+        self._waiting: dict[tuple[str, bool], deque[_Work[Any]]] = {}
+        """By tenant, and by whether it is large; whose turn is next stands first."""
+        self._running: Counter[str] = Counter()
+        self._large = 0
+
+    def begin(self, tenant_id: str, work: Callable[[], R], *, is_large: bool) -> "Future[R]":
+        """Do it when its tenant has its turn. Work that is cancelled before is left out."""
+        done: Future[R] = Future()
+        with self._lock:
+            self._waiting.setdefault((tenant_id, is_large), deque()).append(_Work(tenant_id, is_large, work, done))
+        self._threads.submit(self._do_next)
+        return done
+
+    def _do_next(self) -> None:
+        """Nothing where no work may begin: the end of one that runs comes back for it."""
+        with self._lock:
+            work = self._taken()
+        if work is None:
+            return
+        work.run()
+        with self._lock:
+            self._running[work.tenant_id] -= 1
+            if not self._running[work.tenant_id]:
+                del self._running[work.tenant_id]
+            self._large -= work.is_large
+            again = 2 if self._waiting else 0
+        for _ in range(again):  # Its end makes room for one of its tenant, and for another large one.
+            self._threads.submit(self._do_next)
+
+    def _taken(self) -> "_Work[Any] | None":
+        for turn in self._waiting:
+            tenant_id, is_large = turn
+            if self._running[tenant_id] < limits.TENANT_WORK_THREADS_MAX and not (is_large and self._large):
+                waiting = self._waiting.pop(turn)
+                work = waiting.popleft()
+                if waiting:
+                    self._waiting[turn] = waiting  # Behind all others.
+                self._running[tenant_id] += 1
+                self._large += is_large
+                return work
+        return None
+
+
+_THREADS: Final = FairThreads()
+
+
+async def worked(work: Callable[[], R], *, is_large: bool = False) -> R:
+    """What ``work`` answers, on a thread, in its tenant's turn. It is for work of the processor: what waits for a disk has
+    :func:`asyncio.to_thread`."""
+    run = copy_context().run
+    return await asyncio.wrap_future(_THREADS.begin(_tenant.get(), lambda: run(work), is_large=is_large))
 
 
 async def imported(name: str) -> None:
@@ -31,10 +124,7 @@ async def beside(size_bytes: int, work: Callable[[], R]) -> R:
     the loop has its turn between two of them."""
     if size_bytes <= limits.WORKED_HERE_BYTES_MAX:
         return work()
-    if size_bytes < limits.WORKED_ALONE_BYTES_MIN:
-        return await asyncio.to_thread(work)
-    run = contextvars.copy_context().run
-    return await asyncio.get_running_loop().run_in_executor(_ALONE, lambda: run(work))
+    return await worked(work, is_large=size_bytes >= limits.WORKED_ALONE_BYTES_MIN)
 
 
 def outweighs(values: Iterable[Any], most: int) -> bool:
@@ -56,7 +146,7 @@ def outweighs(values: Iterable[Any], most: int) -> bool:
 async def as_json(value: Any) -> bytes:
     """Its JSON, written on a thread where that takes long. Nobody may change it meanwhile."""
     if outweighs([value], limits.LOWERED_HERE_MAX):
-        return await asyncio.to_thread(orjson.dumps, value)
+        return await worked(lambda: orjson.dumps(value))
     return orjson.dumps(value)
 
 

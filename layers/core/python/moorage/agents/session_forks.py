@@ -10,10 +10,10 @@ from moorage import ids
 from moorage.agents.session_start import container_as_asked
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.settings import as_request
-from moorage.agents.turns import Standing, answers_of, budget_scope, is_lost, standing_of
+from moorage.agents.turns import Standing, answers_of, budget_scope, standing_of
 from moorage.containers.containers import policy_of
 from moorage.containers.store import ContainerRecord
-from moorage.errors import ApiError, bad_request, past_unknown
+from moorage.errors import ContainerLost, bad_request, past_unknown
 from moorage.loop.chain import chain_items
 from moorage.loop.create import prepare, warm_up
 from moorage.loop.forks import moved
@@ -89,9 +89,7 @@ async def _place(runtime: Runtime, session: SessionRecord, ended: Snapshot) -> _
         return _Place()
     try:
         source = await runtime.containers.use(session.tenant_id, ended.stored.container_id)
-    except ApiError as error:
-        if not is_lost(ended.stored.container_id, error):
-            raise
+    except ContainerLost:
         return _Place(await container_as_asked(runtime, session))
     at_ms = (await as_of(runtime, ended, None)).boundary.files_at_ms
     if at_ms is None:

@@ -8,7 +8,6 @@ read from its last response alone, by whoever looks (:class:`Standing`).
 it does hangs on one conditional write (``session_store.py``), so that it may run twice, or twice at once.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,11 +24,10 @@ from moorage.approvals import waiting as approvals
 from moorage.approvals.store import ApprovalDecision
 from moorage.errors import (
     ApiError,
+    ContainerLost,
     agent_session_busy,
     approval_not_found,
     bad_request,
-    container_expired,
-    container_not_found,
     passing_over_what_is_gone,
     rate_limited,
     unknown_tool_call,
@@ -39,7 +37,7 @@ from moorage.loop.create import give_up, prepare, start, write_down
 from moorage.loop.fold import fold
 from moorage.loop.model_step import STEERED
 from moorage.loop.stop import erase, stop
-from moorage.parallel import outweighs, side_by_side
+from moorage.parallel import outweighs, side_by_side, worked
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.responses import Snapshot, StoredResponse
@@ -364,7 +362,7 @@ async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse,
     try:
         stored = await _written_down(runtime, standing, following, payer)
     except ApiError as error:
-        if session.container_id is None or not is_lost(session.container_id, error):
+        if not isinstance(error, ContainerLost) or error.container_id != session.container_id:
             raise
         session, is_reset = await make_anew(runtime, session), True
         standing = replace(standing, session=session)
@@ -389,11 +387,6 @@ async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse,
         )
     tell("turn_goes_on", {"session_id": session.id, "turn_id": begun.id, "response_id": stored.response_id})
     return True
-
-
-def is_lost(container_id: str, error: ApiError) -> bool:
-    """Whether an error says that a container is gone: deleted, erased because it was not used, or expired for good."""
-    return error.message in (container_not_found(container_id).message, container_expired().message)
 
 
 async def _recorded(
@@ -436,7 +429,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
         place = {"type": "container_reference", "container_id": session.container_id}
         asked["tools"] = [*asked["tools"], {"type": "shell", "environment": place}]
     parse = partial(parse_create, asked, web_search=runtime.web_search)
-    request = await asyncio.to_thread(parse) if outweighs(items, limits.LOWERED_HERE_MAX) else parse()
+    request = await worked(parse) if outweighs(items, limits.LOWERED_HERE_MAX) else parse()
     prepared = await prepare(
         runtime,
         session.tenant_id,

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from moorage import limits
-from moorage.parallel import Breath, outweighs
+from moorage.parallel import Breath, outweighs, worked
 
 
 class JsonResponse(Response):
@@ -41,7 +41,7 @@ async def _send_body(send: Send, body: bytes, *, is_last: bool) -> None:
 async def rendered(content: Any) -> JsonResponse:
     """An answer, written on a thread if it holds much."""
     is_long = outweighs([content], limits.LOWERED_HERE_MAX)
-    return await asyncio.to_thread(JsonResponse, content) if is_long else JsonResponse(content)
+    return await worked(lambda: JsonResponse(content)) if is_long else JsonResponse(content)
 
 
 class BodyPiece(NamedTuple):

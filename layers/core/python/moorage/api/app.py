@@ -13,7 +13,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router as Mounted
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from moorage import __version__, limits, tracing
+from moorage import __version__, admission, limits, tracing
+from moorage.admission import Admissions
 from moorage.agents.listener import attend
 from moorage.api.answers import JsonResponse
 from moorage.api.console import Console
@@ -40,6 +41,7 @@ from moorage.errors import (
 )
 from moorage.identity.ended_sessions import CALLER, looks_like_token
 from moorage.ids import KEY_PREFIX
+from moorage.parallel import working_for
 from moorage.runtime import Runtime
 from moorage.store.api_keys import ApiKey, hash_of, key_id_of
 from moorage.store.audit import Actor, acting
@@ -186,6 +188,7 @@ class AuthenticationMiddleware:
     def __init__(self, app: ASGIApp, runtime: Runtime) -> None:
         self._app = app
         self._runtime = runtime
+        self._admissions = Admissions()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -205,6 +208,7 @@ class AuthenticationMiddleware:
             nonlocal has_started, status
             if message["type"] in _STARTS:
                 has_started = True
+                admission.left()
                 status = message.get("status", 101)
                 milliseconds = b"%d" % round((time.perf_counter() - began) * 1000)
                 named = ((b"x-request-id", request_id.encode()), (b"openai-processing-ms", milliseconds), _API_VERSION)
@@ -226,7 +230,8 @@ class AuthenticationMiddleware:
                 scope["state"]["budgets"] = key.budgets
                 scope["state"]["subject"] = key.subject
                 actor = Actor(key_id_of(scope["state"]["key_digest"]), key.tenant_id, request_id, key.subject)
-            with acting(actor):
+            tenant_id = actor.tenant_id
+            with acting(actor), working_for(tenant_id), self._admissions.of(tenant_id):
                 await self._app(scope, receive, send_named)
         except ApiError as error:
             await self._refuse(scope, receive, send_named, error)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 
-from moorage import limits
+from moorage import admission, limits
 from moorage.errors import body_too_large, encoded_body, unreadable_body
 from moorage.parallel import Breath, beside
 from moorage.wire.validation import JsonValidator
@@ -15,7 +15,8 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 async def read_body(request: Request, bytes_max: int = limits.REQUEST_BODY_BYTES_MAX) -> bytes:
-    """The whole body, unpacked if it is gzip; 413 as soon as it is known to be too large, 415 if it is compressed otherwise."""
+    """The whole body, unpacked if it is gzip; 413 as soon as it is known to be too large, 415 if it is compressed otherwise,
+    429 if the tenant has sent too much at once."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise encoded_body(encoding)
@@ -28,7 +29,9 @@ async def read_body(request: Request, bytes_max: int = limits.REQUEST_BODY_BYTES
         size += len(chunk)
         if size > bytes_max:
             raise body_too_large(bytes_max)
+        await admission.counted(len(chunk))
         chunks.append(chunk)
+    await admission.entered()
     return await beside(size, lambda: _joined(chunks))
 
 

@@ -12,6 +12,7 @@ this process cannot see the client go (on AWS the gateway keeps that to itself),
 import asyncio
 import hashlib
 import re
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +23,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from moorage import limits
+from moorage import admission, limits
 from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
 from moorage.errors import (
@@ -238,6 +239,7 @@ class IdempotentRequests:
         if tells:
             scope["state"][MARK] = key
             if other is not None and self._is_dead(other):
+                receive = await _of_the_same(other, scope, headers, receive)
                 scope["state"][SINCE] = other.claimed_at
                 await self._repeats.release(tenant_id, key, other)
                 other = await self._repeats.claim(tenant_id, key, claim)
@@ -245,8 +247,12 @@ class IdempotentRequests:
         if other is not None:
             return await self._again(other, digest, receive)
         kept = _StoredAnswer()
+
+        async def note_digest() -> None:
+            await self._repeats.settle(tenant_id, key, replace(claim, digest=digest.value()))
+
         try:
-            await self._app(scope, digest.read_from(receive), kept.sending(send))
+            await self._app(scope, digest.read_from(receive, note_digest if tells else None), kept.sending(send))
         finally:
             try:
                 if kept.last is not None and kept.status < 400:
@@ -278,6 +284,25 @@ class IdempotentRequests:
         return Response(other.body, status_code=other.status, headers=headers)
 
 
+async def _of_the_same(other: IdempotencyClaim, scope: Scope, headers: Headers, receive: Receive) -> Receive:
+    """The request once more, if it is the one whose process has died. One whose body had not come whole has done nothing."""
+    if not other.digest:
+        return receive
+    digest, messages, size = _RequestDigest.of(scope, headers), deque[Message](), 0
+    read = digest.read_from(receive)
+    while not messages or (messages[-1].get("more_body") and size <= limits.REQUEST_BODY_BYTES_MAX):
+        messages.append(await read())
+        size += len(messages[-1].get("body", b""))
+        await admission.counted(len(messages[-1].get("body", b"")))
+    if digest.value() != other.digest:
+        raise idempotency_key_reused()
+
+    async def again() -> Message:
+        return messages.popleft() if messages else await receive()
+
+    return again
+
+
 class _RequestDigest:
     """Of a request, while its body is read. A form's boundary is left out: clients draw a new one for each try."""
 
@@ -293,11 +318,13 @@ class _RequestDigest:
         told = f"{scope['path']}?{scope['query_string'].decode('latin-1')}\n"
         return cls(told.encode(), boundary[1].encode() if boundary else b"")
 
-    def read_from(self, receive: Receive) -> Receive:
+    def read_from(self, receive: Receive, when_whole: Callable[[], Awaitable[None]] | None = None) -> Receive:
         async def read() -> Message:
             message = await receive()
             if message["type"] == "http.request":
                 self._update(message.get("body", b""))
+                if when_whole is not None and not message.get("more_body"):
+                    await when_whole()
             return message
 
         return read

@@ -1,7 +1,5 @@
 """``POST /v1/responses/input_tokens``: how long a request's input would be, by the estimate of ``model/tokens.py``."""
 
-import asyncio
-
 from moorage import limits
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
@@ -11,7 +9,7 @@ from moorage.loop.notes import reader, visible
 from moorage.loop.prepare import check_tools, conceal, gather
 from moorage.model.base import ModelRequest
 from moorage.model.tokens import estimate_request, estimate_text
-from moorage.parallel import beside, outweighs
+from moorage.parallel import beside, outweighs, worked
 from moorage.runtime import Runtime
 from moorage.tools.lowering import lower
 from moorage.wire.answers import InputTokens
@@ -66,4 +64,4 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
         return estimate_request(prompt) + (0 if schema is None else estimate_text(str(schema)))
 
     is_long = outweighs([*resolved, *wanted.tools, wanted.text], limits.LOWERED_HERE_MAX)
-    return await asyncio.to_thread(counted) if is_long else counted()
+    return await worked(counted) if is_long else counted()

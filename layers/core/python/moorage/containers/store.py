@@ -303,7 +303,7 @@ class ContainerStore:
     async def use(self, container: ContainerRecord) -> ContainerRecord:
         """Note that it is to be used: an expired one comes back to life, or is refused where expiry is strict."""
         if self._strict_expiry and self.is_expired(container):
-            raise container_expired()
+            raise container_expired(container.id)
         return await self.touch(container)
 
     def is_expired(self, container: ContainerRecord) -> bool:

@@ -163,11 +163,12 @@ def file_not_found(file_id: str, *, param: str | None = None) -> ApiError:
 
 
 def container_not_found(container_id: str, *, param: str | None = None) -> ApiError:
-    return not_found(f"Container with id '{container_id}' not found.", param=param, code="container_not_found")
+    message = f"Container with id '{container_id}' not found."
+    return ContainerLost(404, message, container_id, param=param, code="container_not_found")
 
 
-def container_expired() -> ApiError:
-    return bad_request("Container is expired.")
+def container_expired(container_id: str) -> ApiError:
+    return ContainerLost(400, "Container is expired.", container_id, code="container_expired")
 
 
 def shell_passthrough_unsupported(model: str, provider: str, *, param: str) -> ApiError:
@@ -247,6 +248,10 @@ def rate_limited(message: str, retry_after_seconds: float) -> ApiError:
         code="rate_limit_exceeded",
         headers={"retry-after": str(max(1, round(retry_after_seconds)))},
     )
+
+
+def too_many_large_bodies() -> ApiError:
+    return rate_limited("Too many bytes of requests of yours are here and wait for their turn. Send fewer large requests at once.", 5)
 
 
 def draining() -> ApiError:

@@ -47,6 +47,14 @@ class ApiError(MoorageError):
         return {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
 
 
+class ContainerLost(ApiError):
+    """A container is not there any more, or was never there: deleted, erased because it was not used, or expired for good."""
+
+    def __init__(self, status: int, message: str, container_id: str, *, code: str, param: str | None = None) -> None:
+        super().__init__(status, message, param=param, code=code)
+        self.container_id = container_id
+
+
 def bad_request(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
     """400: the request can never work as it stands."""
     return ApiError(400, message, param=param, code=code)

@@ -23,6 +23,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -41,7 +42,7 @@ from moorage.knowledge.neighbours import Candidates, ChunkDigest, Neighbours, Ve
 from moorage.knowledge.ranking import Query, Rankings
 from moorage.knowledge.segments import Segment
 from moorage.model.embedding_models import EmbeddedTexts
-from moorage.parallel import side_by_side
+from moorage.parallel import side_by_side, worked
 from moorage.store import keys
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.telemetry import tell
@@ -140,7 +141,7 @@ class ObjectIndex:
         for start in range(0, len(chunks), limits.EMBEDDED_AT_ONCE):
             batch = [chunk or " " for chunk in chunks[start : start + limits.EMBEDDED_AT_ONCE]]
             vectors += (await self._embed(store, batch)).vectors
-        segment, text = await asyncio.to_thread(segments.of, file, chunks, vectors, store.dimension)
+        segment, text = await worked(lambda: segments.of(file, chunks, vectors, store.dimension))
         packed = segment.to_bytes()
         told = await self._neighbours.put(store, version, segment) if self._neighbours else 0
         await self._blobs.put_bytes(keys.index_text(store.tenant, store.store_id, file.file_id, version), text)
@@ -231,7 +232,7 @@ class ObjectIndex:
             packed = await self._blobs.get_bytes(keys.index_text_of(listed.segment))
         except BlobNotFound:
             return []  # It was deleted, or put anew, this moment.
-        return await asyncio.to_thread(segments.texts, segment, packed)
+        return await worked(lambda: segments.texts(segment, packed))
 
     async def search(self, stores: Sequence[IndexRef], queries: Sequence[str], options: SearchOptions) -> list[Hit]:
         asked = await self._queries(stores, queries, options)
@@ -258,13 +259,13 @@ class ObjectIndex:
             async with aclosing(self._blocks(store, changed)) as blocks:
                 async for block in blocks:
                     allowed = _allowed(block.layout, changed, options)
-                    await asyncio.to_thread(rankings.look, len(looked), block, store.model, allowed)
+                    await worked(partial(rankings.look, len(looked), block, store.model, allowed))
                     if not block.has_vectors:
                         elsewhere.setdefault(store, Candidates()).add(len(looked), block.layout, allowed)
                     looked.append((store, block.layout, changed))
         if self._neighbours:
             await self._neighbours.rank(rankings, elsewhere)
-        best = await asyncio.to_thread(rankings.best)
+        best = await worked(rankings.best)
         found = [_found(*looked[number], chunk) for _, (number, chunk), _ in best]
         texts = await side_by_side(self._text, found, at_once=limits.INDEX_READS_AT_ONCE)
         return [
@@ -374,10 +375,10 @@ class ObjectIndex:
                     sources.append(source)
                     chunks += source.segment.chunks
                     if chunks >= self._block_chunks:
-                        yield await asyncio.to_thread(Block.of, sources)
+                        yield await worked(partial(Block.of, sources))
                         sources, chunks = [], 0
             if sources:
-                yield await asyncio.to_thread(Block.of, sources)
+                yield await worked(partial(Block.of, sources))
 
     def _parts(self, store: IndexRef, told: Mapping[str, ChunkDigest], segments: Mapping[str, int]) -> list[_Part]:
         """These segments (with their lengths) by where they are read; those without vectors for themselves."""

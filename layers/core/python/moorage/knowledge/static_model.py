@@ -5,7 +5,6 @@ because it looks for its tokenizer on the network. What it knows is which words 
 their order. Vectors may be shortened: the model was trained so that their first numbers say the most.
 """
 
-import asyncio
 import importlib.util
 from collections.abc import Sequence
 from functools import cache
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moorage.model.embedding_models import EmbeddedTexts
+from moorage.parallel import worked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +40,7 @@ class StaticEmbedder:
 
     async def embed(self, texts: Sequence[str], dimension: int) -> EmbeddedTexts:
         # In a thread of its own: tokenizing is a second's work for a thousand chunks.
-        return await asyncio.to_thread(_embed, texts, dimension)
+        return await worked(lambda: _embed(texts, dimension))
 
 
 def _embed(texts: Sequence[str], dimension: int) -> EmbeddedTexts:

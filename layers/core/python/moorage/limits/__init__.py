@@ -51,6 +51,20 @@ WORKED_ALONE_BYTES_MIN: Final = 4 * MIB
 """From here on one such work is done at a time. A call into C holds the interpreter, some 3 ms for each MiB; several threads that wait
 for it side by side leave the event loop the last place in the queue."""
 
+WORK_THREADS: Final = 4
+TENANT_WORK_THREADS_MAX: Final = 2
+"""Threads of one process for work of the processor, and how many of them one tenant has at most."""
+
+TENANT_INPUT_BYTES_MAX: Final = 32 * MIB
+"""Bodies of one tenant that are in work at once in one process, from their parsing until a model is asked or the answer begins. What is
+made of a body holds up to ten times its length."""
+
+TENANT_INPUT_BYTES_HELD_MAX: Final = 256 * MIB
+"""The same with those that still come, and those that wait; more are refused with 429."""
+
+TENANT_INPUT_BYTES_PER_SECOND: Final = 200 * MIB
+"""As fast as large bodies of one tenant come where there are several at once: a fifth of what the event loop can read."""
+
 LOOP_PIECE_SECONDS: Final = 0.01
 """After so much work in one piece a stream lets the others of its event loop in."""
 

@@ -19,11 +19,10 @@ from moorage.containers.file_map import line_of, with_map
 from moorage.containers.store import ContainerRecord
 from moorage.errors import (
     ApiError,
+    ContainerLost,
     MoorageError,
     StorageFull,
     Superseded,
-    container_expired,
-    container_not_found,
     draining,
     rate_limited,
     time_over,
@@ -268,9 +267,7 @@ async def _known_container(runtime: Runtime, tenant_id: str, environment: Enviro
         return None
     try:
         record = await runtime.containers.use(tenant_id, last)
-    except ApiError as error:
-        if error.message not in (container_not_found(last).message, container_expired().message):
-            raise
+    except ContainerLost:
         return None
     policy = environment.network_policy
     return record if policy is None or await runtime.containers.has_policy(record, policy) else None

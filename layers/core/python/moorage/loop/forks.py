@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from moorage.containers.store import ContainerRecord
-from moorage.errors import ApiError, bad_request, container_not_found, invalid_value, past_unknown
+from moorage.errors import ContainerLost, bad_request, invalid_value, past_unknown
 from moorage.loop import context, upstream_shell
 from moorage.loop.chain import load_chain
 from moorage.loop.create import PreparedResponse, prepare
@@ -144,9 +144,7 @@ async def _source(runtime: Runtime, tenant_id: str, container_id: str) -> Contai
     """The old response's container. Raises :class:`~moorage.errors.ApiError` that says how to go on without."""
     try:
         return await runtime.containers.use(tenant_id, container_id, param="container")
-    except ApiError as error:
-        if error.message != container_not_found(container_id).message:
-            raise
+    except ContainerLost as error:
         raise bad_request(
             f"The container '{container_id}' of this response was deleted, or has expired. Give 'tools' again for a new one.",
             param="container",

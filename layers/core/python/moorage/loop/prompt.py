@@ -4,7 +4,6 @@ The loop asks with it (``loop/turn.py``), and an operator may look at it afterwa
 has, up to where the step began, and all that follows is the same. Only what is sealed stays so.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +22,7 @@ from moorage.model import reasoning
 from moorage.model.base import HOSTED_SHELL, ModelRequest
 from moorage.model.catalog import ModelEntry
 from moorage.model.tokens import estimate_frame, estimate_item
-from moorage.parallel import outweighs
+from moorage.parallel import outweighs, worked
 from moorage.runtime import Runtime
 from moorage.state import Rent, StepOutcome
 from moorage.store.responses import Snapshot, StoredResponse
@@ -122,7 +121,7 @@ class Prompt:
             )
 
         is_long = outweighs([*resolved, *parameters.tools], limits.LOWERED_HERE_MAX)
-        lowered = await asyncio.to_thread(fitted) if is_long else fitted()
+        lowered = await worked(fitted) if is_long else fitted()
         if self.entry.is_shell_sequential:
             lowered = one_command(lowered)
         return replace(lowered, tools=(), names={}) if wants_words and not self.keeps_tools else lowered

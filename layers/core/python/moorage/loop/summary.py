@@ -4,7 +4,6 @@ As plain text a transcript is understood by every provider, also by those that r
 is longer than the model can read at once is read in parts, each together with the notes on those before it.
 """
 
-import asyncio
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -19,6 +18,7 @@ from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.model.base import ModelRequest, TextDelta, UsageReported
 from moorage.model.catalog import ModelEntry
 from moorage.model.tokens import estimate_text
+from moorage.parallel import worked
 from moorage.runtime import Runtime
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
@@ -56,7 +56,7 @@ class NotesWriter:
     async def write(self, items: Sequence[Item]) -> tuple[str, TokenUsage]:
         """The notes on what a model sees, and what they cost. Raises :class:`UpstreamError`."""
         share = round(self.entry.context_window_tokens * limits.COMPACTION_PART_SHARE)
-        told = await asyncio.to_thread(transcript, items)
+        told = await worked(lambda: transcript(items))
         if estimate_text(told) > share * limits.COMPACTION_PARTS_MAX:
             raise too_long_to_compact(share * limits.COMPACTION_PARTS_MAX)
         notes, usage = "", TokenUsage()

@@ -10,6 +10,7 @@ from typing import Any, Final
 from moorage.loop import documents, recover
 from moorage.loop import model_step as model
 from moorage.loop import tool_step as tool
+from moorage.parallel import working_for
 from moorage.runtime import Runtime
 from moorage.state import LoopState
 from moorage.store.throttling import is_throttle
@@ -26,7 +27,7 @@ class Throttled(Exception):
 
 async def run(runtime: Runtime, name: str, given: State) -> State:
     """Run a task, ``ModelStep`` for example. Raises :class:`Throttled`, and whatever else the step raises."""
-    with throttles_named():
+    with throttles_named(), working_for(given["tenant_id"]):
         return await TASKS[name](runtime, given)
 
 

@@ -47,11 +47,11 @@ from typing import Any, Final
 
 import orjson
 
-from moorage import limits
+from moorage import admission, limits
 from moorage.errors import UpstreamError
 from moorage.model import base, content, demo_sales, tokens
 from moorage.model.base import Delta, ModelRequest
-from moorage.parallel import outweighs
+from moorage.parallel import outweighs, worked
 from moorage.wire.types import Item, Tool
 
 INTRODUCTION: Final = "This is moorage's scripted demo model, not a real one."
@@ -106,12 +106,13 @@ class Demo:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         is_long = outweighs([*request.items, *request.tools], limits.LOWERED_HERE_MAX)
-        turn = await asyncio.to_thread(next_turn, request) if is_long else next_turn(request)
+        turn = await worked(lambda: next_turn(request)) if is_long else next_turn(request)
+        admission.left()
         failure = self._failure(turn)
         if turn.sleep_seconds:
             await self.sleep(turn.sleep_seconds)
         pause = self.delta_seconds if turn.delta_seconds is None else turn.delta_seconds
-        deltas = await asyncio.to_thread(_deltas, turn, request) if is_long else _deltas(turn, request)
+        deltas = await worked(lambda: _deltas(turn, request)) if is_long else _deltas(turn, request)
         for number, delta in enumerate(deltas):
             if failure is not None and number >= failure.after_deltas:
                 raise _error(failure)

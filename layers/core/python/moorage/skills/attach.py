@@ -4,7 +4,6 @@
 asked for again, and a response says which one it was.
 """
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from moorage import limits
 from moorage.containers.store import ContainerRecord, ContainerStore
 from moorage.containers.transfers import bounded
 from moorage.errors import ApiError, bad_request, invalid_value, too_many_skills
+from moorage.parallel import worked
 from moorage.skills import bundle as bundles
 from moorage.skills import curated
 from moorage.skills.attached_store import ContainerSkill, ContainerSkills, directory_of
@@ -146,7 +146,7 @@ async def _inline(asked: Mapping[str, Any], param: str) -> GivenSkill:
         raise invalid_value(f"{param}.source.data", f"it is not base64 ({error}).") from error
     make = bundles.of_markdown if source["media_type"] == MARKDOWN else bundles.of_zip
     try:
-        bundle = await asyncio.to_thread(make, data)
+        bundle = await worked(lambda: make(data))
     except SkillProblem as problem:
         raise invalid_skill(problem, f"{param}.source.data") from problem
     for field, inside in (("name", bundle.name), ("description", bundle.description)):

@@ -1,6 +1,5 @@
 """``/v1/skills`` and their versions."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
@@ -14,6 +13,7 @@ from moorage.api.downloads import download
 from moorage.api.listings import AnyPage
 from moorage.api.multipart import Part, parts
 from moorage.api.routing import BINARY, Router
+from moorage.parallel import worked
 from moorage.skills import bundle as bundles
 from moorage.skills.bundle import SkillBundle
 from moorage.skills.front_matter import SkillProblem
@@ -139,7 +139,7 @@ async def _form(request: Request, *, of_version: bool = False) -> tuple[SkillBun
 async def checked(param: str, make: Callable[[], SkillBundle]) -> SkillBundle:
     """A bundle, made on another thread; what is wrong with it is an error of ``param``."""
     try:
-        return await asyncio.to_thread(make)
+        return await worked(make)
     except SkillProblem as problem:
         raise errors.bad_request(f"Invalid skill: {problem}", param=param, code="invalid_skill") from problem
 

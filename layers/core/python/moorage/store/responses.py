@@ -7,7 +7,6 @@ response back is one backward query that returns ``META`` and the last batch tog
 ``store: false`` responses that need the loop are kept under a short TTL and erased when they have ended.
 """
 
-import asyncio
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import Any, Final, TypeVar
 from moorage import ids, limits
 from moorage.codec import Codec, FieldCodec
 from moorage.errors import ApiError, ConditionFailed, previous_response_not_found, response_not_found
-from moorage.parallel import side_by_side
+from moorage.parallel import side_by_side, worked
 from moorage.store import keys, response_list
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
@@ -481,7 +480,7 @@ class Responses:
             if "body" in record and len(record["body"]) <= limits.UNPACKED_HERE_BYTES_MAX:
                 return told(found.pop())
             # To free the memory of a large response takes ten milliseconds too: it is let go on the thread.
-            return await asyncio.to_thread(lambda: told(found.pop()))
+            return await worked(lambda: told(found.pop()))
 
         return await side_by_side(one, there, at_once=limits.RECORDS_UNPACKED_AT_ONCE)
 

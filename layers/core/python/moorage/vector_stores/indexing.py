@@ -24,6 +24,7 @@ from moorage import limits
 from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, SandboxElsewhere, SandboxError, StorageFull, UpstreamError, VectorBucketError
 from moorage.knowledge.index import IndexedFile
+from moorage.parallel import worked
 from moorage.store.blobs import BlobNotFound
 from moorage.store.table import TABLE_ERRORS
 from moorage.store.throttling import is_throttle
@@ -202,7 +203,7 @@ class Indexing:
         except BlobNotFound:  # cleared away with an earlier addition
             await self.files.note(file, is_parsed=False)
             return IndexStepResult.LEFT
-        chunks = await asyncio.to_thread(chunks_of, text, file.chunking)
+        chunks = await worked(lambda: chunks_of(text, file.chunking))
         ref = replace(store.ref, draws_on=file.draws_on)
         used = await (await self.knowledge.opened_index()).put_file(ref, IndexedFile(file.id, file.filename, file.attributes), chunks)
         if not await self.files.settle(store, file, "completed", usage_bytes=used):

@@ -6,7 +6,6 @@ expression (``pattern``, ``patternProperties``), knows no ``format``, and turns 
 more than its bound fits.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +14,7 @@ from urllib.parse import unquote
 import orjson
 
 from moorage import limits
+from moorage.parallel import worked
 
 _CHARS_SHOWN: Final = 40
 """Of a name, or of a value, in a sentence about it."""
@@ -49,7 +49,7 @@ async def fault_of(text: str, format_: Mapping[str, Any]) -> str | None:
             return _fault(text, format_, limits.ANSWER_STEPS_HERE_MAX)
         except _TooMuch:
             pass
-    return await asyncio.to_thread(_fault_or_none, text, format_)
+    return await worked(lambda: _fault_or_none(text, format_))
 
 
 def _fault_or_none(text: str, format_: Mapping[str, Any]) -> str | None:

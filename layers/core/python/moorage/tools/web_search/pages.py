@@ -5,7 +5,6 @@ What was read stays beside the response for as long as it is fresh (RFC 9111, se
 looked for in what was opened.
 """
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import orjson
 
 from moorage import limits
 from moorage.egress.fetch import Download, Fetcher, FetchError
+from moorage.parallel import worked
 from moorage.store.item_contents import Contents
 from moorage.tools.web_search import robots, text
 from moorage.tools.web_search.engines import is_within
@@ -97,7 +97,7 @@ async def read(fetcher: Fetcher, url: str, domains: tuple[str, ...], blocked: tu
             raise FetchError("it is no text, and nothing else can be read")
         content = b"".join([chunk async for chunk in download.chunks])
     # In a thread of its own: a page of some MiB would hold up all others that are being read.
-    page = await asyncio.to_thread(text.page_of, content, download.media_type, download.charset)
+    page = await worked(lambda: text.page_of(content, download.media_type, download.charset))
     return FetchedPage(page, download.url, fresh_seconds(download.cache_control))
 
 
