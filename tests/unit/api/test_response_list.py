@@ -295,3 +295,14 @@ async def test_what_was_meant_as_a_websocket_is_told_that_it_cannot_pass() -> No
     for header in ({"upgrade": "websocket"}, {"sec-websocket-key": "x"}, {"openai-beta": "responses_websockets=2026-02-06"}):
         answer = await served.ask("GET", "/responses", headers=header)
         assert (answer.status_code, answer.json()["error"]["code"]) == (426, "upgrade_required")
+
+
+async def test_a_page_ends_when_it_has_read_many_bytes_and_the_next_one_goes_on() -> None:
+    lab = Lab()
+    text = "a" * (limits.PAGE_BYTES_MAX // 4)
+    made = [(await ended(lab, text)).response_id for _ in range(limits.RECORDS_UNPACKED_AT_ONCE * 3)]
+    served = Served.of(lab)
+    page = (await served.get("/responses", limit=100)).json()
+    assert limits.RECORDS_UNPACKED_AT_ONCE <= len(page["data"]) < len(made)
+    assert (page["has_more"], page["last_id"]) == (True, page["data"][-1]["id"])
+    assert await walk(served, limit=100) == made[::-1]

@@ -86,6 +86,8 @@ class ResponseListing:
     _has_more: bool = False
     _is_cut: bool = False
     """There may be more, and this page has looked at enough."""
+    _read_bytes: int = 0
+    """Of JSON, of the responses that were read."""
     _shown: list[dict[str, Any]] = field(default_factory=list)
 
     async def read(self) -> dict[str, Any]:
@@ -114,7 +116,10 @@ class ResponseListing:
                 return
             part = entries[start : start + size]
             self._read += len(part)
-            for entry, shown in await self._summaries(part):
+            for entry, shown, is_read in await self._summaries(part):
+                if not is_read:
+                    self._is_cut = True
+                    return
                 if shown is not None:
                     if len(self._shown) == self.page.limit:
                         self._has_more = True
@@ -171,27 +176,39 @@ class ResponseListing:
             wanted.has_container,
         )
 
-    async def _summaries(self, entries: Sequence[ListedResponse]) -> list[tuple[ListedResponse, dict[str, Any] | None]]:
-        """What is shown of each; None for one that is not wanted, or has gone. The responses themselves are let go at once."""
+    async def _summaries(self, entries: Sequence[ListedResponse]) -> list[tuple[ListedResponse, dict[str, Any] | None, bool]]:
+        """What is shown of each; None for one that is not wanted, or has gone. The responses themselves are let go at once. The last
+        ones are not read where those before them have so many bytes as one page reads."""
         links = [Ancestor(entry.response_id, entry.final_number) for entry in entries if entry.row is not None]
-        ended = await self.runtime.responses.of_snapshots(self.tenant_id, links, self._of_ended)
-        alive = [entry for entry in entries if entry.row is None]
-        found = dict(ended) | dict(await side_by_side(self._of_running, alive, at_once=limits.SWEEP_AT_ONCE))
-        return [(entry, found.get(entry.response_id)) for entry in entries]
+        ended = await self.runtime.responses.readers(self.tenant_id, links, self._of_ended)
 
-    def _of_ended(self, snapshot: Snapshot) -> tuple[str, dict[str, Any] | None]:
+        async def one(entry: ListedResponse) -> tuple[ListedResponse, dict[str, Any] | None, bool]:
+            if self._read_bytes >= limits.PAGE_BYTES_MAX:
+                return entry, None, False
+            shown, size = None, 0
+            if entry.row is None:
+                shown, size = await self._of_running(entry)
+            elif entry.response_id in ended:
+                shown, size = await ended[entry.response_id]()
+            self._read_bytes += size
+            return entry, shown, True
+
+        return await side_by_side(one, entries, at_once=limits.RECORDS_UNPACKED_AT_ONCE)
+
+    def _of_ended(self, snapshot: Snapshot) -> tuple[dict[str, Any] | None, int]:
         shown = summary(snapshot) | {"waiting_for": None} if self._is_wanted(snapshot) else None
-        return snapshot.stored.response_id, shown
+        return shown, snapshot.size_bytes
 
-    async def _of_running(self, entry: ListedResponse) -> tuple[str, dict[str, Any] | None]:
+    async def _of_running(self, entry: ListedResponse) -> tuple[dict[str, Any] | None, int]:
         try:
             snapshot = await self.runtime.responses.snapshot(self.tenant_id, entry.response_id)
         except ApiError:
-            return entry.response_id, None
+            return None, 0
+        size = snapshot.size_bytes
         if not snapshot.stored.is_stored:
-            return entry.response_id, None
+            return None, size
         snapshot = await recover.declare_lost(self.runtime, snapshot)
-        return entry.response_id, await self._summary(snapshot) if self._is_wanted(snapshot) else None
+        return await self._summary(snapshot) if self._is_wanted(snapshot) else None, size
 
     def _is_wanted(self, snapshot: Snapshot) -> bool:
         """As far as the response itself tells."""

@@ -28,7 +28,7 @@ from moorage.errors import ConditionFailed, Superseded
 from moorage.store import keys
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
-from moorage.store.packing import packed, unpacked
+from moorage.store.packing import packed, unpacked, unpacked_with_size
 from moorage.store.table import Record, Table
 from moorage.wire.events import FINAL
 from moorage.wire.types import Event
@@ -212,12 +212,13 @@ class EventLog:
 
     async def last_batch(self) -> EventBatch | None:
         records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, descending=True, limit=1)
-        return await self.batch(records[0]) if records else None
+        return (await self.batch(records[0]))[0] if records else None
 
-    async def batch(self, record: Record) -> EventBatch:
-        """A record as a batch."""
-        (batch,) = await self.batches([record])
-        return batch
+    async def batch(self, record: Record) -> tuple[EventBatch, int]:
+        """A record as a batch, and how many bytes of JSON its events are."""
+        (body,) = await self._blobs.inlined([record], "body")
+        events, size = await unpacked_with_size(body)
+        return _batch(record, events), size
 
     async def batches(self, records: Sequence[Record]) -> list[EventBatch]:
         """Records as batches."""

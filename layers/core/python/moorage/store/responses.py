@@ -8,7 +8,7 @@ response back is one backward query that returns ``META`` and the last batch tog
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,7 +22,7 @@ from moorage.store import keys, response_list
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
 from moorage.store.event_log import EventBatch, EventLog
-from moorage.store.packing import packed, unpacked
+from moorage.store.packing import packed, unpacked_with_size
 from moorage.store.table import Record, Table
 from moorage.store.usage_sums import UsageSums
 from moorage.tracing import Trace
@@ -196,6 +196,8 @@ class Snapshot:
 
     stored: StoredResponse
     last: EventBatch | None
+    size_bytes: int = field(default=0, compare=False)
+    """Of both as JSON."""
 
     @property
     def is_final(self) -> bool:
@@ -415,10 +417,11 @@ class Responses:
     async def snapshot(self, tenant_id: str, response_id: str) -> Snapshot:
         """``META`` and the last batch, in one query. Raises 404 for unknown, deleted, expired and foreign ids."""
         records = await self._table.query(keys.response(tenant_id, response_id), descending=True, limit=2)
-        stored = await self.of_record(tenant_id, response_id, records[0] if records else None)
-        has_events = len(records) > 1 and records[1]["SK"].startswith(keys.EVENT_PREFIX)
-        last = await self.log_of(stored).batch(records[1]) if has_events else None
-        return Snapshot(stored, last)
+        stored, size = await self._of_record(tenant_id, response_id, records[0] if records else None)
+        if len(records) < 2 or not records[1]["SK"].startswith(keys.EVENT_PREFIX):
+            return Snapshot(stored, None, size)
+        last, more = await self.log_of(stored).batch(records[1])
+        return Snapshot(stored, last, size + more)
 
     async def load(self, tenant_id: str, response_id: str) -> StoredResponse:
         """``META`` alone."""
@@ -426,14 +429,20 @@ class Responses:
 
     async def of_record(self, tenant_id: str, response_id: str, record: Record | None) -> StoredResponse:
         """``META`` from what was read for it. Raises 404 for unknown, deleted, expired and foreign ids."""
+        return (await self._of_record(tenant_id, response_id, record))[0]
+
+    async def _of_record(self, tenant_id: str, response_id: str, record: Record | None) -> tuple[StoredResponse, int]:
         if record is None or record["SK"] != keys.META or record["ttl"] <= self._now_ms() // 1000:
             raise response_not_found(response_id)
         return await self._stored(tenant_id, response_id, record)
 
-    async def _stored(self, tenant_id: str, response_id: str, record: Record, *, with_ancestors: bool = True) -> StoredResponse:
+    async def _stored(
+        self, tenant_id: str, response_id: str, record: Record, *, with_ancestors: bool = True
+    ) -> tuple[StoredResponse, int]:
+        """``META``, and how many bytes of JSON its body is."""
         (found,) = await self._blobs.inlined([record], "body")
-        body = await unpacked(found)
-        return _META.unpack(
+        body, size = await unpacked_with_size(found)
+        stored = _META.unpack(
             record,
             response_id=response_id,
             tenant_id=tenant_id,
@@ -444,6 +453,7 @@ class Responses:
             execution=response_id,
             is_owed=record.get("GSI1PK") == keys.INFLIGHT,
         )
+        return stored, size
 
     async def chain(self, tenant_id: str, previous_response_id: str) -> list[Snapshot]:
         """The previous response and all its ancestors, oldest first.
@@ -460,12 +470,16 @@ class Responses:
 
     async def snapshots(self, tenant_id: str, ancestors: Sequence[Ancestor]) -> list[Snapshot]:
         """Those that still exist, in the order asked for."""
-        return await self.of_snapshots(tenant_id, ancestors, lambda snapshot: snapshot)
+        readers = await self.readers(tenant_id, ancestors, lambda snapshot: snapshot)
+        return await side_by_side(lambda read: read(), readers.values(), at_once=limits.RECORDS_UNPACKED_AT_ONCE)
 
-    async def of_snapshots(self, tenant_id: str, ancestors: Sequence[Ancestor], told: Callable[[Snapshot], T]) -> list[T]:
-        """What ``told`` makes of those that still exist, in the order asked for. A few at a time are in memory whole."""
+    async def readers(
+        self, tenant_id: str, ancestors: Sequence[Ancestor], told: Callable[[Snapshot], T]
+    ) -> dict[str, Callable[[], Awaitable[T]]]:
+        """How each of those that still exist is read, by its id, in the order asked for. ``told`` makes what is wanted of it.
+        Their records are here then, and what is long is not."""
         if not ancestors:
-            return []
+            return {}
         wanted = [
             (keys.response(tenant_id, link.response_id), sort_key)
             for link in ancestors
@@ -474,7 +488,7 @@ class Responses:
         records = {(record["PK"], record["SK"]): record for record in await self._table.get_many(wanted)}
         there = [link for link in ancestors if _is_whole(tenant_id, link, records)]
 
-        async def one(link: Ancestor) -> T:
+        async def read(link: Ancestor) -> T:
             record = records[keys.response(tenant_id, link.response_id), keys.META]
             found = [await self._link(tenant_id, link, records)]
             if "body" in record and len(record["body"]) <= limits.UNPACKED_HERE_BYTES_MAX:
@@ -482,12 +496,13 @@ class Responses:
             # To free the memory of a large response takes ten milliseconds too: it is let go on the thread.
             return await worked(lambda: told(found.pop()))
 
-        return await side_by_side(one, there, at_once=limits.RECORDS_UNPACKED_AT_ONCE)
+        return {link.response_id: partial(read, link) for link in there}
 
     async def _link(self, tenant_id: str, link: Ancestor, records: dict[tuple[str, str], Record]) -> Snapshot:
         pk = keys.response(tenant_id, link.response_id)
-        stored = await self._stored(tenant_id, link.response_id, records[pk, keys.META], with_ancestors=False)
-        return Snapshot(stored, await self.log_of(stored).batch(records[pk, keys.event(link.final_number)]))
+        stored, size = await self._stored(tenant_id, link.response_id, records[pk, keys.META], with_ancestors=False)
+        last, more = await self.log_of(stored).batch(records[pk, keys.event(link.final_number)])
+        return Snapshot(stored, last, size + more)
 
     async def delete(self, tenant_id: str, response_id: str) -> None:
         """Remove every record and object of a response. What it has used stays counted, as long as it would have been kept."""
