@@ -16,7 +16,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
     (
         "the ground",
         (
-            *("admission", "codec", "command_hints", "disk", "limits", "errors", "hosts", "ids", "parallel", "sealing", "settings"),
+            *("codec", "command_hints", "disk", "limits", "errors", "hosts", "ids", "large_bodies", "parallel", "sealing", "settings"),
             *("telemetry", "terminal", "tracing"),
         ),
     ),

@@ -13,8 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router as Mounted
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from moorage import __version__, admission, limits, tracing
-from moorage.admission import Admissions
+from moorage import __version__, large_bodies, limits, tracing
 from moorage.agents.listener import attend
 from moorage.api.answers import JsonResponse
 from moorage.api.console import Console
@@ -41,6 +40,7 @@ from moorage.errors import (
 )
 from moorage.identity.ended_sessions import CALLER, looks_like_token
 from moorage.ids import KEY_PREFIX
+from moorage.large_bodies import BodiesInWork
 from moorage.parallel import working_for
 from moorage.runtime import Runtime
 from moorage.store.api_keys import ApiKey, hash_of, key_id_of
@@ -188,7 +188,7 @@ class AuthenticationMiddleware:
     def __init__(self, app: ASGIApp, runtime: Runtime) -> None:
         self._app = app
         self._runtime = runtime
-        self._admissions = Admissions()
+        self._bodies = BodiesInWork()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -208,7 +208,7 @@ class AuthenticationMiddleware:
             nonlocal has_started, status
             if message["type"] in _STARTS:
                 has_started = True
-                admission.left()
+                large_bodies.left()
                 status = message.get("status", 101)
                 milliseconds = b"%d" % round((time.perf_counter() - began) * 1000)
                 named = ((b"x-request-id", request_id.encode()), (b"openai-processing-ms", milliseconds), _API_VERSION)
@@ -231,7 +231,7 @@ class AuthenticationMiddleware:
                 scope["state"]["subject"] = key.subject
                 actor = Actor(key_id_of(scope["state"]["key_digest"]), key.tenant_id, request_id, key.subject)
             tenant_id = actor.tenant_id
-            with acting(actor), working_for(tenant_id), self._admissions.of(tenant_id):
+            with acting(actor), working_for(tenant_id), self._bodies.of(tenant_id):
                 await self._app(scope, receive, send_named)
         except ApiError as error:
             await self._refuse(scope, receive, send_named, error)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 
-from moorage import admission, limits
+from moorage import large_bodies, limits
 from moorage.errors import body_too_large, encoded_body, unreadable_body
 from moorage.parallel import Breath, beside
 from moorage.wire.validation import JsonValidator
@@ -29,9 +29,9 @@ async def read_body(request: Request, bytes_max: int = limits.REQUEST_BODY_BYTES
         size += len(chunk)
         if size > bytes_max:
             raise body_too_large(bytes_max)
-        await admission.counted(len(chunk))
+        await large_bodies.counted(len(chunk))
         chunks.append(chunk)
-    await admission.entered()
+    await large_bodies.entered()
     return await beside(size, lambda: _joined(chunks))
 
 

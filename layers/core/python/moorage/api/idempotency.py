@@ -23,7 +23,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from moorage import admission, limits
+from moorage import large_bodies, limits
 from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
 from moorage.errors import (
@@ -293,7 +293,7 @@ async def _of_the_same(other: IdempotencyClaim, scope: Scope, headers: Headers, 
     while not messages or (messages[-1].get("more_body") and size <= limits.REQUEST_BODY_BYTES_MAX):
         messages.append(await read())
         size += len(messages[-1].get("body", b""))
-        await admission.counted(len(messages[-1].get("body", b"")))
+        await large_bodies.counted(len(messages[-1].get("body", b"")))
     if digest.value() != other.digest:
         raise idempotency_key_reused()
 

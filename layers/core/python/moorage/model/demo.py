@@ -47,7 +47,7 @@ from typing import Any, Final
 
 import orjson
 
-from moorage import admission, limits
+from moorage import large_bodies, limits
 from moorage.errors import UpstreamError
 from moorage.model import base, content, demo_sales, tokens
 from moorage.model.base import Delta, ModelRequest
@@ -107,7 +107,7 @@ class Demo:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         is_long = outweighs([*request.items, *request.tools], limits.LOWERED_HERE_MAX)
         turn = await worked(lambda: next_turn(request)) if is_long else next_turn(request)
-        admission.left()
+        large_bodies.left()
         failure = self._failure(turn)
         if turn.sleep_seconds:
             await self.sleep(turn.sleep_seconds)

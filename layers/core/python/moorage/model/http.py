@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
-from moorage import __version__, admission, limits, tracing
+from moorage import __version__, large_bodies, limits, tracing
 from moorage.errors import UpstreamError, connection_failed
 from moorage.model.base import Delta, StreamStarted
 from moorage.parallel import Breath, as_json, beside
@@ -83,7 +83,7 @@ class Upstream:
     async def stream(self, body: Mapping[str, Any], new_decoder: Callable[[], Decoder]) -> AsyncGenerator[Delta, None]:
         """POST ``body`` and yield deltas. Trouble before the first delta is retried within the bounds, later it is raised."""
         payload = await as_json(body)
-        admission.left()
+        large_bodies.left()
         upstream, was_refused = self.renewed(is_refused=False), False
         for attempt in range(self.retries_max + 1):
             has_spoken = False

@@ -4,28 +4,28 @@ import asyncio
 
 import pytest
 from moorage import limits
-from moorage.admission import Admissions
 from moorage.errors import ApiError
+from moorage.large_bodies import BodiesInWork
 
 
 class Request:
     """It comes, is worked on, and asks a model, which answers when it is told to."""
 
-    def __init__(self, admissions: Admissions, tenant_id: str, size: int, *, is_whole: bool = True) -> None:
+    def __init__(self, bodies: BodiesInWork, tenant_id: str, size: int, *, is_whole: bool = True) -> None:
         self.state = "new"
         self._is_whole = is_whole
         self._asks, self._ends = asyncio.Event(), asyncio.Event()
-        self.task = asyncio.create_task(self._serve(admissions, tenant_id, size))
+        self.task = asyncio.create_task(self._serve(bodies, tenant_id, size))
 
-    async def _serve(self, admissions: Admissions, tenant_id: str, size: int) -> None:
-        with admissions.of(tenant_id) as admission:
-            await admission.count(size)
+    async def _serve(self, bodies: BodiesInWork, tenant_id: str, size: int) -> None:
+        with bodies.of(tenant_id) as body:
+            await body.count(size)
             self.state = "coming"
             if self._is_whole:
-                await admission.enter()
+                await body.enter()
                 self.state = "in work"
                 await self._asks.wait()
-                admission.leave()
+                body.leave()
                 self.state = "waiting for the model"
             await self._ends.wait()
 
@@ -46,9 +46,9 @@ async def settled(*requests: Request) -> list[str]:
 
 
 async def test_a_large_body_waits_for_those_of_its_tenant() -> None:
-    admissions, whole = Admissions(), limits.TENANT_INPUT_BYTES_MAX
-    first, second = Request(admissions, "acme", whole), Request(admissions, "acme", limits.WORKED_HERE_BYTES_MAX + 1)
-    small, other = Request(admissions, "acme", limits.WORKED_HERE_BYTES_MAX), Request(admissions, "other", whole)
+    bodies, whole = BodiesInWork(), limits.TENANT_INPUT_BYTES_MAX
+    first, second = Request(bodies, "acme", whole), Request(bodies, "acme", limits.WORKED_HERE_BYTES_MAX + 1)
+    small, other = Request(bodies, "acme", limits.WORKED_HERE_BYTES_MAX), Request(bodies, "other", whole)
     assert await settled(first, second, small, other) == ["in work", "coming", "in work", "in work"]
     first.ask()
     assert await settled(first, second) == ["waiting for the model", "in work"]
@@ -62,10 +62,10 @@ async def test_pieces_of_several_large_bodies_come_at_a_bounded_rate() -> None:
     async def sleep(seconds: float) -> None:
         rests.append(seconds)
 
-    admissions, second_long = Admissions(sleep), limits.TENANT_INPUT_BYTES_PER_SECOND
-    with admissions.of("acme") as one, admissions.of("acme") as another, admissions.of("other") as elsewhere:
-        for admission, size in [(one, second_long // 10), (another, 1), (elsewhere, second_long // 10), (another, second_long // 10)]:
-            await admission.count(size)
+    bodies, second_long = BodiesInWork(sleep), limits.TENANT_INPUT_BYTES_PER_SECOND
+    with bodies.of("acme") as one, bodies.of("acme") as another, bodies.of("other") as elsewhere:
+        for body, size in [(one, second_long // 10), (another, 1), (elsewhere, second_long // 10), (another, second_long // 10)]:
+            await body.count(size)
         assert rests == [pytest.approx(0.2)]
         await one.enter()
         await another.count(second_long // 10)
@@ -73,19 +73,19 @@ async def test_pieces_of_several_large_bodies_come_at_a_bounded_rate() -> None:
 
 
 async def test_bodies_that_fit_together_are_in_work_together() -> None:
-    admissions = Admissions()
-    first = Request(admissions, "acme", limits.TENANT_INPUT_BYTES_MAX // 2)
+    bodies = BodiesInWork()
+    first = Request(bodies, "acme", limits.TENANT_INPUT_BYTES_MAX // 2)
     assert await settled(first) == ["in work"]
-    second = Request(admissions, "acme", limits.TENANT_INPUT_BYTES_MAX // 2)
+    second = Request(bodies, "acme", limits.TENANT_INPUT_BYTES_MAX // 2)
     assert await settled(first, second) == ["in work", "in work"]
     for request in (first, second):
         await request.end()
 
 
 async def test_one_that_goes_away_while_it_waits_gives_up_its_turn() -> None:
-    admissions, requests = Admissions(), list[Request]()
+    bodies, requests = BodiesInWork(), list[Request]()
     for _ in range(3):
-        requests.append(Request(admissions, "acme", limits.TENANT_INPUT_BYTES_MAX))
+        requests.append(Request(bodies, "acme", limits.TENANT_INPUT_BYTES_MAX))
         await settled()
     first, gone, last = requests
     assert await settled(*requests) == ["in work", "coming", "coming"]
@@ -97,17 +97,17 @@ async def test_one_that_goes_away_while_it_waits_gives_up_its_turn() -> None:
 
 
 async def test_too_much_at_once_is_refused_with_the_time_to_try_again() -> None:
-    admissions, held = Admissions(), list[Request]()
+    bodies, held = BodiesInWork(), list[Request]()
     while len(held) * limits.REQUEST_BODY_BYTES_MAX < limits.TENANT_INPUT_BYTES_HELD_MAX:
-        held.append(Request(admissions, "acme", limits.REQUEST_BODY_BYTES_MAX, is_whole=False))
+        held.append(Request(bodies, "acme", limits.REQUEST_BODY_BYTES_MAX, is_whole=False))
     await settled()
-    one_more = Request(admissions, "acme", 1)
+    one_more = Request(bodies, "acme", 1)
     with pytest.raises(ApiError) as refused:
         await one_more.task
     assert (refused.value.status, refused.value.headers["retry-after"]) == (429, "5")
     held.pop().task.cancel()
     await settled()
-    later = Request(admissions, "acme", 1)
+    later = Request(bodies, "acme", 1)
     assert await settled(later) == ["in work"]
     for request in held:
         request.task.cancel()

@@ -26,13 +26,13 @@ class _Tenant:
     in_work: int = 0
     coming: int = 0
     """How many large ones come; this alone is no number of bytes."""
-    waiting: "deque[tuple[Admission, asyncio.Future[None]]]" = field(default_factory=deque)
+    waiting: "deque[tuple[BodyInWork, asyncio.Future[None]]]" = field(default_factory=deque)
 
     def has_room(self, size: int) -> bool:
         return not self.in_work or self.in_work + size <= limits.TENANT_INPUT_BYTES_MAX
 
 
-class Admission:
+class BodyInWork:
     """One request's body."""
 
     def __init__(self, tenant: _Tenant, sleep: Sleep) -> None:
@@ -86,9 +86,9 @@ class Admission:
         tenant.in_work -= self.size * self._is_in_work
         self.size, self._is_in_work = 0, False
         while tenant.waiting and tenant.has_room(tenant.waiting[0][0].size):
-            admission, turn = tenant.waiting.popleft()
+            body, turn = tenant.waiting.popleft()
             if not turn.done():
-                admission.begin()
+                body.begin()
                 turn.set_result(None)
 
     def _come(self) -> None:
@@ -96,10 +96,10 @@ class Admission:
         self._is_coming = False
 
 
-_admission: Final[ContextVar[Admission | None]] = ContextVar("admission", default=None)
+_current: Final[ContextVar[BodyInWork | None]] = ContextVar("body_in_work", default=None)
 
 
-class Admissions:
+class BodiesInWork:
     """Of one process."""
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
@@ -107,33 +107,33 @@ class Admissions:
         self._tenants: defaultdict[str, _Tenant] = defaultdict(_Tenant)
 
     @contextmanager
-    def of(self, tenant_id: str) -> Iterator[Admission]:
+    def of(self, tenant_id: str) -> Iterator[BodyInWork]:
         """The request that is served inside, and in tasks that begin there."""
         tenant = self._tenants[tenant_id]
-        admission = Admission(tenant, self._sleep)
-        token = _admission.set(admission)
+        body = BodyInWork(tenant, self._sleep)
+        token = _current.set(body)
         try:
-            yield admission
+            yield body
         finally:
-            _admission.reset(token)
-            admission.leave()
+            _current.reset(token)
+            body.leave()
             if not tenant.held and not tenant.waiting:
                 self._tenants.pop(tenant_id, None)
 
 
 async def counted(size: int) -> None:
-    """Of the body of the request that is served here; raises as :meth:`Admission.count` does."""
-    if (admission := _admission.get()) is not None:
-        await admission.count(size)
+    """Of the body of the request that is served here; raises as :meth:`BodyInWork.count` does."""
+    if (body := _current.get()) is not None:
+        await body.count(size)
 
 
 async def entered() -> None:
     """The body has come, and work on it may begin."""
-    if (admission := _admission.get()) is not None:
-        await admission.enter()
+    if (body := _current.get()) is not None:
+        await body.enter()
 
 
 def left() -> None:
     """The work on it is done."""
-    if (admission := _admission.get()) is not None:
-        admission.leave()
+    if (body := _current.get()) is not None:
+        body.leave()
