@@ -30,7 +30,7 @@ _ITEM = JsonValidator[Any](InputItem)
 ROOT = Path(__file__).resolve().parent.parent
 _START_SECONDS_MAX = 120
 _STOP_SECONDS_MAX = 60
-TOLD_PROGRAMS = {"MOORAGE_SANDBOX_PROGRAMS": "python 3.11"}
+TOLD_PROGRAMS = {"MOORAGE_SANDBOX_PROGRAMS": "python 3.11, chromium 156.0"}
 """A start asks two dozen programs for their versions, with a fifth of its processor time; most starts are told of one."""
 
 

@@ -102,6 +102,10 @@ NOT_DRIVEN: dict[str, str] = {
         ISSUER_ANSWER_BYTES_MAX ISSUER_KEYS_MAX ISSUER_REFRESHES_MAX RSA_BITS_MIN SUBJECT_CHARS_MAX TOKENS_KEPT_MAX TOKEN_CHARS_MAX""",
     "of the audit trail, a line of which follows from a change and not from a length": """
         AUDIT_FILE_BYTES_MAX AUDIT_FILES_MAX AUDIT_OPENINGS_MAX""",
+    "of what a browser answers, which is cut before it is kept (tests/unit/tools/test_computer.py)": """
+        COMPUTER_ACTIONS_MAX COMPUTER_ELEMENTS_CHARS_MAX COMPUTER_ELEMENTS_MAX COMPUTER_HEIGHT_DEFAULT COMPUTER_NAME_CHARS_MAX
+        COMPUTER_OUTPUTS_SENT COMPUTER_PLACES_MAX COMPUTER_QUALITY COMPUTER_SIDE_MAX COMPUTER_SIDE_MIN COMPUTER_TEXT_CHARS_MAX
+        COMPUTER_WIDTH_DEFAULT COMPUTER_WORDS_CHARS_MAX""",
     "of what a token endpoint answers, for the workers of the loop (tests/unit/api)": "OAUTH_ANSWER_BYTES_MAX",
     "a zip's folders beside its files, which are driven": "SKILL_ZIP_ENTRIES_MAX",
 }

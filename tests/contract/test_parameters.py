@@ -49,6 +49,11 @@ OURS_ALONE = {
         "shell.environment<container_reference>.skills": "an extension",
         "shell.require_approval": "an extension",
         "code_interpreter.require_approval": "an extension",
+        **{
+            f"{tool}.{field}": "an extension"
+            for tool in ("computer", "computer_use_preview")
+            for field in ("container", "require_approval")
+        },
         "web_search.require_approval": "an extension",
         "file_search.require_approval": "an extension",
         "image_generation.require_approval": "an extension",

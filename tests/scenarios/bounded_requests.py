@@ -58,6 +58,11 @@ _RAN: Json = {"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_cod
 _TOOL: Json = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 _SCREEN: Json = {"type": "computer_screenshot", "image_url": IMAGE}
 
+_ELEMENT: Json = {"ref": 1, "role": "button", "name": "a", "value": "", "states": [], "x": 1, "y": 1}
+_PAGE: Json = {"url": "http://localhost/", "title": "a", "width": 1280, "height": 800, "tabs": [], "downloads": [], "refused": []}
+_WHOLE_PAGE: Json = _PAGE | {"notes": [], "elements": [_ELEMENT] * 10, "text": LINE}
+
+
 ITEMS: dict[str, Callable[[int], Items]] = {
     "messages": alone({"type": "message", "role": "user", "content": LINE}),
     "turns": lambda n: [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
@@ -89,6 +94,10 @@ ITEMS: dict[str, Callable[[int], Items]] = {
         {"type": "computer_call", "status": "completed", "action": {"type": "screenshot"}, "pending_safety_checks": []},
         {"type": "computer_call_output", "output": _SCREEN},
     ),
+    "hosted computers": lambda n: [
+        {"type": "computer_call", "call_id": f"call_{n}", "actions": [{"type": "wait"}], "with_elements": True},
+        {"type": "computer_call_output", "call_id": f"call_{n}", "output": _SCREEN, "actions": [{"ok": True}], "page": _WHOLE_PAGE},
+    ],
     "searches of tools": paired(
         {"type": "tool_search_call", "arguments": {}, "execution": "client"},
         {"type": "tool_search_output", "tools": [], "execution": "client"},

@@ -326,6 +326,24 @@ def computer(world: World) -> None:
     assert all(text in described for text in ("768", "1024", "ubuntu"))
 
 
+_HOSTED: Json = {"container": {"type": "container_auto"}, "require_approval": "always"}
+
+
+@row("tool", *(f"{tool}.{field}" for tool in ("computer", "computer_use_preview") for field in _HOSTED))
+def hosted_computer(world: World) -> None:
+    """The call waits for a person's word; ``tests/scenarios/test_computer.py`` shows what becomes of one that runs."""
+    for tool in ({"type": "computer"}, {**PREVIEW, "environment": "browser"}):
+        world.upstream.plays(called("computer", {"actions": [{"type": "screenshot"}]}))
+        response = world.create("chat", tools=[{**tool, **_HOSTED}])
+        (shown,) = response["tools"]
+        assert (shown["container"]["type"], shown["require_approval"]) == ("container_reference", "always")
+        (asked,) = response["output"]
+        assert (asked["type"], asked["server_label"]) == ("mcp_approval_request", "moorage://computer")
+        assert offered(world, {**tool, **_HOSTED}) == tool, "the upstream is told of no container"
+    described = world.upstream.requests[-1].body
+    assert "container" not in str(described["tools"])
+
+
 @row("tool", "tool_search", "tool_search.execution", "tool_search.description", "tool_search.parameters")
 def tool_search(world: World) -> None:
     tool = {"type": "tool_search", "execution": "client", "description": "Find tools.", "parameters": SCHEMA}

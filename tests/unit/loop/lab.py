@@ -7,6 +7,7 @@ assert lab.object_of(stored)["status"] == "completed"
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -45,6 +46,7 @@ from moorage.tracing import Trace
 from moorage.wire.parameters import Parameters
 from moorage.wire.types import Event, Item
 
+from tests.fake_desk import FakeDesk
 from tests.unit.store.memory import MemoryBlobs, MemoryTable
 
 TENANT = "t"
@@ -121,6 +123,7 @@ class FakeSandboxes:
     """What a command says on stdout."""
     session_prints: Callable[[str], str] = lambda code: "printed\n"
     """What JavaScript says on stdout."""
+    browser: FakeDesk = field(default_factory=FakeDesk)
 
     async def place(self, tenant_id: str, container_id: str) -> None:
         self.placings += 1
@@ -143,6 +146,10 @@ class FakeSandboxes:
 
     async def confirm_gone(self, live: Any) -> bool:
         return True
+
+    @asynccontextmanager
+    async def desk(self, live: Any) -> AsyncIterator[FakeDesk]:
+        yield self.browser
 
 
 class NoArtifacts:

@@ -14,7 +14,7 @@ from moorage.model.chat_messages import GENERIC, MessageStyle
 from moorage.model.chat_templates import FAMILIES, Family
 from moorage.model.compaction import CompactionSettings
 from moorage.model.demo import Demo
-from moorage.model.openai_responses import NATIVE_TO_OPENAI, OpenAIResponses
+from moorage.model.openai_responses import COMPUTERS, NATIVE_TO_OPENAI, OpenAIResponses
 from moorage.net.sigv4 import AwsAuth
 from moorage.net.transport import UpstreamTransport
 
@@ -539,6 +539,27 @@ def test_a_model_of_openais_is_given_the_tools_of_its_generation(model: str) -> 
     assert known <= natives
     assert not unknown & natives
     assert "function" in natives
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "view", "is_native"),
+    [
+        ("openai_responses", {"upstream_model": "gpt-5.5"}, "pixels", True),
+        ("openai_responses", {"upstream_model": "gpt-4o"}, "pixels", False),
+        ("openai_responses", {"upstream_model": "gpt-5.5", "computer": "refs"}, "refs", False),
+        ("openai_responses", {"upstream_model": "mine", "computer": "native"}, "native", True),
+        ("anthropic_messages", {"upstream_model": "claude-sonnet-5"}, "pixels", False),
+        ("chat_completions", {"base_url": "http://127.0.0.1:1/v1", "upstream_model": "gemini-3"}, "grid1000", False),
+        ("chat_completions", {"base_url": "http://127.0.0.1:1/v1", "upstream_model": "Qwen3-VL-8B"}, "grid1000", False),
+        ("chat_completions", {"base_url": "http://127.0.0.1:1/v1", "upstream_model": "llama"}, "refs", False),
+        ("chat_completions", {"base_url": "http://127.0.0.1:1/v1", "upstream_model": "llama", "computer": "text"}, "text", False),
+    ],
+)
+def test_a_model_uses_a_computer_as_its_entry_or_its_name_says(kind: str, fields: dict[str, str], view: str, is_native: bool) -> None:
+    catalog = ModelCatalog.load(entry(kind, **fields), {})
+    found = catalog.resolve("m")
+    natives = catalog.provider(found, UpstreamTransport()).native_tools
+    assert (found.view, bool(natives & COMPUTERS)) == (view, is_native)
 
 
 def test_the_demo_model_keeps_its_count_of_failures_and_its_pace() -> None:

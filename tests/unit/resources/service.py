@@ -169,7 +169,7 @@ def build_app(
         api_keys=api_keys,
         caller_of=api_keys.find,
         tokens=None,
-        contents_of=lambda tenant_id: Contents(store.blobs, store_files, tenant_id),
+        contents_of=lambda tenant_id, include: Contents(store.blobs, store_files, tenant_id, include),
         vaults=Vaults(store.table, Sealer(lambda: b"k" * 32), clock=clock),
         environment_templates=EnvironmentTemplates(store.table, store.blobs, Sealer(lambda: b"k" * 32), clock=clock),
         clock=clock,

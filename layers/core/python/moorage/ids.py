@@ -36,6 +36,9 @@ def new_listed_id(prefix: str, now: float) -> str:
     return f"{prefix}_{_microsecond(now):05x}{secrets.token_hex(24)[5:]}"
 
 
+RESPONSE_PREFIX: Final = "resp_"
+
+
 def new_response_id(now: float) -> str:
     """A response's id; :func:`response_of` finds it again from any of its items' ids."""
     return f"resp_{_microsecond(now):05x}{secrets.token_hex(_UNIQUE_HEX // 2)[5:]}{_RESPONSE_MARK}"

@@ -7,7 +7,7 @@ older version or by a process that died in between, and what is counted of thing
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from moorage import limits
+from moorage import ids, limits
 from moorage.containers import store as containers
 from moorage.containers.containers import Containers
 from moorage.containers.transfers import bytes_of
@@ -17,6 +17,7 @@ from moorage.files.upload_store import is_upload, parts_bytes
 from moorage.parallel import side_by_side
 from moorage.store import keys
 from moorage.store.blobs import Blobs
+from moorage.store.item_contents import COUNTED
 from moorage.store.listing import entries_beyond
 from moorage.store.stored_bytes import Holder, Kind, RecountTask, StoredBytes
 from moorage.store.table import Table
@@ -94,6 +95,8 @@ async def _count(resources: CountedResources, holder: Holder) -> int:
             return await bytes_of(resources.blobs, holder.tenant_id, holder.id)
         case "file" if is_upload(holder.id):
             return await parts_bytes(resources.table, holder)
+        case "file" if holder.id.startswith(ids.RESPONSE_PREFIX):
+            return await resources.blobs.bytes_under(keys.response_blob(holder.tenant_id, holder.id, COUNTED))
         case "file":
             record = await resources.table.get(keys.file(holder.tenant_id, holder.id), keys.META)
             return 0 if record is None else int(record["bytes"])

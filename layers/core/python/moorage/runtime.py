@@ -264,9 +264,9 @@ class Runtime:
     def automations(self) -> Automations:
         return Automations(self.table, self.blobs, self.sealer, clock=self.clock, most=self.settings.automations_max)
 
-    def contents_of(self, tenant_id: str) -> Contents:
-        """What of a tenant's items are objects of their own."""
-        return Contents(self.blobs, self.files, tenant_id)
+    def contents_of(self, tenant_id: str, include: frozenset[str] | None = None) -> Contents:
+        """What of a tenant's items are objects of their own; ``include`` as a client has asked for them."""
+        return Contents(self.blobs, self.files, tenant_id, include)
 
     @property
     def web_search(self) -> WebSearchMode:

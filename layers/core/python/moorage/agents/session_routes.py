@@ -395,7 +395,7 @@ async def _items(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> 
         snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
         if snapshot is None:
             return (), (), False
-        contents, stored = runtime.contents_of(session.tenant_id), snapshot.stored
+        contents, stored = runtime.contents_of(session.tenant_id, frozenset()), snapshot.stored
         given = await contents.items(stored.own_input)
         if snapshot.is_final:
             ended = await contents.response(snapshot.final_object)

@@ -217,7 +217,7 @@ class SessionReader:
         snapshot = await snapshot_of(runtime, tenant_id, turn.current)
         if (count := turn.resets.get(str(position))) is not None:
             opening.append(await self._reset(turn, count, snapshot))
-        contents = runtime.contents_of(tenant_id)
+        contents = runtime.contents_of(tenant_id, frozenset())
         given = [] if snapshot is None else await contents.items(snapshot.stored.own_input)
         yield self._numbered([*opening, *projector.begin(given)], is_silent=(position, -1) <= self._silent_to)
         if snapshot is None:

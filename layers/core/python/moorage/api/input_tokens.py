@@ -47,8 +47,9 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
         tool_choice=wanted.tool_choice,
     )
     await check_tools(runtime, tenant_id, said, wanted.tools)
+    shown = await runtime.contents_of(tenant_id).pictured(visible(said.items, reader(runtime, tenant_id)))
     async with runtime.attachments(tenant_id, said.entry) as attachments:
-        resolved = await resolve_inputs(runtime, tenant_id, visible(said.items, reader(runtime, tenant_id)), attachments=attachments)
+        resolved = await resolve_inputs(runtime, tenant_id, shown, attachments=attachments)
 
     def counted() -> int:
         lowered = lower(
@@ -57,6 +58,7 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
             wanted.tool_choice,
             said.native_tools,
             programs=runtime.settings.sandbox_programs,
+            view=said.entry.view,
         )
         model = said.entry.upstream_model
         prompt = ModelRequest(model=model, items=lowered.items, instructions=wanted.instructions, tools=lowered.tools)

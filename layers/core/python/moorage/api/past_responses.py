@@ -15,7 +15,7 @@ async def as_it_was(runtime: Runtime, snapshot: Snapshot, number: int, view: Res
     then = await as_of(runtime, snapshot, number)
     files = await _files(runtime, snapshot, then)
     files_at = None if files is None else then.files_at_ms
-    whole = await runtime.contents_of(snapshot.stored.tenant_id).response(then.response)
+    whole = await runtime.contents_of(snapshot.stored.tenant_id, view.include).response(then.response)
     return view.response(whole) | {
         "as_of": {
             "sequence_number": then.number,

@@ -42,7 +42,7 @@ async def list_events(request: Request, caller: Caller, response_id: str) -> Lis
     told, going_on = await caller.runtime.responses.log_of(stored).page(
         after=wanted.after, limit=wanted.limit, descending=wanted.descending, types=wanted.types
     )
-    contents = caller.runtime.contents_of(caller.tenant_id)
+    contents = caller.runtime.contents_of(caller.tenant_id, view.include)
     whole = [TimestampedEvent(await contents.event(each.event), each.at_ms) for each in told]
     page = list_object([_as_object(each, view) for each in whole], has_more=going_on is not None)
     # Where a filter left out what came last, the place to go on from is none of the page's own.

@@ -85,12 +85,12 @@ async def _go_on(request: Request, caller: Caller, body: bytes, wanted: CreateRe
     )
     until = until_of(runtime)
     if wanted.stream:
-        contents = runtime.contents_of(stored.tenant_id)
+        contents = runtime.contents_of(stored.tenant_id, view.include)
         return sse.stream(sse.tail(runtime.responses.log_of(stored), -1, view, contents, until=until), headers)
     if wanted.background:
-        return JsonResponse(view.response(await current_object(runtime, decided_on)), headers=headers)
+        return JsonResponse(view.response(await current_object(runtime, decided_on, view.include)), headers=headers)
     going_on = ContinuedStream(runtime, stored, until=until)
-    return await CreateAnswer(runtime, stored, going_on, view.response, headers, request.receive).give()
+    return await CreateAnswer(runtime, stored, going_on, view.response, headers, request.receive, include=view.include).give()
 
 
 async def begin(
@@ -116,8 +116,8 @@ async def begin(
         return await _create_in_background(runtime, prepared, view, headers, until)
     run = Foreground(runtime, prepared, until=until, attempt=attempt)
     if wanted.stream:
-        return sse.stream(_pieces(run, view, runtime.contents_of(caller.tenant_id)), headers)
-    return await CreateAnswer(runtime, prepared.stored, run, view.response, headers, request.receive).give()
+        return sse.stream(_pieces(run, view, runtime.contents_of(caller.tenant_id, view.include)), headers)
+    return await CreateAnswer(runtime, prepared.stored, run, view.response, headers, request.receive, include=view.include).give()
 
 
 async def _give_again(
@@ -126,11 +126,11 @@ async def _give_again(
     """The response of an earlier request, as that one asked for it."""
     runtime, stored = attempt.runtime, earlier.stored
     if stored.is_background and not stored.is_streamed:
-        return JsonResponse(view.response(await current_object(runtime, earlier)), headers=headers)
+        return JsonResponse(view.response(await current_object(runtime, earlier, view.include)), headers=headers)
     run = AttachedStream(attempt, stored, until=until)
     if stored.is_streamed:
-        return sse.stream(_pieces(run, view, runtime.contents_of(stored.tenant_id)), headers)
-    return await CreateAnswer(runtime, stored, run, view.response, headers, request.receive).give()
+        return sse.stream(_pieces(run, view, runtime.contents_of(stored.tenant_id, view.include)), headers)
+    return await CreateAnswer(runtime, stored, run, view.response, headers, request.receive, include=view.include).give()
 
 
 def until_of(runtime: Runtime) -> float | None:
@@ -145,7 +145,7 @@ async def _create_in_background(
     queued = await start_background(runtime, prepared)
     if prepared.is_streamed:
         log = runtime.responses.log_of(prepared.stored)
-        contents = runtime.contents_of(prepared.stored.tenant_id)
+        contents = runtime.contents_of(prepared.stored.tenant_id, view.include)
         return sse.stream(sse.tail(log, -1, view, contents, until=until), headers)
     return JsonResponse(queued, headers=headers)
 
@@ -169,6 +169,8 @@ class CreateAnswer:
     receive: Receive
     shows_failures: bool = True
     """Whether its protocol has a place for a response that failed after some words: chat completions have none."""
+    include: frozenset[str] = frozenset()
+    """What its client has asked to include."""
 
     async def give(self) -> Response:
         """The response object when it has ended. After a silence the body begins with white space, which JSON allows, so that no idle
@@ -210,8 +212,9 @@ class CreateAnswer:
         """The ended response, or how it stands when the time of this request is over and it goes on without it."""
         ended = await self.run.final()
         if ended is not None:
-            return await self.runtime.contents_of(self.stored.tenant_id).response(ended)
-        return await current_object(self.runtime, await self.runtime.responses.snapshot(self.stored.tenant_id, self.stored.response_id))
+            return await self.runtime.contents_of(self.stored.tenant_id, self.include).response(ended)
+        snapshot = await self.runtime.responses.snapshot(self.stored.tenant_id, self.stored.response_id)
+        return await current_object(self.runtime, snapshot, self.include)
 
     async def _patiently(self, task: asyncio.Task[dict[str, Any]]) -> AsyncGenerator[BodyPiece, None]:
         try:
@@ -257,14 +260,14 @@ async def retrieve(request: Request, caller: Caller, response_id: str) -> Respon
     if retrieval.at is not None:
         return JsonResponse(await as_it_was(runtime, snapshot, retrieval.at, view))
     if not retrieval.stream:
-        return JsonResponse(view.response(await current_object(runtime, snapshot)))
+        return JsonResponse(view.response(await current_object(runtime, snapshot, view.include)))
     after = -1 if retrieval.starting_after is None else retrieval.starting_after
     log = runtime.responses.log_of(snapshot.stored)
     if snapshot.last is not None and snapshot.is_final and after >= snapshot.last.following - 1:
         raise bad_request(
             f"The response ended with event {snapshot.last.following - 1}: nothing comes after {after}.", param="starting_after"
         )
-    contents = runtime.contents_of(caller.tenant_id)
+    contents = runtime.contents_of(caller.tenant_id, view.include)
     return sse.stream(sse.tail(log, after, view, contents, until=until_of(runtime)))
 
 
@@ -273,9 +276,10 @@ async def _snapshot(runtime: Runtime, tenant_id: str, response_id: str) -> Snaps
     return await recover.declare_lost(runtime, snapshot)
 
 
-async def current_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
-    """The response as it stands: the final event's object, or what its finished items come to; with its contents."""
-    return await runtime.contents_of(snapshot.stored.tenant_id).response(await _standing_object(runtime, snapshot))
+async def current_object(runtime: Runtime, snapshot: Snapshot, include: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """The response as it stands: the final event's object, or what its finished items come to; with its contents, as far as they are
+    to be included."""
+    return await runtime.contents_of(snapshot.stored.tenant_id, include).response(await _standing_object(runtime, snapshot))
 
 
 async def _standing_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
@@ -315,8 +319,8 @@ async def cancel(caller: Caller, response_id: str) -> Response:
         raise bad_request("Cannot cancel a synchronous response.")
     view = ResponseView.of(snapshot.stored.parameters.include, runtime.command)
     if snapshot.is_final:
-        return JsonResponse(view.response(await current_object(runtime, snapshot)))
-    stopped = await runtime.contents_of(caller.tenant_id).response(await stop(runtime, snapshot))
+        return JsonResponse(view.response(await current_object(runtime, snapshot, view.include)))
+    stopped = await runtime.contents_of(caller.tenant_id, view.include).response(await stop(runtime, snapshot))
     return JsonResponse(view.response(stopped))
 
 
@@ -385,6 +389,6 @@ async def input_items(request: Request, caller: Caller, response_id: str) -> Res
         if at is None:
             raise bad_request(f"No item with id '{page.after}' in this list.", param="after")
         items = items[at + 1 :]
-    whole = await caller.runtime.contents_of(caller.tenant_id).items(items[: page.limit])
+    whole = await caller.runtime.contents_of(caller.tenant_id, frozenset(page.include)).items(items[: page.limit])
     shown = [listed_item(item, page.include) for item in whole]
     return JsonResponse(list_object(shown, has_more=len(items) > page.limit))

@@ -27,8 +27,8 @@ Every sandbox also has a ``LIFE#`` record, from before it is started until it is
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
@@ -54,6 +54,7 @@ from moorage.errors import (
     SetupFailed,
     TenantCapacity,
 )
+from moorage.sandbox.desk_client import DeskClient
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec
 from moorage.store.sandbox_history import ContainerLives
@@ -136,6 +137,16 @@ class ContainerSandboxes:
                 self._claims.say_refusal(await self._store.get(tenant_id, container_id))
                 raise
         raise SandboxStarting(limits.CONTAINER_POLL_SECONDS)
+
+    @asynccontextmanager
+    async def desk(self, live: LiveContainer) -> AsyncIterator[DeskClient]:
+        """The browser beside a container's commands. Raises :class:`DeskUnavailable` where there can be none."""
+        handle = await self._provisioner.desk(live.handle)
+        if handle == live.handle or self._connect is None:
+            yield DeskClient(live.client)
+            return
+        async with self._connect(handle) as client:
+            yield DeskClient(client)
 
     async def running(self, tenant_id: str, container_id: str) -> LiveContainer | None:
         """The sandbox that the container has now; None if it has none that answers. Starts nothing."""

@@ -74,14 +74,14 @@ async def create_items(caller: Caller, conversation_id: str, page: _Page, body: 
 @router.get("/conversations/{conversation_id}/items", "listConversationItems", "The items of a conversation", query=(*PAGE, INCLUDE))
 async def list_items(caller: Caller, conversation_id: str, page: _Page) -> ListOf[Item]:
     found = await caller.runtime.conversations.page(await _conversation(caller, conversation_id), page)
-    whole = await caller.runtime.contents_of(caller.tenant_id).items(found.items)
+    whole = await caller.runtime.contents_of(caller.tenant_id, frozenset(page.include)).items(found.items)
     return list_object([_shown(item, page.include) for item in whole], has_more=found.has_more)
 
 
 @router.get("/conversations/{conversation_id}/items/{item_id}", "retrieveConversationItem", "One item", query=(INCLUDE,))
 async def retrieve_item(caller: Caller, conversation_id: str, item_id: str, page: _Page) -> Item:
     item = await caller.runtime.conversations.item(await _conversation(caller, conversation_id), item_id)
-    (whole,) = await caller.runtime.contents_of(caller.tenant_id).items([item])
+    (whole,) = await caller.runtime.contents_of(caller.tenant_id, frozenset(page.include)).items([item])
     return _shown(whole, page.include)
 
 

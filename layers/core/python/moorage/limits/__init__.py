@@ -9,6 +9,7 @@ from typing import Final
 from moorage.limits.agents import *
 from moorage.limits.approvals import *
 from moorage.limits.automations import *
+from moorage.limits.computer import *
 from moorage.limits.connections import *
 from moorage.limits.containers import *
 from moorage.limits.egress import *

@@ -37,6 +37,7 @@ PROGRAMS: Final = {
     "pandoc": "--version",
     "pdftotext": "-v",
     "libreoffice": "--version",
+    "chromium": "--version",
 }
 """Those that a task may depend on, and how each is asked for its version."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.errors import bad_request, duplicate_item
-from moorage.tools.capabilities import RunsInContainer
+from moorage.tools.capabilities import RunsInContainer, TrimsContext
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import CallRunner
 from moorage.wire.types import Item
@@ -129,6 +129,14 @@ def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
         room = ROOMS.hosted(type_)
         if key not in answered and not (room is not None and room.makes_calls):
             raise bad_request(f"No tool output found for {type_.replace('_', ' ')} {key[1]}.", param="input")
+
+
+def trimmed(items: Sequence[Item]) -> list[Item]:
+    """A conversation without what the rooms of its items leave out of older ones."""
+    for room in dict.fromkeys(ROOMS.of_item(item["type"]) for item in items):
+        if isinstance(room, TrimsContext):
+            items = room.trim_context(items)
+    return list(items)
 
 
 def tools_of(items: Iterable[Item]) -> list[dict[str, Any]]:

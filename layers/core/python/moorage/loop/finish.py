@@ -18,6 +18,7 @@ from moorage.runtime import Runtime
 from moorage.state import Next, StepOutcome
 from moorage.store.event_log import STEP_OF_THE_END, EventBatch, LogWriterId
 from moorage.store.responses import StoredResponse
+from moorage.store.stored_bytes import Holder
 from moorage.telemetry import tell
 from moorage.tools.capabilities import ReportsUsage
 from moorage.tools.registry import ROOMS
@@ -193,6 +194,8 @@ def tell_end(stored: StoredResponse, status: Status) -> None:
 async def forget(runtime: Runtime, stored: StoredResponse) -> None:
     """Remove everything of a response. Harmless to run twice."""
     await runtime.responses.delete(stored.tenant_id, stored.response_id)
+    if stored.container_id is not None:  # Calls that run in one may have left pictures.
+        await runtime.files.stored.forget(Holder.response(stored.tenant_id, stored.response_id))
     runtime.steps.forget(stored.tenant_id, stored.response_id)
     await forget_own_inputs(runtime, stored)
 

@@ -12,6 +12,7 @@ import orjson
 
 from moorage import limits
 from moorage.errors import invalid_encrypted_content
+from moorage.loop.context import trimmed
 from moorage.loop.truncate import stays
 from moorage.model.tokens import estimate_item
 from moorage.runtime import Runtime
@@ -73,17 +74,18 @@ def check_readable(items: Sequence[Item], read: Reader, native_tools: frozenset[
 
 def visible(items: Sequence[Item], read: Reader) -> list[Item]:
     """What a model sees of a conversation: of what came before its last compaction only the user's latest messages, what the developer
-    said, and the items that the compaction carries. It is opened: its ``text`` is what the model reads."""
+    said, and the items that the compaction carries. It is opened: its ``text`` is what the model reads. What tools have left out of
+    older items is gone."""
     last = max((index for index, item in enumerate(items) if item["type"] == "compaction"), default=None)
     if last is None:
-        return list(items)
+        return trimmed(items)
     notes = read(items[last])
     if notes is None:
         kept = latest_of_user(items[:last], tokens_max=limits.COMPACTION_KEPT_TOKENS)
-        return [*_before(items[:last], kept, read), *items[last:]]
+        return trimmed([*_before(items[:last], kept, read), *items[last:]])
     kept = latest_of_user(items[:last], notes.recent, tokens_max=notes.user_tokens)
     opened = {"id": items[last].get("id"), "type": "compaction", "text": notes.told()}
-    return [*_before(items[:last], kept, read), opened, *notes.recent, *items[last + 1 :]]
+    return trimmed([*_before(items[:last], kept, read), opened, *notes.recent, *items[last + 1 :]])
 
 
 def carried(items: Sequence[Item], read: Reader) -> list[Item]:

@@ -19,8 +19,9 @@ from moorage.model.catalog import ModelEntry
 from moorage.parallel import Breath
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot
-from moorage.tools.capabilities import HidesField, HoldsSecrets, SearchesVectorStores, ValidatesItems
+from moorage.tools.capabilities import HidesField, HoldsSecrets, MayBeUnavailable, SearchesVectorStores, ValidatesItems
 from moorage.tools.registry import ROOMS
+from moorage.tools.room import HostedTool
 from moorage.wire.choices import check_choice
 from moorage.wire.types import Item, Tool
 
@@ -100,8 +101,13 @@ def conceal(runtime: Runtime, tenant_id: str, tools: Sequence[Tool]) -> tuple[tu
 async def check_tools(runtime: Runtime, tenant_id: str, said: ResolvedInput, tools: Sequence[Tool]) -> None:
     """Refuse items and tools that do not belong together, and to search in what is not there. To name a vector store is to use it."""
     for room in ROOMS:
+        own = [tool for tool in tools if tool["type"] in room.types]
+        if own and isinstance(room, MayBeUnavailable):
+            why = room.unavailable(own, said.entry, runtime.settings.sandbox_programs)
+            if why is not None:
+                raise bad_request(why, param="tools", code="unsupported_value")
         if isinstance(room, ValidatesItems):
-            room.validate_items(said.input_items, said.chain, [tool for tool in tools if tool["type"] in room.types])
+            room.validate_items(said.input_items, said.chain, own)
     programs.check(said.input_items, said.chain, tools)
     for index, tool in enumerate(tools):
         searching = ROOMS.of_tool(tool["type"])
@@ -156,7 +162,7 @@ async def _resolved(runtime: Runtime, tenant_id: str, items: Sequence[Item], cha
 
 def _restored(item: Item, there: Mapping[str, Item]) -> Item:
     """An item with what its client has not sent back of it, where that is known."""
-    room, stored = ROOMS.of_call(item["type"]), there.get(item.get("id", ""))
+    room, stored = ROOMS.of_item(item["type"]), there.get(item.get("id", ""))
     if not isinstance(room, HidesField) or stored is None or _hidden(item) is None or stored["type"] != item["type"]:
         return item
     return room.restore_hidden(item, stored)
@@ -169,8 +175,10 @@ def _is_partial(item: Item) -> bool:
 
 def _hidden(item: Item) -> str | None:
     """The field that a client has not sent back, because it never got it."""
-    room = ROOMS.of_call(item["type"])
-    return room.hidden_field if isinstance(room, HidesField) and room.hidden_field not in item else None
+    room = ROOMS.of_item(item["type"])
+    if not (isinstance(room, HidesField) and isinstance(room, HostedTool)) or item["type"] != room.result_type:
+        return None
+    return None if room.hidden_field in item else room.hidden_field
 
 
 async def _stored_items(runtime: Runtime, tenant_id: str, item_ids: set[str]) -> dict[str, Item]:

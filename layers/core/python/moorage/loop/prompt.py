@@ -89,11 +89,12 @@ class Prompt:
         wants_words = self.wants_words(before)
         if wants_words:
             choice = "none"
+        shown = await self.runtime.contents_of(tenant_id).pictured(without_calls_of_programs(before))
         async with self.runtime.attachments(tenant_id, self.entry) as read:
             resolved = await resolve_inputs(
                 self.runtime,
                 tenant_id,
-                without_calls_of_programs(before),
+                shown,
                 has_container=self.stored.container_id is not None,
                 attachments=read,
             )
@@ -118,6 +119,7 @@ class Prompt:
                 self.native_tools,
                 programs=self.stored.programs,
                 given=self.stored.given,
+                view=self.entry.view,
             )
 
         is_long = outweighs([*resolved, *parameters.tools], limits.LOWERED_HERE_MAX)

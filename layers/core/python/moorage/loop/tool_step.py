@@ -249,7 +249,8 @@ class _Attempt:
             leaving = CallCleanup(
                 self.runtime, self.stored.container_id or "", live, self.began_at_ms, has_failed, self.stored.files_at_ms
             )
-            sandbox = Workplace(live, self.runtime.containers.sandboxes, is_lost, partial(self._leave, leaving))
+            contents = self.runtime.contents_of(self.stored.tenant_id)
+            sandbox = Workplace(live, self.runtime.containers.sandboxes, is_lost, partial(self._leave, leaving), contents)
         return Run(
             known=known,
             tools=tuple(tool for tool in self.stored.parameters.tools if ROOMS.of_tool(tool["type"]) is self.room),
@@ -258,6 +259,7 @@ class _Attempt:
             settings=self.runtime.settings,
             now=self.runtime.clock,
             earlier=self._earlier,
+            is_resumed=attempt.attempt > 1,
             sandbox=sandbox,
             service=outside(self.runtime, self.stored) if live is None else None,
             counts=self.counts,

@@ -35,7 +35,7 @@ from moorage.model.demo import Demo
 from moorage.model.embedding_models import EmbeddingTable, check_embeddings
 from moorage.model.http import Upstream
 from moorage.model.image_engine import ImageTable, check_images, images_of
-from moorage.model.models_file import CONTEXT_WINDOW_TOKENS, ModelTable, ProviderKind
+from moorage.model.models_file import CONTEXT_WINDOW_TOKENS, ComputerMode, ModelTable, ProviderKind
 from moorage.model.openai_responses import OpenAIResponses
 from moorage.model.prices import FREE, Price, list_price
 from moorage.model.references import check_form, why_no_key
@@ -65,6 +65,9 @@ _DOCUMENTS: Final = {
 }
 
 
+_ON_A_GRID: Final = ("gemini", "qwen3-vl")
+
+
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
     """One model as requests name it."""
@@ -92,6 +95,8 @@ class ModelEntry:
     shell: Literal["parallel", "sequential", "upstream"] | None = None
     """How the shell is offered as a function: a list of commands that run side by side, or one command. None: by provider.
     ``upstream``: a hosted one goes to the upstream as it is, and runs in its container."""
+    computer: ComputerMode | None = None
+    """How a hosted computer is offered. None: by provider and name."""
     replays_reasoning: bool = False
     encrypted_reasoning: bool | None = None
     auth: Literal["bearer", "sigv4"] = "bearer"
@@ -110,6 +115,17 @@ class ModelEntry:
         if self.shell in ("parallel", "sequential"):
             return self.shell == "sequential"
         return self.provider_kind not in ("openai_responses", "demo") and self.dialect != "openai" and not _is_openai(self.base_url)
+
+    @property
+    def view(self) -> ComputerMode:
+        """How a hosted computer is offered to a model that does not know it natively. Gemini answers in coordinates from 0 to 1000
+        (Google's guide to computer use), and Qwen3-VL does (its model card). Of other servers' models nothing is known: they get
+        numbers of elements, which hold for all."""
+        if self.computer is not None:
+            return self.computer
+        if self.provider_kind in ("openai_responses", "anthropic_messages", "demo") or "anthropic" in self.upstream_model:
+            return "pixels"
+        return "grid1000" if any(name in self.upstream_model.lower() for name in _ON_A_GRID) else "refs"
 
     @property
     def is_generic(self) -> bool:
@@ -410,6 +426,7 @@ def _bearing(key_header: str, key: str) -> str:
 
 def _natives(entry: ModelEntry, usual: frozenset[str]) -> frozenset[str]:
     natives = usual if entry.native_tools is None else entry.native_tools | {"function"}
+    natives = openai_responses.with_computer(natives, entry.computer)
     runs_shell = entry.shell == "upstream" and entry.provider_kind == "openai_responses"
     return natives | openai_responses.WITH_CONTAINERS if runs_shell else natives
 

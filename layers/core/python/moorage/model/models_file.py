@@ -20,6 +20,9 @@ from moorage.settings import nearest
 
 ProviderKind = Literal["openai_responses", "chat_completions", "anthropic_messages", "bedrock_converse", "demo"]
 
+ComputerMode = Literal["native", "pixels", "grid1000", "refs", "text", "off"]
+"""How a model uses a hosted computer."""
+
 CONTEXT_WINDOW_TOKENS: Final = 128_000
 """Of a model that says nothing about it."""
 
@@ -50,6 +53,7 @@ class ModelTable(BaseModel):
     files: bool = False
     starts_thinking: bool = False
     shell: Literal["parallel", "sequential", "upstream"] | None = None
+    computer: ComputerMode | None = None
     replays_reasoning: bool = False
     encrypted_reasoning: bool | None = None
     auth: Literal["bearer", "sigv4"] = "bearer"

@@ -44,8 +44,19 @@ _NATIVE_SINCE: Final[tuple[tuple[tuple[int, int], frozenset[str]], ...]] = (
 NATIVE_TO_OPENAI: Final = frozenset().union(*(types for _, types in _NATIVE_SINCE))
 """What the newest of them take."""
 
+COMPUTERS: Final = frozenset({"computer", "computer_use_preview"})
+"""Two definitions of one tool; each is native to other models."""
+
 WITH_CONTAINERS: Final = frozenset({"shell", base.HOSTED_SHELL})
 """What is native besides to an upstream that hosts the shell itself."""
+
+
+def with_computer(natives: frozenset[str], asked: str | None) -> frozenset[str]:
+    """The native tools where an operator says how a computer is offered (``computer`` in models.toml)."""
+    if asked in (None, "native"):
+        return natives if asked is None or natives & COMPUTERS else natives | {"computer"}
+    return natives - COMPUTERS
+
 
 _VERSION: Final = re.compile(r"(?:ft:)?gpt-(\d+)(?:\.(\d+))?")
 

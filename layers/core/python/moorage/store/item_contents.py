@@ -4,6 +4,9 @@ Where clients read base64, the item or event of a log has a handle instead (``ke
 that a chain with many images is as short as one without. Who shows a log to a client puts the contents back (:meth:`Contents.whole`).
 An object belongs to the response that made it, and goes with it; where an item has a file of the same content (``file_id``), that is
 read from then on.
+
+A field with a dot in its name is one of an inner object, such as ``output.image_url``: a data URL in place of bare base64, and read
+only for clients that ask to ``include`` it.
 """
 
 import base64
@@ -16,10 +19,14 @@ from moorage.errors import ApiError
 from moorage.files.store import FileStore
 from moorage.store import keys
 from moorage.store.blobs import BlobNotFound, Blobs
+from moorage.store.stored_bytes import Holder
 from moorage.wire.types import Event, Item
 
 KEPT: Final = "kept"
 """Of an item or event: handles, by the field whose content they stand for. No client can send it."""
+
+COUNTED: Final = "counted/"
+"""What the names of counted objects begin with."""
 
 PURPOSE: Final = "assistants_output"
 """Of the files that tools have made."""
@@ -30,6 +37,15 @@ class Contents:
     blobs: Blobs
     files: FileStore
     tenant_id: str
+    include: frozenset[str] | None = None
+    """What a client has asked to include; None: all that there is."""
+
+    async def keep_counted(self, response_id: str, name: str, content: bytes) -> str:
+        """The same as :meth:`keep`, of what counts as stored by the tenant. Raises ``storage_limit_reached``.
+
+        Done again by a run that comes after one that died, it counts twice, until the reaper counts what is there."""
+        await self.files.stored.add(Holder.response(self.tenant_id, response_id), len(content))
+        return await self.keep(response_id, f"{COUNTED}{name}", content)
 
     async def keep(self, response_id: str, name: str, content: bytes) -> str:
         """Store content of a response; its handle. Doing it again writes the same object."""
@@ -96,13 +112,29 @@ class Contents:
     async def items(self, items: Sequence[Item]) -> list[Item]:
         return [await self._whole(item) if KEPT in item else item for item in items]
 
+    async def pictured(self, items: Sequence[Item]) -> list[Item]:
+        """The items as models get them: with the contents that are data URLs. Those in bare base64 are for clients alone."""
+        return [await self._whole(item) if any("." in field for field in item.get(KEPT, ())) else item for item in items]
+
     async def _whole(self, thing: dict[str, Any]) -> dict[str, Any]:
         """With the contents in base64 in the place of their handles; null for one that is gone."""
         whole = {name: value for name, value in thing.items() if name != KEPT}
         for field in thing[KEPT]:
-            content = await self.read(thing, field)
-            whole[field] = None if content is None else base64.b64encode(content).decode()
+            outer, is_inner, inner = field.rpartition(".")
+            is_wanted = not is_inner or self.include is None or f"{thing['type']}.{field}" in self.include
+            content = await self.read(thing, field) if is_wanted else None
+            encoded = None if content is None else base64.b64encode(content).decode()
+            if not is_inner:
+                whole[field] = encoded
+            else:
+                url = None if encoded is None or content is None else f"data:{_media_type(content)};base64,{encoded}"
+                whole[outer] = {**whole[outer], inner: url}
         return whole
+
+
+def _media_type(content: bytes) -> str:
+    """Of a picture, by what it begins with."""
+    return "image/png" if content.startswith(b"\x89PNG") else "image/jpeg"
 
 
 def _decoded(value: Any) -> bytes | None:

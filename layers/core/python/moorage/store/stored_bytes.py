@@ -1,5 +1,5 @@
-"""How many bytes a tenant stores: an entry for each file, upload, container and vector store, and their sum, which its limit is held
-against.
+"""How many bytes a tenant stores: an entry for each file, upload, container, vector store, and response with pictures, and their sum,
+which its limit is held against.
 
 An entry changes with the sum, in one transaction that is conditional on the sum staying within the limit, where something is added. So
 whatever is stored at the same time, the sum is that of the entries, and does not pass the limit.
@@ -39,6 +39,11 @@ class Holder:
     def upload(cls, tenant_id: str, upload_id: str) -> "Holder":
         """The parts of an upload that is pending, which count as the file that may come of them."""
         return cls(tenant_id, "file", upload_id)
+
+    @classmethod
+    def response(cls, tenant_id: str, response_id: str) -> "Holder":
+        """The pictures that calls of a response have made, which count as files of the tenant's."""
+        return cls(tenant_id, "file", response_id)
 
     @property
     def key(self) -> tuple[str, str]:

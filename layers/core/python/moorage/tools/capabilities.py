@@ -4,9 +4,10 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from moorage.model.catalog import ModelEntry
 from moorage.model.remote_servers import RemoteServers
 from moorage.tools.calls import CallApproval, ItemPosition, OfferedFunctions, ToolKey
-from moorage.tools.room import Room
+from moorage.tools.room import InputWriter, Room
 from moorage.tools.run import Service
 from moorage.tools.source_marks import SourceMark
 from moorage.wire.types import Event, Item, Tool
@@ -73,6 +74,32 @@ class ValidatesItems(Room):
         :class:`~moorage.errors.ApiError` for an item without its counterpart."""
 
 
+class MayBeUnavailable(Room):
+    @abstractmethod
+    def unavailable(self, tools: Sequence[Tool], entry: ModelEntry, programs: str) -> str | None:
+        """Why calls of these tools cannot run here, in a sentence; None if they can. ``entry`` is the model that makes them.
+        ``programs`` are those of the sandboxes, empty if they are unknown."""
+
+
+class AdaptsToModel(Room):
+    """The function, and the meaning of its calls, depend on the upstream's model."""
+
+    @abstractmethod
+    def adapt_tool(self, tool: Tool, reader: InputWriter) -> Tool:
+        """The tool for :meth:`Room.function_tool`."""
+
+    @abstractmethod
+    def adapt_call(self, call: Item, tool: Tool, reader: InputWriter) -> Item | None:
+        """The call of :meth:`Room.parse_call` in the tool's own form; None if it does not fit."""
+
+
+class TrimsContext(Room):
+    @abstractmethod
+    def trim_context(self, items: Sequence[Item]) -> Sequence[Item]:
+        """A conversation without the parts of old items that models do not need. It is cut in steps, so that a longer conversation
+        begins like the shorter one most of the time."""
+
+
 class AsksApproval(Room):
     """A person may have to allow the calls."""
 
@@ -131,13 +158,13 @@ class HoldsSecrets(Room):
 
 
 class HidesField(Room):
-    """Clients get a field of its calls only by ``include``."""
+    """Clients get a field of its results only by ``include``."""
 
     hidden_field: ClassVar[str]
-    """A call that comes back without this field is completed from the stored one."""
+    """Of the item that a run fills. One that comes back without this field is completed from the stored one."""
 
     def restore_hidden(self, item: Item, stored: Item) -> Item:
-        """The call of a client with the field of the stored call."""
+        """The item of a client with the field of the stored item."""
         return item | ({self.hidden_field: stored[self.hidden_field]} if self.hidden_field in stored else {})
 
 

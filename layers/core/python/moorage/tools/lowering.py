@@ -13,14 +13,15 @@ Two properties hold, because prompt caches and parallel tool calls need them:
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.tools.calls import ToolKey
-from moorage.tools.capabilities import OffersFunctions
+from moorage.tools.capabilities import AdaptsToModel, OffersFunctions
 from moorage.tools.function_items import compact_json, function_call, function_output, message, parsed, with_visible_parts, without
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import CallRunner, Room, makes_calls
@@ -64,6 +65,8 @@ class OriginalTool:
     namespace: str | None = None
     call: Item | None = None
     """What a call of it is before its arguments, where an item has offered it."""
+    adapt: Callable[[Item], Item | None] | None = field(default=None, compare=False, repr=False)
+    """Makes the call that suits the tool of what the model has said."""
 
     def custom_input(self, arguments: str) -> str:
         """The free text that a custom tool is called with. Text that is no JSON wrapper is taken as it is."""
@@ -78,6 +81,8 @@ class OriginalTool:
         value = parsed(arguments)
         room = ROOMS.of_tool(self.type)
         item = None if room is None else room.parse_call(value, arguments, self.type)
+        if item is not None and self.adapt is not None:
+            item = self.adapt(item)
         return None if item is None else {**item, **(self.call or {}), "call_id": call_id}
 
 
@@ -108,14 +113,15 @@ def lower(
     *,
     programs: str = "",
     given: str = "",
+    view: str = "",
     is_for_programs: bool = False,
 ) -> LoweredInput:
     """Write a conversation for an upstream that takes the tool types in ``native`` as they are.
 
     A ``compaction`` item of this deployment has been opened (``loop/notes.py``); another one stays for upstreams with native
     ``compaction`` and is dropped elsewhere (only its maker can read it). ``programs`` are those of the container, and ``given``
-    the files that the request put there, told with each tool that runs there. What programs have called is left out: the model sees the
-    programs alone. ``is_for_programs``: it is written for these.
+    the files that the request put there, told with each tool that runs there. ``view`` is how the model points at a screen. What
+    programs have called is left out: the model sees the programs alone. ``is_for_programs``: it is written for these.
     """
     items = without_calls_of_programs(items)
     tools = [_told(tool, tools, programs, given) for tool in for_callers(tools, "direct")]
@@ -123,7 +129,7 @@ def lower(
     if has_own_search or any(_is_deferred_here(tool) for tool in tools):
         native -= _LOADING
     lowering = _Lowering(
-        native, programs, given, is_searchable=has_own_search, has_own_search=has_own_search, is_for_programs=is_for_programs
+        native, programs, given, view, is_searchable=has_own_search, has_own_search=has_own_search, is_for_programs=is_for_programs
     )
     lowering.add_tools(tools)
     lowered = [result for item in items for result in lowering.item(item)]
@@ -169,6 +175,7 @@ class _Lowering:
     native: frozenset[str]
     programs: str = ""
     given: str = ""
+    view: str = ""
     tools: dict[str, Tool] = field(default_factory=dict)
     """Lowered tools in order of first appearance; a later definition replaces an earlier one in its place."""
     originals: dict[str, OriginalTool] = field(default_factory=dict)
@@ -235,10 +242,17 @@ class _Lowering:
             self.of_rooms.append(tool)
         elif room is not None:
             name = self._claim(type_, room.function_name, None)
-            offered = room.function_tool(name, tool)
+            adapted = tool
+            if isinstance(room, AdaptsToModel):
+                adapted = room.adapt_tool(tool, self)
+                self.originals[name] = replace(self.originals[name], adapt=partial(self._adapted_call, room, tool))
+            offered = room.function_tool(name, adapted)
             self.tools[name] = self._in_container(offered) if room.call_runner(tool) is CallRunner.SANDBOX else offered
         # The API refuses what neither we nor the upstream can run; one that is offered on the side (Codex sends web_search to every
         # server) is not shown to the model.
+
+    def _adapted_call(self, room: AdaptsToModel, tool: Tool, call: Item) -> Item | None:
+        return room.adapt_call(call, tool, self)
 
     def _in_container(self, offered: Tool) -> Tool:
         """With what there is in the container that its calls run in."""
@@ -299,6 +313,10 @@ class _Lowering:
     def earlier(self, item_id: str) -> Item | None:
         """An item of a room that came before."""
         return self.seen.get(item_id)
+
+    def latest(self, type_: str) -> Item | None:
+        """The last item of a room that came before and is of this type."""
+        return next((item for item in reversed(self.seen.values()) if item["type"] == type_), None)
 
     def _of_room(self, room: Room) -> list[Tool]:
         return [tool for tool in self.of_rooms if tool["type"] in room.types]

@@ -106,7 +106,8 @@ _INTERPRETER: Final = CodeInterpreter()
 _WEB: Final = WebSearch()
 _IMAGES: Final = ImageGeneration()
 _FILES: Final = FileSearch()
-_MCP: Final = Mcp(askers=[_SHELL, _INTERPRETER, _WEB, _IMAGES, _FILES])
+_COMPUTER: Final = Computer()
+_MCP: Final = Mcp(askers=[_SHELL, _INTERPRETER, _WEB, _IMAGES, _FILES, _COMPUTER])
 
 ROOMS: Final = Registry(
     (
@@ -116,7 +117,7 @@ ROOMS: Final = Registry(
         _INTERPRETER,
         LocalShell(),
         ApplyPatch(),
-        Computer(),
+        _COMPUTER,
         _MCP,
         ToolSearch(catalogs=[_MCP]),
         _WEB,

@@ -68,6 +68,8 @@ class InputWriter(Protocol):
 
     native: frozenset[str]
     """Tool types that the upstream takes as they are."""
+    view: str
+    """How its model points at things on a screen (``computer`` in models.toml)."""
 
     def name(self, type_: str, name: str, namespace: str | None = None) -> str:
         """What a tool is called there, which this one calls ``name``."""
@@ -79,6 +81,10 @@ class InputWriter(Protocol):
 
     def earlier(self, item_id: str) -> Item | None:
         """An item of a room that came before."""
+        ...
+
+    def latest(self, type_: str) -> Item | None:
+        """The last item of this type that came before."""
         ...
 
 

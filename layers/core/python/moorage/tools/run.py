@@ -1,6 +1,7 @@
 """What a running call is given. It reaches for nothing else: no settings, no environment, no clients of its own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -8,6 +9,7 @@ from moorage.containers.lifecycle import LiveContainer
 from moorage.containers.store import ContainerFileRecord
 from moorage.egress.fetch import Fetcher
 from moorage.knowledge.index import Hit, SearchOptions
+from moorage.sandbox.desk_client import DeskClient
 from moorage.sandbox.exec_client import ExecClient
 from moorage.settings import Settings
 from moorage.store.item_contents import Contents
@@ -21,6 +23,8 @@ class LiveSandboxChecks(Protocol):
     async def is_news(self, live: LiveContainer) -> bool: ...
 
     async def confirm_gone(self, live: LiveContainer) -> bool: ...
+
+    def desk(self, live: LiveContainer) -> AbstractAsyncContextManager[DeskClient]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Workplace:
     """What earlier runs of the call have begun was in another sandbox, or killed its runs again and again: it is not begun anew."""
     leave: Callable[[], Awaitable["CallLeftovers"]]
     """To be called at the end: stores what changed in the workspace."""
+    contents: Contents
+    """Where contents are kept that no log could hold."""
 
     @property
     def client(self) -> ExecClient:
@@ -53,6 +59,10 @@ class Workplace:
     async def is_news(self) -> bool:
         """Whether the model has still to be told that the container has been revived; True once for each time it was."""
         return await self.sandboxes.is_news(self.live)
+
+    def desk(self) -> AbstractAsyncContextManager[DeskClient]:
+        """The browser beside the container's commands. Raises :class:`~moorage.errors.DeskUnavailable` where there can be none."""
+        return self.sandboxes.desk(self.live)
 
     async def is_alive(self) -> bool:
         """After a :class:`~moorage.errors.SandboxGone`: whether it was only the connection that broke."""
@@ -75,6 +85,8 @@ class Run:
     earlier: Callable[[], AsyncIterator[Item]]
     """What was said before the calls of this step, the latest first: what stands in this response, then what came before it and has to
     be read."""
+    is_resumed: bool = False
+    """An earlier run may have begun it."""
     sandbox: Workplace | None = None
     """For calls that run in one."""
     service: "Service | None" = None

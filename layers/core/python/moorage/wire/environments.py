@@ -15,7 +15,7 @@ WORKSPACE: Final = "moorage://workspace"
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where the calls of the shell, of the code interpreter and of the workspace run: one container for all. ``local`` (also: a shell
+    """Where the calls of shell, code interpreter, computer and workspace run: one container for all. ``local`` (also: a shell
     without an environment) means that the client runs them."""
 
     type: Literal["container_auto", "container_reference", "local"]
@@ -51,14 +51,16 @@ class _ContainerRequest:
     """The field that holds it."""
     fields: dict[str, Any]
     """As in the shell's environment."""
+    is_bare: bool = False
+    """The field holds the container's id and nothing else."""
 
     @property
     def param(self) -> str:
         """The field that names the container."""
-        return f"tools[{self.index}].{self.place}" + (".container_id" if self.place == "environment" else "")
+        return f"tools[{self.index}].{self.place}" + ("" if self.is_bare else ".container_id")
 
     def path(self, name: str) -> tuple[int | str, ...]:
-        is_bare = self.place == "container" and name == "container_id"
+        is_bare = self.is_bare and name == "container_id"
         return (self.index, self.place) if is_bare else (self.index, self.place, name)
 
 
@@ -69,9 +71,11 @@ def _containers(tools: Sequence[Tool]) -> list[_ContainerRequest]:
             case {"type": "shell", "environment": {"type": "container_auto" | "container_reference"} as environment}:
                 asked.append(_ContainerRequest(index, "shell", "environment", environment))
             case {"type": "code_interpreter", "container": str(container_id)}:
-                asked.append(_ContainerRequest(index, "code_interpreter", "container", {"container_id": container_id}))
+                asked.append(_ContainerRequest(index, "code_interpreter", "container", {"container_id": container_id}, is_bare=True))
             case {"type": "code_interpreter", "container": container}:
                 asked.append(_ContainerRequest(index, "code_interpreter", "container", container))
+            case {"type": "computer" | "computer_use_preview", "container": container}:
+                asked.append(_ContainerRequest(index, "computer", "container", container))
             case {"type": "programmatic_tool_calling" as kind}:
                 asked.append(_ContainerRequest(index, kind, "environment", {}))
             case {"type": "mcp", "server_url": str(url)} if url == WORKSPACE:
@@ -112,7 +116,7 @@ def _check_one_container(tools: Sequence[Tool]) -> None:
     """Tools run in one container, so that they see the same files: they cannot ask for different ones."""
     for first, second in itertools.combinations(_containers(tools), 2):
         other = f"'tools[{first.index}]'"
-        both = "the workspace and the other hosted tools" if "mcp" in (first.kind, second.kind) else "shell and code interpreter"
+        both = _named(first.kind, second.kind)
         for name in ("container_id", "memory_limit", "network_policy"):
             if name in first.fields and name in second.fields and first.fields[name] != second.fields[name]:
                 raise wrong_value(f"{both} share one container, and {other} asks for another '{name}'.", *second.path(name))
@@ -123,6 +127,14 @@ def _check_one_container(tools: Sequence[Tool]) -> None:
                         f"{both} share the container that 'tools[{fixed.index}]' names, and its '{name}' is fixed.",
                         *new.path(name),
                     )
+
+
+def _named(first: str, second: str) -> str:
+    """Two tools, for errors about them."""
+    for kind, name in (("mcp", "the workspace"), ("computer", "the computer")):
+        if kind in (first, second):
+            return f"{name} and the other hosted tools"
+    return "shell and code interpreter"
 
 
 def environment(tools: Sequence[Tool]) -> Environment | None:
@@ -187,6 +199,8 @@ def _unplaced(tool: Tool) -> Tool:
             return {**tool, "environment": {"type": "container_auto", **skills}}
         case {"type": "code_interpreter"}:
             return {**tool, "container": {"type": "auto"}}
+        case {"type": "computer" | "computer_use_preview", "container": _}:
+            return {**tool, "container": {"type": "container_auto"}}
         case _:
             return tool
 
@@ -197,7 +211,7 @@ def redacted(tools: Sequence[Tool]) -> list[Tool]:
 
 
 def _redacted(tool: Tool) -> Tool:
-    place = "container" if tool["type"] == "code_interpreter" else "environment"
+    place = "container" if "container" in tool else "environment"
     environment = tool.get(place)
     if not isinstance(environment, dict) or "network_policy" not in environment:
         return tool

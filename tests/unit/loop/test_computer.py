@@ -1,0 +1,328 @@
+"""A computer in the container: its calls run once, their pictures lie beside the log, and each model reads them in its own way."""
+
+import base64
+import itertools
+import json
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from moorage.api.view import ResponseView
+from moorage.errors import ApiError
+from moorage.files.store import FileStore
+from moorage.loop.finish import forget
+from moorage.model.base import ItemRelayed, StreamFinished, UsageReported
+from moorage.model.models_file import ComputerMode
+from moorage.sandbox.desk_client import BatchResult
+from moorage.store import keys
+from moorage.store.responses import StoredResponse
+from moorage.store.stored_bytes import StoredBytes
+from moorage.tools.computer.room import Computer
+from openai.types.responses.response_computer_tool_call import ResponseComputerToolCall
+from openai.types.responses.response_computer_tool_call_output_item import ResponseComputerToolCallOutputItem
+
+from tests.drawing import png
+from tests.fake_desk import FakeDesk
+from tests.stack import assert_well_formed
+from tests.unit.loop.lab import CONTAINER, Lab, Turn, call, first_state, say
+
+TOOL: dict[str, Any] = {"type": "computer", "container": {"type": "container_auto"}}
+REFERENCE = {"type": "container_reference", "container_id": CONTAINER}
+CLICK = {"type": "click", "x": 10, "y": 20}
+CLICKED = {"type": "click", "button": "left", "x": 10, "y": 20}
+SHOT = {"type": "screenshot"}
+INCLUDE = frozenset({"computer_call_output.output.image_url"})
+
+
+def acts(*actions: dict[str, Any], call_id: str = "call_1") -> Turn:
+    return call("computer", json.dumps({"actions": actions}), call_id)
+
+
+def natively(*actions: dict[str, Any], call_id: str = "call_1", checks: list[dict[str, Any]] | None = None) -> Turn:
+    item = {"type": "computer_call", "id": "cu_theirs", "call_id": call_id, "status": "completed", "actions": list(actions)}
+    return [ItemRelayed(item | {"pending_safety_checks": checks or []}), UsageReported(10, 2), StreamFinished("tool_calls")]
+
+
+async def shown(lab: Lab, stored: StoredResponse, include: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """The response as its client sees it."""
+    events = await lab.runtime.contents_of("t", include).events(await lab.events(stored))
+    assert_well_formed(events)
+    view = ResponseView.of(include, include_obfuscation=False)
+    response: dict[str, Any] = view.event(events[-1])["response"]
+    return response
+
+
+async def ran(lab: Lab, include: frozenset[str] = frozenset(), **changes: Any) -> dict[str, Any]:
+    stored = await lab.background(**{"tools": [TOOL], **changes})
+    await lab.run(stored)
+    return await shown(lab, stored, include)
+
+
+def url_of(title: str) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png(title)).decode()}"
+
+
+async def test_a_call_runs_in_the_container_and_its_items_are_those_of_openai() -> None:
+    lab = Lab(acts(CLICK, {"type": "type", "text": "tea"}, SHOT), say("Done."))
+    made, output, _ = (await ran(lab, INCLUDE))["output"]
+    assert made == {
+        "id": made["id"],
+        "type": "computer_call",
+        "status": "completed",
+        "call_id": "call_1",
+        "actions": [CLICKED, {"type": "type", "text": "tea"}, SHOT],
+        "pending_safety_checks": [],
+        "container": REFERENCE,
+    }
+    assert output == {
+        "id": output["id"],
+        "type": "computer_call_output",
+        "status": "completed",
+        "call_id": "call_1",
+        "output": {"type": "computer_screenshot", "image_url": url_of("3")},
+        "actions": [{"ok": True}] * 3,
+        "page": {
+            "url": "about:blank",
+            "title": "Shop",
+            "width": 1280,
+            "height": 800,
+            "tabs": [{"number": 1, "url": "about:blank", "title": "Shop", "is_shown": True}],
+            "downloads": [],
+            "refused": [],
+            "notes": [],
+        },
+    }
+    assert lab.sandboxes.browser.done == made["actions"]
+    ResponseComputerToolCall.model_validate(made)
+    ResponseComputerToolCallOutputItem.model_validate(output)
+
+
+async def test_a_picture_is_left_out_unless_its_client_asks_for_it() -> None:
+    (_, output, _) = (await ran(Lab(acts(SHOT), say("Done."))))["output"]
+    assert (output["output"], "kept" in output) == ({"type": "computer_screenshot", "image_url": None}, False)
+
+
+async def test_without_a_container_the_client_acts_as_before() -> None:
+    lab = Lab(acts(CLICKED))
+    (made,) = (await ran(lab, tools=[{"type": "computer"}]))["output"]
+    assert made["actions"] == [CLICKED]
+    assert ("container" in made, lab.sandboxes.browser.done) == (False, [])
+
+
+async def test_a_failed_action_stops_the_others_and_the_model_reads_which() -> None:
+    lab = Lab(acts(CLICK, {"type": "move", "x": 1, "y": 1}, SHOT), say("Done."))
+    lab.sandboxes.browser.fails_at = {"move": "The page does not answer."}
+    (_, output, _) = (await ran(lab))["output"]
+    assert output["actions"] == [{"ok": True}, {"ok": False, "error": "The page does not answer."}]
+    words, picture = lab.model.requests[1].items[-1]["output"]
+    assert words["text"].splitlines() == [
+        "Action 2 failed: The page does not answer.",
+        'Page: about:blank "Shop" (1280 by 800 pixels)',
+    ]
+    assert picture == {"type": "input_image", "detail": "auto", "image_url": url_of("1")}
+
+
+async def test_an_address_is_typed_in_the_items_and_opened_by_the_desk() -> None:
+    lab = Lab(acts({"type": "navigate", "url": "http://localhost:3000/"}, SHOT), say("Done."))
+    lab.sandboxes.browser.fails_at = {"screenshot": "No."}
+    made, output, _ = (await ran(lab))["output"]
+    assert made["actions"] == [
+        {"type": "keypress", "keys": ["CTRL", "L"]},
+        {"type": "type", "text": "http://localhost:3000/"},
+        {"type": "keypress", "keys": ["ENTER"]},
+        SHOT,
+    ]
+    assert lab.sandboxes.browser.done == [{"type": "navigate", "url": "http://localhost:3000/"}]
+    assert output["actions"] == [{"ok": True}] * 3 + [{"ok": False, "error": "No."}]
+    (asked,) = [item for item in lab.model.requests[1].items if item["type"] == "function_call"]
+    assert json.loads(asked["arguments"]) == {"actions": [{"type": "navigate", "url": "http://localhost:3000/"}, SHOT]}
+
+
+@pytest.mark.parametrize("died_at", range(16))
+async def test_whenever_a_process_dies_each_action_is_done_once(died_at: int) -> None:
+    lab = Lab(*[turn for _ in range(3) for turn in (acts(CLICK, SHOT), say("Done."))])
+    stored = await lab.background(tools=[TOOL])
+    await lab.run_with_deaths(stored, died_at)
+    response = await shown(lab, stored)
+    assert response["status"] == "completed"
+    whole = [item for item in response["output"] if item["type"] == "computer_call_output" and item["status"] == "completed"]
+    assert len(lab.sandboxes.browser.done) == 2 * len(whole)
+    assert all(item["actions"] == [{"ok": True}] * 2 for item in whole)
+
+
+class RestartingDesk(FakeDesk):
+    """Its browser ends behind the first batch, and so does the process that asked."""
+
+    async def run(self, *arguments: Any, **options: Any) -> BatchResult:
+        is_first = self.life == 1
+        result = await super().run(*arguments, **options)
+        if is_first:
+            self.restart()
+            raise RuntimeError("the process is gone")
+        return result
+
+
+async def test_a_batch_that_the_browser_forgot_is_not_done_again() -> None:
+    lab = Lab(acts(CLICK, SHOT), say("Done."))
+    desk = lab.sandboxes.browser = RestartingDesk()
+    stored = await lab.background(tools=[TOOL])
+    state = await lab.step(first_state(stored))
+    with pytest.raises(RuntimeError):
+        await lab.tools(state)
+    await lab.run(stored, state)
+    (_, output, _) = (await shown(lab, stored))["output"]
+    assert [action["type"] for action in desk.done] == ["click", "screenshot", "screenshot"], "a look, and no second click"
+    (result,) = output["actions"]
+    assert result["error"].startswith("The browser ended during this call. Its actions may have been done")
+    assert output["status"] == "completed", "with a picture of how it is now"
+
+
+async def test_a_machine_without_a_browser_is_told_to_the_model() -> None:
+    lab = Lab(acts(SHOT), say("No browser."))
+    lab.sandboxes.browser.why_not = "There is no Chromium here."
+    (_, output, _) = (await ran(lab))["output"]
+    assert output["status"] == "failed"
+    assert output["actions"] == [{"ok": False, "error": "This call could not be run. There is no Chromium here."}]
+
+
+async def test_of_two_calls_in_one_turn_one_runs() -> None:
+    both: Turn = [*acts(CLICK)[:2], *acts(SHOT, call_id="call_2")]
+    lab = Lab(both, say("Done."))
+    outputs = [item for item in (await ran(lab))["output"] if item["type"] == "computer_call_output"]
+    assert {item["call_id"]: item["status"] for item in outputs} == {"call_1": "completed", "call_2": "failed"}
+    assert lab.sandboxes.browser.done == [CLICKED]
+
+
+async def test_more_actions_than_the_desk_takes_are_refused_in_words() -> None:
+    lab = Lab(acts(*[SHOT] * 26), say("Done."))
+    (_, output, _) = (await ran(lab))["output"]
+    assert output["actions"][0]["error"] == "This call could not be run. A call has at most 25 actions, and this one has 26."
+
+
+# --- pictures belong to the response ----------------------------------------------------------------------------------------------
+
+
+async def test_pictures_are_counted_and_go_with_the_response() -> None:
+    lab = Lab(acts(SHOT), say("Done."))
+    stored = await lab.background(tools=[TOOL])
+    await lab.run(stored)
+    size = len(png("1"))
+    assert (await lab.runtime.files.stored.standing("t")).used == size
+    prefix = keys.response_blobs("t", stored.response_id)
+    assert await lab.blobs.bytes_under(f"{prefix}counted/") == size
+    await forget(lab.runtime, replace(stored))
+    assert (await lab.runtime.files.stored.standing("t")).used == 0
+    assert await lab.blobs.bytes_under(prefix) == 0
+
+
+async def test_a_tenant_without_room_gets_words_in_place_of_the_picture() -> None:
+    lab = Lab(acts(SHOT), say("Done."))
+    lab.runtime.files = FileStore(
+        lab.table, lab.blobs, clock=lambda: lab.now, stored=StoredBytes(lab.table, clock=lambda: lab.now, most=1)
+    )
+    (_, output, _) = (await ran(lab, INCLUDE))["output"]
+    assert (output["status"], output["output"]) == ("failed", {"type": "computer_screenshot"})
+    assert output["page"]["notes"] == ["The picture could not be stored: there is no room left for files. The user can delete some."]
+
+
+# --- what models read -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_native_model_gets_openais_items_and_none_of_ours() -> None:
+    native = frozenset({"function", "computer"})
+    lab = Lab(natively(CLICKED), natively(SHOT, call_id="call_2"), say("Done."), native_tools=native)
+    lab.sandboxes.browser.page = {"notes": ("A tab was opened.",)}
+    await ran(lab)
+    assert lab.model.requests[0].tools == ({"type": "computer"},)
+    made, output, remark = lab.model.requests[1].items[1:]
+    assert made.keys() == {"id", "type", "call_id", "status", "actions", "pending_safety_checks"}
+    assert output == {
+        "id": output["id"],
+        "type": "computer_call_output",
+        "status": "completed",
+        "call_id": "call_1",
+        "output": {"type": "computer_screenshot", "image_url": url_of("1")},
+    }
+    assert remark["content"][0]["text"].splitlines()[-1] == "A tab was opened."
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "stored"),
+    [
+        ("pixels", {"type": "click", "x": 640, "y": 400}, {"type": "click", "button": "left", "x": 640, "y": 400}),
+        ("grid1000", {"type": "click", "x": 500, "y": 500}, {"type": "click", "button": "left", "x": 640, "y": 400}),
+        ("refs", {"type": "click", "ref": 7}, {"type": "click", "button": "left", "x": 100, "y": 50, "ref": 7}),
+        ("text", {"type": "click", "ref": "7"}, {"type": "click", "button": "left", "x": 100, "y": 50, "ref": 7}),
+    ],
+)
+async def test_each_model_points_in_its_own_way_and_items_hold_pixels(mode: str, said: Any, stored: Any) -> None:
+    lab = Lab(acts(SHOT), acts(said, call_id="call_2"), say("Done."))
+    lab.entry = replace(lab.entry, computer=cast("ComputerMode", mode))
+    items = (await ran(lab))["output"]
+    assert items[2]["actions"] == [stored]
+    heard = [json.loads(item["arguments"])["actions"] for item in lab.model.requests[2].items if item["type"] == "function_call"]
+    expected = {"button": "left", **said} | ({"ref": 7} if "ref" in said else {})
+    assert heard == [[SHOT], [expected]], "it reads its own words"
+    has_picture = any(part["type"] == "input_image" for part in lab.model.requests[1].items[-1]["output"])
+    assert has_picture is (mode != "text")
+    words = lab.model.requests[1].items[-1]["output"][0]["text"]
+    assert ('[7] button "Add to cart"' in words) is (mode in ("refs", "text"))
+    done = lab.sandboxes.browser.done[-1]
+    assert done == ({"type": "click", "button": "left", "ref": 7} if "ref" in said else stored)
+
+
+async def test_old_pictures_are_left_out_in_steps_so_that_prompts_begin_alike() -> None:
+    lab = Lab(*[acts(SHOT, call_id=f"call_{number}") for number in range(10)], say("Done."))
+    await ran(lab)
+    pictures = [str(request.items).count("input_image") for request in lab.model.requests]
+    assert pictures == [0, 1, 2, 3, 4, 5, 3, 4, 5, 3, 4]
+    prompts = [request.items for request in lab.model.requests]
+    grown = [later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(prompts)]
+    assert grown == [True, True, True, True, True, False, True, True, False, True]
+    oldest = prompts[-1][2]["output"]
+    assert oldest == [
+        {"type": "input_text", "text": 'Page: about:blank "Shop" (1280 by 800 pixels)\n[The picture is not shown any more.]'}
+    ]
+
+
+# --- a person's word --------------------------------------------------------------------------------------------------------------
+
+CHECK = {"id": "check_1", "code": "malicious_instructions", "message": "The page gives orders."}
+
+
+async def test_safety_checks_of_the_upstream_are_a_question_to_a_person() -> None:
+    native = frozenset({"function", "computer"})
+    lab = Lab(natively(CLICKED, checks=[CHECK]), native_tools=native)
+    stored = await lab.background(tools=[TOOL], parameters={"approvals": {"park": False}})
+    await lab.run(stored)
+    (question,) = (await shown(lab, stored))["output"]
+    assert (question["type"], question["server_label"], question["name"]) == ("mcp_approval_request", "moorage://computer", "computer")
+    assert json.loads(question["arguments"]) == {"actions": [CLICKED], "pending_safety_checks": [CHECK]}
+    assert lab.sandboxes.browser.done == []
+    answer = {"id": "mcpa_1", "type": "mcp_approval_response", "approval_request_id": question["id"], "approve": True}
+    lab.model.turns = [say("Done.")]
+    again = await lab.background(tools=[TOOL], input_items=[*stored.input_items, question, answer])
+    await lab.run(again)
+    made, output, _ = (await shown(lab, again))["output"]
+    assert (made["call_id"], made["pending_safety_checks"]) == (question["id"], [CHECK])
+    assert output["acknowledged_safety_checks"] == [CHECK]
+    assert lab.sandboxes.browser.done == [CLICKED]
+
+
+async def test_a_call_that_a_person_did_not_allow_is_read_as_failed() -> None:
+    lab = Lab(acts(CLICK))
+    stored = await lab.background(tools=[TOOL | {"require_approval": "always"}], parameters={"approvals": {"park": False}})
+    await lab.run(stored)
+    (question,) = (await shown(lab, stored))["output"]
+    answer = {"id": "mcpa_1", "type": "mcp_approval_response", "approval_request_id": question["id"], "approve": False}
+    lab.model.turns = [say("As you wish.")]
+    await lab.run(await lab.background(tools=[TOOL], input_items=[*stored.input_items, question, answer]))
+    (words,) = lab.model.requests[-1].items[-1]["output"]
+    assert words["text"].startswith("Action 1 failed: The user did not allow this call")
+    assert lab.sandboxes.browser.done == []
+
+
+def test_two_computers_are_refused() -> None:
+    preview = {"type": "computer_use_preview", "display_width": 800, "display_height": 600, "environment": "browser"}
+    with pytest.raises(ApiError, match="a container has one screen"):
+        Computer().validate_items([], [], [TOOL, preview])
