@@ -39,6 +39,10 @@ _MEMORY_MIB: Final = {
 """Of steps that need another amount than those that ask models."""
 
 
+_SEARCHING: Final = ("ServiceStep", "IndexStep")
+"""Steps that read or write indexes of vector stores."""
+
+
 def machine_name(config: Config) -> str:
     """Fixed, so that functions can name the machine that calls them without a cycle between the two."""
     return f"{config.name}-agent-loop"
@@ -76,7 +80,7 @@ def grant_executions(scope: Construct, config: Config, function: lambda_.Functio
 
 class AgentLoop(Construct):
     """State machine and step functions. Of them the tool step and the step that has documents read live in the sandboxes' network,
-    where there is one; the service step runs the calls that need the internet, from outside of it, with no right to sandboxes."""
+    if there is one; the service step runs the calls that need the internet, from outside of it, with no right to sandboxes."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, config: Config, factory: FunctionFactory, network: Network | None
@@ -96,6 +100,7 @@ class AgentLoop(Construct):
                 vpc=network.vpc if network and is_inside else None,
                 subnets=network.function_subnets if network and is_inside else None,
                 security_groups=[network.function_group] if network and is_inside else None,
+                searches=name in _SEARCHING,
             )
         logs = log_group(self, "Logs", config)
         self.machine = stepfunctions.StateMachine(

@@ -2,7 +2,7 @@
 
 ``responses`` streams: API Gateway passes on what the function writes while it writes it, for up to 15 minutes. ``containers``,
 ``sessions`` and ``files`` answer in one piece. All serve the same application; they differ in memory, rights, time and place:
-``sessions`` alone is inside the sandboxes' network, where there is one.
+``sessions`` alone is inside the sandboxes' network, if there is one.
 """
 
 import json

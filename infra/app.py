@@ -36,14 +36,14 @@ def make_app(context: dict[str, object] | None = None, outdir: str | None = None
 
 
 def check_region(region: str | None) -> None:
-    """Raises :class:`ConfigError` where the deployment cannot be: the Web Adapter's layer and the images' registries are of the
+    """Raises :class:`ConfigError` if the deployment cannot be: the Web Adapter's layer and the images' registries are of the
     commercial partition."""
     if region is not None and region.startswith(("cn-", "us-gov-", "us-iso", "eu-isoe", "eusc-")):
         raise ConfigError(f"The region {region} is outside of AWS's commercial partition, where moorage's layers and base images are.")
 
 
 def check_microvms(config: Config, region: str | None) -> None:
-    """Raises :class:`ConfigError` where Lambda has no MicroVMs. Such a region refuses each call without a word."""
+    """Raises :class:`ConfigError` if Lambda has no MicroVMs. Such a region refuses each call without a word."""
     if config.has_microvms and region is not None and region not in MICROVM_REGIONS:
         regions = ", ".join(sorted(MICROVM_REGIONS))
         raise ConfigError(f"Lambda has no MicroVMs in {region}: use provisioner 'fargate', or one of the regions {regions}.")

@@ -5,6 +5,7 @@ hash is taken over what goes in (sources, lock file, target), so an unchanged pa
 """
 
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,13 @@ BOTOCORE_SERVICES: Final = (
 )
 """botocore carries 27 MB of service descriptions; a package keeps those of the services that moorage calls."""
 
+SEARCH_PACKAGES: Final = ("numpy",)
+"""Half of all packages by size, in a layer for the functions that import it."""
+
+RUNTIME_LOCK: Final = ROOT / "requirements" / "runtime.txt"
+PIN: Final = re.compile(r"^([a-z0-9-]+)==.*\n(?:[ ]+.*\n)*", re.MULTILINE)
+"""A package of a lock file, with its hashes."""
+
 _IGNORED: Final = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", ".mypy_cache", ".ruff_cache")
 _NOT_IN_FUNCTIONS: Final = ("cli", "*/cli.py", "local")
 """Of the package: the command, and the stack on one machine."""
@@ -62,14 +70,21 @@ class LocalBundling:
 
 
 def dependencies_layer(target: Target) -> lambda_.Code:
-    """Third-party packages at the versions and hashes of ``requirements/runtime.txt``, laid out as a layer."""
-    lock = ROOT / "requirements" / "runtime.txt"
+    """The packages of ``requirements/runtime.txt`` that every function needs, laid out as a layer."""
+    return _packages_layer(target, lambda name: name not in SEARCH_PACKAGES, *BOTOCORE_SERVICES)
 
+
+def search_layer(target: Target) -> lambda_.Code:
+    """The packages for functions that read and write indexes of vector stores."""
+    return _packages_layer(target, lambda name: name in SEARCH_PACKAGES, *SEARCH_PACKAGES)
+
+
+def _packages_layer(target: Target, takes: Callable[[str], bool], *words: str) -> lambda_.Code:
     def build(output: Path) -> None:
-        install(lock, output / "python", target)
+        install(RUNTIME_LOCK, output / "python", target, takes)
         slim(output / "python")
 
-    return _asset(ROOT / "requirements", _hash((lock,), target, *BOTOCORE_SERVICES), build)
+    return _asset(RUNTIME_LOCK.parent, _hash((RUNTIME_LOCK,), target, *words), build)
 
 
 def core_layer() -> lambda_.Code:
@@ -103,14 +118,16 @@ def function_code(name: str, beside: Mapping[str, str]) -> lambda_.Code:
     return _asset(source, _hash(_files(source), *(word for each in beside.items() for word in each)), build)
 
 
-def install(lock: Path, destination: Path, target: Target) -> None:
-    """``uv pip install`` of a lock file into ``destination``; raises :class:`ConfigError` with uv's message."""
+def install(lock: Path, destination: Path, target: Target, takes: Callable[[str], bool] = lambda name: True) -> None:
+    """``uv pip install`` of the packages of a lock file that ``takes`` accepts, into ``destination``. Raises :class:`ConfigError` with
+    uv's message."""
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if uv is None:
         raise ConfigError("uv is not installed; 'make setup' brings it.")
     platform = _PLATFORM if target == "lambda" else ("--python", sys.executable)
     done = subprocess.run(
-        [uv, "pip", "install", "--quiet", "--require-hashes", "-r", str(lock), "--target", str(destination), *platform],
+        [uv, "pip", "install", "--quiet", "--require-hashes", "-r", "-", "--target", str(destination), *platform],
+        input="".join(pin[0] for pin in PIN.finditer(lock.read_text()) if takes(pin[1])),
         capture_output=True,
         text=True,
         check=False,
@@ -120,12 +137,14 @@ def install(lock: Path, destination: Path, target: Target) -> None:
 
 
 def slim(packages: Path) -> None:
-    """Drop what no function loads: descriptions of other services, Powertools' browser pages, type stubs, command-line wrappers."""
-    data = packages / "botocore" / "data"
-    for service in data.iterdir():
-        if service.is_dir() and service.name not in BOTOCORE_SERVICES:
+    """Drop what no function loads: descriptions of other services, Powertools' browser pages, type stubs, the packages' own tests,
+    command-line wrappers."""
+    for service in packages.glob("botocore/data/*/"):
+        if service.name not in BOTOCORE_SERVICES:
             shutil.rmtree(service)
-    shutil.rmtree(packages / "aws_lambda_powertools" / "event_handler" / "openapi" / "swagger_ui")
+    shutil.rmtree(packages / "aws_lambda_powertools" / "event_handler" / "openapi" / "swagger_ui", ignore_errors=True)
+    for tests in [*packages.glob("*/tests/"), *packages.glob("numpy/*/tests/")]:
+        shutil.rmtree(tests)
     for stub in packages.rglob("*.pyi"):
         stub.unlink()
     for name in ("bin", ".lock"):

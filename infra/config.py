@@ -212,7 +212,7 @@ class GivenVpc(BaseModel):
         return self.sandbox_group is not None
 
     def check_fargate(self, *, has_egress: bool) -> None:
-        """Raises :class:`ValueError` where functions, images or the proxy have no place, or a place is for none."""
+        """Raises :class:`ValueError` if functions, images or the proxy have no place, or a place is for none."""
         if not self.function_subnets:
             raise ValueError("vpc.function_subnets is needed with provisioner 'fargate': functions reach sandboxes from there")
         if (self.sandbox_group is None) != (self.function_group is None):

@@ -86,7 +86,7 @@ class EgressProxy(Construct):
         network: Network,
         image: ContainerImage,
         table: dynamodb.ITable,
-        place: "_Place",
+        place: "_ProxyPlacement",
     ) -> ecs.FargateService:
         definition = self._define(config, image, table, place.own_networks)
         namespace = discovery.PrivateDnsNamespace(self, "Zone", name=self._zone, vpc=network.vpc)
@@ -178,7 +178,7 @@ class EgressProxy(Construct):
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ProxyPlacement:
     """Where the proxy is, and who reaches it."""
 
     vpc: ec2.IVpc
@@ -192,7 +192,7 @@ class _Place:
 _SANDBOX_GROUP: Final = "A sandbox with a network policy: the egress proxy and no other way out"
 
 
-def _between(scope: Construct, network: Network, config: Config) -> _Place:
+def _between(scope: Construct, network: Network, config: Config) -> _ProxyPlacement:
     """A VPC of its own, peered with the sandboxes'."""
     vpc = ec2.Vpc(
         scope,
@@ -221,13 +221,13 @@ def _between(scope: Construct, network: Network, config: Config) -> _Place:
     proxy_group = ec2.SecurityGroup(scope, "ProxyGroup", vpc=vpc, allow_all_outbound=False, description="The egress proxy")
     proxy_group.add_ingress_rule(ec2.Peer.ipv4(config.vpc_cidr), ec2.Port.tcp(PROXY_PORT), "sandboxes")
     public = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)
-    return _Place(vpc, public, sandbox_group, proxy_group, (config.vpc_cidr, config.proxy_cidr), is_public=True)
+    return _ProxyPlacement(vpc, public, sandbox_group, proxy_group, (config.vpc_cidr, config.proxy_cidr), is_public=True)
 
 
-def _in_given(scope: Construct, network: GivenNetwork, given: GivenVpc) -> _Place:
+def _in_given(scope: Construct, network: GivenNetwork, given: GivenVpc) -> _ProxyPlacement:
     """Subnets of the owner's that lead to the internet. Its addresses are private, and the proxy refuses all such."""
     sandbox_group = network.own_or(scope, "SandboxGroup", given.policy_sandbox_group, _SANDBOX_GROUP)
     proxy_group = network.own_or(scope, "ProxyGroup", given.proxy_group, "The egress proxy")
     sandbox_group.add_egress_rule(proxy_group, ec2.Port.tcp(PROXY_PORT), "the egress proxy")
     proxy_group.add_ingress_rule(sandbox_group, ec2.Port.tcp(PROXY_PORT), "sandboxes")
-    return _Place(network.vpc, network.proxy_subnets, sandbox_group, proxy_group, (), is_public=False)
+    return _ProxyPlacement(network.vpc, network.proxy_subnets, sandbox_group, proxy_group, (), is_public=False)

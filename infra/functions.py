@@ -12,7 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.bundling import RUNTIME, core_layer, dependencies_layer, function_code
+from infra.bundling import RUNTIME, core_layer, dependencies_layer, function_code, search_layer
 from infra.config import Config, Models
 from infra.nag import acknowledge
 
@@ -125,7 +125,7 @@ def _grant_network_interfaces(role: iam.Role) -> None:
 
 
 class FunctionFactory(Construct):
-    """Makes functions that share two layers: third-party packages and our own."""
+    """Makes functions that share layers: third-party packages, our own, and for functions that search the packages of the search."""
 
     def __init__(
         self,
@@ -142,18 +142,18 @@ class FunctionFactory(Construct):
         self._beside = {"models.toml": models.text, SETTINGS_FILE: json.dumps(lists, indent=1, sort_keys=True)}
         self._config = config
         self._environment = environment
-        architectures = [lambda_.Architecture.ARM_64]
-        self._layers: list[lambda_.ILayerVersion] = [
-            lambda_.LayerVersion(
-                self,
-                layer_id,
-                code=code,
-                compatible_runtimes=[RUNTIME],
-                compatible_architectures=architectures,
-                removal_policy=cdk.RemovalPolicy.DESTROY,
-            )
-            for layer_id, code in (("Dependencies", dependencies_layer(config.bundle_for)), ("Core", core_layer()))
-        ]
+        self._layers = [self._layer("Dependencies", dependencies_layer(config.bundle_for)), self._layer("Core", core_layer())]
+        self._search_layer = self._layer("Search", search_layer(config.bundle_for))
+
+    def _layer(self, layer_id: str, code: lambda_.Code) -> lambda_.ILayerVersion:
+        return lambda_.LayerVersion(
+            self,
+            layer_id,
+            code=code,
+            compatible_runtimes=[RUNTIME],
+            compatible_architectures=[lambda_.Architecture.ARM_64],
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
 
     def make(
         self,
@@ -168,17 +168,23 @@ class FunctionFactory(Construct):
         subnets: ec2.SubnetSelection | None = None,
         security_groups: list[ec2.ISecurityGroup] | None = None,
         is_streaming: bool = False,
+        searches: bool = False,
     ) -> lambda_.Function:
         """A function from ``functions/<folder>``. It may write its own logs and traces and nothing else until it is granted more.
 
-        ``is_streaming`` puts the Web Adapter in front: ``handler`` is then the start command of an HTTP server.
+        ``is_streaming`` puts the Web Adapter in front: ``handler`` is then the start command of an HTTP server. ``searches`` adds the
+        packages for indexes of vector stores.
         """
         role = iam.Role(self, f"{construct_id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         if vpc is not None:
             _grant_network_interfaces(role)
         group = log_group(self, f"{construct_id}Logs", self._config)
         group.grant_write(role)
-        layers = [*self._layers, self._adapter(construct_id)] if is_streaming else self._layers
+        layers = [
+            *self._layers,
+            *([self._search_layer] if searches else []),
+            *([self._adapter(construct_id)] if is_streaming else []),
+        ]
         function = lambda_.Function(
             self,
             construct_id,

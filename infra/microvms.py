@@ -48,7 +48,7 @@ _OPERATOR_POLICY: Final = "AWSLambdaNetworkConnectorOperatorPolicy"
 
 
 @dataclass(frozen=True)
-class _Place:
+class _MicrovmPlacement:
     """Where the connector leads."""
 
     subnet_ids: Sequence[str]
@@ -68,7 +68,7 @@ class MicrovmNetwork(Construct):
         self.operator_role = self._make_operator_role()
         self.closed = self._make_connector("closed", config)
 
-    def _isolated(self, config: Config) -> _Place:
+    def _isolated(self, config: Config) -> _MicrovmPlacement:
         """A VPC of the deployment's own, without a resolver."""
         vpc = ec2.Vpc(
             self,
@@ -86,14 +86,14 @@ class MicrovmNetwork(Construct):
         acknowledge(vpc, "AwsSolutions-VPC7", "The VPC has no way out and no endpoint: there is no flow to log.")
         subnets = [subnet.node.default_child for subnet in vpc.isolated_subnets]
         described = [[s.cidr_block, s.availability_zone] for s in subnets if isinstance(s, ec2.CfnSubnet)]
-        return _Place([subnet.subnet_id for subnet in vpc.isolated_subnets], self._make_group(vpc), None, described)
+        return _MicrovmPlacement([subnet.subnet_id for subnet in vpc.isolated_subnets], self._make_group(vpc), None, described)
 
-    def _in_given(self, given: GivenVpc) -> _Place:
+    def _in_given(self, given: GivenVpc) -> _MicrovmPlacement:
         """Subnets of the owner's, which another account may share with this one."""
         # The CDK wants a zone; nothing here asks for it.
         vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=given.id, availability_zones=["any"])
         group = given.sandbox_group or self._make_group(vpc)
-        return _Place(given.sandbox_subnets, group, "*", [*given.sandbox_subnets, given.sandbox_group])
+        return _MicrovmPlacement(given.sandbox_subnets, group, "*", [*given.sandbox_subnets, given.sandbox_group])
 
     def _make_group(self, vpc: ec2.IVpc) -> str:
         group = ec2.SecurityGroup(

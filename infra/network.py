@@ -50,7 +50,7 @@ def isolated_subnets(name: str, part: int, config: Config) -> ec2.SubnetConfigur
 
 
 def named_by(construct_id: str, cidr: str) -> str:
-    """Other addresses are another network, by name too: functions are published anew where what they refer to has another name."""
+    """Other addresses are another network, by name too: functions are published anew if what they refer to has another name."""
     return construct_id if cidr == SANDBOX_CIDR else construct_id + cidr.replace(".", "x").replace("/", "x")
 
 

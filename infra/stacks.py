@@ -195,6 +195,7 @@ class ServiceStack(cdk.Stack):
             memory_mib=config.model_memory_mib,
             environment={"MOORAGE_STREAM_SECONDS_MAX": str(STREAM_SECONDS_MAX)},
             is_streaming=config.streaming,
+            searches=True,
         )
         return Handlers(
             responses=responses,
@@ -216,7 +217,7 @@ class ServiceStack(cdk.Stack):
         )
 
     def _make_sessions(self, factory: FunctionFactory) -> lambda_.Function:
-        """People's terminals: from inside the sandboxes' network, where there is one, to sandboxes that others start."""
+        """People's terminals: from inside the sandboxes' network, if there is one, to sandboxes that others start."""
         network = self.network
         return factory.make(
             "Sessions",
@@ -276,6 +277,7 @@ class ServiceStack(cdk.Stack):
             handler="handler.expire_containers",
             timeout=cdk.Duration.minutes(5),
             memory_mib=REAPER_MEMORY_MIB,
+            searches=True,
         )
         reapers = {"Recovery": recovery, "Expiry": expiry}
         if network:

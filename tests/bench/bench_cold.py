@@ -21,7 +21,6 @@ from infra import bundling
 SIZE_MB_MAX = 40
 IMPORT_MS_MAX = 600
 
-_LOCK = bundling.ROOT / "requirements" / "runtime.txt"
 _CORE = bundling.ROOT / "layers" / "core"
 _MODULES = {
     "responses": "app",
@@ -49,9 +48,12 @@ class Row:
 
 def measure(runs: int, folder: Path) -> Iterator[Row]:
     for target in ("lambda", "host"):
-        bundling.install(_LOCK, folder / target, target)
+        bundling.install(bundling.RUNTIME_LOCK, folder / target, target, lambda name: name not in bundling.SEARCH_PACKAGES)
         bundling.slim(folder / target)
-    size = _megabytes(folder / "lambda") + _megabytes(_CORE / "python" / "moorage")
+    bundling.install(bundling.RUNTIME_LOCK, folder / "search", "lambda", lambda name: name in bundling.SEARCH_PACKAGES)
+    bundling.slim(folder / "search")
+    size, search = _megabytes(folder / "lambda") + _megabytes(_CORE / "python" / "moorage"), _megabytes(folder / "search")
+    print(f"The layer for functions that search adds {search:.1f} MB.")
     compileall.compile_dir(folder / "host", quiet=2)
     for function, module in _MODULES.items():
         source = bundling.ROOT / "functions" / function
