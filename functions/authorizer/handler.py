@@ -74,7 +74,7 @@ async def found_by(secret: str, keys: ApiKeys, tokens: "Tokens | None") -> ApiKe
 
 
 def counted(settings: Settings, key: ApiKey) -> dict[str, str]:
-    """Whose requests the gateway counts together, where the deployment has usage plans: those of the tenant, if it is in a tier, else
+    """Whose requests the gateway counts together, if the deployment has usage plans: those of the tenant, if it is in a tier, else
     those of all tenants without one."""
     if not settings.usage_plans:
         return {}

@@ -313,7 +313,7 @@ def _start_build(codebuild: Any, pause: Callable[[float], None], **request: Any)
 
 
 def share_concurrency(wanted: Mapping[str, str], functions: Any) -> Mapping[str, str]:
-    """Reserve a share of the account's concurrency for a function; none where the account has too little to share.
+    """Reserve a share of the account's concurrency for a function; none if the account has too little to share.
 
     What others have reserved is theirs: Lambda refuses a reservation that leaves less than ``UNRESERVED_MIN`` unreserved.
     """

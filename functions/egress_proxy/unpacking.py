@@ -8,7 +8,7 @@ the pieces on asks when the client has taken what went before (``pacing.py``). W
   7932, section 9.2), or a few;
 * zstd: a block holds 128 KiB at most and takes four bytes at least (RFC 8878, section 3.1.1.2), so that a few bytes are fed at a time.
 
-Each piece on its way costs the proxy more than its unpacking does. So small ones are gathered, and where many bytes stand for nothing
+Each piece on its way costs the proxy more than its unpacking does. So small ones are gathered, and if many bytes stand for nothing
 (empty members, metadata) an empty piece comes in between: then the proxy turns to its other clients.
 
 A body of several members or frames (``cat a.gz b.gz``, bgzip, pigz, pzstd) is one body. One that breaks off, or that is none, is

@@ -1,7 +1,7 @@
 """The streaming function: an HTTP server behind the Lambda Web Adapter (``run.sh``).
 
 The adapter turns each invocation into a request to ``AWS_LWA_PORT`` and passes the answer on while it is written. A managed Python
-runtime that streams would replace ``run.sh`` and this file, and nothing else. Where the gateway does not stream (emulators),
+runtime that streams would replace ``run.sh`` and this file, and nothing else. If the gateway does not stream (emulators),
 ``handle`` serves the same application in one piece.
 """
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from moorage.egress.trust import combined_bundle, environment, proxy_url
+from command_environment import SYSTEM_BUNDLES
+from moorage.egress.trust import environment, proxy_url
 
 ROOT = Path(__file__).resolve().parents[2]
 TENANT = "tenant-1"
@@ -200,7 +201,8 @@ def _a_sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> 
     arena.open("any.example")
     ca = (arena.directory / "egress-ca.pem").read_text()
     upstream = (arena.directory / "upstream-ca.pem").read_text()
-    (certificates / "bundle.pem").write_text(combined_bundle(ca, upstream))
+    system = next(Path(path) for path in SYSTEM_BUNDLES if Path(path).is_file())
+    (certificates / "bundle.pem").write_text("\n".join((system.read_text(), ca, upstream)))
     binds = [
         ROOT / ".venv",
         ROOT / ".venv-toolbox",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from moorage.egress.ca import CERTIFICATE_FILE, KEY_FILE, ensure_ca, load_ca, new_ca
-from moorage.egress.trust import combined_bundle, environment, proxy_url
+from moorage.egress.trust import environment, proxy_url
 
 from tests.egress.conftest import ROOT, TOOLS, ArenaClient, Opened, Sandbox
 
@@ -147,13 +147,6 @@ def test_every_spelling_of_the_proxy_is_set_and_every_bundle_is_the_same() -> No
     bundles = {name for name, value in made.items() if value == "/b.pem"}
     wanted = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "PIP_CERT")
     assert bundles >= {*wanted, "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE"}
-
-
-def test_the_bundle_holds_the_systems_cas_and_ours() -> None:
-    ours = new_ca().certificate_pem
-    bundle = combined_bundle(ours)
-    assert bundle.endswith(ours)
-    assert bundle.count("BEGIN CERTIFICATE") > 1
 
 
 def test_the_ca_is_made_once_and_its_key_is_the_owners_alone(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ It is the first process of its sandbox, needs nothing but Python 3.9 and knows n
 * **An exec is its list of events** (``transcript.py``): numbered once, kept as bytes, read from any number on.
 * **Output is bounded where it arrives** (``transcript.py``): a gigabyte costs the memory of a page.
 * **Commands are not trusted.** They cannot read this process (it is not dumpable, its token came through a pipe) nor stop it (it is
-  PID 1 and handles no signal of theirs), and where it runs as root they run as somebody else.
+  PID 1 and handles no signal of theirs), and if it runs as root they run as somebody else.
 
 ``server.py`` knows the protocol, ``execs.py`` what runs and has run, ``workspace.py`` the files.
 

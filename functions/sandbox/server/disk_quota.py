@@ -22,7 +22,7 @@ class DiskQuota:
     quota everything that runs is killed with a notice, and files are refused. Commands may be started again (they must be able to
     delete), until they write yet more. One file never grows beyond the quota (RLIMIT_FSIZE).
 
-    Where the container has a file system of its own, that knows exactly what is taken, however it is held, and lets nobody pass a
+    If the container has a file system of its own, that knows exactly what is taken, however it is held, and lets nobody pass a
     bound a little above the quota. Elsewhere the tree is walked (more seldom when it is large), and nothing may hide: directories that
     their owner has closed are opened again, files without a name count as far as processes hold them (``open_files.py``), and a tree
     too deep to be measured counts as full, as does a process that lets nobody look.
@@ -51,7 +51,7 @@ class DiskQuota:
 
     @property
     def charged(self) -> int:
-        """What the container holds: its quota where that cannot be measured, so that it weighs in a sum what one container can."""
+        """What the container holds: its quota if that cannot be measured, so that it weighs in a sum what one container can."""
         return self.used if self.used < sys.maxsize else self._config.disk_bytes_max
 
     async def watch(self) -> None:

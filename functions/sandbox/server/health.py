@@ -54,7 +54,7 @@ class HealthCounters:
         return news
 
     def refused_forks(self) -> Optional[int]:
-        """How often a process was refused for their number; None where nobody counts it."""
+        """How often a process was refused for their number; None if nobody counts it."""
         return counters(self._process_fd).get("max")
 
     def _memory_kills(self) -> int:

@@ -1,7 +1,7 @@
 """What runs in the sandbox: all that commands have left behind, with the ports on which it listens.
 
 Everything that descends from the server: what outlives its parent becomes a child of it (``PR_SET_CHILD_SUBREAPER``), so nothing hides
-by forking away, and where the server is not alone, nothing of others is told.
+by forking away, and if the server is not alone, nothing of others is told.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def _set_clock(offset: Told) -> None:
 def _slow_disk(rate: Told) -> None:
     from moorage.store import journal
 
-    original = journal._Turn.__enter__
+    original = journal._WriteTurn.__enter__
     dice = random.Random(os.environ["MOORAGE_CHAOS_SEED"] + str(os.getpid()))
 
     def slow(self: Any) -> None:
@@ -41,7 +41,7 @@ def _slow_disk(rate: Told) -> None:
             time.sleep(dice.uniform(*_LATE_SECONDS))
         original(self)
 
-    journal._Turn.__enter__ = slow  # type: ignore[method-assign]
+    journal._WriteTurn.__enter__ = slow  # type: ignore[method-assign]
 
 
 def _note(what: str, fault: str) -> None:

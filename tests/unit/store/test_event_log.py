@@ -102,7 +102,7 @@ def test_a_writer_goes_on_behind_the_log_unless_it_is_superseded() -> None:
 async def test_a_batch_comes_back_as_it_was_written(bench: Bench) -> None:
     written = EventBatch(0, numbered(0, "a", "ü"), LogWriterId(3, 2, "call_1"), {"0": 7})
     await bench.log.append(written)
-    assert await bench.log.last_batch() == EventBatch(0, written.events, written.writer, {"0": 7}, at_ms=1_000)
+    assert await bench.log.read_from(0) == [EventBatch(0, written.events, written.writer, {"0": 7}, at_ms=1_000)]
 
 
 async def test_a_slot_takes_one_batch(bench: Bench) -> None:
@@ -129,7 +129,7 @@ async def test_reading_after_a_number_begins_with_the_batch_that_holds_the_next(
 
 
 async def test_reading_an_empty_log_finds_nothing(bench: Bench) -> None:
-    assert (await bench.log.read_after(-1), await bench.log.read_all(), await bench.log.last_batch()) == ([], [], None)
+    assert (await bench.log.read_after(-1), await bench.log.read_all()) == ([], [])
 
 
 # --- one writer -----------------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class Codec(Generic[T]):
     """Tuples are lists in a record. A field that a record does not have, because it is older, is its default.
 
     ``names``: attributes that are not called as their fields. ``nested``: fields that another codec packs, or a tuple of such values,
-    or None. ``sparse``: fields that are written only where they are not their default. ``beside``: fields that stand elsewhere, in the
+    or None. ``sparse``: fields that are written only if they are not their default. ``beside``: fields that stand elsewhere, in the
     record's key or its body; ``unpack`` is given them.
     """
 

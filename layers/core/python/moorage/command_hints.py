@@ -42,5 +42,5 @@ def own_command(search_path: str | None, interpreter: str) -> str:
 
 
 def command_for_clients(own: str) -> str:
-    """What an API tells its clients: a path below the folder of the stack, and the name where a path would tell of the machine."""
+    """What an API tells its clients: a path below the folder of the stack, and the name if a path would tell of the machine."""
     return "moorage" if os.path.isabs(shlex.split(own)[0]) or own.startswith((".." + os.sep, "'..")) else own

@@ -102,7 +102,7 @@ def _is_address(text: str, *, is_bracketed: bool) -> bool:
 def normalise_pattern(entry: str) -> str | None:
     """An entry of an allowlist as a pattern; None if it is none.
 
-    Internationalised names are taken where IDNA 2003 and 2008 agree on them; elsewhere the ``xn--`` form must be written.
+    Internationalised names are taken if IDNA 2003 and 2008 agree on them; elsewhere the ``xn--`` form must be written.
     """
     if entry == "*":
         return entry

@@ -85,7 +85,7 @@ async def resolve_inputs(
     With a container a file is also named by its path there, and one that a model cannot read (or that is longer than
     ``limits.INPUT_INLINE_BYTES_MAX``) is only named. Without one, documents that the model's server does not take become their text.
     It is read by ``attachments`` once, and kept like what a URL gave. Raises :class:`ApiError` for what cannot be had, and
-    :class:`DocumentsUnread` where texts are not there yet and no sandbox can be reached.
+    :class:`DocumentsUnread` if texts are not there yet and no sandbox can be reached.
     """
     return await _inputs(resources).resolve(tenant_id, items, has_container=has_container, attachments=attachments)
 
@@ -152,7 +152,7 @@ class Inputs:
         self, tenant_id: str, items: Sequence[Item], *, has_container: bool, attachments: AttachmentReader | None = None
     ) -> list[Item]:
         """Of more than fits into one request, what was said last is shown."""
-        room = _Room(limits.INPUT_FILE_BYTES_MAX)
+        room = _ImageBudget(limits.INPUT_FILE_BYTES_MAX)
         read = None if has_container else attachments
         has_media = await _looked_over(items, lambda item: bool(_media(item)))
         pairs = zip(reversed(items), reversed(has_media), strict=True)
@@ -195,7 +195,7 @@ class Inputs:
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in await self._table.query(pk)])
 
     async def _resolved(
-        self, tenant_id: str, item: Item, has_container: bool, room: "_Room", attachments: AttachmentReader | None
+        self, tenant_id: str, item: Item, has_container: bool, room: "_ImageBudget", attachments: AttachmentReader | None
     ) -> Item:
         field = _field(item)
         if isinstance(item[field], dict):
@@ -225,7 +225,7 @@ class Inputs:
                 parts += await _shown_file(part, source, _free(source.filename, taken), has_container, room)
         return {**item, field: parts}
 
-    async def _text(self, tenant_id: str, item: Item, source: "_Source", attachments: AttachmentReader) -> str | None:
+    async def _text(self, tenant_id: str, item: Item, source: "_PartSource", attachments: AttachmentReader) -> str | None:
         """A document's text with its name; None of a file that the model's server takes, that is text already, or that has none."""
         try:
             kind = look(source.filename, await source.head()).kind
@@ -263,26 +263,26 @@ class Inputs:
         await self._blobs.put_stream(document.text_key, _once(data), bytes_max=len(data))
         return data
 
-    async def _screenshot(self, tenant_id: str, item: Item, part: Part, room: "_Room") -> Part:
+    async def _screenshot(self, tenant_id: str, item: Item, part: Part, room: "_ImageBudget") -> Part:
         """A computer's output is one picture; if its file is gone, the model is told its name."""
         try:
             return await _shown_image(part, await self._source(tenant_id, item, part), room)
         except ApiError:
             return part
 
-    async def _source(self, tenant_id: str, item: Item, part: Part, *, param: str = "input") -> "_Source":
+    async def _source(self, tenant_id: str, item: Item, part: Part, *, param: str = "input") -> "_PartSource":
         """Where the content of a part is; ``param`` names its id. Raises :class:`ApiError` if the content cannot be had."""
         filename = part.get("filename")
         if "file_id" in part:
             file = await self._files.get(tenant_id, part["file_id"], param=param)
-            return _Source(filename or file.filename, file.bytes, file.sha256, lambda: self._files.content(file), key=file.key)
+            return _PartSource(filename or file.filename, file.bytes, file.sha256, lambda: self._files.content(file), key=file.key)
         if "file_url" in part:
             url = part["file_url"]
             blob = await self._fetched(tenant_id, item["id"], url)
             name = filename or unquote(urlsplit(url).path.rsplit("/", 1)[-1])
-            return _Source(name or "file", blob.bytes, blob.sha256, lambda: self._blobs.get_stream(blob.key), key=blob.key)
+            return _PartSource(name or "file", blob.bytes, blob.sha256, lambda: self._blobs.get_stream(blob.key), key=blob.key)
         content, media_type, sha256 = await beside(len(part["file_data"]), partial(_decoded, part["file_data"]))
-        return _Source(filename or "file", len(content), sha256, lambda: _once(content), media_type)
+        return _PartSource(filename or "file", len(content), sha256, lambda: _once(content), media_type)
 
     async def _fetched(self, tenant_id: str, item_id: str, url: str) -> Blob:
         """What the URL gave; it is fetched if that was not done for this item yet."""
@@ -316,7 +316,7 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _PartSource:
     filename: str
     size: int
     sha256: str
@@ -366,7 +366,7 @@ class _Source:
         return await beside(self.size, partial(_joined, pieces))
 
 
-def _read_once(source: _Source) -> Callable[[], AsyncIterator[bytes]]:
+def _read_once(source: _PartSource) -> Callable[[], AsyncIterator[bytes]]:
     """Content that is looked at before it is shown costs one request all the same, if it is small."""
     if source.size > limits.INPUT_INLINE_BYTES_MAX:
         return source.chunks
@@ -381,19 +381,19 @@ def _read_once(source: _Source) -> Callable[[], AsyncIterator[bytes]]:
 
 
 @dataclass(slots=True)
-class _Room:
+class _ImageBudget:
     """What one request to a model has room for."""
 
     left: int
 
-    def takes(self, source: _Source) -> bool:
+    def takes(self, source: _PartSource) -> bool:
         if source.size > self.left:
             return False
         self.left -= source.size
         return True
 
 
-async def _shown_image(part: Part, source: _Source, room: _Room) -> Part:
+async def _shown_image(part: Part, source: _PartSource, room: _ImageBudget) -> Part:
     if not room.takes(source):
         return _note(f"[image {source.filename}: {source.size} bytes are too many to show]")
     rest = {key: value for key, value in part.items() if key != "file_id"}
@@ -405,7 +405,7 @@ async def _shown_image(part: Part, source: _Source, room: _Room) -> Part:
     return {**rest, "image_url": url}
 
 
-async def _shown_file(part: Part, source: _Source, name: str, has_container: bool, room: _Room) -> list[Part]:
+async def _shown_file(part: Part, source: _PartSource, name: str, has_container: bool, room: _ImageBudget) -> list[Part]:
     """The file as data, or a note of it, or both."""
     notes = [_note(f"[The file {source.filename} ({source.size} bytes) is at {WORKSPACE}{name}]")] if has_container else []
     kind = source.media_type or mimetypes.guess_type(source.filename)[0] or ""
@@ -428,7 +428,7 @@ def _base64(content: bytes | memoryview) -> str:
     return base64.b64encode(content).decode()
 
 
-def _media_type(source: _Source, content: bytes) -> str:
+def _media_type(source: _PartSource, content: bytes) -> str:
     for beginning, media_type in _MAGIC:
         if content.startswith(beginning):
             return media_type
@@ -462,7 +462,7 @@ def _placed_media(item: Item) -> list[tuple[str, Part]]:
 
 
 async def _looked_over(items: Sequence[Item], look: Callable[[Item], T]) -> list[T]:
-    """What a look at each item gives: on a thread where they hold much."""
+    """What a look at each item gives: on a thread if they hold much."""
     is_long = outweighs(items, limits.LOWERED_HERE_MAX)
     return await worked(lambda: [look(item) for item in items]) if is_long else [look(item) for item in items]
 

@@ -144,7 +144,7 @@ def outweighs(values: Iterable[Any], most: int) -> bool:
 
 
 async def as_json(value: Any) -> bytes:
-    """Its JSON, written on a thread where that takes long. Nobody may change it meanwhile."""
+    """Its JSON, written on a thread if that takes long. Nobody may change it meanwhile."""
     if outweighs([value], limits.LOWERED_HERE_MAX):
         return await worked(lambda: orjson.dumps(value))
     return orjson.dumps(value)

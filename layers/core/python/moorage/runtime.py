@@ -277,7 +277,7 @@ class Runtime:
         return int(self.clock() * 1000)
 
     async def rest(self, seconds: float) -> None:
-        """Let what was kept come to its end, where the process stands still once it has answered (Lambda)."""
+        """Let what was kept come to its end, if the process stands still once it has answered (Lambda)."""
         if self.tasks:
             await asyncio.wait(set(self.tasks), timeout=seconds)
 
@@ -479,7 +479,7 @@ def _vector_bucket(settings: Settings, executor: Executor) -> Callable[[], Vecto
 
 
 def _egress_fleet(settings: Settings, executor: Executor) -> ProxyFleet | None:
-    """The ECS service of the proxy, which runs only while a container may use it; None where the proxy always runs."""
+    """The ECS service of the proxy, which runs only while a container may use it; None if the proxy always runs."""
     if settings.egress_service is None or settings.provisioner == "elsewhere":
         return None
     return ProxyFleet(aws_client("ecs"), settings.egress_service, executor)

@@ -36,14 +36,14 @@ def inert_json(text: str) -> str:
 
 
 def say(text: str = "", *, colour: str = "", out: TextIO | None = None, end: str = "\n") -> None:
-    """Show a text at once, in a colour where somebody sees it."""
+    """Show a text at once, in a colour if somebody sees it."""
     shown = sys.stdout if out is None else out
     shown.write(paint(printable(text), colour, shown) + end)
     shown.flush()
 
 
 def paint(text: str, colour: str, out: TextIO) -> str:
-    """The text in a colour on a terminal, plain in files and pipes, or where no colour is named."""
+    """The text in a colour on a terminal, plain in files and pipes, or if no colour is named."""
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if colour and out.isatty() else text
 
 

@@ -67,7 +67,7 @@ class Trace:
 
 
 def _only(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str:
-    """The header's value; nothing where it is missing or said twice."""
+    """The header's value; nothing if it is missing or said twice."""
     values = [value for key, value in headers if key == name]
     return values[0].decode("latin-1").strip() if len(values) == 1 else ""
 

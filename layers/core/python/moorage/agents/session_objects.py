@@ -110,7 +110,7 @@ def turn_object(standing: Standing, turn: TurnRecord, status: TurnStatus | None 
 
 
 def cost_usd(turn: TurnRecord, current: int | None) -> float | None:
-    """Of a turn whose current response has cost so much; None where that is not known."""
+    """Of a turn whose current response has cost so much; None if that is not known."""
     return None if current is None or turn.cost < 0 else (turn.cost + current) / 1_000_000_000
 
 
@@ -131,7 +131,7 @@ def session_object(
     status: SessionStatus | None = None,
     used: Mapping[str, float] | None = None,
 ) -> AgentSession:
-    """``status`` is that of an event; by default it is as it stands. ``used`` is of the session's budget, where that is known."""
+    """``status`` is that of an event; by default it is as it stands. ``used`` is of the session's budget, if that is known."""
     session, turn, snapshot = standing.session, standing.turn, standing.snapshot
     active_at = session.created_at if turn is None else turn.created_at
     if snapshot is not None and snapshot.last is not None:

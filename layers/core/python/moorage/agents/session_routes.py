@@ -358,7 +358,7 @@ async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[I
 
 @router.get(f"{_ONE}/traces", "listAgentSessionTraces", "The traces of a session's turns that have ended, as OTLP's JSON", query=PAGE)
 async def list_traces(caller: Caller, session_id: str, page: AnyPage) -> ListOf[SessionTrace]:
-    """``after`` is a turn's id. A page is shorter than asked for where its traces are long."""
+    """``after`` is a turn's id. A page is shorter than asked for if its traces are long."""
     runtime = caller.runtime
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
     beyond = None if page.after is None else (await _turn(runtime, session, page.after)).number
@@ -463,7 +463,7 @@ def _changed(settings: Mapping[str, Any], change: Mapping[str, Any], sent: Mappi
 
 
 def _budget(given: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The budget that a body sets, by one of its two names; empty for none, and None where the body says nothing of it."""
+    """The budget that a body sets, by one of its two names; empty for none, and None if the body says nothing of it."""
     if "spend_control" in sent:
         if "budget" in sent:
             raise invalid_value("spend_control", "it is another name of 'budget': give one of the two.")

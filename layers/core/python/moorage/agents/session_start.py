@@ -103,7 +103,7 @@ async def agent_of(runtime: Runtime, tenant_id: str, given: Mapping[str, Any]) -
 
 
 def with_nulls(given: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
-    """What a request says, with None where it says null: that sets a setting back."""
+    """What a request says, with None if it says null: that sets a setting back."""
     return {**given, **{name: None for name, value in sent.items() if value is None}}
 
 

@@ -208,7 +208,7 @@ class AgentSessions:
         return replace(session, environment_blob=key)
 
     async def environment_of(self, session: SessionRecord) -> str:
-        """What it asked for, sealed; empty where that is not known."""
+        """What it asked for, sealed; empty if that is not known."""
         return (await self._blobs.get_bytes(session.environment_blob)).decode() if session.environment_blob else session.environment
 
     async def move(self, session: SessionRecord, container_id: str) -> SessionRecord | None:

@@ -2,7 +2,7 @@
 
 There is no log of a session: the events of a turn are those of its responses' logs, in another form. An event's id says where it
 stands, its turn and its number there, so that a reader goes on behind it as long as the session is kept. A turn is read from its
-beginning, also where only its end is told: what an item is hangs on what came before it.
+beginning, also if only its end is told: what an item is hangs on what came before it.
 """
 
 import asyncio
@@ -196,7 +196,7 @@ class SessionReader:
             position, used = position + 1, used + standing.used
 
     async def _without_response(self, standing: Standing) -> Standing:
-        """As a turn stands now whose response was deleted, or has expired; without a turn where the session was deleted."""
+        """As a turn stands now whose response was deleted, or has expired; without a turn if the session was deleted."""
         sessions, turn = self.runtime.agent_sessions, standing.turn
         assert turn is not None
         try:
@@ -309,7 +309,7 @@ class _Parked:
         self.is_gone = False
 
     def heard(self, turn: TurnRecord) -> list[Event]:
-        """It says something: that it goes on, where it was told that it stands still."""
+        """It says something: that it goes on, if it was told that it stands still."""
         self._looked_at = self._now()
         if not self._told:
             return []
@@ -317,7 +317,7 @@ class _Parked:
         return [self._event("in_progress", Standing(self._reader.session, turn), ())]
 
     def resumed(self, turn: TurnRecord) -> list[Event]:
-        """That it goes on, where an earlier connection told that it stands still."""
+        """That it goes on, if an earlier connection told that it stands still."""
         if (before := self._told_before) is None:
             return []
         self._told_before = None
@@ -325,7 +325,7 @@ class _Parked:
         return [event | {"event_id": f"{before.id}_{_ON}"}]
 
     async def look(self, turn: TurnRecord) -> list[Event]:
-        """That it stands still, or that it goes on; nothing where that was told, or where it is too early to look."""
+        """That it stands still, or that it goes on; nothing if that was told, or if it is too early to look."""
         if self._now() - self._looked_at < _PARKED_LOOK_SECONDS:
             return []
         self._looked_at = self._now()

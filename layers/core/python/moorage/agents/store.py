@@ -1,6 +1,6 @@
 """Agents: settings under a name, which change by versions that stay.
 
-An agent's record counts its versions. A version is a record that never changes; where its settings are long they are an object in the
+An agent's record counts its versions. A version is a record that never changes; if its settings are long they are an object in the
 bucket. One transaction writes a version and counts it, so that two changes at once come one after the other.
 """
 
@@ -70,7 +70,7 @@ class Agents:
         return await self._read(tenant_id, record, version or record["version"], param)
 
     async def page(self, tenant_id: str, page: PageQuery) -> tuple[list[AgentRecord], bool]:
-        """A page, and whether there is more: it is shorter than asked for where its settings are long."""
+        """A page, and whether there is more: it is shorter than asked for if its settings are long."""
         found = await read_page(self._table, tenant_id, KIND, page, pk_of=keys.agent, keep=lambda _: True)
         places = [(record["PK"], keys.agent_version(record["version"])) for record in found.records]
         versions = {record["PK"]: record for record in await self._table.get_many(places)}

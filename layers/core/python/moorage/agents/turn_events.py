@@ -1,6 +1,6 @@
 """Events of a turn, as a projection of the logs of its responses: pure.
 
-The same logs give the same events in the same order, so that a reader can go on behind any of them. Where theirs tells more than a log
+The same logs give the same events in the same order, so that a reader can go on behind any of them. If theirs tells more than a log
 knows at that moment, an event waits: whether a message is the answer is known when something stands behind it.
 """
 
@@ -34,7 +34,7 @@ _COMMAND_DELTA: Final = "response.shell_call_output_content.delta"
 
 
 @dataclass(slots=True)
-class _Place:
+class _EventPosition:
     """Where an item of a response stands in its turn."""
 
     item_id: str
@@ -43,11 +43,11 @@ class _Place:
 
 
 @dataclass(slots=True)
-class _Call:
+class _AgentCall:
     """A call that has no result yet, with the places of what it shows."""
 
     item: Item
-    places: list[_Place]
+    places: list[_EventPosition]
 
 
 @dataclass(slots=True)
@@ -58,14 +58,14 @@ class TurnProjector:
     turn_id: str
     _count: int = 0
     """Of items so far."""
-    _places: dict[int, _Place] = field(default_factory=dict)
+    _places: dict[int, _EventPosition] = field(default_factory=dict)
     """By ``output_index`` of the response."""
-    _held: tuple[_Place, Item] | None = None
+    _held: tuple[_EventPosition, Item] | None = None
     """A message that is whole, and what it is will be known soon."""
-    _shells: dict[str, _Call] = field(default_factory=dict)
+    _shells: dict[str, _AgentCall] = field(default_factory=dict)
     _shell_outputs: dict[int, str] = field(default_factory=dict)
     """``call_id`` by ``output_index`` of the response."""
-    _functions: dict[str, _Call] = field(default_factory=dict)
+    _functions: dict[str, _AgentCall] = field(default_factory=dict)
 
     def begin(self, given: Sequence[Item]) -> Iterator[Event]:
         """Another response begins with these items."""
@@ -119,12 +119,12 @@ class TurnProjector:
             case "function_call":
                 if item.get("status") != "incomplete":
                     place = self._place(at, item["id"])
-                    self._functions[item["call_id"]] = _Call(item, [place])
+                    self._functions[item["call_id"]] = _AgentCall(item, [place])
                     yield self._added(place, function_call(self.turn_id, item, None))
             case "shell_call":
                 made = range(len(item["action"]["commands"]))
                 places = [self._next_place(command_id(item, index)) for index in made]
-                self._shells[item["call_id"]] = _Call(item, places)
+                self._shells[item["call_id"]] = _AgentCall(item, places)
                 for place, shown in zip(places, commands(self.turn_id, item, None), strict=True):
                     yield self._added(place, shown)
             case "shell_call_output":
@@ -180,21 +180,21 @@ class TurnProjector:
         text = said if isinstance(said, str) else "".join(said.values())
         return self._of_turn(COMMAND_OUTPUT, item_id=place.item_id, output_index=place.index, delta=text)
 
-    def _place(self, at: int, item_id: str) -> _Place:
+    def _place(self, at: int, item_id: str) -> _EventPosition:
         self._places[at] = self._next_place(item_id)
         return self._places[at]
 
-    def _next_place(self, item_id: str) -> _Place:
+    def _next_place(self, item_id: str) -> _EventPosition:
         self._count += 1
-        return _Place(item_id, self._count - 1)
+        return _EventPosition(item_id, self._count - 1)
 
-    def _added(self, place: _Place | None, item: Item) -> Event:
+    def _added(self, place: _EventPosition | None, item: Item) -> Event:
         return self._of_turn(ITEM_ADDED, item=item, output_index=None if place is None else place.index)
 
-    def _done(self, place: _Place, item: Item) -> Event:
+    def _done(self, place: _EventPosition, item: Item) -> Event:
         return self._of_turn(ITEM_DONE, item=item, output_index=place.index)
 
-    def _piece(self, name: str, place: _Place, **said: Any) -> Event:
+    def _piece(self, name: str, place: _EventPosition, **said: Any) -> Event:
         return self._of_turn(f"{TURN}.{name}", item_id=place.item_id, output_index=place.index, **said)
 
     def _of_turn(self, name: str, **said: Any) -> Event:

@@ -164,7 +164,7 @@ def _end(end: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def simple(turn_id: str, item: Item) -> Item | None:
-    """One that is an item by itself; None where the Agents API has no type for it."""
+    """One that is an item by itself; None if the Agents API has no type for it."""
     match item["type"]:
         case "reasoning":
             summary = [{"type": "summary_text", "text": part["text"]} for part in item.get("summary", ())]

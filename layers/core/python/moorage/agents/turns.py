@@ -142,7 +142,7 @@ class Standing:
 
     @property
     def cost(self) -> int | None:
-        """Of the current response, once it has ended, in billionths of a dollar; None where that is not known."""
+        """Of the current response, once it has ended, in billionths of a dollar; None if that is not known."""
         if self.snapshot is None or not self.snapshot.is_final:
             return 0
         usage = self.snapshot.final_object["usage"]
@@ -275,7 +275,7 @@ async def was_taken(runtime: Runtime, session: SessionRecord, offer: Offer, sinc
 
 
 async def note_error(runtime: Runtime, session: SessionRecord, error: ApiError, response_id: str) -> None:
-    """Why a session cannot go on after a response, where nobody waits for an answer that says so."""
+    """Why a session cannot go on after a response, if nobody waits for an answer that says so."""
     tell_error(error, "a session cannot go on", session_id=session.id, tenant_id=session.tenant_id)
     await runtime.agent_sessions.note_error(session, error.message, response_id)
     ended = await snapshot_of(runtime, session.tenant_id, response_id)
@@ -285,7 +285,7 @@ async def note_error(runtime: Runtime, session: SessionRecord, error: ApiError, 
 
 
 async def tell_end(runtime: Runtime, session: SessionRecord, response_id: str) -> None:
-    """Tell the endpoints what the end of a response is to its session: that it rests, or that it waits for its client. Nothing where
+    """Tell the endpoints what the end of a response is to its session: that it rests, or that it waits for its client. Nothing if
     its turn has gone on. Harmless to run twice."""
     turns = await runtime.agent_sessions.turns(session, descending=True, limit=2)
     turn = next((each for each in turns if each.current == response_id), None)
@@ -445,7 +445,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
 
 
 async def is_wanted(runtime: Runtime, stored: StoredResponse) -> bool:
-    """Whether a response belongs to a turn of its session: not where the process died that had written it down."""
+    """Whether a response belongs to a turn of its session: not if the process died that had written it down."""
     assert stored.session_id is not None
     try:
         session = await runtime.agent_sessions.get(stored.tenant_id, stored.session_id)

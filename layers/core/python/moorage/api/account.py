@@ -48,6 +48,6 @@ async def me(request: Request, caller: Caller) -> Me:
 
 
 def _price(runtime: Runtime, model: str) -> PriceShown:
-    """US dollars per million tokens and per call; null where they are not known."""
+    """US dollars per million tokens and per call; null if they are not known."""
     price = runtime.catalog.price_of(model)
     return {"model": model, "price": None if price is None else asdict(price)}

@@ -119,7 +119,7 @@ async def _welcome(request: Request) -> Response:
 
 
 async def _healthz(request: Request) -> dict[str, Any]:
-    """``loop_silent_seconds`` only where the event loop did not turn for so long, a short while ago."""
+    """``loop_silent_seconds`` only if the event loop did not turn for so long, a short while ago."""
     silent = request.app.state.late_silence_seconds()
     return {"status": "ok"} if silent is None else {"status": "ok", "loop_silent_seconds": silent}
 

@@ -27,7 +27,7 @@ async def download(
     size: int,
     content: Callable[[int, int | None], AsyncIterator[bytes]],
 ) -> Response:
-    """The content as a stream (``Range: bytes=a-b`` gives a part), or a redirection to S3 where this way is too narrow for it. A page
+    """The content as a stream (``Range: bytes=a-b`` gives a part), or a redirection to S3 if this way is too narrow for it. A page
     may not follow one to another origin: it asks for small parts, which fit through."""
     disposition = content_disposition(filename)
     span = _span(request.headers.get("range"), size)

@@ -1,7 +1,7 @@
 """One foreground response and the client that waits for it, whatever the transport.
 
 The events of the first step come from this process; after a hand-over to the state machine they come from the log. A client that
-goes away cancels what has not been handed over. Where the process may not run for ever (``until``), a stored response is handed over at
+goes away cancels what has not been handed over. If the process may not run for ever (``until``), a stored response is handed over at
 that time and the events end without a final one; one that is not stored fails.
 """
 

@@ -2,7 +2,7 @@
 
 A worker is a function's process for as long as something runs on the connection. It finds frames in the connection's mailbox
 (``store/sockets.py``), sends events through the management API, and leaves when nothing runs. What can be continued on the connection
-lies in the table meanwhile, and is erased with it. A client that has gone is noticed where an event cannot be sent, or where the
+lies in the table meanwhile, and is erased with it. A client that has gone is noticed if an event cannot be sent, or if the
 gateway has told it and the connection's record is no more; then the responses are treated as ever: what the state machine has goes on.
 """
 

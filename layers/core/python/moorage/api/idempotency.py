@@ -5,7 +5,7 @@ the same response (attached to while it runs), or the same answer. Another body 
 
 The SDKs send no key when they try again by themselves after a time-out, but they count their tries (``x-stainless-retry-count``). A
 response whose connection broke while its commands run leaves a note; the first retry with the same body takes it, and goes on with
-that response. What was not handed to the state machine yet is stopped when its client goes, so there the retry may begin anew. Where
+that response. What was not handed to the state machine yet is stopped when its client goes, so there the retry may begin anew. If
 this process cannot see the client go (on AWS the gateway keeps that to itself), only a key helps.
 """
 
@@ -131,7 +131,7 @@ class IdempotentCreate:
 
     async def _adopted(self) -> str | None:
         """The response of an attempt whose connection broke. A retry may be here before it was seen to break: while the same request is
-        being answered here, its note is waited for; longer where the break was seen, because then the note is on its way."""
+        being answered here, its note is waited for; longer if the break was seen, because then the note is on its way."""
         began = asyncio.get_running_loop().time()
         while (response_id := await self.repeats.adopt(self.tenant_id, self._note)) is None:
             is_left = self.runtime.farewells[self._note] > 0

@@ -99,7 +99,7 @@ class _Description:
         return content
 
     def _answers(self) -> dict[str, JsonSchema]:
-        """Schemas by media type; none where success is not an HTTP answer."""
+        """Schemas by media type; none if success is not an HTTP answer."""
         answers = {} if self._operation.answers is None else {JSON: self._schema(self._operation.answers)}
         if self._operation.sends is not None:
             answers[self._operation.sends] = self._of_stream() if self._operation.sends == EVENTS else {}

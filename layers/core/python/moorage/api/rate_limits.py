@@ -1,7 +1,7 @@
 """Rate limits for each API key: requests and tokens a minute, as token buckets.
 
 A bucket holds a minute's worth and fills evenly. Its level stands in the table (``store/rates.py``), so that a limit holds however
-many processes there are. A process does not go there for each request: where a key asks often, it takes a share for the next second
+many processes there are. A process does not go there for each request: if a key asks often, it takes a share for the next second
 along, and admits from that. What is left of a share after its second is lost, so that a limit may be met early, and is never exceeded.
 
 Tokens are estimated from the size of the body, since nobody knows the model's count beforehand. Limits are off unless the operator

@@ -1,7 +1,7 @@
 """``GET /v1/responses``: the responses of a tenant, newest first. An extension of ours, in the envelope of OpenAI's lists.
 
 A page costs one query of the index, another of what runs, and one read of the responses that it shows; filters look at the index alone
-(``store/response_list.py``), and of a long list only where it may have what they want (``store/list_search.py``).
+(``store/response_list.py``), and of a long list only if it may have what they want (``store/list_search.py``).
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -301,7 +301,7 @@ def first_words(items: Sequence[dict[str, Any]]) -> str:
 
 
 def first_words_of_answer(output: Sequence[dict[str, Any]]) -> str:
-    """The beginning of the last message; empty where nothing was answered."""
+    """The beginning of the last message; empty if nothing was answered."""
     for item in reversed(output):
         if item["type"] == "message":
             return _preview([part.get("text") or part.get("refusal") or "" for part in item.get("content", ())])

@@ -1,4 +1,4 @@
-"""The router of all resources: a route says what the OpenAPI document tells of it, where it is declared.
+"""The router of all resources: a route says what the OpenAPI document tells of it, if it is declared.
 
 ``@router.get("/files/{file_id}", "retrieveFile", "A file")`` above a handler that returns a type of the wire is all of it: path
 parameters, the body (:func:`~moorage.api.bodies.body_of`) and the answer are read from the handler's signature.
@@ -138,7 +138,7 @@ def _rendered(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable
 
 
 def body_model(route: APIRoute) -> Any:
-    """What the handler's body is checked by (``body_of``); None where it takes none, or reads it by itself."""
+    """What the handler's body is checked by (``body_of``); None if it takes none, or reads it by itself."""
     models = (getattr(dependency.call, "model", None) for dependency in route.dependant.dependencies)
     return next((model for model in models if model is not None), None)
 

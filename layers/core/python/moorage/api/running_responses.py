@@ -1,7 +1,7 @@
 """Responses that run on a WebSocket connection, as its client reaches them: it may interrupt one, or steer it.
 
 A response that is steered ends at the next boundary: no item is half said, and each hosted call has its result. It then is
-``incomplete`` with the reason ``steered``. A successor begins by itself with the same settings and the new input. Where the
+``incomplete`` with the reason ``steered``. A successor begins by itself with the same settings and the new input. If the
 response waits for outputs or decisions of its client, the input waits for the request that brings them.
 """
 
@@ -102,7 +102,7 @@ class RunningResponse:
 
     @property
     def can_be_steered(self) -> bool:
-        """As at OpenAI: not where a conversation or automatic compaction decides what the model reads."""
+        """As at OpenAI: not if a conversation or automatic compaction decides what the model reads."""
         return self.stored.conversation_id is None and not self.stored.parameters.context_management
 
     @property

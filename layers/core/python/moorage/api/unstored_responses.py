@@ -28,7 +28,7 @@ class UnstoredResponses:
     """Messages that steered a response in a lane, which waits for outputs of its client."""
 
     async def hold(self, response_id: str, stream_id: str | None, messages: list[Item]) -> bool:
-        """Keep messages for the request that goes on from this response in its lane. False where there is no room."""
+        """Keep messages for the request that goes on from this response in its lane. False if there is no room."""
         if len(self.steering) >= limits.WEBSOCKET_RECENT_MAX:
             return False
         self.steering[response_id, stream_id] = messages

@@ -87,7 +87,7 @@ async def _is_known(caller: Caller, socket: WebSocket) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class _ReceivedFrame:
     body: dict[str, Any]
     size: int
     """Bytes."""
@@ -141,7 +141,7 @@ class Connection:
         self._seconds_max = seconds_max
         self._until = until
         self._recent = recent or UnstoredResponses()
-        self._waiting: dict[str | None, deque[_Frame]] = {}
+        self._waiting: dict[str | None, deque[_ReceivedFrame]] = {}
         """By lane; a lane is here as long as it is busy."""
         self._places = asyncio.Semaphore(limits.WEBSOCKET_ACTIVE_MAX)
         self._stream_ids: set[str] = set(stream_ids)
@@ -205,7 +205,7 @@ class Connection:
             except ApiError as error:
                 await self._refuse(error, frame.stream_id)
 
-    def _enqueue(self, frame: _Frame) -> None:
+    def _enqueue(self, frame: _ReceivedFrame) -> None:
         self._check_room(frame)
         if frame.stream_id is not None and frame.stream_id not in self._stream_ids:
             if len(self._stream_ids) >= limits.WEBSOCKET_STREAM_IDS_MAX:
@@ -219,7 +219,7 @@ class Connection:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _interrupt(self, frame: _Frame) -> None:
+    def _interrupt(self, frame: _ReceivedFrame) -> None:
         """Raises :class:`ApiError` for a response of another connection. One that has ended has told so."""
         response_id = client_events.parse_interrupt(frame.body)
         running = self._running.get(response_id)
@@ -241,7 +241,7 @@ class Connection:
         except Exception as error:
             tell_error(error, "a response was not interrupted", response_id=running.stored.response_id, tenant_id=self._tenant_id)
 
-    async def _steer(self, frame: _Frame) -> None:
+    async def _steer(self, frame: _ReceivedFrame) -> None:
         """Take it, or give it back with the reason. A client that has gone is noticed where frames are received."""
         response_id = frame.parent or ""
         running = self._running.get(response_id)
@@ -284,7 +284,7 @@ class Connection:
         if running.steers and running.is_at_boundary:
             self._end(running, STEERED)
 
-    def _check_room(self, frame: _Frame) -> None:
+    def _check_room(self, frame: _ReceivedFrame) -> None:
         waiting = [one for lane in self._waiting.values() for one in lane]
         if len(waiting) >= limits.WEBSOCKET_WAITING_MAX or (
             sum(one.size for one in waiting) + frame.size > limits.WEBSOCKET_WAITING_BYTES_MAX
@@ -297,12 +297,12 @@ class Connection:
         with suppress(WebSocketDisconnect):  # The receiving side notices too, and ends the connection.
             while waiting:
                 async with self._places:
-                    following: _Frame | None = waiting.popleft()
+                    following: _ReceivedFrame | None = waiting.popleft()
                     while following is not None:
                         following = await self._answer(following)
         del self._waiting[stream_id]
 
-    async def _answer(self, frame: _Frame) -> _Frame | None:
+    async def _answer(self, frame: _ReceivedFrame) -> _ReceivedFrame | None:
         """Answer one frame. Returns that of a successor, if the response was steered."""
         running: RunningResponse | None = None
         try:
@@ -340,7 +340,7 @@ class Connection:
             return await self._successor(frame, running, response)
         return None
 
-    async def _fail(self, frame: _Frame, running: RunningResponse | None, error: ApiError) -> None:
+    async def _fail(self, frame: _ReceivedFrame, running: RunningResponse | None, error: ApiError) -> None:
         """A request that was refused, or (``running``) a response whose end this connection cannot tell."""
         await self._recent.fail(frame.parent, frame.stream_id)
         if running is not None:
@@ -354,8 +354,8 @@ class Connection:
         for steering in steers:
             await self._send(steering.failed(number, code, message), stream_id)
 
-    async def _successor(self, frame: _Frame, running: RunningResponse, response: dict[str, Any]) -> _Frame | None:
-        """The frame that goes on with what has steered a response, which has ended; None where nothing has, or where it waits."""
+    async def _successor(self, frame: _ReceivedFrame, running: RunningResponse, response: dict[str, Any]) -> _ReceivedFrame | None:
+        """The frame that goes on with what has steered a response, which has ended; None if nothing has, or if it waits."""
         steers, number = running.steers, running.number
         if not steers:
             return None
@@ -414,7 +414,7 @@ class Connection:
                 return response
         return None
 
-    async def _conclude(self, frame: _Frame, prepared: PreparedResponse, response: dict[str, Any]) -> None:
+    async def _conclude(self, frame: _ReceivedFrame, prepared: PreparedResponse, response: dict[str, Any]) -> None:
         if response["status"] == "failed":
             await self._recent.fail(frame.parent, frame.stream_id)
         elif not prepared.stored.is_stored:
@@ -449,8 +449,8 @@ def _with_messages(body: dict[str, Any], messages: list[Item]) -> dict[str, Any]
     return body | {"input": [*messages, *own]} if messages and isinstance(own, list) else body
 
 
-def _frame(body: bytes) -> _Frame:
+def _frame(body: bytes) -> _ReceivedFrame:
     """What must be known of a frame before its turn comes; the rest is checked then. Raises :class:`ApiError`."""
     value = parse_object(body)
     parent = value.get("previous_response_id")
-    return _Frame(value, len(body), parse_stream_id(value), parent if isinstance(parent, str) else None)
+    return _ReceivedFrame(value, len(body), parse_stream_id(value), parent if isinstance(parent, str) else None)

@@ -1,7 +1,7 @@
 """What is due is invoked, and what is invoked is delivered: as input of a session.
 
 Called once a minute by the reaper, and every few seconds on one machine; harmless to run twice, or twice at once. One transaction makes
-an invocation, and another one turns it into input of its session, which is made in the same transaction where it is a new one. What
+an invocation, and another one turns it into input of its session, which is made in the same transaction if it is a new one. What
 comes after that may be repeated: the session takes its input once.
 """
 

@@ -134,7 +134,7 @@ class SkillReferenceOfAutomation(TypedDict):
 
 
 class EnvironmentOfAutomation(TypedDict):
-    """What is asked for; null where the default of a new environment is."""
+    """What is asked for; null if the default of a new environment is."""
 
     type: Literal["openai_hosted"]
     environment_id: str | None

@@ -17,7 +17,7 @@ from moorage.store.audit_log_group import AuditLogGroup
 
 
 def note(target: Target, environ: Mapping[str, str], kind: AuditKind, what: Mapping[str, Any], *, tenant_id: str = "") -> None:
-    """Write a line, where the deployment keeps a trail."""
+    """Write a line, if the deployment keeps a trail."""
     log, who = _trail(target, environ)
     with acting(Actor(who=f"operator {who}", tenant_id=tenant_id)):
         asyncio.run(Audit(log, time.time).note(kind, what))

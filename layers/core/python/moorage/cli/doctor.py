@@ -1,7 +1,7 @@
 """``moorage doctor``: what is in place, what is not, and what to do about it.
 
 With ``--aws`` it looks at the account that a deploy would go to. Without, at this machine, or at the table of the deployment that the
-environment names; and where a deployment answers, it asks its models for an answer, starts a sandbox, and sees that the sandbox cannot
+environment names; and if a deployment answers, it asks its models for an answer, starts a sandbox, and sees that the sandbox cannot
 get out. It changes nothing and keeps nothing.
 """
 

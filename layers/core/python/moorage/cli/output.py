@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 def add_json(parser: argparse.ArgumentParser, *, is_inherited: bool = False) -> None:
-    """``--json``; ``is_inherited`` where the command above has it too, whose value would be overwritten otherwise."""
+    """``--json``; ``is_inherited`` if the command above has it too, whose value would be overwritten otherwise."""
     default = argparse.SUPPRESS if is_inherited else False
     parser.add_argument("--json", action="store_true", default=default, help="one JSON object a line, for programs")
 

@@ -2,7 +2,7 @@
 
 With ``MOORAGE_URL`` or ``MOORAGE_TABLE`` in the environment it is the one described there, on AWS or LocalStack (boto3 finds the rest
 by ``AWS_*``). Otherwise it is the local stack whose state lies in ``MOORAGE_STATE_DIR``, by default ``.moorage`` in this folder or one
-above it, and where there is none, what ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` say.
+above it, and if there is none, what ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` say.
 """
 
 from collections.abc import Mapping
@@ -133,7 +133,7 @@ def unreachable(error: httpx.TransportError) -> str:
 
 
 def refused(error: ClientError | BotoCoreError) -> str:
-    """What AWS said, and what to do where that is known."""
+    """What AWS said, and what to do if that is known."""
     match error:
         case NoRegionError():
             return "No AWS region is set: set AWS_REGION, or a region in your AWS profile."

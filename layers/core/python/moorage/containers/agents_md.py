@@ -1,7 +1,7 @@
 """``AGENTS.md``: what whoever made the files wants to be known by who works on them, read from the container when a turn begins.
 
 Each folder from the workspace's root down to the one that is worked in may have one. They are told in this order, because what stands
-nearer to the work holds where two disagree, and where not all fits, what is farthest away is left out.
+nearer to the work holds if two disagree, and if not all fits, what is farthest away is left out.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence

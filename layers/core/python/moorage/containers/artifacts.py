@@ -93,7 +93,7 @@ class Artifacts:
         self, live: LiveContainer, changed: Sequence[SandboxFile], rows: Sequence[ContainerFileRecord]
     ) -> tuple[list[ContainerFileRecord], list[str]]:
         """Store those of the changed files that their tenant has room for: their rows, and notes about the others. Room is taken before
-        anything is stored, and given back where the content was there already."""
+        anything is stored, and given back if the content was there already."""
         holder = Holder.container(live.record.tenant_id, live.record.id)
         places = await self._stored.add_some(holder, [file.size for file in changed])
         fitting = [changed[place] for place in places]

@@ -114,7 +114,7 @@ class Containers:
         webhooks: Webhooks | None = None,
     ) -> None:
         """``bounds`` are those of a tenant's sandboxes, and hold where they are started (``can_start``). ``usage`` counts their time,
-        where that has a price.
+        if that has a price.
 
         ``sandbox_key`` is asked for when a token is derived. ``connect`` None: sandboxes cannot be reached from here, only started
         and stopped. ``at_work``: those of a tenant that do not give way to others. ``auto_idle_seconds``: after so long the sandbox of
@@ -216,7 +216,7 @@ class Containers:
         """A new container as another one is, with its skills, and with the files that it had at ``at_ms`` (None for none of them): the
         rows are copied, and name the same objects. Answers how many files that are. Secrets and processes do not come along.
 
-        Raises ``past_unknown`` where it is not known (any more) how the files were, and 404 for a container that is being deleted.
+        Raises ``past_unknown`` if it is not known (any more) how the files were, and 404 for a container that is being deleted.
         """
         lenders = () if at_ms is None else (source.id, *source.lenders)
         if len(lenders) > limits.CONTAINER_LENDERS_MAX:
@@ -264,7 +264,7 @@ class Containers:
         return await self.past.files_at(record, at_ms)
 
     async def file_at(self, record: ContainerRecord, file_id: str, at_ms: int) -> ContainerFileRecord:
-        """One of them. Raises 404 where there was none, and ``past_unknown``."""
+        """One of them. Raises 404 if there was none, and ``past_unknown``."""
         for row in await self.files_at(record, at_ms):
             if row.id == file_id:
                 return row
@@ -311,7 +311,7 @@ class Containers:
         return record if self._store.is_expired(record) else await self._store.touch(record)
 
     async def use(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
-        """Get it in order to use it: an expired one comes back to life, or is refused where expiry is strict."""
+        """Get it in order to use it: an expired one comes back to life, or is refused if expiry is strict."""
         return await self._store.use(await self.get(tenant_id, container_id, param=param))
 
     async def delete(self, tenant_id: str, container_id: str) -> None:
@@ -352,7 +352,7 @@ class Containers:
             raise container_file_not_found(file.id) from error
 
     async def head_of(self, file: ContainerFileRecord, count: int) -> bytes:
-        """Its first bytes; none where it was deleted or replaced in this moment."""
+        """Its first bytes; none if it was deleted or replaced in this moment."""
         if file.bytes == 0:
             return b""
         with suppress(ApiError):

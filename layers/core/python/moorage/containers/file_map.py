@@ -22,8 +22,8 @@ def before_the_first_message(
 ) -> list[dict[str, Any]]:
     """The items of a request with a text that begins with ``head``, told by the platform.
 
-    It is an item like any other, so that every later step and turn reads the same. Where the newest one of ``chain`` that begins so
-    says the same already, and where nobody speaks (the request brings outputs of tools alone), there is none.
+    It is an item like any other, so that every later step and turn reads the same. If the newest one of ``chain`` that begins so
+    says the same already, and if nobody speaks (the request brings outputs of tools alone), there is none.
     """
     told = next((said for item in reversed(list(chain)) if (said := _told_in(item, head)) is not None), None)
     first = next((position for position, item in enumerate(items) if item["type"] == "message"), None)

@@ -80,7 +80,7 @@ class ContainerPast:
                 await self._table.put(record | {"rows": _packed(kept)})
 
     async def prune(self, container: ContainerRecord) -> None:
-        """Let go of the oldest changes where there are too many, or where they hold too many bytes. From when on the rest is whole is
+        """Let go of the oldest changes if there are too many, or if they hold too many bytes. From when on the rest is whole is
         noted before anything goes: whoever has read the changes looks at that afterwards."""
         there = {row.key for row in await self._store.files(container)}
         changes = await self.since(container, 0)

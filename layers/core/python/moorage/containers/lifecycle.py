@@ -101,7 +101,7 @@ class ContainerSandboxes:
         can_start: bool = True,
     ) -> None:
         """``connect`` None: sandboxes cannot be reached from here, only started and stopped. ``can_start`` False: they are started
-        elsewhere, and counted there. ``gives_way`` is asked for room for another one of a tenant's where sandboxes cannot be reached
+        elsewhere, and counted there. ``gives_way`` is asked for room for another one of a tenant's if sandboxes cannot be reached
         (``Waiting.stops_noted``)."""
         self._store = store
         self._provisioner = provisioner
@@ -159,7 +159,7 @@ class ContainerSandboxes:
         """Have a sandbox started for the container, because it will soon be wanted: while the model thinks, or after a tool step has
         come back without. Looks into none that runs: from outside their network a healthy one looks dead.
 
-        Where sandboxes cannot be reached, it stays until one is placed, at most ``SANDBOX_WAIT_SECONDS``, unless somebody else will
+        If sandboxes cannot be reached, it stays until one is placed, at most ``SANDBOX_WAIT_SECONDS``, unless somebody else will
         hear of it (:meth:`announce`). What stands in the way is noted, for the tool step to say. Safe to call at any time, and twice
         at once.
         """
@@ -365,7 +365,7 @@ class ContainerSandboxes:
             raise
 
     async def _has_room_now(self, record: ContainerRecord, error: SandboxCapacity) -> bool:
-        """Whether another sandbox of the tenant has just been stopped, whose place is free at once. Raises the error where one is idle
+        """Whether another sandbox of the tenant has just been stopped, whose place is free at once. Raises the error if one is idle
         that has to be noted inside first: the tool step does it."""
         try:
             has_given = await self._gives_way(record.tenant_id)

@@ -1,5 +1,5 @@
 """A running sandbox for somebody who has time: for one that starts, for its host to be there again, for room; and for somebody who has
-none, but room, where another one is idle."""
+none, but room, if another one is idle."""
 
 import asyncio
 from contextlib import suppress
@@ -22,7 +22,7 @@ class SandboxWait:
     async def sandbox(self, tenant_id: str, container_id: str, *, seen: Record | None = None) -> LiveContainer:
         """The container with its sandbox. ``seen`` is its record, if the caller has just read it.
 
-        Where the tenant has as many as it may, the one that has been idle longest gives way. Raises :class:`SandboxElsewhere` if
+        If the tenant has as many as it may, the one that has been idle longest gives way. Raises :class:`SandboxElsewhere` if
         another place has to go first, and what stands in the way once that has lasted too long: where sandboxes are started
         elsewhere, it has been waited for there.
         """
@@ -60,7 +60,7 @@ class SandboxWait:
 
     async def stops_noted(self, tenant_id: str) -> bool:
         """For where sandboxes can be stopped and not reached: whether one of the tenant's, that was noted to be stopped, has been.
-        Raises :class:`SandboxElsewhere` where none is noted, but one is idle that may be."""
+        Raises :class:`SandboxElsewhere` if none is noted, but one is idle that may be."""
         if await self.sweep.stop_noted(tenant_id):
             return True
         if await self.sweep.has_idle(tenant_id, spared=await self.at_work(tenant_id)):

@@ -301,7 +301,7 @@ class ContainerStore:
         return await self.change(container, set={"last_active_at": now})
 
     async def use(self, container: ContainerRecord) -> ContainerRecord:
-        """Note that it is to be used: an expired one comes back to life, or is refused where expiry is strict."""
+        """Note that it is to be used: an expired one comes back to life, or is refused if expiry is strict."""
         if self._strict_expiry and self.is_expired(container):
             raise container_expired(container.id)
         return await self.touch(container)

@@ -67,7 +67,7 @@ class ContainerSweep:
         """Stop idle sandboxes, erase containers past their retention, finish what others left undone; answers how many were
         settled. To be called about once a minute; harmless to run twice, or twice at once.
 
-        Where sandboxes cannot be reached, it leaves those that run to :meth:`retire_idle`."""
+        If sandboxes cannot be reached, it leaves those that run to :meth:`retire_idle`."""
 
         async def settle(due: Record) -> bool:
             try:
@@ -100,7 +100,7 @@ class ContainerSweep:
         """Stop the tenant's sandbox that has been idle longest, so that another can be had; False if each is in use.
 
         Its container has its files, and is given another sandbox when it is used again. The ``spared`` containers are left alone, and
-        one that was in use a moment ago: its next command may be on the way. Raises :class:`SandboxElsewhere` where it is only noted
+        one that was in use a moment ago: its next command may be on the way. Raises :class:`SandboxElsewhere` if it is only noted
         to be stopped, which is done elsewhere (:meth:`stop_noted`).
         """
         for record in await self._idle(tenant_id, spared):
@@ -156,7 +156,7 @@ class ContainerSweep:
         await self._store.erase(tenant_id, container_id)
 
     async def _give_back(self, tenant_id: str, container_id: str) -> None:
-        """What it began with is its lenders' alone again, and nobody's where they are gone."""
+        """What it began with is its lenders' alone again, and nobody's if they are gone."""
         record = await self._store.peek(tenant_id, container_id)
         for lender_id in () if record is None else record.lenders:
             await self._past.give_back(tenant_id, lender_id, container_id)
@@ -200,14 +200,14 @@ class ContainerSweep:
         return await self._expire(record)
 
     def _next_look(self, record: ContainerRecord, now: float) -> int:
-        """At a sandbox that is not over: soon, where only a response that runs keeps it."""
+        """At a sandbox that is not over: soon, if only a response that runs keeps it."""
         at = self._store.idle_at(record)
         if at <= now:
             at = min(int(now) + limits.CONTAINER_RETRY_SECONDS, record.expires_at) if record.is_quiet else record.expires_at
         return self._store.before_end(record, at)
 
     async def _is_over(self, record: ContainerRecord, now: float) -> bool:
-        """Whether the record's sandbox is to stop: with its container, or before it, where nothing lives in it and no response that
+        """Whether the record's sandbox is to stop: with its container, or before it, if nothing lives in it and no response that
         runs will come back to it."""
         if record.expires_at <= now:
             return True
@@ -262,7 +262,7 @@ class ContainerSweep:
 
     async def _retire(self, record: ContainerRecord) -> ContainerRecord | None:
         """Store the files of an idle sandbox and have nobody be handed it any more; None if something still runs in it. Raises
-        :class:`SandboxError` where it has to be asked again."""
+        :class:`SandboxError` if it has to be asked again."""
         assert record.sandbox is not None
         end = await self._end_of(record)
         if end is None:

@@ -122,7 +122,7 @@ class Conversations:
         await self._table.write_many(deletes=[(pk, keys.META)])
 
     async def check_rewind(self, tenant_id: str, conversation_id: str) -> None:
-        """Raises an :class:`~moorage.errors.ApiError` where nothing more can be taken out."""
+        """Raises an :class:`~moorage.errors.ApiError` if nothing more can be taken out."""
         conversation = await self.get(tenant_id, conversation_id, param="rewind")
         if len(conversation.cuts) >= limits.CONVERSATION_REWINDS_MAX:
             raise conversation_rewound(conversation_id, limits.CONVERSATION_REWINDS_MAX)

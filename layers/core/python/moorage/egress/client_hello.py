@@ -1,6 +1,6 @@
 """The first message of a TLS connection, read without opening it: which server does it name?
 
-Strict where a lenient reader could be fooled: the message must be a ClientHello from its first byte, every length must be exact, an
+Strict if a lenient reader could be fooled: the message must be a ClientHello from its first byte, every length must be exact, an
 extension may occur once, and the server name list must hold one DNS name. RFC 8446 sections 4.1.2 and 5.1, RFC 6066 section 3.
 Encrypted Client Hello (RFC 9849, extension 0xfe0d) hides the true name behind another one; it is only reported here.
 """
@@ -70,13 +70,13 @@ def _handshake(data: bytes) -> bytes | None:
 
 
 def _parse(body: bytes) -> ClientHello:
-    reader = _Reader(body)
+    reader = _HelloReader(body)
     reader.take(2 + 32)  # legacy_version, random
     reader.vector(1)  # legacy_session_id
     reader.vector(2)  # cipher_suites
     reader.vector(1)  # legacy_compression_methods
     extensions: dict[int, bytes] = {}
-    rest = _Reader(reader.vector(2) if reader.is_left else b"")
+    rest = _HelloReader(reader.vector(2) if reader.is_left else b"")
     if reader.is_left:
         raise NotTls("the ClientHello is malformed")
     while rest.is_left:
@@ -89,8 +89,8 @@ def _parse(body: bytes) -> ClientHello:
 
 
 def _server_name(extension: bytes) -> str:
-    reader = _Reader(extension)
-    names = _Reader(reader.vector(2))
+    reader = _HelloReader(extension)
+    names = _HelloReader(reader.vector(2))
     if names.take(1) != b"\x00":
         raise NotTls("the server name is no DNS name")
     name = names.vector(2).decode("ascii")
@@ -99,7 +99,7 @@ def _server_name(extension: bytes) -> str:
     return name
 
 
-class _Reader:
+class _HelloReader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0

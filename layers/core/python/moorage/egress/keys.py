@@ -161,7 +161,7 @@ class KeyFile:
             raise KeyLost(f"The key in {self._path} did not wrap this, or not for what it is used for now.") from error
 
     def read(self) -> Keys:
-        """Raises :class:`SettingsConflict` where it is missing, no key file, or open to others."""
+        """Raises :class:`SettingsConflict` if it is missing, no key file, or open to others."""
         try:
             with self._path.open() as file:
                 mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)

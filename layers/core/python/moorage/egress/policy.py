@@ -187,7 +187,7 @@ def _reason(request: EgressRequest, policy: EgressPolicy) -> EgressReason:
 
 
 def _name_inside(request: EgressRequest, host: str) -> EgressReason | None:
-    """The names within the connection, where they are known, must be the one that was asked for."""
+    """The names within the connection, if they are known, must be the one that was asked for."""
     if request.has_encrypted_hello:
         return EgressReason.ENCRYPTED_CLIENT_HELLO
     if request.sni is not None and normalise(request.sni) != host:

@@ -151,7 +151,7 @@ class EgressStore:
         await self._table.write_many(deletes=_sealed_otherwise(before, seal))
 
     async def pause(self, tenant_id: str, container_id: str) -> None:
-        """End the credential and keep the rest, for a sandbox that has stopped; harmless where there is none."""
+        """End the credential and keep the rest, for a sandbox that has stopped; harmless if there is none."""
         pk = keys.container(tenant_id, container_id)
         stale = await self._table.get(pk, keys.EGRESS_POLICY)
         if stale is None or not stale["credential_sha256"]:

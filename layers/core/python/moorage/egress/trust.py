@@ -9,7 +9,6 @@ Java reads none of these: it has trust stores in a format of its own and takes p
 before 22.21 reads the proxy only in npm. ``docs/egress.md`` says how to help both.
 """
 
-from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
@@ -20,12 +19,6 @@ CA_BUNDLE: Final = "/tmp/.exec/ca-certificates.crt"  # noqa: S108
 
 NO_PROXY: Final = "localhost,127.0.0.1,::1"
 """Servers that the commands start themselves."""
-
-SYSTEM_BUNDLES: Final = (
-    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Alpine
-    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, Amazon Linux
-    "/etc/ssl/cert.pem",  # macOS, Alpine
-)
 
 
 def proxy_url(address: str, username: str, password: str) -> str:
@@ -60,10 +53,3 @@ def environment(proxy: str, ca_bundle: str) -> dict[str, str]:
         "UV_SYSTEM_CERTS": "1",
         "RUSTUP_USE_CURL": "1",
     }
-
-
-def combined_bundle(ca_pem: str, *more: str) -> str:
-    """The system's CAs and the proxy's (and ``more``, as PEM texts), for one file that every variable names."""
-    system = next((Path(path) for path in SYSTEM_BUNDLES if Path(path).is_file()), None)
-    texts = [*([] if system is None else [system.read_text()]), ca_pem, *more]
-    return "".join(text if text.endswith("\n") else text + "\n" for text in texts if text)

@@ -130,7 +130,7 @@ def _given_skill(skill: ContainerSkill) -> SkillReferenceAnswer | InlineSkillAns
 
 
 def _network(runtime: Runtime, record: ContainerRecord) -> NetworkAnswer:
-    """``enabled`` where a container reaches all that the operator lets any reach. Without ``*``, which is no domain."""
+    """``enabled`` if a container reaches all that the operator lets any reach. Without ``*``, which is no domain."""
     policy = record.network_policy
     if policy["type"] == "disabled":
         return {"access": "disabled", "allowed_domains": []}

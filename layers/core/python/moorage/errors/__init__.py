@@ -518,7 +518,7 @@ def artifact_not_found(artifact_id: str) -> ApiError:
 
 
 def unknown_tool_call(call_id: str) -> ApiError:
-    """The SDK's helpers send a result again, and again, where they read this sentence."""
+    """The SDK's helpers send a result again, and again, if they read this sentence."""
     return bad_request(f"Unknown pending tool call: {call_id}", code="invalid_request_error")
 
 
@@ -627,7 +627,7 @@ def too_many_values(most: int) -> ApiError:
 
 
 def wrong_id(param: str, value: str, prefix: str) -> ApiError:
-    """An id of another kind, where the kind is told by how it begins."""
+    """An id of another kind, if the kind is told by how it begins."""
     return bad_request(
         f"Invalid '{param}': '{value[:80]}'. Expected an ID that begins with '{prefix}'.", param=param, code="invalid_value"
     )

@@ -103,7 +103,7 @@ class StorageFull(ApiError):
 
 @contextmanager
 def passing_over_what_is_gone() -> Iterator[None]:
-    """For work that is in vain where something was deleted meanwhile, or has expired. What failed here (5xx, such as a full disk) is
+    """For work that is in vain if something was deleted meanwhile, or has expired. What failed here (5xx, such as a full disk) is
     raised: it is still to be done."""
     try:
         yield

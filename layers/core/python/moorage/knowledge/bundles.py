@@ -94,7 +94,7 @@ def planned(live: Mapping[str, int], bundles: Iterable[IndexBundle], bounds: Bun
 
 def _small(clean: Iterable[IndexBundle], pool: int, bounds: BundleLimits) -> list[IndexBundle]:
     """Bundles that go along with what is written anyhow: those that are no larger than all before, so that no object is copied more
-    often than doubling takes to a full bundle; and the smaller half of those that are not half full, where there are too many."""
+    often than doubling takes to a full bundle; and the smaller half of those that are not half full, if there are too many."""
     small = sorted((bundle for bundle in clean if bundle.bytes < bounds.bundle_bytes // 2), key=lambda bundle: bundle.bytes)
     most = len(small) // 2 + 1 if len(small) > bounds.small_max else 0
     taken: list[IndexBundle] = []

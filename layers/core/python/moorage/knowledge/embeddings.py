@@ -1,6 +1,6 @@
 """Which embedding model answers to which name.
 
-The first that is configured is what new stores are made with; without any it is the small one that comes along, and where that is not
+The first that is configured is what new stores are made with; without any it is the small one that comes along, and if that is not
 installed, Titan at Bedrock. Whatever is embedded for a tenant is counted as its own, and what it costs is taken from the budgets in
 dollars of whoever asked: held by estimate before, settled after. Tokens of embeddings count in no budget of tokens, which are those of
 models that answer.
@@ -36,7 +36,7 @@ class EmbeddingSource(Protocol):
 
 class Meter(Protocol):
     async def count(self, tenant_id: str, model: str, key_id: str, tokens: int, nanodollars: int | None) -> None:
-        """Note a request, its tokens and what it has cost; None where that is not known."""
+        """Note a request, its tokens and what it has cost; None if that is not known."""
         ...
 
 

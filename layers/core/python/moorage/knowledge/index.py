@@ -68,7 +68,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Where a chunk stands in both, the best of all queries; None where it does not stand in one."""
+    """Where a chunk stands in both, the best of all queries; None if it does not stand in one."""
 
     embedding: Rank | None = None
     text: Rank | None = None
@@ -89,7 +89,7 @@ class Hit:
 class VectorIndex(Protocol):
     async def put_file(self, store: IndexRef, file: IndexedFile, chunks: Sequence[str]) -> int:
         """Embed and store the chunks of a file, in place of those that it had; answers how many bytes they take. Raises
-        :class:`~moorage.errors.UpstreamError` where the embedding model does."""
+        :class:`~moorage.errors.UpstreamError` if the embedding model does."""
         ...
 
     async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> bool:

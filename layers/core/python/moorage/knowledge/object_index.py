@@ -12,7 +12,7 @@ whoever ends first. A manifest with conditional writes would make writers of one
 moment its segment is, because its text is written before.
 
 A process keeps what it has read, in blocks, up to a bound; what belongs to a version never changes, so a listing says what is out of
-date. It takes a request for each thousand files, and is made only where the store's stamp is another one than before the last listing.
+date. It takes a request for each thousand files, and is made only if the store's stamp is another one than before the last listing.
 Whoever changes something puts a stamp behind it that nobody has seen yet, and needs not know what others have put there.
 """
 
@@ -86,7 +86,7 @@ class _LoadedStore:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _IndexPart:
     """Segments that are read from one kind of objects."""
 
     place: BundlePrefixes
@@ -380,17 +380,17 @@ class ObjectIndex:
             if sources:
                 yield await worked(partial(Block.of, sources))
 
-    def _parts(self, store: IndexRef, told: Mapping[str, ChunkDigest], segments: Mapping[str, int]) -> list[_Part]:
+    def _parts(self, store: IndexRef, told: Mapping[str, ChunkDigest], segments: Mapping[str, int]) -> list[_IndexPart]:
         """These segments (with their lengths) by where they are read; those without vectors for themselves."""
         here = {key: size for key, size in segments.items() if key not in told}
-        parts = [_Part(_segment_place(store), here, {key: key for key in here})]
+        parts = [_IndexPart(_segment_place(store), here, {key: key for key in here})]
         if self._neighbours:
             there = {key: told[key] for key in segments if key in told}
             names = {each.name: key for key, each in there.items()}
-            parts.append(_Part(self._neighbours.place(store), {each.name: each.bytes for each in there.values()}, names))
+            parts.append(_IndexPart(self._neighbours.place(store), {each.name: each.bytes for each in there.values()}, names))
         return parts
 
-    async def _sources(self, part: _Part, held: _LoadedStore) -> AsyncGenerator[BlockFile, None]:
+    async def _sources(self, part: _IndexPart, held: _LoadedStore) -> AsyncGenerator[BlockFile, None]:
         """From bundles, as far as these have them; the rest one by one."""
         left = dict(sorted(part.sizes.items()))
         async with aclosing(self._bundles.read(part.place, left, held.directories)) as found:
@@ -459,7 +459,7 @@ def _without(wanted: Mapping[str, int], keys: AbstractSet[str]) -> dict[str, int
 
 
 def _still_good(blocks: Sequence[Block], wanted: AbstractSet[str], block_chunks: int) -> list[Block]:
-    """Those that hold nothing but what is wanted. Where something is missing from all of them, the small ones are made anew with it, so
+    """Those that hold nothing but what is wanted. If something is missing from all of them, the small ones are made anew with it, so
     that a store that grows file by file does not end as a block for each file."""
     whole = [block for block in blocks if block.keys <= wanted]
     if sum(len(block.keys) for block in whole) == len(wanted):

@@ -51,7 +51,7 @@ class TopChunks:
 
     @property
     def floor(self) -> float:
-        """What others have at most; 0 where there are no others."""
+        """What others have at most; 0 if there are no others."""
         return self.found[-1][0] if self.is_full else 0.0
 
     def look(self, number: int, scores: Floats, allowed: npt.NDArray[np.bool_] | None) -> None:
@@ -161,7 +161,7 @@ class Rankings:
         return [Ranked(score, place, Ranks(by_embedding.get(place), by_text.get(place))) for score, place in enough]
 
     def _scores(self, which: int, shared: Sequence[TopChunks]) -> dict[Place, float]:
-        """Of one query. Where a chunk is not among the best of one ranking, it is taken to have what the last of them has."""
+        """Of one query. If a chunk is not among the best of one ranking, it is taken to have what the last of them has."""
         alike = [each for (query, _), each in self.likeness.items() if query == which]
         cosines = {place: score for each in alike for score, place in each.found}
         shares: dict[Place, float] = {}

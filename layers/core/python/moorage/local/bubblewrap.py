@@ -7,7 +7,7 @@ token goes through a pipe. When the owner ends, however it ends, the kernel kill
 Making one takes a tenth of a second, so that one more than is asked for stands ready: a sandbox like the last one whose exec server
 waits for its configuration. It has never been anybody's, runs nothing, and answers nobody.
 
-Where the owner is root, each sandbox runs as a user of its own: user namespaces alone would leave it root's right to files that
+If the owner is root, each sandbox runs as a user of its own: user namespaces alone would leave it root's right to files that
 belong to root, ``/proc/sys`` above all. The walls and their reasons are in ``docs/sandbox.md``.
 """
 
@@ -214,7 +214,7 @@ class Bubblewrap:
         pipe.close()
 
     def _spawn(self, memory_gib: int, egress: EgressSpec | None) -> BubblewrapSandbox:
-        """Raises :class:`SandboxError`, also where the disk is full."""
+        """Raises :class:`SandboxError`, also if the disk is full."""
         try:
             return self._made(memory_gib, egress)
         except OSError as error:

@@ -136,7 +136,7 @@ def bwrap_arguments(site: Site, visible: Sequence[BindMount], terminals: str | N
 
 
 def finish_arguments() -> list[str]:
-    """Nothing more is written where no command may."""
+    """Nothing more is written if no command may."""
     return ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/mnt/data"]
 
 

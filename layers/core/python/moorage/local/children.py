@@ -186,7 +186,7 @@ def egress_socket(state_dir: Path) -> Path:
 
 
 def egress_settings(state_dir: Path, key: str) -> dict[str, str]:
-    """What tells the others of the way out. It is there only where the operator allows domains. ``key`` seals its secrets."""
+    """What tells the others of the way out. It is there only if the operator allows domains. ``key`` seals its secrets."""
     return {
         "MOORAGE_ALLOWED_EGRESS_DOMAINS": os.environ["MOORAGE_ALLOWED_EGRESS_DOMAINS"],
         "MOORAGE_EGRESS_PROXY": f"unix:{egress_socket(state_dir)}",

@@ -28,7 +28,7 @@ class Control:
 
     @classmethod
     def met(cls, path: Path) -> Self:
-        """With the server that listens at ``path``. Raises :class:`OSError` where none does."""
+        """With the server that listens at ``path``. Raises :class:`OSError` if none does."""
         connecting = socket.socket(socket.AF_UNIX)
         try:
             connecting.setblocking(False)

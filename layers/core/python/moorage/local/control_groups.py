@@ -21,7 +21,7 @@ thread, and one that moves itself waits for nothing (Linux 5.4); but version 2 l
 
 @dataclass(frozen=True, slots=True)
 class ControlGroup:
-    """The control group of one sandbox; without any path where there are none."""
+    """The control group of one sandbox; without any path if there are none."""
 
     server: tuple[Path, ...] = ()
     """The files that the exec server joins its own by (``_JOIN``)."""

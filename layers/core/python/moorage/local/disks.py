@@ -5,7 +5,7 @@ processes that let nobody look. All of them are blocks of some file system, and 
 has no more of them than it was made with. So each sandbox gets one: ext4 in a sparse file, by a loop device that goes with its last
 mount. It is mounted in the sandbox's own mount namespace, so that nothing is left when the launcher is killed but the file.
 
-This takes root and loop devices. Where they cannot be had, workspaces are directories, and the exec server counts.
+This takes root and loop devices. If they cannot be had, workspaces are directories, and the exec server counts.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ class Disks:
         self._bytes = bytes_max + bytes_max // 16 + 16 * 1024**2 + self._inodes * _INODE_BYTES
 
     def prepare(self) -> None:
-        """Make the template, and try one. Raises :class:`SandboxError` where this cannot be done."""
+        """Make the template, and try one. Raises :class:`SandboxError` if this cannot be done."""
         if shutil.which("mke2fs", path=_PROGRAMS) is None:
             raise SandboxError("mke2fs is not installed.")
         self._template.unlink(missing_ok=True)

@@ -31,7 +31,7 @@ def provisioner_of(environ: Mapping[str, str]) -> str:
 
 
 def docker_environment(environ: Mapping[str, str], state_dir: Path) -> dict[str, str]:
-    """Whose containers these are, and where their sockets lie, where the environment does not say. Raises :class:`SettingsConflict`."""
+    """Whose containers these are, and where their sockets lie, if the environment does not say. Raises :class:`SettingsConflict`."""
     named = environ.get("MOORAGE_DOCKER_RUNTIME_DIR")
     folder = Path(named or state_dir / "docker")
     if _is_too_long(folder) and not named:
@@ -59,7 +59,7 @@ def _make_private(folder: Path) -> None:
 
 def begin(settings: Settings, *, asks_programs: bool) -> str:
     """End what an earlier stack of this state has left on the engine, and answer what programs sandboxes have. Raises
-    :class:`SettingsConflict` where no sandbox can start."""
+    :class:`SettingsConflict` if no sandbox can start."""
     return asyncio.run(_begin(settings, asks_programs))
 
 

@@ -94,7 +94,7 @@ class EngineDisk:
         return found
 
     async def _free(self) -> int:
-        """Of the disk of the engine's volumes. Where the engine's own path is not in sight, the sockets lie on that disk
+        """Of the disk of the engine's volumes. If the engine's own path is not in sight, the sockets lie on that disk
         (docs/docker.md)."""
         if self._root is None:
             self._root = await self._sandboxes.data_root()

@@ -75,7 +75,7 @@ def _identity(lock: Path) -> str:
 
 
 def ensure(wanted: ToolEnvironment) -> ToolEnvironment:
-    """Make it, unless it is there. Raises :class:`SettingsConflict` where it cannot be made."""
+    """Make it, unless it is there. Raises :class:`SettingsConflict` if it cannot be made."""
     if not wanted.is_made:
         with _alone(wanted) as lock:
             if not wanted.is_made:
@@ -123,7 +123,7 @@ def _make(wanted: ToolEnvironment, lock: int) -> None:
 
 
 def _make_bare(wanted: ToolEnvironment, lock: int, folder: Path) -> None:
-    """On this Python; for the egress proxy on a newer one, where the machine has one or uv can fetch it."""
+    """On this Python; for the egress proxy on a newer one, if the machine has one or uv can fetch it."""
     command = ("venv", "--relocatable", "--python")
     if wanted.name == "egress" and sys.version_info < EGRESS_PYTHON:
         newer = ">={}.{},<3.14".format(*EGRESS_PYTHON)
@@ -133,7 +133,7 @@ def _make_bare(wanted: ToolEnvironment, lock: int, folder: Path) -> None:
 
 
 def _uv(wanted: ToolEnvironment, lock: int, *arguments: str) -> None:
-    """Run uv: its progress is shown in a terminal, and its words where it fails."""
+    """Run uv: its progress is shown in a terminal, and its words if it fails."""
     done = _run_uv(lock, *arguments, is_shown=sys.stderr.isatty())
     if done.returncode:
         said = f": {done.stderr.decode(errors='replace').strip()}" if done.stderr else ", and uv says why above"

@@ -24,7 +24,7 @@ _BEFORE_THE_JOURNAL: Final = "aws/state/kms.json"
 
 
 def kept_keys(state_dir: Path) -> str:
-    """What ``MOORAGE_EGRESS_KEY`` is there; made where there is none yet. Raises :class:`SettingsConflict` for a key that is missing,
+    """What ``MOORAGE_EGRESS_KEY`` is there; made if there is none yet. Raises :class:`SettingsConflict` for a key that is missing,
     another stack's, or open to others."""
     path, note = state_dir / KEY_FILE, state_dir / NOTE
     noted = note.read_text() if note.exists() else ""

@@ -190,10 +190,12 @@ class Metrics:
         return LocalOriginGuard(Starlette(routes=[Route("/metrics", answer)]))
 
     async def serve(self, listener: socket.socket) -> None:
-        await _Server(uvicorn.Config(self.app(), log_level="warning", access_log=False, lifespan="off")).serve(sockets=[listener])
+        await _MetricsServer(uvicorn.Config(self.app(), log_level="warning", access_log=False, lifespan="off")).serve(
+            sockets=[listener]
+        )
 
 
-class _Server(uvicorn.Server):
+class _MetricsServer(uvicorn.Server):
     """Signals are for the API's."""
 
     def capture_signals(self) -> Any:

@@ -75,7 +75,7 @@ async def serve(
     app, loop_watch = create_app(runtime, ROUTERS), LoopWatch()
     landings = [] if app.state.sign_in is None else [f"/console/{CALLBACK}"]
     app.state.late_silence_seconds = lambda: loop_watch.late_silence_seconds
-    server = _Server(
+    server = _ApiServer(
         uvicorn.Config(
             app if not address.is_loopback else LocalOriginGuard(app, runtime.settings.cors_origins, landings),
             log_level="warning",
@@ -151,7 +151,7 @@ async def _first_key(runtime: Runtime, state_dir: Path, kept: StackSecrets) -> N
     write_private(made, "")
 
 
-class _Server(uvicorn.Server):
+class _ApiServer(uvicorn.Server):
     """Says where it listens once it does, and returns from a signal, which a watched loop hears also while it is busy."""
 
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], None], loop_watch: LoopWatch) -> None:

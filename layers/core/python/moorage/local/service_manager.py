@@ -19,7 +19,7 @@ _PID: Final = "WATCHDOG_PID"
 
 @dataclass(frozen=True, slots=True)
 class ServiceManager:
-    """``address`` is None where nobody listens, ``watchdog_seconds`` where nobody counts."""
+    """``address`` is None if nobody listens, ``watchdog_seconds`` if nobody counts."""
 
     address: str | None = None
     watchdog_seconds: float | None = None

@@ -63,7 +63,7 @@ _SOCKET_PATH_BYTES_MAX = 107
 
 def main(chosen: Mapping[str, str] | None = None) -> int:
     """Run until a signal comes, with ``chosen`` in place of what the environment says. What keeps it from starting is said in a
-    sentence, with exit code 1. Returns only where it was interrupted before it had started."""
+    sentence, with exit code 1. Returns only if it was interrupted before it had started."""
     os.environ.update(chosen or {})
     try:
         run()

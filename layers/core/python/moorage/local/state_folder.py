@@ -31,7 +31,7 @@ class StackSecrets:
 def held(state_dir: Path) -> Iterator[IO[str]]:
     """The state directory, for one stack alone: a second one would overwrite the first one's state.
 
-    Processes that have the store open are given the lock too. Where a stack was killed, the next one waits a moment until they have
+    Processes that have the store open are given the lock too. If a stack was killed, the next one waits a moment until they have
     ended, and ends them if need be.
     """
     try:

@@ -39,7 +39,7 @@ _LEFT: Final = ("environment", "process")
 def take_over(state_dir: Path) -> bool:
     """Whether there was anything. For a start, while it alone has the folder; one that was interrupted is begun anew.
 
-    Raises :class:`SettingsConflict` where an older version has run after this one.
+    Raises :class:`SettingsConflict` if an older version has run after this one.
     """
     before, store = state_dir / BEFORE, state_dir / STORE
     if not before.exists():

@@ -33,7 +33,7 @@ def frames(thread: int) -> list[str]:
 
 
 def turn_ms(environ: Mapping[str, str]) -> float | None:
-    """From how many milliseconds of processor time a turn is told; None where nobody wants to know. Raises SettingsError."""
+    """From how many milliseconds of processor time a turn is told; None if nobody wants to know. Raises SettingsError."""
     said = environ.get(VARIABLE)
     if not said:
         return None

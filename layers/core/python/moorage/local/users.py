@@ -15,7 +15,7 @@ HOST_UIDS: Final = 100_000
 
 
 def check_system(platform: str) -> None:
-    """``platform`` is ``sys.platform``. Raises :class:`SettingsConflict` where there are no namespaces to make sandboxes of."""
+    """``platform`` is ``sys.platform``. Raises :class:`SettingsConflict` if there are no namespaces to make sandboxes of."""
     if platform != "linux":
         name = {"darwin": "macOS", "win32": "Windows"}.get(platform, platform)
         raise SettingsConflict(
@@ -35,7 +35,7 @@ def may_run_as_other_users() -> bool:
 
 
 def has_disable_userns() -> bool:
-    """Whether this bubblewrap (0.8 or newer) can forbid nested user namespaces. Raises :class:`SandboxError` where there is none."""
+    """Whether this bubblewrap (0.8 or newer) can forbid nested user namespaces. Raises :class:`SandboxError` if there is none."""
     if shutil.which("bwrap") is None:
         raise SandboxError("bubblewrap is not installed ('apt install bubblewrap'): there can be no sandboxes.")
     return "--disable-userns" in subprocess.run(["bwrap", "--help"], capture_output=True, text=True).stdout

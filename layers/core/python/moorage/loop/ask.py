@@ -255,7 +255,7 @@ class ModelAsk:
         return self._finished is not None and not repairs
 
     async def _checked(self, turn: ModelTurn, assembler: Assembler, *, may_repair: bool) -> tuple[list[Item], UnfitAnswer | None]:
-        """What the model reads where its answer is not the JSON that was asked for: once in a step, and only where nothing of it was
+        """What the model reads where its answer is not the JSON that was asked for: once in a step, and only if nothing of it was
         shown that cannot be taken back. Otherwise what the response fails with, if it does."""
         fault = await turn.fault(assembler)
         is_told = may_repair and not self._has_complained and (self.sink.takes_back or not assembler.has_shown_text)
@@ -298,7 +298,7 @@ class ModelAsk:
         return decision
 
     async def _counted(self, decision: LoopDecision) -> LoopDecision:
-        """The decision, or the same without its calls, where others have used up the calls of a shared budget. What an earlier run of
+        """The decision, or the same without its calls, if others have used up the calls of a shared budget. What an earlier run of
         the step has announced was counted then, and runs."""
         position = self.position
         may_run = await budget.counts_calls(
@@ -315,7 +315,7 @@ class ModelAsk:
         return decision if may_run else decide.without_calls(decision)
 
     async def _rented(self, decision: LoopDecision) -> None:
-        """The response pays for its container's sandbox from its first call there on, where that has a price."""
+        """The response pays for its container's sandbox from its first call there on, if that has a price."""
         in_sandbox = any(decide.where(self.items[index]) is CallRunner.SANDBOX for index in decision.hosted)
         if self.position.rent is None and (in_sandbox or self._programs):
             self.position = replace(self.position, rent=await budget.rent_of(self.runtime, self.stored))

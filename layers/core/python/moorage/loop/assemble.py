@@ -231,7 +231,7 @@ class Assembler:
         return item.get("type") == "message" and item.get("phase") != "commentary"
 
     def last_text(self) -> str | None:
-        """The text of the message that ends the turn and is whole; None where there is none, or where the model refuses."""
+        """The text of the message that ends the turn and is whole; None if there is none, or if the model refuses."""
         open_ = self._open
         if open_ is None or not self.has_answer_open or not (open_.is_said or self.finished is not None):
             return None
@@ -313,7 +313,7 @@ class Assembler:
             self._show_or_keep(open_, text, logprobs)
 
     def _show_or_keep(self, open_: _Open, text: str, logprobs: list[dict[str, Any]]) -> None:
-        """Prose in place of JSON is kept back, so that where it is said anew nothing has to be taken back."""
+        """Prose in place of JSON is kept back, so that if it is said anew nothing has to be taken back."""
         open_.kept_back.append((text, logprobs))
         if not self.opens_with or open_.item.get("phase") == "commentary":
             open_.is_prose = False

@@ -30,7 +30,7 @@ Budget = Mapping[str, Any]
 
 
 def check_budget(runtime: Runtime, model: str, budget: Budget | None) -> None:
-    """Dollars can only be counted where the price is known. Raises an :class:`~moorage.errors.ApiError`."""
+    """Dollars can only be counted if the price is known. Raises an :class:`~moorage.errors.ApiError`."""
     if budget is not None and "usd" in budget and runtime.catalog.price_of(model) is None:
         raise model_not_budgetable(model, "or give a budget in tokens.")
 
@@ -78,7 +78,7 @@ def _own(stored: StoredResponse, used: Mapping[str, int]) -> LimitReached | None
 
 
 async def draw_first(runtime: Runtime, stored: StoredResponse, said: Sequence[Item]) -> None:
-    """Before the first step: hold what it may take, by estimate. Raises an :class:`~moorage.errors.ApiError` where a budget is used
+    """Before the first step: hold what it may take, by estimate. Raises an :class:`~moorage.errors.ApiError` if a budget is used
     up, or cannot be kept."""
     parameters = stored.parameters
     tokens_in = estimate_frame(parameters.instructions, parameters.tools) + estimate_items(list(said)) if stored.draws_on else 0
@@ -118,7 +118,7 @@ def draw_of(runtime: Runtime, stored: StoredResponse) -> BudgetDraw:
 
 
 def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: int | None) -> dict[str, int]:
-    """What a first step may take, by estimate; without dollars where the price is not known."""
+    """What a first step may take, by estimate; without dollars if the price is not known."""
     price = runtime.catalog.price_of(model)
     tokens_out = min(limits.BUDGET_HELD_OUTPUT_TOKENS, tokens_out_max or limits.BUDGET_HELD_OUTPUT_TOKENS)
     holding = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
@@ -128,7 +128,7 @@ def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: 
 
 
 async def rent_of(runtime: Runtime, stored: StoredResponse) -> Rent | None:
-    """What a response pays for its container's sandbox from now on; None where that costs nothing."""
+    """What a response pays for its container's sandbox from now on; None if that costs nothing."""
     price = runtime.sandbox_usage.price
     if price is None or stored.container_id is None:
         return None
@@ -141,7 +141,7 @@ async def rent_of(runtime: Runtime, stored: StoredResponse) -> Rent | None:
 def cost_of(
     runtime: Runtime, stored: StoredResponse, usage: TokenUsage, items: Sequence[Item], rent: Rent | None, ran: int
 ) -> Cost | None:
-    """What a response that has run so many seconds has cost, at the prices of now; None where its model's are not known."""
+    """What a response that has run so many seconds has cost, at the prices of now; None if its model's are not known."""
     price, sandboxes = runtime.catalog.price_of(stored.parameters.model), runtime.sandbox_usage.price
     if price is None:
         return None

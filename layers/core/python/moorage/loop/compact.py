@@ -52,7 +52,7 @@ class CompactionPlan:
         return min(limits.COMPACTION_KEPT_TOKENS, self.threshold // 4)
 
     def recent(self, seen: Sequence[Item]) -> list[Item]:
-        """The latest items that stay as they are: as many as are wanted, fewer where they are too long. A call stays with its output,
+        """The latest items that stay as they are: as many as are wanted, fewer if they are too long. A call stays with its output,
         and reasoning with what it led to."""
         items = [item for item in seen if not stays(item) and item["type"] != "compaction_trigger"]
         count = self.wanted.keep_recent_items
@@ -105,10 +105,10 @@ async def in_response(
     is_too_long: bool = False,
 ) -> tuple[Item, TokenUsage] | None:
     """The ``compaction`` item that belongs into a running response before its model is asked, if one does. ``is_too_long`` says that
-    the model does not take the prompt as it is. ``begin`` is called where a trigger has notes written: it tells the client, and answers
+    the model does not take the prompt as it is. ``begin`` is called if a trigger has notes written: it tells the client, and answers
     the item's id.
 
-    Raises :class:`UpstreamError` only when it was triggered: where it is a precaution, the model is asked anyway.
+    Raises :class:`UpstreamError` only when it was triggered: if it is a precaution, the model is asked anyway.
     """
     if is_triggered(stored) and items[-1]["type"] == "compaction":
         return None  # An earlier run of this step has made it.

@@ -46,7 +46,7 @@ _DELETED_OUTPUT: Final = "The output of this call was deleted."
 def final_output(items: Iterable[Item], *, is_cut: bool = False) -> list[Item]:
     """The output of a response that has ended: without calls for the client that broke off, which clients would run all the same.
 
-    Where the response ended at a limit (``is_cut``), the call that it ended in stays, as in OpenAI's API.
+    If the response ended at a limit (``is_cut``), the call that it ended in stays, as in OpenAI's API.
     """
     return [item for item in items if is_cut or item["type"] not in _CLIENTS_CALLS or item.get("status") != "incomplete"]
 

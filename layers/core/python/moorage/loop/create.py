@@ -86,7 +86,7 @@ async def prepare(
     """Check and look up everything that the request refers to. Raises :class:`ApiError`; nothing has been written then, but for a
     container.
 
-    ``recent`` are the items up to the previous response where only the client's connection knows them. They become input of this
+    ``recent`` are the items up to the previous response if only the client's connection knows them. They become input of this
     response, so that whatever runs it or goes on from it finds them. ``key_id`` is that of the API key that asks, and ``draws_on`` the
     budgets that it shares with others: from here on it holds a part of them. It takes the room of the response that it ``follows``.
     """
@@ -194,7 +194,7 @@ async def _with_files(runtime: Runtime, container: ContainerRecord, environment:
 
 
 def _given(environment: Environment | None, files: list[StoredFile]) -> str:
-    """What the model is told of the request's files; nothing where the map of the files tells it."""
+    """What the model is told of the request's files; nothing if the map of the files tells it."""
     if environment is None or environment.has_file_map or not files:
         return ""
     return line_of(list(places(files)))
@@ -303,7 +303,7 @@ async def give_up(runtime: Runtime, stored: StoredResponse) -> None:
 
 
 async def _start(runtime: Runtime, stored: StoredResponse, state: LoopState) -> None:
-    """What its records say is enough for the reaper to start it, where Step Functions takes no more now."""
+    """What its records say is enough for the reaper to start it, if Step Functions takes no more now."""
     if not await runtime.executions.start_soon(stored.response_id, state.to_json(), stored.trace):
         tell("start_postponed", {"response_id": stored.response_id, "tenant_id": stored.tenant_id})
 

@@ -85,7 +85,7 @@ async def put_nothing_back(runtime: Runtime, stored: StoredResponse) -> None:
 
 
 async def _placed(runtime: Runtime, tenant_id: str, reader_id: str | None) -> str:
-    """The container, or another one where that is gone, with a sandbox on its way."""
+    """The container, or another one if that is gone, with a sandbox on its way."""
     if reader_id is not None:
         try:
             await runtime.containers.sandboxes.place(tenant_id, reader_id)

@@ -26,8 +26,8 @@ NO_PROCESSES: Final = "Processes do not come along: what ran in the container ha
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the fork's calls run."""
+class _ForkEnvironment:
+    """The container of the fork's calls."""
 
     mode: Literal["copy", "share", "none"]
     environment: Environment
@@ -116,8 +116,8 @@ async def _before(runtime: Runtime, old: StoredResponse) -> _Before:
     return _Before(items, append)
 
 
-async def _place(runtime: Runtime, old: StoredResponse, wanted: ForkRequest, boundary: ForkPoint) -> _Place | None:
-    """The container of the fork; None where none of its tools runs here."""
+async def _place(runtime: Runtime, old: StoredResponse, wanted: ForkRequest, boundary: ForkPoint) -> _ForkEnvironment | None:
+    """The container of the fork; None if none of its tools runs here."""
     request = wanted.request
     environment = request.environment
     entry = runtime.catalog.resolve(request.model)
@@ -152,16 +152,16 @@ async def _source(runtime: Runtime, tenant_id: str, container_id: str) -> Contai
         ) from error
 
 
-async def _shared(runtime: Runtime, source: ContainerRecord, environment: Environment) -> _Place:
+async def _shared(runtime: Runtime, source: ContainerRecord, environment: Environment) -> _ForkEnvironment:
     policy = environment.network_policy
     if policy is not None and not await runtime.containers.has_policy(source, policy):
         raise invalid_value("container", "what is shared has a network policy of its own; leave out that of 'tools', or take a 'copy'.")
-    return _Place("share", _referring(environment, source.id), source.id, is_new=False, files=None)
+    return _ForkEnvironment("share", _referring(environment, source.id), source.id, is_new=False, files=None)
 
 
 async def _made(
     runtime: Runtime, source: ContainerRecord, environment: Environment, mode: Literal["copy", "none"], boundary: ForkPoint
-) -> _Place:
+) -> _ForkEnvironment:
     if mode == "copy" and boundary.files_at_ms is None:
         raise past_unknown(source.id)
     made, files = await runtime.containers.copy(
@@ -170,7 +170,7 @@ async def _made(
         memory_limit=environment.memory_limit,
         network_policy=environment.network_policy,
     )
-    return _Place(mode, _referring(environment, made.id), made.id, is_new=True, files=files)
+    return _ForkEnvironment(mode, _referring(environment, made.id), made.id, is_new=True, files=files)
 
 
 def _referring(environment: Environment, container_id: str) -> Environment:

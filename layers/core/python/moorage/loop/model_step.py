@@ -102,7 +102,7 @@ async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, p
 
 
 async def _send_again(runtime: Runtime, stored: StoredResponse, state: LoopState, unfinished: tuple[str, ...]) -> LoopState:
-    """The calls that have not ended, once more, unless that leads nowhere; after a pause where sandboxes cannot be had for now."""
+    """The calls that have not ended, once more, unless that leads nowhere; after a pause if sandboxes cannot be had for now."""
     sent = await asyncio.gather(*(runtime.steps.send_again(stored, state.step, call_id) for call_id in unfinished))
     refusal = _over_time(runtime, stored)
     if max(call.fruitless for call in sent) > limits.CALL_ROUNDS_MAX:
@@ -304,7 +304,7 @@ async def _attempt(
 
 
 async def _following(runtime: Runtime, stored: StoredResponse, state: LoopState, outcome: StepOutcome) -> LoopState:
-    """The state that follows a step with this outcome. Calls that wait for a person's word are left out; where there are no others the
+    """The state that follows a step with this outcome. Calls that wait for a person's word are left out; if there are no others the
     execution ends, and another begins when there is one."""
     if outcome.next is not Next.TOOLS:
         return state.after(outcome)

@@ -47,6 +47,6 @@ class SandboxPrewarm:
 
 
 def _tell(task: "asyncio.Task[None]") -> None:
-    """Also where nobody waits for it any more, because the process ends or the step was cancelled."""
+    """Also if nobody waits for it any more, because the process ends or the step was cancelled."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("no sandbox could be had ahead of its calls", exc_info=error)

@@ -1,6 +1,6 @@
 """Programs of the model's, which call tools: what they have called, and how they go on.
 
-A program's calls are items as the model's own are, each with its ``caller``. Where all of them have their outputs, the program is run
+A program's calls are items as the model's own are, each with its ``caller``. If all of them have their outputs, the program is run
 again from its first line, in the container, with these outputs: it comes to the next calls, or to its end. A run is a call of a step
 that fills no item (``tools/programmatic_tool_calling``). The step after it shows what the program has come to, and asks no model while
 a program is open. So nothing of a program is anywhere but in the log and in the records of steps, and any process may die.
@@ -45,7 +45,7 @@ class OpenProgram:
         return all(call["call_id"] in self.outputs for call in self.calls)
 
     def misfit(self, room: HostedTool) -> Item:
-        """Its output where a call fits no tool: it is not gone on with."""
+        """Its output if a call fits no tool: it is not gone on with."""
         item = self.item
         known = KnownCall("", self.call_id, item, 0, "")
         said = finished_of(room.end(known, CallEnd.GAVE_UP, "The arguments of a call do not fit its tool: read its description again."))
@@ -98,7 +98,7 @@ def fits(original: OriginalTool, arguments: str) -> bool:
 
 
 def _recorded(call: Item, output: Item, tools: Sequence[Tool]) -> Any:
-    """What a program gets of a call: what a model would read, and JSON where the function says that it gives some."""
+    """What a program gets of a call: what a model would read, and JSON if the function says that it gives some."""
     said = lower((without(call, "caller"), without(output, "caller")), (), "auto", frozenset()).items[-1]["output"]
     if isinstance(said, str) and _output_schema(call, tools) is not None:
         return orjson.loads(said)

@@ -75,7 +75,7 @@ class Prompt:
     """Some servers refuse messages with calls where no tools are offered: they are told of the tools, and that none may be called."""
 
     async def lowered(self, before: Sequence[Item], *, is_opened: bool = True) -> LoweredInput:
-        """The input in the upstream's words, shortened where the request allows that. ``is_opened``: with the reasoning that only
+        """The input in the upstream's words, shortened if the request allows that. ``is_opened``: with the reasoning that only
         the upstream may read.
 
         Raises :class:`~moorage.errors.UpstreamError` when it cannot fit the model."""
@@ -179,7 +179,7 @@ class SentPrompt:
 
 
 async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> SentPrompt:
-    """Raises 404 for what is no step that asked a model, and where the model is not there any more."""
+    """Raises 404 for what is no step that asked a model, and if the model is not there any more."""
     stored = snapshot.stored
     steps = await unroll(runtime, snapshot)
     step = next((each for each in steps if each.id == step_id and each.call_id is None), None)

@@ -22,7 +22,7 @@ from moorage.webhooks import delivery as webhooks
 
 
 async def recover(runtime: Runtime) -> int:
-    """Settle or restart every loop that has lost its execution, and the reading of vector stores' files where that has; answers how
+    """Settle or restart every loop that has lost its execution, and the reading of vector stores' files if that has; answers how
     many were restarted. What stops one does not stop the other."""
     return sum(await side_by_side(lambda part: part(runtime), (_recover_responses, _recover_indexing), at_once=2))
 
@@ -71,7 +71,7 @@ def _last_sign(snapshot: Snapshot) -> int:
 
 
 async def restart(runtime: Runtime, stored: StoredResponse) -> bool:
-    """Start a successor where the records say that the loop stood; False if somebody else did."""
+    """Start a successor if the records say that the loop stood; False if somebody else did."""
     number = int(stored.execution.rpartition("-r")[2]) + 1 if "-r" in stored.execution else 1
     if number > limits.RECOVERIES_MAX:
         error = {"code": "server_error", "message": "The response was interrupted too often to go on."}

@@ -22,7 +22,7 @@ from moorage.wire.responses import TokenUsage
 
 @dataclass(frozen=True, slots=True)
 class StepHistory:
-    """Times are in milliseconds, None where they are not known (yet)."""
+    """Times are in milliseconds, None if they are not known (yet)."""
 
     step: int
     type: str

@@ -106,7 +106,7 @@ def transcript(items: Sequence[Item]) -> str:
 
 
 def parts_of(text: str, *, tokens_max: int) -> list[str]:
-    """The text in parts of at most so many tokens, between two items where that costs little; at least one."""
+    """The text in parts of at most so many tokens, between two items if that costs little; at least one."""
     parts = []
     while estimate_text(text) > tokens_max:
         longest = bisect_right(range(1, len(text)), tokens_max, key=lambda chars: estimate_text(text[:chars]))

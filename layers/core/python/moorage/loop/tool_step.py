@@ -282,7 +282,7 @@ class _Attempt:
 
     async def _work(self, sink: LogSink, run: Run) -> CallFinished | None:
         """What the call came to; None when time is up and another run must go on."""
-        progress = _Progress(self.room, run, sink)
+        progress = _CallProgress(self.room, run, sink)
         watch = asyncio.create_task(CancelWatch.of(self.runtime, self.stored).requested())
         work = asyncio.create_task(progress.follow())
         try:
@@ -320,7 +320,7 @@ class _Attempt:
 
 
 @dataclass(slots=True)
-class _Progress:
+class _CallProgress:
     """What a run says, as far as its bounds let it."""
 
     room: HostedTool

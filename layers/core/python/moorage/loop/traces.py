@@ -64,7 +64,7 @@ class TraceSpan:
 
 
 def export_later(runtime: Runtime, stored: StoredResponse) -> None:
-    """Send the trace of a response that has just ended, beside everything else, where there is somebody to send it to. One whose client
+    """Send the trace of a response that has just ended, beside everything else, if there is somebody to send it to. One whose client
     said that it is not to be recorded is not; of one that is not stored there is nothing to project from."""
     is_refused = stored.trace is not None and stored.trace.is_sampled is False
     if runtime.settings.otlp_endpoint and stored.is_stored and not is_refused:

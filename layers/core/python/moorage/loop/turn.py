@@ -143,7 +143,7 @@ class ModelTurn:
         return None if text is None else await json_answers.fault_of(text, self._format)
 
     def unfit(self, fault: str) -> UnfitAnswer | None:
-        """What an answer with this fault fails with; None where it is handed out as it is."""
+        """What an answer with this fault fails with; None if it is handed out as it is."""
         if not json_answers.is_binding(self._format):
             return None
         wanted = "the schema" if self._format["type"] == "json_schema" else "'json_object'"

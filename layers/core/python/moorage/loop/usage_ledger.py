@@ -92,7 +92,7 @@ class UsageLedger:
         return await side_by_side(of_day, days, at_once=limits.SWEEP_AT_ONCE)
 
     async def _of_day(self, day: TimeSpan, known: StoredSums | None) -> Sums:
-        """A day of which nothing is kept is read as a whole. Where it proves to be large that is noted, and from then on it is read by
+        """A day of which nothing is kept is read as a whole. If it proves to be large that is noted, and from then on it is read by
         its hours until it can be kept."""
         if self._is_wanted_whole(day):
             if known is not None and known.sums is not None:

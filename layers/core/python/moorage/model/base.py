@@ -86,7 +86,7 @@ class CallStarted:
     """A tool call opens. ``kind`` ``function`` has JSON arguments, ``custom`` has free text.
 
     ``name`` is the name that the upstream was given; the assembler maps a lowered name back to its tool.
-    ``call_id`` is None where the upstream gives none: the assembler makes one.
+    ``call_id`` is None if the upstream gives none: the assembler makes one.
     """
 
     name: str

@@ -1,5 +1,5 @@
 """Secrets that were read from where they are kept, for a while: one that is rotated there is known here within minutes, and at once
-where the old one is refused."""
+if the old one is refused."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class CachedSecrets:
         self._kept: dict[str, tuple[float, str]] = {}
 
     def value(self, name: str, *, refused: str | None = None) -> str:
-        """A secret by its name. ``refused`` is a value that has just been refused: where it is what is known, it is read anew, unless
+        """A secret by its name. ``refused`` is a value that has just been refused: if it is what is known, it is read anew, unless
         that was done a moment ago."""
         read_at, known = self._kept.get(name, (0.0, None))
         age = self._clock() - read_at

@@ -1,7 +1,7 @@
 """Which model answers to which name: ``models.toml``, or what the environment offers.
 
 An entry's ``name`` is an exact public name or a pattern (``gpt-*``); exact names win over aliases, aliases over patterns, and
-earlier entries over later ones. Where ``models.toml`` configures nothing, the first of these that is there serves every name:
+earlier entries over later ones. If ``models.toml`` configures nothing, the first of these that is there serves every name:
 ``MOORAGE_UPSTREAM_URL`` (or ``MOORAGE_UPSTREAM_KIND=bedrock_converse``), ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, an Ollama on
 this machine, and at last the scripted ``demo`` model.
 

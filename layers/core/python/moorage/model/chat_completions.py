@@ -348,7 +348,7 @@ def _logprob(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usage(usage: dict[str, Any]) -> base.UsageReported | None:
-    """None where it says nothing of what was read and written. What is missing is estimated."""
+    """None if it says nothing of what was read and written. What is missing is estimated."""
     of_prompt, of_completion = details(usage, "prompt_tokens_details"), details(usage, "completion_tokens_details")
     read, written = counted(usage, "prompt_tokens", "input_tokens"), counted(usage, "completion_tokens", "output_tokens")
     if not read:

@@ -5,7 +5,7 @@ what they do not know, or pass over it without a word: a second system message, 
 than nine characters, text beside a call, ``null``. What nearly all of them take is how every request is written
 (``chat_messages.py``): one system message at the start, later ones as marked text of the user's, contents that are strings, nine
 alphanumeric characters as ids. What only some want stands here, by family; the family is told by the upstream model's name, or by
-``template`` in ``models.toml`` where the server was given another name.
+``template`` in ``models.toml`` if the server was given another name.
 
 The facts were read off the templates that llama.cpp collects (``models/templates``), which ``tests/templates`` renders.
 """

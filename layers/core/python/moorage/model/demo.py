@@ -142,7 +142,7 @@ def _error(failure: DemoFailure) -> UpstreamError:
 
 
 def _deltas(turn: DemoTurn, request: ModelRequest) -> list[Delta]:
-    """The turn as an upstream would stream it, cut where the request's budget of tokens ends."""
+    """The turn as an upstream would stream it, cut if the request's budget of tokens ends."""
     deltas: list[Delta] = []
     if turn.reasoning:
         deltas += [base.ReasoningStarted(), *(base.SummaryDelta(word) for word in _words(turn.reasoning)), base.ItemDone()]

@@ -1,7 +1,7 @@
 """The demonstration that the ``demo`` provider can play: which products declined this quarter?
 
 Five model turns over ``sales.csv`` (columns ``date, product, region, units, revenue``): look, load into SQLite, query, write a
-workbook and a chart, answer. The figures in the answer are those that the commands printed. Where the shell has the skills ``sqlite``
+workbook and a chart, answer. The figures in the answer are those that the commands printed. If the shell has the skills ``sqlite``
 and ``spreadsheets``, it reads them and works as they say.
 """
 

@@ -30,7 +30,7 @@ TITAN: Final = "amazon.titan-embed-text-v2:0"
 TITAN_DIMENSIONS: Final = (256, 512, 1024)
 
 
-class _PriceTable(BaseModel):
+class _EmbeddingPrices(BaseModel):
     model_config = ConfigDict(extra="forbid")
     input: float = Field(ge=0, allow_inf_nan=False)
 
@@ -47,7 +47,7 @@ class EmbeddingTable(BaseModel):
     dimension: int | None = Field(default=None, ge=1, le=limits.EMBEDDING_DIMENSIONS_MAX)
     shortens: bool = False
     headers: dict[str, str] = Field(default_factory=dict)
-    price: _PriceTable | None = None
+    price: _EmbeddingPrices | None = None
 
     def known_price(self) -> Price | None:
         """As it is configured, or as the provider lists it; None if that is not known."""
@@ -102,7 +102,7 @@ class Embedder(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Of its vectors, where nothing else is asked for."""
+        """Of its vectors, if nothing else is asked for."""
         ...
 
     def takes(self, dimension: int) -> bool:

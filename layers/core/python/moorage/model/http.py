@@ -108,7 +108,7 @@ class Upstream:
             await self.sleep(wait)
 
     def renewed(self, *, is_refused: bool) -> "Upstream":
-        """With the key as it is now; itself where that is the one it has."""
+        """With the key as it is now; itself if that is the one it has."""
         return self if self.rekeyed is None else self.rekeyed(self, is_refused)
 
     def _wait(self, error: UpstreamError, attempt: int) -> float:

@@ -29,7 +29,7 @@ CONTEXT_WINDOW_TOKENS: Final = 128_000
 _Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class _PriceTable(BaseModel):
+class _ModelPrices(BaseModel):
     model_config = ConfigDict(extra="forbid")
     input: _Dollars
     output: _Dollars
@@ -61,7 +61,7 @@ class ModelTable(BaseModel):
     guardrail: str | None = None
     headers: dict[str, str] = Field(default_factory=dict)
     idle_seconds: float = Field(default=limits.UPSTREAM_IDLE_SECONDS, gt=0)
-    price: _PriceTable | None = None
+    price: _ModelPrices | None = None
     compaction: CompactionTable = Field(default_factory=CompactionTable)
 
 

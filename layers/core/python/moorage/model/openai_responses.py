@@ -105,7 +105,7 @@ class OpenAIResponses:
 
 
 def _runs_there(tool: Tool) -> bool:
-    """A shell that the upstream hosts; where it does not, it is offered as its client's."""
+    """A shell that the upstream hosts; if it does not, it is offered as its client's."""
     return tool["type"] == "shell" and str((tool.get("environment") or {}).get("type")).startswith("container_")
 
 
@@ -211,7 +211,7 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class _Item:
+class _StreamedItem:
     """An item as far as it has been passed on."""
 
     type: str
@@ -232,7 +232,7 @@ class ResponsesDecoder:
     is_finished: bool = False
     _sse: SseParser = field(default_factory=SseParser)
     _sequence: Sequence = field(default_factory=Sequence)
-    _items: dict[int, _Item] = field(default_factory=dict)
+    _items: dict[int, _StreamedItem] = field(default_factory=dict)
     """Every item seen, by output index."""
     _passed: set[int] = field(default_factory=set)
     _calls: int = 0
@@ -291,11 +291,11 @@ class ResponsesDecoder:
 
     def _added(self, index: int, item: Item) -> list[Delta]:
         if self._is_shells(item) and index not in self._items:
-            self._items[index] = _Item(item["type"])
+            self._items[index] = _StreamedItem(item["type"])
             return self._sequence.add(index, base.ItemOpened(item))
         if index in self._items or item["type"] not in _STREAMED:
             return []
-        self._items[index] = _Item(item["type"])
+        self._items[index] = _StreamedItem(item["type"])
         match item["type"]:
             case "message":
                 return self._sequence.add(index, base.MessageStarted(item.get("phase")))
@@ -311,8 +311,8 @@ class ResponsesDecoder:
     def _is_shells(self, item: Item) -> bool:
         return self.runs_shell and item["type"] in ("shell_call", "shell_call_output")
 
-    def _open_as(self, index: int, type_: str) -> _Item:
-        return self._items.setdefault(index, _Item(type_))
+    def _open_as(self, index: int, type_: str) -> _StreamedItem:
+        return self._items.setdefault(index, _StreamedItem(type_))
 
     def _add(self, index: int, type_: str, delta: Delta) -> list[Delta]:
         """A delta of an item; servers that forget ``output_item.added`` are understood."""
@@ -351,7 +351,7 @@ class ResponsesDecoder:
         is_cut = item.get("status") == "incomplete"
         return deltas + self._sequence.close(index, encrypted_content=item.get("encrypted_content"), is_cut=is_cut)
 
-    def _rest(self, seen: _Item, item: Item) -> list[Delta]:
+    def _rest(self, seen: _StreamedItem, item: Item) -> list[Delta]:
         match item["type"]:
             case "message":
                 return _rest_of_message(seen, item)
@@ -392,7 +392,7 @@ class ResponsesDecoder:
         return "tool_calls" if self._calls else "stop"
 
 
-def _rest_of_message(seen: _Item, item: Item) -> list[Delta]:
+def _rest_of_message(seen: _StreamedItem, item: Item) -> list[Delta]:
     """Text that came only with the whole item, part by part."""
     skip, rest = len(seen.text), []
     for part in item.get("content") or []:

@@ -21,7 +21,7 @@ _FENCE_CHARS_MAX: Final = 80
 
 
 def obeying(decoder: Decoder, request: ModelRequest) -> Decoder:
-    """The decoder, held to what the request says; the decoder itself where the request forbids nothing."""
+    """The decoder, held to what the request says; the decoder itself if the request forbids nothing."""
     forbids = request.tool_choice == "none"
     wants_json = _wants_json(request)
     if not forbids and request.parallel_tool_calls and not wants_json:

@@ -29,7 +29,7 @@ class RelayedRequest:
 
 async def relay(upstream: Upstream, passed: RelayedRequest) -> httpx.Response:
     """The upstream's answer, its body still to be read; whoever gets it closes it. A refusal has been read, and names no key. Raises
-    :class:`UpstreamError` where there is no answer that could be passed on."""
+    :class:`UpstreamError` if there is no answer that could be passed on."""
     used = upstream.renewed(is_refused=False)
     response = await _answered(used, passed)
     if response.status_code == _STATUS_OF_A_KEY:

@@ -32,7 +32,7 @@ _PASSING: Final = frozenset({"error", "abort", "aborted", "cancelled", "network_
 
 
 def finish_reason(word: str | None, *, has_calls: bool) -> FinishReason:
-    """What an upstream's word for the end means; None is its silence. Raises :class:`UpstreamError` where it stands for a failure."""
+    """What an upstream's word for the end means; None is its silence. Raises :class:`UpstreamError` if it stands for a failure."""
     known = "stop" if word is None else word.lower()
     if known in _AT_A_LIMIT:
         return "max_output_tokens"
@@ -47,7 +47,7 @@ def finish_reason(word: str | None, *, has_calls: bool) -> FinishReason:
 
 def incomplete_reason(word: str | None) -> FinishReason:
     """What ended an answer that the Responses protocol calls incomplete; its API knows a limit and a filter. Raises
-    :class:`UpstreamError` where the server gave the answer up."""
+    :class:`UpstreamError` if the server gave the answer up."""
     known = "length" if word is None else word.lower()
     return finish_reason(known if known in _FILTERED | _PASSING else "length", has_calls=False)
 
@@ -65,7 +65,7 @@ def error_beside(chunk: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def counted(usage: Mapping[str, Any], *names: str) -> int:
-    """The first of these fields that holds a number of tokens, as a whole number; 0 where none does. Some servers write numbers as
+    """The first of these fields that holds a number of tokens, as a whole number; 0 if none does. Some servers write numbers as
     text, or as floats, and a bill is no reason to lose an answer."""
     for name in names:
         try:

@@ -49,14 +49,14 @@ class TextCall:
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _CallBlock:
     """A finished block: its value, and where the text after it begins."""
 
     value: Any
     end: int
 
 
-_Verdict = _Block | Literal["more", "no"]
+_Verdict = _CallBlock | Literal["more", "no"]
 
 
 _JUDGED_ALWAYS_CHARS: Final = 1_024
@@ -117,7 +117,7 @@ class TextCallParser:
         self._take_grown()
         if self._state in ("block", "last"):
             verdict = self._judge(is_over=True)
-            calls = _calls(verdict.value, self.offered) if isinstance(verdict, _Block) else None
+            calls = _calls(verdict.value, self.offered) if isinstance(verdict, _CallBlock) else None
             if calls is not None:
                 self._buffer = ""
                 return list(calls)
@@ -185,8 +185,8 @@ class TextCallParser:
         verdict = self._judge(is_over=False)
         if verdict == "more":
             return False
-        calls = _calls(verdict.value, self.offered) if isinstance(verdict, _Block) else None
-        if calls is None or not isinstance(verdict, _Block):
+        calls = _calls(verdict.value, self.offered) if isinstance(verdict, _CallBlock) else None
+        if calls is None or not isinstance(verdict, _CallBlock):
             return self._was_text(out)
         if self._is_in_prose and not self._buffer.startswith(_OPENINGS):
             self._state = "last"
@@ -203,7 +203,7 @@ class TextCallParser:
 
     def _read_after_last(self) -> bool:
         verdict = self._judge(is_over=False)
-        if isinstance(verdict, _Block) and self._buffer[verdict.end :].strip():
+        if isinstance(verdict, _CallBlock) and self._buffer[verdict.end :].strip():
             # Prose follows, so this was an explanation; its fence is passed over.
             self._state, self._is_line_start = "prose", False
             return True
@@ -222,7 +222,7 @@ class TextCallParser:
         if found is not None:
             end = text.find(text_function_calls.END, start) if found != "more" else start
             self._work += (len(text) if end < 0 else end) - start
-            return found if isinstance(found, str) else _Block(found[0], lead + found[1])
+            return found if isinstance(found, str) else _CallBlock(found[0], lead + found[1])
         if text.startswith("```"):
             language, newline, _ = text[3:].partition("\n")
             if not newline:
@@ -234,13 +234,13 @@ class TextCallParser:
         self._work -= max(self._scan.at, start)
         verdict = self._scan.value(text, start, self.offered)
         self._work += max(self._scan.at, start)
-        if not isinstance(verdict, _Block) or not closing:
-            return verdict if not isinstance(verdict, _Block) else _Block(verdict.value, lead + verdict.end)
+        if not isinstance(verdict, _CallBlock) or not closing:
+            return verdict if not isinstance(verdict, _CallBlock) else _CallBlock(verdict.value, lead + verdict.end)
         after = text[verdict.end :].lstrip()
         if after.startswith(closing):
-            return _Block(verdict.value, lead + len(text) - len(after) + len(closing))
+            return _CallBlock(verdict.value, lead + len(text) - len(after) + len(closing))
         if is_over:
-            return _Block(verdict.value, lead + len(text))
+            return _CallBlock(verdict.value, lead + len(text))
         return "more" if closing.startswith(after) else "no"
 
 
@@ -251,7 +251,7 @@ class _Scan:
     at: int = -1
     depth: int = 0
     is_in_string: bool = False
-    found: _Block | None = None
+    found: _CallBlock | None = None
     is_settled: bool = False
     """The value begins like a call of an offered tool."""
 
@@ -270,7 +270,7 @@ class _Scan:
         value = _value(text[start:end])
         if value is None:
             return "no"
-        self.found = _Block(value, end)
+        self.found = _CallBlock(value, end)
         return self.found
 
     def _end(self, text: str, start: int) -> int | None:
@@ -383,7 +383,7 @@ class TextCallDecoder:
 
 
 def listening(decoder: Decoder, request: ModelRequest) -> Decoder:
-    """The decoder of an upstream whose models may write their calls as text; the decoder itself where no call can come."""
+    """The decoder of an upstream whose models may write their calls as text; the decoder itself if no call can come."""
     tools, choice = chosen_tools(request)
     wants_json = (request.text or {}).get("format", {}).get("type", "text") != "text"
     if not tools or choice == "none" or (wants_json and choice == "auto"):

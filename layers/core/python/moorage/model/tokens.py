@@ -1,4 +1,4 @@
-"""A rough count of tokens, where there is nothing better: upstreams that report none, ``/v1/responses/input_tokens``, truncation.
+"""A rough count of tokens, if there is nothing better: upstreams that report none, ``/v1/responses/input_tokens``, truncation.
 
 The heuristic: four ASCII characters a token, the usual rule of thumb for English and JSON; each UTF-8 byte beyond the first of a
 character counts three eighths more, which makes a CJK character about one token, an accented letter 0.6 and an emoji 1.4. Against

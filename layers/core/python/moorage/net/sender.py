@@ -4,8 +4,8 @@ botocore builds, signs, repeats and understands requests. Sending one through ur
 than all of that together, so ``before-send``, botocore's own seam for it, is answered here: one write to a connection that is kept,
 and httptools' parser over what comes back.
 
-What is unusual is left to botocore, which sends by itself what gets no answer here: where the environment names a proxy, where no
-connection can be opened, and where a server's certificate is not known, because botocore can be told of other authorities.
+What is unusual is left to botocore, which sends by itself what gets no answer here: if the environment names a proxy, if no
+connection can be opened, and if a server's certificate is not known, because botocore can be told of other authorities.
 """
 
 import select
@@ -47,7 +47,7 @@ class Sender:
     def __init__(self, *, read_seconds: float, clock: Callable[[], float]) -> None:
         self._read_seconds = read_seconds
         self._clock = clock
-        self._idle: dict[str, deque[_Connection]] = {}
+        self._idle: dict[str, deque[_PooledConnection]] = {}
         """By scheme and authority; the one used last is last."""
         self._tls: ssl.SSLContext | None = None
         self._is_distrusted = False
@@ -74,7 +74,7 @@ class Sender:
                 connection.close()
         return _Answer(request.url, status, headers, body)
 
-    def _kept(self, idle: "deque[_Connection]") -> "_Connection | None":
+    def _kept(self, idle: "deque[_PooledConnection]") -> "_PooledConnection | None":
         """A connection that its server has not closed meanwhile, and that nothing on the way can have forgotten."""
         with suppress(IndexError):
             while True:
@@ -85,7 +85,7 @@ class Sender:
                 connection.close()
         return None
 
-    def _open(self, url: SplitResult) -> "_Connection | None":
+    def _open(self, url: SplitResult) -> "_PooledConnection | None":
         if self._is_distrusted:
             return None
         port = url.port or (443 if url.scheme == "https" else 80)
@@ -99,7 +99,7 @@ class Sender:
             self._is_distrusted = isinstance(error, ssl.SSLCertVerificationError)
             return None
         opened.settimeout(self._read_seconds)
-        return _Connection(opened)
+        return _PooledConnection(opened)
 
     def _secured(self, opened: socket.socket, url: SplitResult) -> socket.socket:
         try:
@@ -115,7 +115,7 @@ class Sender:
         return self._tls
 
 
-def _close(idle: "dict[str, deque[_Connection]]") -> None:
+def _close(idle: "dict[str, deque[_PooledConnection]]") -> None:
     for connections in idle.values():
         for connection in connections:
             connection.close()
@@ -137,7 +137,7 @@ class _Answer(AWSResponse):
         self._content = body
 
 
-class _Connection:
+class _PooledConnection:
     """One connection, and the answer that is coming over it. httptools calls the ``on_`` methods."""
 
     def __init__(self, opened: socket.socket) -> None:

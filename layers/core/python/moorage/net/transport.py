@@ -3,7 +3,7 @@
 httpx's default transport spends more processor time on one streamed answer than the rest of this service together: it goes through
 three layers for every piece of a body. This one is an asyncio protocol over httptools' parser: what has come is handed on at once, in
 one piece. It does what upstreams need and no more: whole request bodies, one answer at a time on a connection, no upgrade, no proxy.
-Where the environment names a proxy, httpx's own client takes its place (:func:`upstream_transport`).
+If the environment names a proxy, httpx's own client takes its place (:func:`upstream_transport`).
 
 A connection is used again only after an answer that was read to its end and that allows it. One that its server closed meanwhile is
 noticed when that happens, not when the next request is lost on it. A request that has been written is never sent again here.
@@ -63,9 +63,9 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
     """The Unix socket that all requests go to, whatever host they name."""
     idle_max: int = limits.UPSTREAM_IDLE_CONNECTIONS_MAX
     idle_seconds: float = limits.UPSTREAM_IDLE_CONNECTION_SECONDS
-    _idle: dict[Origin, list["_Connection"]] = field(default_factory=dict)
+    _idle: dict[Origin, list["_HttpConnection"]] = field(default_factory=dict)
     """The one used last is last."""
-    _active: set["_Connection"] = field(default_factory=set)
+    _active: set["_HttpConnection"] = field(default_factory=set)
     _tls: ssl.SSLContext | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -82,7 +82,7 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         except BaseException:
             self._release(connection)
             raise
-        return httpx.Response(status, headers=headers, stream=_Body(connection, self._release), request=request)
+        return httpx.Response(status, headers=headers, stream=_ReceivedBody(connection, self._release), request=request)
 
     async def aclose(self) -> None:
         for connection in [*self._active, *(one for some in self._idle.values() for one in some)]:
@@ -90,7 +90,7 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         self._active.clear()
         self._idle.clear()
 
-    def _take(self, origin: Origin) -> "_Connection | None":
+    def _take(self, origin: Origin) -> "_HttpConnection | None":
         """An idle connection that is still open."""
         oldest = asyncio.get_running_loop().time() - self.idle_seconds
         idle = self._idle.get(origin, [])
@@ -101,16 +101,16 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
             connection.abort()
         return None
 
-    async def _open(self, origin: Origin, seconds: float | None) -> "_Connection":
+    async def _open(self, origin: Origin, seconds: float | None) -> "_HttpConnection":
         scheme, host, port = origin
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):
                 if self.uds is not None:
-                    _, connection = await loop.create_unix_connection(lambda: _Connection(origin), self.uds)
+                    _, connection = await loop.create_unix_connection(lambda: _HttpConnection(origin), self.uds)
                     return connection
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(origin),
+                    lambda: _HttpConnection(origin),
                     host,
                     port,
                     ssl=self._context() if scheme == "https" else None,
@@ -130,7 +130,7 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
 
-    def _release(self, connection: "_Connection") -> None:
+    def _release(self, connection: "_HttpConnection") -> None:
         """Keep a connection whose answer has been read to its end, close any other."""
         self._active.discard(connection)
         if not connection.is_reusable:
@@ -150,9 +150,9 @@ def _head(request: httpx.Request) -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
-class _Body(httpx.AsyncByteStream):
-    def __init__(self, connection: "_Connection", release: Callable[["_Connection"], None]) -> None:
-        self._connection: _Connection | None = connection
+class _ReceivedBody(httpx.AsyncByteStream):
+    def __init__(self, connection: "_HttpConnection", release: Callable[["_HttpConnection"], None]) -> None:
+        self._connection: _HttpConnection | None = connection
         self._release = release
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -166,7 +166,7 @@ class _Body(httpx.AsyncByteStream):
             self._release(connection)
 
 
-class _Connection(asyncio.Protocol):
+class _HttpConnection(asyncio.Protocol):
     """One connection, and the answer that is coming over it. httptools calls the ``on_`` methods."""
 
     def __init__(self, origin: Origin) -> None:

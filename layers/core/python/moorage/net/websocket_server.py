@@ -14,7 +14,7 @@ from websockets.streams import StreamReader
 from moorage import limits
 
 
-class _Reader(StreamReader):
+class _FrameReader(StreamReader):
     def read_exact(self, n: int) -> Generator[None, None, bytearray]:
         while len(self.buffer) < n and not self.eof:
             yield
@@ -27,7 +27,7 @@ class _Reader(StreamReader):
 class WholeFrames(WebSocketsSansIOProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.conn.reader = _Reader()
+        self.conn.reader = _FrameReader()
         self.conn.parser = self.conn.parse()  # It reads from the reader that it began with.
         next(self.conn.parser)
 

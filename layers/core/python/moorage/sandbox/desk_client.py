@@ -162,7 +162,7 @@ class DeskLease:
 
 
 class DeskClient:
-    """The desk of one sandbox. Raises :class:`DeskUnavailable` where there is no browser, and what :class:`ExecClient` raises."""
+    """The desk of one sandbox. Raises :class:`DeskUnavailable` if there is no browser, and what :class:`ExecClient` raises."""
 
     def __init__(self, client: ExecClient) -> None:
         """``client`` speaks to what ``Provisioner.desk`` has named."""
@@ -179,7 +179,7 @@ class DeskClient:
         """Do the actions in their order, or attach to the batch of this id, which is done once.
 
         ``actions`` are OpenAI's: ``click``, ``double_click``, ``drag``, ``keypress``, ``move``, ``screenshot``, ``scroll``, ``type``,
-        ``wait``. Beside them are ``{"type": "navigate", "url"}`` and ``{"type": "upload", "ref", "paths"}``; where one takes ``x`` and
+        ``wait``. Beside them are ``{"type": "navigate", "url"}`` and ``{"type": "upload", "ref", "paths"}``; if one takes ``x`` and
         ``y``, it takes ``ref`` instead. The desk must have been started. Raises :class:`SandboxGone` if the result was dropped.
         """
         shown = picture or PictureFormat()

@@ -79,7 +79,7 @@ class DockerSettings:
 
     @classmethod
     def from_settings(cls, values: Mapping[str, str], deployment: str) -> Self:
-        """Read ``Settings.docker``; ``deployment`` is the name where none is given. Raises :class:`SettingsError`."""
+        """Read ``Settings.docker``; ``deployment`` is the name if none is given. Raises :class:`SettingsError`."""
         bounds = {each.name for each in fields(MachineBounds)}
         known = ({each.name for each in fields(cls)} - {"bounds"}) | bounds | {"socket"}
         for name, value in values.items():
@@ -150,7 +150,7 @@ class DockerProvisioner:
         return f"{self.settings.image} {self.settings.runtime}".strip()
 
     async def check(self) -> None:
-        """Raises :class:`SettingsConflict` where no sandbox can start: no engine, an old one, no image, no such runtime."""
+        """Raises :class:`SettingsConflict` if no sandbox can start: no engine, an old one, no image, no such runtime."""
         image, runtime = self.settings.image, self.settings.runtime
         try:
             found = await self._engine.read(f"/images/{image}/json")
@@ -247,7 +247,7 @@ class DockerProvisioner:
         return sandbox_id
 
     def _place(self, name: str, spec: SandboxSpec, listed: Sequence[DockerSandbox]) -> int:
-        """The user of a new container, that no other has. Raises :class:`SandboxCapacity` where one more would be too many."""
+        """The user of a new container, that no other has. Raises :class:`SandboxCapacity` if one more would be too many."""
         own = [each for each in listed if each.labels.get(DEPLOYMENT_LABEL) == self.settings.deployment]
         self.settings.bounds.check([each.share for each in own], SandboxShare(spec.tenant_id, spec.memory_gib))
         taken = {each.uid for each in listed}
@@ -336,7 +336,7 @@ class DockerProvisioner:
 @asynccontextmanager
 async def _held(directory: Path) -> AsyncIterator[None]:
     """Over all processes of a stack: held from the look at what runs until the new one is among it, so that two do not take one place,
-    or one user. Raises :class:`SandboxStarting` where others hold it for long."""
+    or one user. Raises :class:`SandboxStarting` if others hold it for long."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for _ in range(_LOCK_TRIES_MAX):

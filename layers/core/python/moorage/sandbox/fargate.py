@@ -3,7 +3,7 @@
 Starting is safe to repeat: ``startedBy`` names container and incarnation (by a hash of its token), so that a second caller finds
 the first one's task, and ``clientToken`` makes ECS itself answer two calls at once with one task. Fargate needs 20 to 60 seconds;
 :meth:`FargateProvisioner.start` never waits for them. ECS tells EventBridge when a task runs, and who hears it notes where
-(:class:`StartedTask`, ``Sandboxes.announce``): the order alone is one call, of which Fargate takes 20 a second, where asking for each
+(:class:`StartedTask`, ``Sandboxes.announce``): the order alone is one call, of which Fargate takes 20 a second, if asking for each
 task's state would be bounded by 20 looks a second for all. So a new task raises :class:`SandboxOrdered`; one that is not new is looked
 at, should nobody have heard of it, and so is every one of the warm pool, which has no container's record to note it in. Whoever is
 inside the sandboxes' network then finds the exec server there within a second (``sandbox/reach_only.py``).
@@ -199,7 +199,7 @@ class FargateProvisioner:
 
     @property
     def has_sandboxes(self) -> bool:
-        """False where a deployment has none: then there is no cluster to ask either."""
+        """False if a deployment has none: then there is no cluster to ask either."""
         return bool(self._settings.task_definitions)
 
     @property
@@ -371,7 +371,7 @@ def _running_task(task: Mapping[str, Any]) -> RunningTask:
 
 
 def _seconds(moment: Any) -> float:
-    """Unix seconds of botocore's datetimes; long ago where there is none."""
+    """Unix seconds of botocore's datetimes; long ago if there is none."""
     return float(moment.timestamp()) if isinstance(moment, datetime) else 0.0
 
 

@@ -279,7 +279,7 @@ class LambdaMicrovmProvisioner:
         }
 
     async def _call(self, operation: str, **request: Any) -> Any:
-        """Raises :class:`SandboxStarting` where AWS asks for patience, and ``ClientError``."""
+        """Raises :class:`SandboxStarting` if AWS asks for patience, and ``ClientError``."""
         method = getattr(self._client, operation)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: method(**request))

@@ -27,7 +27,7 @@ class MachineBounds:
     tenant_memory_gib_max: int = limits.TENANT_MEMORY_GIB_MAX
 
     def check(self, held: Collection[SandboxShare], new: SandboxShare) -> None:
-        """Raises :class:`SandboxCapacity` where ``new`` would be too much beside ``held``, and :class:`SandboxError` where it is too
+        """Raises :class:`SandboxCapacity` if ``new`` would be too much beside ``held``, and :class:`SandboxError` if it is too
         much by itself."""
         memory_gib_max = min(self.memory_gib_max, self.tenant_memory_gib_max)
         if new.memory_gib > memory_gib_max:

@@ -91,12 +91,12 @@ class Provisioner(Protocol):
 
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         """Unpack a skill's bundle (a zip with one folder) as ``SKILLS/<directory>``, which commands can read and not change; one that
-        is there stays as it is. False where the exec server does that itself. Raises :class:`SandboxError`."""
+        is there stays as it is. False if the exec server does that itself. Raises :class:`SandboxError`."""
         ...
 
     async def desk(self, handle: Handle) -> Handle:
         """Which exec server serves the desk of this sandbox (``sandbox/desk_client.py``): its own, or another one. Starts no browser.
-        Raises :class:`DeskUnavailable` where there can be none."""
+        Raises :class:`DeskUnavailable` if there can be none."""
         ...
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:

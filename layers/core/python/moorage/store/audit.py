@@ -1,7 +1,7 @@
 """The audit trail: who made, revoked or used a key, changed a setting at run time, answered an approval, signed in or out.
 
 One line of JSON for each. A line names its parties by ids and never holds a secret, a text or an address. It is written after what it
-tells of was done. Where it cannot be written, the process's own log says so and what was done stands: a full disk must not keep an
+tells of was done. If it cannot be written, the process's own log says so and what was done stands: a full disk must not keep an
 operator from revoking a key.
 """
 

@@ -31,7 +31,7 @@ class Blob:
 
 class Blobs(Protocol):
     def has_room(self) -> bool:
-        """Whether there is room for what begins now. Where there is none, what runs may still end, and what is stored be deleted."""
+        """Whether there is room for what begins now. If there is none, what runs may still end, and what is stored be deleted."""
         return True
 
     async def put_bytes(self, key: str, data: bytes) -> Blob: ...
@@ -60,7 +60,7 @@ class Blobs(Protocol):
         ...
 
     async def delete_prefix(self, prefix: str) -> int:
-        """Delete everything under a prefix; answers how many objects that were. Raises where any was kept."""
+        """Delete everything under a prefix; answers how many objects that were. Raises if any was kept."""
         ...
 
     def list_prefix(self, prefix: str) -> AsyncIterator[tuple[str, float]]:

@@ -33,7 +33,7 @@ class BudgetDraw:
         return cls(budgets, tenant_id, name, tuple(each.scope for each in standings if each is not None and "usd" in each.limits))
 
     async def first(self, model: str, holding: Mapping[str, int]) -> None:
-        """Hold what may be taken; without dollars where the price is not known. Raises an :class:`~moorage.errors.ApiError` where a
+        """Hold what may be taken; without dollars if the price is not known. Raises an :class:`~moorage.errors.ApiError` if a
         budget is used up, or cannot be kept."""
         for scope in self.scopes:
             standing = await self.budgets.standing(self.tenant_id, scope)

@@ -141,7 +141,7 @@ class Budgets:
         )
 
     async def reset(self, tenant_id: str, scope: Scope) -> None:
-        """Begin to count anew; what runs counts from its next step on. Raises ConditionFailed where there is no budget."""
+        """Begin to count anew; what runs counts from its next step on. Raises ConditionFailed if there is no budget."""
         record = await self._table.get(keys.budgets(tenant_id), str(scope))
         if record is None:
             raise ConditionFailed

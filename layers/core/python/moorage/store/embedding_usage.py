@@ -49,7 +49,7 @@ class EmbeddingUsageStore:
         self._retention_seconds = retention_seconds
 
     async def count(self, tenant_id: str, model: str, key_id: str, tokens: int, nanodollars: int | None) -> None:
-        """A request, and what it has cost; None where that is not known."""
+        """A request, and what it has cost; None if that is not known."""
         now = int(self._clock())
         hour = now - now % HOUR_SECONDS
         try:

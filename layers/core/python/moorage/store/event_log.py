@@ -263,7 +263,7 @@ class EventLog:
         """Follow the log from the event after this number to its end.
 
         Yields the events that have come, or None at each empty poll, so that the caller can keep its client awake. Polls every
-        20 ms while events flow and backs off to 500 ms while nothing comes. Where a bell is heard, it is read for each ring, and every
+        20 ms while events flow and backs off to 500 ms while nothing comes. If a bell is heard, it is read for each ring, and every
         500 ms. The log's continuity is verified.
         """
         expected = after + 1

@@ -174,7 +174,7 @@ def worker_socket(folder: Path, number: int) -> Path:
 
 
 def wake(folder: Path) -> None:
-    """Wake one of the workers. Where that fails they look by themselves, a little later."""
+    """Wake one of the workers. If that fails they look by themselves, a little later."""
     sockets = list(folder.glob("worker-*.sock"))
     random.shuffle(sockets)
     for path in sockets:

@@ -134,7 +134,7 @@ class FileBlobs(Blobs):
             after = rows[-1][0]
 
     def presign_get(self, key: str, *, seconds: int, disposition: str, content_type: str) -> str:
-        """Nobody asks: ``MOORAGE_PRESIGNED_DOWNLOADS`` is refused where files are the bucket (``runtime.py``)."""
+        """Nobody asks: ``MOORAGE_PRESIGNED_DOWNLOADS`` is refused if files are the bucket (``runtime.py``)."""
         raise NotImplementedError("files have no address")
 
     # --- names ---

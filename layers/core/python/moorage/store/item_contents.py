@@ -1,8 +1,8 @@
 """Contents of items that are objects of their own: images, which no record and no log could hold.
 
-Where clients read base64, the item or event of a log has a handle instead (``kept``: the field's name and where its content lies), so
+If clients read base64, the item or event of a log has a handle instead (``kept``: the field's name and where its content lies), so
 that a chain with many images is as short as one without. Who shows a log to a client puts the contents back (:meth:`Contents.whole`).
-An object belongs to the response that made it, and goes with it; where an item has a file of the same content (``file_id``), that is
+An object belongs to the response that made it, and goes with it; if an item has a file of the same content (``file_id``), that is
 read from then on.
 
 A field with a dot in its name is one of an inner object, such as ``output.image_url``: a data URL in place of bare base64, and read

@@ -128,7 +128,7 @@ class Journal:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with ExitStack() as stack:
                 turn = stack.enter_context((self.folder / _LOCK).open("a"))
-                with _Turn(turn):
+                with _WriteTurn(turn):
                     self._make()
                     self.reserve.hold()
                 stack.pop_all()
@@ -169,7 +169,7 @@ class Journal:
         changes = connection.total_changes
         try:
             assert self._turn is not None
-            with _Turn(self._turn):
+            with _WriteTurn(self._turn):
                 connection.execute("BEGIN IMMEDIATE")
                 outcomes = [_do(connection, asked) for asked in batch]
                 if not connection.in_transaction:
@@ -186,7 +186,7 @@ class Journal:
         return outcomes
 
 
-class _Turn:
+class _WriteTurn:
     """Whose turn it is to write. The kernel lets those who wait go on in the order in which they came."""
 
     def __init__(self, file: IO[str]) -> None:

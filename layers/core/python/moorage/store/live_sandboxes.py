@@ -4,7 +4,7 @@ An entry is written with the ``LIFE#`` record of its sandbox and goes with it, i
 and writes does not grow with what other tenants have, and starts that meet do not pass the bounds. An entry whose ``LIFE#``
 record is gone was left by a process of an earlier version; whoever finds no room drops it.
 
-Where sandboxes have a price an entry also says since when its sandbox is there, and what of that time responses have paid: the rest is
+If sandboxes have a price an entry also says since when its sandbox is there, and what of that time responses have paid: the rest is
 counted for the tenant when it ends (``store/sandbox_usage.py``).
 """
 
@@ -50,7 +50,7 @@ class LiveSandboxes:
     async def begin(self, life: Record) -> None:
         """Write the ``LIFE#`` record of a sandbox that is to be started, and count it if that was not done before.
 
-        Raises :class:`TenantCapacity` where the tenant has as many as it may, and :class:`SandboxStarting` where it starts too many
+        Raises :class:`TenantCapacity` if the tenant has as many as it may, and :class:`SandboxStarting` if it starts too many
         at once.
         """
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
@@ -66,7 +66,7 @@ class LiveSandboxes:
 
     async def end(self, life: Record, *, seen: Record | None = None, is_refused: bool = False) -> None:
         """The sandbox of a ``LIFE#`` record is stopped, or (``is_refused``) never was: the record goes, and its entry. Raises
-        ``ConditionFailed`` where the record does not stand as ``seen``."""
+        ``ConditionFailed`` if the record does not stand as ``seen``."""
         place = keys.sandboxes(life["tenant_id"]), keys.live_sandbox(life["container_id"], life["incarnation"])
         entry = None if self._usage is None or is_refused else await self._table.get(*place)
         gone = Write(life["PK"], life["SK"], condition=seen or {}, is_end=True)

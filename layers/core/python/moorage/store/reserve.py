@@ -28,7 +28,7 @@ class Reserve:
         return False
 
     def hold(self) -> bool:
-        """Keep the room back, or say that there is none: False where it was given up and the disk is still full."""
+        """Keep the room back, or say that there is none: False if it was given up and the disk is still full."""
         if self.is_held:
             return True
         disk = os.statvfs(self._path.parent)

@@ -1,6 +1,6 @@
 """The list of a tenant's responses: what stands in the index, and how it is read.
 
-A response that has ended is listed by its final batch, which is written once and anyhow, or by its record where both are written by one
+A response that has ended is listed by its final batch, which is written once and anyhow, or by its record if both are written by one
 request and the record has room: no record more, and one entry of the index. The entry's sort key is the place, ``<created>#<id>``, and
 behind it a row: status, model, tokens and what else a list is filtered and summed by. So a filter reads the index alone. What a client
 wrote (input, metadata) never stands in a key, because AWS shows keys in trails and reports; of metadata there are tags, a few bits of a

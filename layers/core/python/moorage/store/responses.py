@@ -215,7 +215,7 @@ class Responses:
     def __init__(
         self, table: Table, blobs: Blobs, *, now_ms: Callable[[], int], retention_seconds: int, bell: Bell | None = None
     ) -> None:
-        """``bell`` wakes those who follow a log; None where they look by themselves."""
+        """``bell`` wakes those who follow a log; None if they look by themselves."""
         self.bell = bell
         self._table = table
         self._blobs = blobs
@@ -376,7 +376,7 @@ class Responses:
         return await self._table.get(keys.response(tenant_id, response_id), keys.META) is None
 
     async def note_wait(self, stored: StoredResponse, reason: str | None) -> None:
-        """Say on the record what the response waits for; None: it goes on. Costs a write only where that changes."""
+        """Say on the record what the response waits for; None: it goes on. Costs a write only if that changes."""
         if reason == stored.waiting_for:
             return
         change: dict[str, Any] = {"remove": ("waiting_for",)} if reason is None else {"set": {"waiting_for": reason}}

@@ -135,7 +135,7 @@ class S3Blobs(Blobs):
         await self._call(self.client.delete_object, Key=key)
 
     async def delete_prefix(self, prefix: str) -> int:
-        """Delete everything under a prefix; answers how many objects that were. Raises where S3 has kept any."""
+        """Delete everything under a prefix; answers how many objects that were. Raises if S3 has kept any."""
         deleted = 0
         async for page in self._pages(prefix):
             await self._delete_all([entry["Key"] for entry in page])
@@ -143,7 +143,7 @@ class S3Blobs(Blobs):
         return deleted
 
     async def _delete_all(self, keys: Sequence[str]) -> None:
-        """S3 says 200 also where it has kept some, mostly for a moment (API reference, DeleteObjects: ``Errors``)."""
+        """S3 says 200 also if it has kept some, mostly for a moment (API reference, DeleteObjects: ``Errors``)."""
         kept: list[Any] = []
         for tried in range(_DELETE_TRIES):
             await asyncio.sleep(_DELETE_PAUSE_SECONDS * tried)

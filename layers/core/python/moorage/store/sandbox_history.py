@@ -14,7 +14,7 @@ from moorage.wire.operator_answers import SandboxRun, SandboxState
 
 @dataclass(frozen=True, slots=True)
 class SandboxLife:
-    """Times are in milliseconds, 0 where they are not known."""
+    """Times are in milliseconds, 0 if they are not known."""
 
     incarnation: int
     ordered_at_ms: int

@@ -31,7 +31,7 @@ class SandboxPrice:
 
     @classmethod
     def of(cls, settings: Settings) -> "SandboxPrice | None":
-        """None where sandboxes cost nothing: on a machine that is there anyway."""
+        """None if sandboxes cost nothing: on a machine that is there anyway."""
         price = cls(*settings.sandbox_price, source=settings.sandbox_price_source)
         return price if price.vcpu_hour or price.gib_hour else None
 

@@ -1,4 +1,4 @@
-"""The table's shape as constants, and as a call that creates it where no stack does (embedded mode and tests)."""
+"""The table's shape as constants, and as a call that creates it if no stack does (embedded mode and tests)."""
 
 from typing import TYPE_CHECKING, Final
 

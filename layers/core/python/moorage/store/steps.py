@@ -117,7 +117,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class StepAccount:
-    """What the record of a step, or of a call, tells an operator. Times are in milliseconds, None where they are not known."""
+    """What the record of a step, or of a call, tells an operator. Times are in milliseconds, None if they are not known."""
 
     step: int
     call_id: str | None

@@ -1,7 +1,7 @@
 """How many bytes a tenant stores: an entry for each file, upload, container, vector store, and response with pictures, and their sum,
 which its limit is held against.
 
-An entry changes with the sum, in one transaction that is conditional on the sum staying within the limit, where something is added. So
+An entry changes with the sum, in one transaction that is conditional on the sum staying within the limit, if something is added. So
 whatever is stored at the same time, the sum is that of the entries, and does not pass the limit.
 
 An entry is what is in the bucket, or less for a moment; who has erased something, or does not know what is there, has it counted
@@ -128,7 +128,7 @@ class StoredBytes:
             raise storage_limit_reached(standing.used, standing.limit)
 
     def changes(self, holder: Holder, size: int, *, is_bounded: bool = False) -> list[Write]:
-        """What changes an entry by a size, as part of a transaction. Where one fails because it ``is_bounded`` by the limit,
+        """What changes an entry by a size, as part of a transaction. If one fails because it ``is_bounded`` by the limit,
         :meth:`check` says so; if it says nothing, it may be tried again."""
         if not size:
             return []

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         )
     detach = _key(options.detach_key)
     with find(environ).http() as http:
-        session = _Session(http, options.container_id, options.session or _opened(http, options))
+        session = _AttachedTerminal(http, options.container_id, options.session or _opened(http, options))
         return _Window(session, detach).sit()
 
 
@@ -80,8 +80,8 @@ def _opened(http: httpx.Client, options: argparse.Namespace) -> str:
 
 
 @dataclass
-class _Session:
-    """A session of the API's, asked for again where the connection breaks."""
+class _AttachedTerminal:
+    """A session of the API's, asked for again if the connection breaks."""
 
     http: httpx.Client
     container_id: str
@@ -124,7 +124,7 @@ class _Session:
 class _Window:
     """This terminal. One thread shows what comes, this one sends what is typed."""
 
-    session: _Session
+    session: _AttachedTerminal
     detach: bytes
     code: int | None = None
     failure: BaseException | None = None

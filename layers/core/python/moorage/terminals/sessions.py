@@ -1,7 +1,7 @@
 """Sessions of a container: terminals that people sit at, from a command line or a page.
 
 No process holds one. What is known of it is a record, what runs is in the sandbox, and whoever is asked takes both together; so each
-request may come to another process. Where sandboxes are started by processes that cannot reach them (on AWS), opening one has its
+request may come to another process. If sandboxes are started by processes that cannot reach them (on AWS), opening one has its
 sandbox started, and the first request that reaches it opens the terminal there. Opening twice opens once.
 
 A session does not outlive its sandbox: it is ``lost`` then, and the container's files are as they were stored last.
@@ -132,7 +132,7 @@ class TerminalSessions:
         await self._rows.drop(session)
 
     async def _start(self, session: ContainerSession, container: ContainerRecord) -> ContainerSession:
-        """Open it where that can be done from here; else have its sandbox started, unless one is on its way."""
+        """Open it if that can be done from here; else have its sandbox started, unless one is on its way."""
         try:
             if self._sandboxes.can_connect:
                 live, session = await self._live(session, container)

@@ -1,4 +1,4 @@
-"""Tools that ask a person for each of their calls, where the request wants that (``require_approval``: ``always``).
+"""Tools that ask a person for each of their calls, if the request wants that (``require_approval``: ``always``).
 
 They ask as remote servers do (``tools/approval_items.py``). The call that was allowed bears the request's id as its
 ``approval_request_id``, as a remote call does, and so it is known to have run.

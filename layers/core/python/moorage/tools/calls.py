@@ -122,7 +122,7 @@ ToolKey = tuple[str, str | None, str]
 
 
 def finished_of(pieces: Iterable[Piece]) -> Item:
-    """The whole item, where nobody is told how it came about."""
+    """The whole item, if nobody is told how it came about."""
     (item,) = [piece.item for piece in pieces if isinstance(piece, CallFinished)]
     return item
 

@@ -20,7 +20,7 @@ def compact_json(value: Any) -> str:
 
 
 def parsed(arguments: str) -> Any:
-    """JSON, also where a model quoted it twice; None if it is no JSON."""
+    """JSON, also if a model quoted it twice; None if it is no JSON."""
     try:
         value = orjson.loads(arguments) if arguments.strip() else {}
     except orjson.JSONDecodeError:

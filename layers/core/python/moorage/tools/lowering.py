@@ -76,7 +76,7 @@ class OriginalTool:
         return value if isinstance(value, str) else arguments
 
     def call_item(self, arguments: str, call_id: str) -> Item | None:
-        """The call in the tool's own form, without ``id``, and without ``status`` where its events tell that. None if the arguments
+        """The call in the tool's own form, without ``id``, and without ``status`` if its events tell that. None if the arguments
         do not fit the tool, and for functions and custom tools, whose calls are built as they come."""
         value = parsed(arguments)
         room = ROOMS.of_tool(self.type)
@@ -99,7 +99,7 @@ class LoweredInput:
     """The upstream looks for tools itself, so that it may call what stands in no list here."""
 
     def restore(self, name: str) -> OriginalTool:
-        """The tool behind a name; :data:`NOT_OFFERED` where the upstream was given no such name."""
+        """The tool behind a name; :data:`NOT_OFFERED` if the upstream was given no such name."""
         if name in self.names:
             return self.names[name]
         return OriginalTool("function", name) if self.finds_tools else OriginalTool(NOT_OFFERED, _flat_name(name, None))

@@ -241,7 +241,7 @@ class Vaults:
             raise credential_not_found(credential_id)
 
     def opened(self, credential: CredentialRecord) -> Auth:
-        """Raises :class:`~moorage.errors.ApiError` where this deployment has no key for it any more."""
+        """Raises :class:`~moorage.errors.ApiError` if this deployment has no key for it any more."""
         text = self._sealer.open(credential.tenant_id, credential.sealed)
         held = {} if text is None else orjson.loads(text)
         if held.pop("id", None) != credential.id:

@@ -34,7 +34,7 @@ class _RefreshFailed(MoorageError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Tokens:
+class _TokenAnswer:
     """What a token endpoint has answered."""
 
     access_token: str = field(repr=False)
@@ -117,7 +117,7 @@ async def _refresh(runtime: Runtime, claimed: CredentialRecord, auth: Auth) -> C
     raise credential_busy(claimed.id)
 
 
-def _merged(there: Auth, before: Auth, tokens: _Tokens, now: int) -> Auth:
+def _merged(there: Auth, before: Auth, tokens: _TokenAnswer, now: int) -> Auth:
     secrets, expires_at = dict(there.secrets), there.expires_at
     if secrets["refresh_token"] == before.secrets["refresh_token"] and tokens.refresh_token is not None:
         secrets["refresh_token"] = tokens.refresh_token
@@ -127,7 +127,7 @@ def _merged(there: Auth, before: Auth, tokens: _Tokens, now: int) -> Auth:
     return Auth(there.shown, secrets, expires_at)
 
 
-async def _ask(runtime: Runtime, auth: Auth) -> _Tokens:
+async def _ask(runtime: Runtime, auth: Auth) -> _TokenAnswer:
     refresh, secrets = auth.shown["refresh"], auth.secrets
     form = {"grant_type": "refresh_token", "refresh_token": secrets["refresh_token"]}
     form |= {name: refresh[name] for name in ("resource", "scope") if refresh[name] is not None}
@@ -158,7 +158,7 @@ def _basic(client_id: str, client_secret: str) -> str:
     return "Basic " + base64.b64encode(pair.encode()).decode()
 
 
-def _read(status: int, body: bytes) -> _Tokens:
+def _read(status: int, body: bytes) -> _TokenAnswer:
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -170,7 +170,7 @@ def _read(status: int, body: bytes) -> _Tokens:
     if str(answer.get("token_type", "bearer")).lower() != "bearer" or not _is_token(answer.get("access_token")):
         raise _RefreshFailed("its token endpoint answered without a bearer token")
     given = answer.get("refresh_token")
-    return _Tokens(answer["access_token"], given if _is_token(given) else None, _life(answer.get("expires_in")))
+    return _TokenAnswer(answer["access_token"], given if _is_token(given) else None, _life(answer.get("expires_in")))
 
 
 def _is_token(value: Any) -> bool:

@@ -3,7 +3,7 @@
 A document is somebody's, so it is read in a container of its request alone, without a network. A tenant has a few such containers at
 once, so that slow documents delay further ones of the same tenant, and nobody else's.
 
-Where sandboxes cannot be reached, documents are only noted. The state machine has them read elsewhere (``loop/documents.py``).
+If sandboxes cannot be reached, documents are only noted. The state machine has them read elsewhere (``loop/documents.py``).
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class UnreadDocument:
 
 
 class DocumentsUnread(ApiError):
-    """Documents have to be read first, where sandboxes can be reached. A response goes there by way of the state machine."""
+    """Documents have to be read first, if sandboxes can be reached. A response goes there by way of the state machine."""
 
     def __init__(self, documents: tuple[UnreadDocument, ...]) -> None:
         message = (
@@ -105,7 +105,7 @@ class AttachmentReader:
         return self._containers.sandboxes.can_connect
 
     async def read(self, kind: Kind, content: AsyncIterator[bytes]) -> bytes:
-        """In UTF-8; of a long text the beginning. Raises :class:`UnreadableDocument`, and ``SandboxError`` where the sandbox fails."""
+        """In UTF-8; of a long text the beginning. Raises :class:`UnreadableDocument`, and ``SandboxError`` if the sandbox fails."""
         live = await self.sandbox()
         name = ids.new_id("document")
         parsing = Parsing(live, name, name, bytes_max=limits.ATTACHMENT_TEXT_BYTES_MAX)

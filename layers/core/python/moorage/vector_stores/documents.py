@@ -74,7 +74,7 @@ class DocumentProbe:
 
 
 def look(filename: str, head: bytes) -> DocumentProbe:
-    """By its first bytes, and by its name where these leave it open. Raises :class:`UnreadableDocument`."""
+    """By its first bytes, and by its name if these leave it open. Raises :class:`UnreadableDocument`."""
     named = _NAMED.get(filename.rpartition(".")[2].lower())
     if b"%PDF-" in head[:1024]:
         return DocumentProbe("pdf", None)

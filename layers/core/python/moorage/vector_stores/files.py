@@ -1,7 +1,7 @@
 """The files of vector stores: added, settled, removed, listed. Every change of a file's status is one transaction with the counts of
 its store and its batch, and with the note (``TODO#``) that the index is not yet as the record says.
 
-Whoever adds or removes a file does not touch the index where an execution may be at work on it: the note stays until the index agrees
+Whoever adds or removes a file does not touch the index if an execution may be at work on it: the note stays until the index agrees
 (``indexing.py``).
 """
 

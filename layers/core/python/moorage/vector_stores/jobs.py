@@ -2,10 +2,10 @@
 
 An execution of the loop's state machine has states of its own for it (``IndexStep``, ``ParseStep``). Its record (``JOB``) stands while
 it has work, and names it; whoever adds files makes the record first, so that there is always somebody who finds what is to be done: the
-execution, or the reaper, which starts another one where none runs.
+execution, or the reaper, which starts another one if none runs.
 
 Of one tenant ``INDEXING_TENANT_MAX`` run at once; other jobs wait (``is_waiting``). An execution that ends starts the next one, and the
-reaper does where none has.
+reaper does if none has.
 """
 
 import secrets

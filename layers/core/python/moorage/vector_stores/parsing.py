@@ -29,7 +29,7 @@ class Parsing:
 
     async def read(self, kind: Kind, content: AsyncIterator[bytes]) -> bool:
         """Whether the whole text is there; of a longer one its beginning is. Raises
-        :class:`UnreadableDocument`, and ``SandboxError`` where the sandbox fails."""
+        :class:`UnreadableDocument`, and ``SandboxError`` if the sandbox fails."""
         await self._client.write_file(self._path, content)
         said, ended = await self._ran(kind)
         match ended:

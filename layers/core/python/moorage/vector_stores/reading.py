@@ -85,7 +85,7 @@ class Reading:
         return await self._containers.waiting.sandbox(tenant_id, container_id)
 
     async def read_there(self, live: LiveContainer, file: StoreFile) -> None:
-        """Read it in the sandbox. Raises :class:`UnreadableDocument`, and ``SandboxError`` where the sandbox fails."""
+        """Read it in the sandbox. Raises :class:`UnreadableDocument`, and ``SandboxError`` if the sandbox fails."""
         source, looked = await self._look(file)
         parsing = Parsing(live, file.token, f"{file.token}_{file.attempts}")
         try:

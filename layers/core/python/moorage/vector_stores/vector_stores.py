@@ -1,7 +1,7 @@
 """Vector stores as the API drives them: what a request does to records, index and execution together.
 
 A removal takes a file out of the index first, so that nothing finds it any more, and out of the records afterwards: one that breaks off
-is repeated. Where the file was still being read, the execution that reads it finds its note, and clears away what it has written since.
+is repeated. If the file was still being read, the execution that reads it finds its note, and clears away what it has written since.
 """
 
 import asyncio

@@ -71,7 +71,7 @@ def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _test(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    """A failure where the endpoint did not take it: scripts ask for that."""
+    """A failure if the endpoint did not take it: scripts ask for that."""
     with find(environ).http() as http:
         said = answer_of(http.post(f"/webhook_endpoints/{options.endpoint_id}/test", json={"event_type": options.event}))
     told(options, said, f"It answered {said['status_code']}.")

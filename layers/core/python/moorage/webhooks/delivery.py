@@ -60,7 +60,7 @@ async def settle(runtime: Runtime, stored: StoredResponse, end: ResponseEnd | No
 
 
 async def announce(runtime: Runtime, stored: StoredResponse, end: ResponseEnd | None = None) -> None:
-    """Without ``end`` the response is read for it. One query where there is no endpoint, and nothing at all of a response in the
+    """Without ``end`` the response is read for it. One query if there is no endpoint, and nothing at all of a response in the
     foreground, or one that was announced before."""
     if not (stored.is_background and stored.is_owed):
         return

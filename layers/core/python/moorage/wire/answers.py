@@ -51,7 +51,7 @@ class OutputTokensDetails(TypedDict):
 
 
 class SandboxCost(TypedDict):
-    """Of the time from a response's first call in its sandbox to its end, where that has a price."""
+    """Of the time from a response's first call in its sandbox to its end, if that has a price."""
 
     seconds: int
     usd: float
@@ -59,7 +59,7 @@ class SandboxCost(TypedDict):
 
 
 class Cost(TypedDict):
-    """An addition to the API, sent where ``include`` asks for it."""
+    """An addition to the API, sent if ``include`` asks for it."""
 
     usd: float
     """With what its sandbox has cost."""
@@ -160,7 +160,7 @@ class FileThen(TypedDict):
 
 
 class AsOf(TypedDict):
-    """An addition to the API, where a response is asked for as it was."""
+    """An addition to the API, if a response is asked for as it was."""
 
     sequence_number: int
     said_at: int

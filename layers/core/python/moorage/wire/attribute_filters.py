@@ -37,10 +37,10 @@ class Filter:
 
 def checked(value: Any) -> Any:
     """The filter, with all that is compared as a ``key``. Raises pydantic's error of ours."""
-    return _Check().filter(value, (), limits.FILTER_DEPTH_MAX)
+    return _FilterCheck().filter(value, (), limits.FILTER_DEPTH_MAX)
 
 
-class _Check:
+class _FilterCheck:
     def __init__(self) -> None:
         self.parts = 0
 

@@ -1,7 +1,7 @@
 """``POST /v1/chat/completions``: requests as requests of the Responses API, and back.
 
 Chat Completions is the older protocol, and many clients know no other. Its requests are rewritten field by field; what has no place in
-the other is refused with its name, or, where clients send it out of habit and nothing depends on it, left out with a notice. Beyond
+the other is refused with its name, or, if clients send it out of habit and nothing depends on it, left out with a notice. Beyond
 OpenAI's own: ``reasoning_content`` in messages, as servers of open models have it, and hosted tools (``{"type": "shell", ...}``).
 """
 

@@ -56,7 +56,7 @@ ToolChoice = TypeAliasType(
 
 
 def check_choice(chosen: str | dict[str, Any], tools: Sequence[Tool], items: Sequence[Item]) -> None:
-    """A chosen tool must be among ``tools`` or be offered by ``items``, which include the chain's: where there is one, only who has
+    """A chosen tool must be among ``tools`` or be offered by ``items``, which include the chain's: if there is one, only who has
     loaded it can ask. Raises :class:`~moorage.errors.ApiError`."""
     if chosen in ("auto", "none"):
         return

@@ -24,7 +24,7 @@ _Id = Annotated[str, Field(min_length=1)]
 
 
 @wire
-class _Frame(TypedDict):
+class _ClientFrame(TypedDict):
     type: Required[Literal["response.create", "response.steer", "response.interrupt"]]
 
 
@@ -42,7 +42,7 @@ class _Steer(TypedDict, total=False):
     input: Required[str | list[Any]]
 
 
-_FRAME: Final = JsonValidator[Fields](_Frame)
+_FRAME: Final = JsonValidator[Fields](_ClientFrame)
 _INTERRUPT: Final = JsonValidator[Fields](_Interrupt)
 _STEER: Final = JsonValidator[Fields](_Steer)
 _MESSAGE: Final = frozenset({"type", "role", "content"})

@@ -221,7 +221,7 @@ class _ModelOptions(TypedDict, total=False):
     instructions: Text
 
 
-class _ModelRequest(_ModelOptions, total=False):
+class _ModelParameters(_ModelOptions, total=False):
     """What creating a response, counting its tokens and compacting its input share."""
 
     previous_response_id: Id
@@ -238,7 +238,7 @@ class _Offered(TypedDict, total=False):
     truncation: Literal["auto", "disabled"]
 
 
-class _Told(_ModelRequest, _Offered, total=False):
+class _Told(_ModelParameters, _Offered, total=False):
     """What creating a response and counting its tokens share."""
 
     conversation: _Conversation
@@ -319,7 +319,7 @@ class CountInputTokens(_Told, total=False):
 
 
 @wire
-class CompactResponse(_ModelRequest, _Hints, total=False):
+class CompactResponse(_ModelParameters, _Hints, total=False):
     """The hints about caches and tiers have no effect: the summary is one short request."""
 
     model: Required[Model]

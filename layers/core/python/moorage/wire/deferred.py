@@ -22,7 +22,7 @@ def has_deferred(tool: Tool) -> bool:
 
 
 def searches_deferred(tools: Sequence[Tool]) -> bool:
-    """Whether the workspace's search is what looks for them: where the request has no other."""
+    """Whether the workspace's search is what looks for them: if the request has no other."""
     is_wanted = any(map(has_deferred, tools)) and not any(tool["type"] == SEARCH for tool in tools)
     return is_wanted and any(map(_has_own_search, tools))
 

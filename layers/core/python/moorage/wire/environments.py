@@ -94,7 +94,7 @@ def check_containers(tools: Sequence[Tool]) -> None:
 
 
 def _check_patterns(tools: Sequence[Tool]) -> None:
-    """Python runs any command, and no pattern knows which: where only what is named may run, it cannot stand beside the shell."""
+    """Python runs any command, and no pattern knows which: if only what is named may run, it cannot stand beside the shell."""
     by_type = {tool["type"]: (index, tool) for index, tool in enumerate(tools)}
     if "code_interpreter" not in by_type or "shell" not in by_type:
         return

@@ -76,7 +76,7 @@ Caller = Annotated[DirectCaller | ProgramCaller, OneOf({"direct": DirectCaller, 
 
 
 def program_of(item: Item) -> str | None:
-    """The call id of the program that has made a call; None where the model has made it."""
+    """The call id of the program that has made a call; None if the model has made it."""
     caller = item.get("caller") or {}
     return str(caller["caller_id"]) if caller.get("type") == "program" else None
 

@@ -49,7 +49,7 @@ REFUSED_ITEMS: Final[dict[str, tuple[str, str]]] = {
 # --- Messages and reasoning -------------------------------------------------------------------------------------------
 
 
-class _Message(Common, total=False):
+class _MessageFields(Common, total=False):
     type: Literal["message"]
     role: Required[Literal["user", "assistant", "system", "developer"]]
     status: Status
@@ -62,12 +62,12 @@ def _typed_message(message: Fields) -> Fields:
 
 
 @an_item(ID_PREFIXES["message"], _typed_message)
-class Message(_Message, total=False):
+class Message(_MessageFields, total=False):
     content: Required[SaidContent]
 
 
 @an_item(ID_PREFIXES["message"], _typed_message)
-class AssistantMessage(_Message, total=False):
+class AssistantMessage(_MessageFields, total=False):
     content: Required[AnsweredContent]
 
 

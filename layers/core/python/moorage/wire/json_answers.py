@@ -67,7 +67,7 @@ def _fault(text: str, format_: Mapping[str, Any], steps: int) -> str | None:
     except orjson.JSONDecodeError as error:
         return f"at $: it is not JSON (character {error.pos + 1})"
     schema = format_["schema"] if format_["type"] == "json_schema" else {"type": "object"}
-    found = _Check(schema, steps).fault(schema, value, None, 0)
+    found = _SchemaCheck(schema, steps).fault(schema, value, None, 0)
     return None if found is None else f"at {found.place}: {found.why}"
 
 
@@ -112,7 +112,7 @@ def _short(value: Any) -> str:
 
 
 @dataclass(slots=True)
-class _Check:
+class _SchemaCheck:
     root: Any
     steps_left: int
 
@@ -215,7 +215,7 @@ class _Check:
         return _Fault(deepest.at, ", or ".join(alike[:4]))
 
     def _named(self, reference: str) -> Any:
-        """The schema that ``#/$defs/name`` names; True, which everything fits, where it names none of this document."""
+        """The schema that ``#/$defs/name`` names; True, which everything fits, if it names none of this document."""
         if not reference.startswith("#"):
             return True
         found = self.root

@@ -166,7 +166,7 @@ class SandboxesShown(TypedDict):
 
 
 class UsageGroup(TypedDict):
-    """Tokens and dollars are not of tools. ``parts`` are of each model, key or tool, where ``split_by`` asks."""
+    """Tokens and dollars are not of tools. ``parts`` are of each model, key or tool, if ``split_by`` asks."""
 
     id: str
     object: Literal["usage.group"]

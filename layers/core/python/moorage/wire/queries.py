@@ -314,7 +314,7 @@ def parse_page(
     others: tuple[str, ...] = (),
     goes_back: bool = False,
 ) -> PageQuery:
-    """``limit``, ``order``, ``after`` and ``include``; ``before`` too where a list ``goes_back``; ``others`` are names that the route
+    """``limit``, ``order``, ``after`` and ``include``; ``before`` too if a list ``goes_back``; ``others`` are names that the route
     reads itself.
 
     Raises :class:`~moorage.errors.ApiError` for anything else.

@@ -298,7 +298,7 @@ def _item_without_web_search(item: Item, index: int, mode: WebSearchMode, is_cod
 
 
 def _tools_without_web_search(tools: list[Tool], where: str, mode: WebSearchMode, notices: list[str]) -> list[Tool]:
-    """Leave web search out where that is what was asked for (no live access) or decided; refuse it where there is none."""
+    """Leave web search out if that is what was asked for (no live access) or decided; refuse it if there is none."""
     kept = []
     for index, tool in enumerate(tools):
         kind, at = tool["type"], f"{where}[{index}]"

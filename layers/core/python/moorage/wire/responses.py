@@ -1,7 +1,7 @@
 """The objects that the Responses API answers with.
 
-The Response object has every key of the API with null where nothing is known, because clients differ in what they tolerate: the
-Open Responses schema wants all of them, numbers where OpenAI sends numbers, and a string as ``service_tier``.
+The Response object has every key of the API with null if nothing is known, because clients differ in what they tolerate: the
+Open Responses schema wants all of them, numbers if OpenAI sends numbers, and a string as ``service_tier``.
 ``conversation`` and ``prompt_cache_options`` are there only if they were asked for, as in every recording.
 """
 

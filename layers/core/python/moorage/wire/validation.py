@@ -185,7 +185,7 @@ class RefusedVariant:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Objects that are told apart by ``type``. ``tag_of`` finds it where it may be left out."""
+    """Objects that are told apart by ``type``. ``tag_of`` finds it if it may be left out."""
 
     variants: Mapping[str, Any]
     tag_of: Callable[[Any], str | None] | None = None

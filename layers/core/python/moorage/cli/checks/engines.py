@@ -34,7 +34,7 @@ def of_engines(environ: Mapping[str, str]) -> Iterator[Finding | CheckProgress]:
 
 
 async def search_finding(engine: SearchEngine) -> Finding:
-    """It is searched with, once: nothing less shows that a key is taken. Where searches cost something, this one does."""
+    """It is searched with, once: nothing less shows that a key is taken. If searches cost something, this one does."""
     name = f"the search engine ({engine.kind})"
     try:
         found = await search(Fetcher(), engine, SearchOrder(_QUERY, 1))

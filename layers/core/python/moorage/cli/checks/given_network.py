@@ -23,7 +23,7 @@ _GROUPS: Final = (*_SANDBOX_GROUPS, "function_group", "proxy_group", "endpoint_g
 
 
 def findings(client: Client, settings: Mapping[str, Any], region: str) -> Iterator[Finding]:
-    """``settings`` are moorage's of ``cdk.json``. Nothing where they name no VPC."""
+    """``settings`` are moorage's of ``cdk.json``. Nothing if they name no VPC."""
     vpc: Mapping[str, Any] | None = settings.get("vpc")
     if not vpc:
         return

@@ -17,7 +17,7 @@ _STREAMS: Final = ("FunctionsResponses", "FunctionsSocketWork")
 
 
 def findings(client: Callable[[str], Any], settings: Mapping[str, Any]) -> Iterator[Finding]:
-    """``settings`` are those of ``cdk.json``. Nothing is found where nothing is deployed yet, or no share is asked for."""
+    """``settings`` are those of ``cdk.json``. Nothing is found if nothing is deployed yet, or no share is asked for."""
     percent = int(settings.get("streams_percent", PERCENT_DEFAULT))
     if not percent:
         return

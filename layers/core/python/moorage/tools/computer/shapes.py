@@ -81,7 +81,7 @@ class ComputerUsePreviewTool(TypedDict, total=False):
 _Keys = Array[Text]
 
 
-class _Point(TypedDict):
+class _Coordinates(TypedDict):
     x: int
     y: int
 
@@ -93,7 +93,7 @@ class _Target(_Point, total=False):
 
 
 @wire
-class Point(_Point):
+class Point(_Coordinates):
     pass
 
 

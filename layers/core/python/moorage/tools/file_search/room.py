@@ -2,7 +2,7 @@
 
     {"type": "file_search_call", "id", "status", "queries", "results", "error"}
 
-It only reads, so that it is done anew where a process died. Every model gets it as a function, also one whose upstream has a file
+It only reads, so that it is done anew if a process died. Every model gets it as a function, also one whose upstream has a file
 search of its own: that one knows nothing of the stores here.
 """
 

@@ -65,7 +65,7 @@ class DrawnImage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _ImageQuestion:
     url: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
@@ -118,7 +118,7 @@ _ALWAYS_BASE64: Final = ("gpt-image", "chatgpt-image")
 """OpenAI's models take no ``response_format``; others give an address without it."""
 
 
-def _of_openai(engine: ImageEngine, wanted: ImageOrder) -> _Question:
+def _of_openai(engine: ImageEngine, wanted: ImageOrder) -> _ImageQuestion:
     tool, model = wanted.tool, wanted.tool.get("model") or engine.model
     fields: dict[str, Any] = {"model": model, "prompt": wanted.prompt} | {name: tool[name] for name in _PASSED if name in tool}
     if not model.startswith(_ALWAYS_BASE64):
@@ -127,11 +127,11 @@ def _of_openai(engine: ImageEngine, wanted: ImageOrder) -> _Question:
         fields |= {"stream": True, "partial_images": tool["partial_images"]}
     key = {"authorization": f"Bearer {engine.key}"} if engine.key else {}
     if not wanted.images:
-        return _Question(f"{engine.url}/images/generations", {"content-type": "application/json", **key}, orjson.dumps(fields))
+        return _ImageQuestion(f"{engine.url}/images/generations", {"content-type": "application/json", **key}, orjson.dumps(fields))
     if "input_fidelity" in tool:
         fields["input_fidelity"] = tool["input_fidelity"]
     kind, body = _form(fields, wanted)
-    return _Question(f"{engine.url}/images/edits", {"content-type": kind, **key}, body)
+    return _ImageQuestion(f"{engine.url}/images/edits", {"content-type": kind, **key}, body)
 
 
 def _form(fields: Mapping[str, Any], wanted: ImageOrder) -> tuple[str, bytes]:
@@ -249,7 +249,7 @@ def _draws_on(model: str) -> bool:
     return "core" not in model
 
 
-def _of_bedrock(outside: Service, engine: ImageEngine, wanted: ImageOrder) -> _Question:
+def _of_bedrock(outside: Service, engine: ImageEngine, wanted: ImageOrder) -> _ImageQuestion:
     model = wanted.tool.get("model") or engine.model
     body: dict[str, Any] = {
         "prompt": wanted.prompt[:_STABILITY_PROMPT_CHARS_MAX],
@@ -266,9 +266,9 @@ def _of_bedrock(outside: Service, engine: ImageEngine, wanted: ImageOrder) -> _Q
         body |= {"mode": "image-to-image"} if "sd3" in model else {}
     url, sent = f"{engine.url}/model/{quote(model, safe='')}/invoke", orjson.dumps(body)
     if engine.key:
-        return _Question(url, {"content-type": "application/json", "authorization": f"Bearer {engine.key}"}, sent)
+        return _ImageQuestion(url, {"content-type": "application/json", "authorization": f"Bearer {engine.key}"}, sent)
     try:
-        return _Question(url, outside.signature(engine.region, url, sent), sent)
+        return _ImageQuestion(url, outside.signature(engine.region, url, sent), sent)
     except UpstreamError as error:
         raise DrawingFailed("no_answer", f"The image model cannot be asked: {error}") from error
 

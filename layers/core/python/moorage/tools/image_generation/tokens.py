@@ -13,7 +13,7 @@ _PARTS: Final = ("image_tokens", "text_tokens")
 
 
 def tokens_of(usage: Any) -> dict[str, Any] | None:
-    """The counts of an answer's ``usage``; None where they are missing or not complete, as with most servers of one's own."""
+    """The counts of an answer's ``usage``; None if they are missing or not complete, as with most servers of one's own."""
     counts, given = _counted(usage, _COUNTS), _counted(_part(usage, _INPUT), _PARTS)
     if counts is None or given is None:
         return None
@@ -22,7 +22,7 @@ def tokens_of(usage: Any) -> dict[str, Any] | None:
 
 
 def total(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The sum. How the output is made up is known only where it is known of each."""
+    """The sum. How the output is made up is known only if it is known of each."""
     summed: dict[str, Any] = {name: sum(one[name] for one in each) for name in _COUNTS}
     for details in (_INPUT, _OUTPUT):
         if all(details in one for one in each):

@@ -128,7 +128,7 @@ class _NoneSuchError(Exception):
 
 
 def _schema(value: dict[str, Any], levels: int) -> dict[str, Any]:
-    """The same without what is no keyword's value. Raises :class:`_NoneSuchError` where it is too deep."""
+    """The same without what is no keyword's value. Raises :class:`_NoneSuchError` if it is too deep."""
     if levels == 0:
         raise _NoneSuchError
     kept: dict[str, Any] = {}
@@ -213,7 +213,7 @@ _KEYWORDS: Final[Mapping[str, Callable[[Any, int], Any]]] = {
 
 
 def output_of(content: list[dict[str, Any]], structured: Any) -> str:
-    """One string, as the item holds it: text as it is, and JSON of all parts where some are none."""
+    """One string, as the item holds it: text as it is, and JSON of all parts if some are none."""
     if all(part.get("type") == "text" for part in content):
         text = "\n".join(str(part["text"]) for part in content)
         return text or ("" if structured is None else compact_json(structured))

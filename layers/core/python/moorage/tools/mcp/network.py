@@ -1,7 +1,7 @@
 """Asking a person for a way out of the container, in the form of a call: nothing runs, and the proxy lets pass what was allowed.
 
     {"type": "mcp_approval_request", "id", "server_label": "moorage://network", "name": "allow_host", "arguments": "{\\"host\\": ...}"}
-    {"type": "mcp_call", "id", "approval_request_id", "status", "output", "error", ...}   where it waited in its place, and was decided
+    {"type": "mcp_call", "id", "approval_request_id", "status", "output", "error", ...}   if it waited in its place, and was decided
 
 The model reads what was decided as a note: it has called nothing.
 """

@@ -514,7 +514,7 @@ def _answer(item: Item) -> Any:
 
 
 def _parts(output: str) -> str | list[dict[str, Any]]:
-    """Text, or text and pictures where the output is the list of parts that :func:`listing.output_of` writes."""
+    """Text, or text and pictures if the output is the list of parts that :func:`listing.output_of` writes."""
     if not output.startswith('[{"'):
         return _bounded(output)
     try:

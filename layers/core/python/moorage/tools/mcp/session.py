@@ -118,7 +118,7 @@ async def list_tools(server: McpServer, fetcher: Fetcher) -> list[dict[str, Any]
 async def call_tool(
     server: McpServer, fetcher: Fetcher, name: str, arguments: dict[str, Any], *, seconds: float = limits.MCP_CALL_SECONDS_MAX
 ) -> McpCallOutcome:
-    """Call a tool once. Raises :class:`ServerFailure` where there is no result of the tool."""
+    """Call a tool once. Raises :class:`ServerFailure` if there is no result of the tool."""
 
     async def work(client: Client, talk: _McpConnection) -> types.CallToolResult | str:
         if name in _RESOURCE_TOOLS and not any(tool["name"] == name for tool in await _all_tools(client)):
@@ -177,7 +177,7 @@ async def _all_tools(client: Client) -> list[dict[str, Any]]:
 
 
 async def _resource_tools(client: Client) -> list[dict[str, Any]]:
-    """Tools of our own, where the server has something to read. That it says so and cannot is no failure of its tools, and many know
+    """Tools of our own, if the server has something to read. That it says so and cannot is no failure of its tools, and many know
     no templates."""
     if client.server_capabilities.resources is None:
         return []

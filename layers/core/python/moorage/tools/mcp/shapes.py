@@ -135,7 +135,7 @@ def _belongs(tool: Fields) -> Fields:
 
 @wire_with(_belongs)
 class McpTool(TypedDict, total=False):
-    """``server_url`` may be left out where the operator has configured a server of this label. ``environment`` is an addition to the
+    """``server_url`` may be left out if the operator has configured a server of this label. ``environment`` is an addition to the
     API, for the server that is built in."""
 
     type: Required[Literal["mcp"]]
@@ -162,7 +162,7 @@ _DECLARED: Final = "A server is declared in 'tools' of the request; an item brin
 
 @wire
 class BroughtServer(TypedDict, total=False):
-    """In what a search has found: tools of a server that were kept back; all of them where ``allowed_tools`` is left out."""
+    """In what a search has found: tools of a server that were kept back; all of them if ``allowed_tools`` is left out."""
 
     type: Required[Literal["mcp"]]
     server_label: Required[Label]

@@ -69,7 +69,7 @@ async def ran(run: Run) -> Item:
 
 
 def output(call: Item, result: str, error: str | None) -> Item:
-    """The item that ends a program. It is whole also where the program failed: the model reads why."""
+    """The item that ends a program. It is whole also if the program failed: the model reads why."""
     text = result if error is None else f"{result}The program failed. {error}"
     return {"type": f"{call['type']}_output", "call_id": call["call_id"], "result": text.rstrip("\n"), "status": "completed"}
 

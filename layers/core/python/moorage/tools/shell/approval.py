@@ -53,7 +53,7 @@ def is_needed(require_approval: str | Mapping[str, Any], commands: Iterable[str]
 
 def is_needed_of_text(require_approval: str | Mapping[str, Any], text: str) -> bool:
     """The same of text that is no command of bash, though it may come to one: code, or what is typed into a program. It is free only
-    where all is that ``always`` does not name."""
+    if all is that ``always`` does not name."""
     if isinstance(require_approval, str):
         return require_approval != "never"
     always, never = (require_approval.get(name, {}).get("commands", ()) for name in ("always", "never"))
@@ -117,7 +117,7 @@ def _simple(command: str) -> list[str] | None:
 
 
 def _pieces(command: str) -> Iterator[str | None]:
-    """Everything in it that could be a command, and the whole; None where nobody can say."""
+    """Everything in it that could be a command, and the whole; None if nobody can say."""
     for part in (command, *_PIECES.split(command)):
         piece = part.strip()
         yield piece

@@ -1,7 +1,7 @@
 """Search engines: what each is asked, and what its answer holds. Pure, but for :func:`search`.
 
 SearXNG   https://docs.searxng.org/dev/search_api.html
-    ``q``, ``format=json``; 403 where its settings do not list that format
+    ``q``, ``format=json``; 403 if its settings do not list that format
 Brave     https://api-dashboard.search.brave.com/api-reference/web/search/get
     ``q`` of 400 characters and 50 words at most, ``count`` up to 20, ``country``; ``X-Subscription-Token``
 Tavily    https://docs.tavily.com/api-reference/endpoint/search

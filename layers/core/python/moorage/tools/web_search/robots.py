@@ -39,14 +39,14 @@ async def _read(fetcher: Fetcher, url: str) -> str:
 
 
 def allows(robots: str, path: str) -> bool:
-    """The longest rule of our group that fits decides, an allowing one where two are as long. Without rules all is allowed."""
+    """The longest rule of our group that fits decides, an allowing one if two are as long. Without rules all is allowed."""
     wanted = unquote(path)
     fitting = [(len(pattern), is_allowed) for is_allowed, pattern in _rules(robots) if _fits(unquote(pattern), wanted)]
     return max(fitting, default=(0, True))[1]
 
 
 def _rules(robots: str) -> list[tuple[bool, str]]:
-    """Those for our name; those for everybody where none are."""
+    """Those for our name; those for everybody if none are."""
     groups: dict[str, list[tuple[bool, str]]] = {}
     agents: list[str] = []
     is_open = False

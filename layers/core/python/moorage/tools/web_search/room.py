@@ -2,7 +2,7 @@
 
     {"type": "web_search_call", "id", "status", "action", "results", "error"}
 
-``action`` is a ``search`` (with ``sources``), an ``open_page`` or a ``find_in_page``. It only reads, so that it is done anew where a
+``action`` is a ``search`` (with ``sources``), an ``open_page`` or a ``find_in_page``. It only reads, so that it is done anew if a
 process died. Every model gets it as a function, also one whose upstream has a web search of its own: what may be reached, and by whom
 it is paid for, is said here.
 """

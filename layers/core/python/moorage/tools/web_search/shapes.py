@@ -53,7 +53,7 @@ class Filters(TypedDict, total=False):
     blocked_domains: _Domains
 
 
-class _Common(TypedDict, total=False):
+class _CommonTool(TypedDict, total=False):
     search_context_size: Literal["low", "medium", "high"]
     search_content_types: Array[Literal["text", "image"]]
     user_location: UserLocation
@@ -62,7 +62,7 @@ class _Common(TypedDict, total=False):
 
 
 @wire
-class WebSearchTool(_Common, total=False):
+class WebSearchTool(_CommonTool, total=False):
     """``search_content_types`` belongs to the preview types, but Codex CLI 0.169 sends it with ``web_search`` too."""
 
     type: Required[Literal["web_search", "web_search_2025_08_26"]]
@@ -70,7 +70,7 @@ class WebSearchTool(_Common, total=False):
 
 
 @wire
-class WebSearchPreviewTool(_Common, total=False):
+class WebSearchPreviewTool(_CommonTool, total=False):
     """``external_web_access`` belongs to the newer types; with it a client says that it can do without."""
 
     type: Required[Literal["web_search_preview", "web_search_preview_2025_03_11"]]

@@ -182,7 +182,7 @@ class _HtmlReader:
         return len(self.markup) if found < 0 else found + len(mark)
 
     def _behind(self, tag: re.Match[str]) -> int:
-        """Where text goes on: behind the whole element, where nothing of it is text."""
+        """Where text goes on: behind the whole element, if nothing of it is text."""
         name = tag[2].lower()
         if tag[1] or name not in _RAW_ENDS or tag[3].endswith("/"):
             return tag.end()

@@ -1,7 +1,7 @@
 """What the request's shell must not run without a person's word, the workspace does not run either: both act in one container.
 
 A command of ``exec_command`` is judged as one of the shell. What is typed into a session, and JavaScript, is no command that a pattern
-could be sure of: it is free only where all is that ``always`` does not name. This comes on top of the server's own approvals
+could be sure of: it is free only if all is that ``always`` does not name. This comes on top of the server's own approvals
 (``require_approval``).
 """
 

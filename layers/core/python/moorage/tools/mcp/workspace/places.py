@@ -17,7 +17,7 @@ def is_workspace(tool: Tool | None) -> bool:
 
 
 def of_label(tools: Iterable[Tool], label: str) -> Tool | None:
-    """The workspace, where it is declared under this label."""
+    """The workspace, if it is declared under this label."""
     return next((tool for tool in tools if is_workspace(tool) and tool["server_label"] == label), None)
 
 

@@ -23,7 +23,7 @@ def tokens(text: str) -> int:
 
 
 def cut(text: str, tokens_max: int) -> str:
-    """Beginning and end, where the whole is too long, and how much is missing between."""
+    """Beginning and end, if the whole is too long, and how much is missing between."""
     count = tokens(text)
     if count <= tokens_max:
         return text

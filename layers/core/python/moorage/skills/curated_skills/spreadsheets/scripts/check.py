@@ -52,7 +52,7 @@ def wrong(formula: str, sheets: list[str]) -> list[str]:
 
 
 def recalculated(path: Path) -> list[str]:
-    """What LibreOffice gets when it calculates the formulas; nothing where it is not installed."""
+    """What LibreOffice gets when it calculates the formulas; nothing if it is not installed."""
     office = shutil.which("soffice") or shutil.which("libreoffice")
     if office is None:
         return []
