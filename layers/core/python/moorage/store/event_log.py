@@ -210,10 +210,6 @@ class EventLog:
         """Every event so far, in order."""
         return [event for batch in await self.read_from(0) for event in batch.events]
 
-    async def last_batch(self) -> EventBatch | None:
-        records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, descending=True, limit=1)
-        return (await self.batch(records[0]))[0] if records else None
-
     async def batch(self, record: Record) -> tuple[EventBatch, int]:
         """A record as a batch, and how many bytes of JSON its events are."""
         (body,) = await self._blobs.inlined([record], "body")

@@ -86,7 +86,7 @@ class _Coordinates(TypedDict):
     y: int
 
 
-class _Target(_Point, total=False):
+class _Target(_Coordinates, total=False):
     """``ref`` is the number of an element of a hosted page, whose place ``x`` and ``y`` were."""
 
     ref: int
