@@ -86,7 +86,7 @@ class _Coordinates(TypedDict):
     y: int
 
 
-class _Target(_Coordinates, total=False):
+class _PointOrElement(_Coordinates, total=False):
     """``ref`` is the number of an element of a hosted page, whose place ``x`` and ``y`` were."""
 
     ref: int
@@ -98,14 +98,14 @@ class Point(_Coordinates):
 
 
 @wire
-class Click(_Target, total=False):
+class Click(_PointOrElement, total=False):
     type: Required[Literal["click"]]
     button: Required[Literal["left", "right", "wheel", "back", "forward"]]
     keys: _Keys
 
 
 @wire
-class DoubleClick(_Target, total=False):
+class DoubleClick(_PointOrElement, total=False):
     type: Required[Literal["double_click"]]
     keys: _Keys
 
@@ -124,7 +124,7 @@ class KeyPress(TypedDict):
 
 
 @wire
-class Move(_Target, total=False):
+class Move(_PointOrElement, total=False):
     type: Required[Literal["move"]]
     keys: _Keys
 
@@ -135,7 +135,7 @@ class Screenshot(TypedDict):
 
 
 @wire
-class Scroll(_Target, total=False):
+class Scroll(_PointOrElement, total=False):
     type: Required[Literal["scroll"]]
     scroll_x: Required[int]
     scroll_y: Required[int]
