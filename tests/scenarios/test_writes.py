@@ -1,13 +1,14 @@
-"""What a plain response writes, counted in the AWS SDK of the API's process."""
+"""What a plain response, and a turn of a session, write, counted in the AWS SDK of the API's process."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.ministack import Ministack
+from tests.processes import until
 from tests.stack import ROOT, Stack, at_endpoint, say, script
 
 _READS = ("GetItem", "Query", "BatchGetItem")
@@ -49,6 +50,64 @@ def test_a_plain_response_is_two_records_and_no_execution(
         answer = http.post("/responses", json={"model": "demo", "input": script(step), "stream": is_streamed})
         assert answer.status_code == 200
     seen = [json.loads(line) for line in counts.read_text().splitlines()[before:]]
-    writes = [(operation, units) for service, operation, _, units in seen if service == "dynamodb" and operation not in _READS]
+    writes = [(operation, units) for service, operation, _, units, _ in seen if service == "dynamodb" and operation not in _READS]
     reads = [operation for service, operation, *_ in seen if service == "dynamodb" and operation in _READS]
     assert (writes in expected, reads) == (True, []), writes
+
+
+_BACKGROUND = [("BatchWriteItem", 3), ("UpdateItem", 1), ("PutItem", 3), ("UpdateItem", 1)]
+"""Its records, the outcome of its step, the batch that ends it and lists it, and that the loop owes it nothing more: eight units."""
+_TRIES = 6
+
+
+def test_a_turn_writes_two_units_more_than_a_background_response_at_most(counted: tuple[Stack, Path]) -> None:
+    stack, counts = counted
+
+    def written(ask: Callable[[], tuple[str, ...]], wanted: list[tuple[str, int]]) -> None:
+        """Asking, which answers the ids of what it writes to, costs what is wanted. A busy machine may run a step twice."""
+        seen: list[list[tuple[str, int]]] = []
+        for _ in range(_TRIES):
+            before = len(counts.read_text().splitlines())
+            ids = ask()
+
+            def writes(before: int = before, ids: tuple[str, ...] = ids) -> list[tuple[str, int]]:
+                lines = [json.loads(line) for line in counts.read_text().splitlines()[before:]]
+                return [
+                    (operation, units) for _, operation, _, units, place in lines if operation not in _READS and place.endswith(ids)
+                ]
+
+            until(lambda writes=writes: len(writes()) >= len(wanted))  # type: ignore[misc]
+            seen.append(writes())
+            if seen[-1] == wanted:
+                return
+        raise AssertionError(seen)
+
+    hello, (batch, *others) = script(say("hello")), _BACKGROUND
+    with stack.http() as http:
+
+        def in_background() -> tuple[str, ...]:
+            asked = {"model": "demo", "input": hello, "background": True}
+            return (http.post("/responses", json=asked).json()["id"],)
+
+        def newest(session_id: str) -> tuple[str, ...]:
+            turn = http.get(f"/agents/sessions/{session_id}/turns", params={"limit": 1}).json()["data"][0]
+            return session_id, *turn["response_ids"]
+
+        def in_new_session() -> tuple[str, ...]:
+            asked = {"agent": {"model": "demo"}, "environment": {"type": "none"}, "input": hello}
+            return newest(http.post("/agents/sessions", json=asked).json()["id"])
+
+        session_id = in_new_session()[0]
+
+        def in_session() -> tuple[str, ...]:
+            until(lambda: http.get(f"/agents/sessions/{session_id}").json()["status"] == "idle")
+            message = {"role": "user", "content": [{"type": "input_text", "text": hello}]}
+            event = {"type": "agent.session.input.message", "input": [message]}
+            assert http.post(f"/agents/sessions/{session_id}/events", json={"events": [event]}).status_code == 202
+            return newest(session_id)
+
+        written(in_background, _BACKGROUND)
+        # The session, with its place in the list, and the turn: it comes behind its response's records.
+        written(in_new_session, [("PutItem", 2), batch, ("PutItem", 1), *others])
+        # The ids of the responses before it make the record of a response larger than a KB.
+        written(in_session, [("BatchWriteItem", 4), ("PutItem", 1), *others])

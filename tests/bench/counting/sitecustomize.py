@@ -59,6 +59,14 @@ def _units(operation: str, request: Any, answer: Any) -> tuple[int, int]:
             return 0, 0
 
 
+def _place(request: Any) -> str:
+    """The partition that is written, the first one of several."""
+    for requests in (request.get("RequestItems") or {}).values():
+        request = requests[0].get("PutRequest", {}) if isinstance(requests, list) else {}
+    item = request.get("Item") or request.get("Key") or {}
+    return str(item["PK"]["S"]) if isinstance(item, dict) and "PK" in item else ""
+
+
 def _is_a_sweep(operation: str, request: Any) -> bool:
     return operation == "Query" and "IndexName" in request and not request["ExpressionAttributeValues"][":pk"]["S"].startswith("T#")
 
@@ -77,7 +85,7 @@ def _install(path: str) -> None:
             answer = original(self, operation, request)
         finally:
             reads, writes = _units(operation, request, answer) if answer else (0, 1)
-            line = json.dumps([service, operation, reads, writes]) + "\n"
+            line = json.dumps([service, operation, reads, writes, _place(request)]) + "\n"
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             os.write(descriptor, line.encode())
             os.close(descriptor)
