@@ -111,3 +111,20 @@ def cutting(stack: Stack) -> Iterator[Cuts]:
         finally:
             server.shutdown()
             server.server_close()
+
+
+def told(stack: Stack, session_id: str, idles: int) -> list[dict[str, Any]]:
+    """All events of a session from its beginning, by one connection, until it was idle so many times."""
+    found: list[dict[str, Any]] = []
+    query = {"include_obfuscation": "false", "after": "0"}
+    with stack.http() as http, http.stream("GET", f"/agents/sessions/{session_id}/events", params=query) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                found.append(json.loads(line.removeprefix("data: ")))
+                if [event["type"] for event in found].count("agent.session.idle") == idles:
+                    return found
+    raise AssertionError("the stream has ended")
+
+
+def stories(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(event["event_id"], event["type"]) for event in events]

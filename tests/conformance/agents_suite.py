@@ -1,7 +1,7 @@
 """The SDKs' own view of the Agents API: openai-python's generated tests for agents and vaults, and each method of openai-node.
 
 The tests come with the source archive of openai-python. They check that each answer is what its type says. The tests of openai-node are
-in no archive of a registry: ``agents.mjs`` calls each of its methods instead.
+in no archive of a registry: ``agents.mjs`` calls each of its methods instead, and ``agent_streams.mjs`` reads streams by its helpers.
 """
 
 import json
@@ -17,12 +17,14 @@ from xml.etree import ElementTree
 
 from tests.conformance.placeholders import serving
 from tests.conformance.verdicts import Verdict
+from tests.cut_streams import cutting, stories, told
 from tests.mcp_servers import LOOPBACK
-from tests.stack import Stack
+from tests.stack import Stack, say, script, shell
 
 HERE: Final = Path(__file__).resolve().parent
 TESTS: Final = ("tests/api_resources/beta/agents", "tests/api_resources/beta/test_agents.py")
 _SECONDS_MAX: Final = 1800
+_NO_NODE: Final = "openai-node is not installed; 'make conformance' installs it where the network allows"
 NOT_SERVED: Final = {
     "agents.sessions.subagents": "agents have no subagents in this version",
 }
@@ -75,7 +77,7 @@ def node_methods(stack: Stack, depot_url: str, node: Path) -> Verdict:
     """``node`` has openai among its modules."""
     name = "openai-node: agents and vaults"
     if shutil.which("node") is None or not (node / "node_modules" / "openai").exists():
-        return Verdict(name, reason="openai-node is not installed; 'make conformance' installs it where the network allows")
+        return Verdict(name, reason=_NO_NODE)
     shutil.copy(HERE / "agents.mjs", node)
     with serving(stack, depot_url) as layer:
         environment = os.environ | {"OPENAI_BASE_URL": layer.url, "OPENAI_API_KEY": "sk-none"}
@@ -84,6 +86,44 @@ def node_methods(stack: Stack, depot_url: str, node: Path) -> Verdict:
             return Verdict(name, failures=(f"no results: {(done.stdout + done.stderr)[-2000:]}",))
         outcomes = {operation: [(operation, reason)] for operation, reason in json.loads(done.stdout).items()}
         return _verdict(name, outcomes, layer.refused)
+
+
+def node_streams(stack: Stack, depot_url: str, node: Path) -> Verdict:
+    """Its helpers read a session whose stream is cut at every event, as one that is not cut."""
+    name = "openai-node: streams of sessions, cut at every event"
+    if shutil.which("node") is None or not (node / "node_modules" / "openai").exists():
+        return Verdict(name, reason=_NO_NODE)
+    shutil.copy(HERE / "agent_streams.mjs", node)
+    weigh = [{"call": {"name": "weigh", "arguments": {"parcel": parcel}}} for parcel in ("a", "b")]
+    find = {"call": {"name": "depot__find_part", "arguments": {"sku": "A-7"}}}
+    given = {
+        "first": script(shell("echo a", "exit 3"), weigh[0], say("It weighs {{output}}.")),
+        "second": script(weigh[1], say("{{output}} again.")),
+        "third": script(find, say("Found.")),
+        "depot": depot_url,
+    }
+    with cutting(stack) as cuts:
+        environment = os.environ | {"OPENAI_BASE_URL": cuts.url, "OPENAI_API_KEY": stack.key}
+        command = ["node", "agent_streams.mjs", json.dumps(given)]
+        done = subprocess.run(command, cwd=node, env=environment, capture_output=True, text=True, timeout=_SECONDS_MAX)
+    if done.returncode != 0:
+        return Verdict(name, failures=(f"no results: {(done.stdout + done.stderr)[-2000:]}",))
+    read = json.loads(done.stdout)
+    heard = [(event_id, type_) for event_id, type_ in read["heard"]]
+    # What tells that a turn waits for a person, and that it goes on, stands in no log.
+    logged = [(event_id, type_) for event_id, type_ in heard if "_" not in event_id.removeprefix("evt_")]
+    failures = []
+    if logged != stories(told(stack, read["id"], idles=3)):
+        failures.append(f"its events are others: {logged}")
+    if len({event_id for event_id, _ in heard}) != len(heard):
+        failures.append("an event is there twice")
+    if read["weighed"] != [{"parcel": "a"}, {"parcel": "b"}]:
+        failures.append(f"its handler was called with {read['weighed']}")
+    if read["texts"] != ["It weighs 3 kg.", "3 kg again.", "Found."]:
+        failures.append(f"its results are {read['texts']}")
+    if cuts.connections < len(heard):
+        failures.append(f"{len(heard)} events came by {cuts.connections} connections")
+    return Verdict(name, passed=0 if failures else len(heard), failures=tuple(failures))
 
 
 def _outcomes(results: Path) -> dict[str, list[tuple[str, str | None]]]:

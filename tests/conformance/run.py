@@ -75,6 +75,7 @@ def agents() -> list[Verdict]:
             verdicts = [
                 agents_suite.python_tests(stack, depot_url, BUILD / "agents"),
                 agents_suite.node_methods(stack, depot_url, NODE),
+                agents_suite.node_streams(stack, depot_url, NODE),
             ]
             return [verdict.report() for verdict in verdicts]
         finally:

@@ -1,6 +1,5 @@
 """The SDK's helpers for sessions read streams that are cut at every event, and turns that end otherwise than completed."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from openai import BadRequestError, OpenAI
 from openai.lib.beta.agents import AgentOutputParseError, AgentTurnResultError
 from pydantic import BaseModel
 
-from tests.cut_streams import Cuts, cutting
+from tests.cut_streams import Cuts, cutting, stories, told
 from tests.mcp_servers import LOOPBACK, Depot, Running, depot_beside
 from tests.processes import until
 from tests.scenarios.test_agent_sessions import HOSTED, NONE, WEIGH, call
@@ -46,25 +45,8 @@ def cut(stack: Stack, cuts: Cuts) -> Iterator[OpenAI]:
         yield client
 
 
-def told(stack: Stack, session_id: str, idles: int) -> list[dict[str, Any]]:
-    """All events of a session from its beginning, by one connection, until it was idle so many times."""
-    found: list[dict[str, Any]] = []
-    query = {"include_obfuscation": "false", "after": "0"}
-    with stack.http() as http, http.stream("GET", f"/agents/sessions/{session_id}/events", params=query) as answer:
-        for line in answer.iter_lines():
-            if line.startswith("data: "):
-                found.append(json.loads(line.removeprefix("data: ")))
-                if [event["type"] for event in found].count("agent.session.idle") == idles:
-                    return found
-    raise AssertionError("the stream has ended")
-
-
 def types(events: list[Any]) -> list[tuple[str, str]]:
     return [(event.event_id, event.type) for event in events]
-
-
-def stories(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    return [(event["event_id"], event["type"]) for event in events]
 
 
 def test_helpers_read_turns_that_are_cut_at_every_event(stack: Stack, cuts: Cuts, cut: OpenAI) -> None:
