@@ -99,7 +99,8 @@ async def serve(config: ServerConfig, loop: asyncio.AbstractEventLoop) -> None:
     neighbour = None
     if config.neighbour_fd is not None:
         neighbour = await asyncio.start_unix_server(server.neighbour.connected, sock=socket.socket(fileno=config.neighbour_fd))
-    watches: List[Coroutine[Any, Any, None]] = [server.quota.watch(), server.crowd.watch()]
+    # Where no command runs, walls alone bound what runs: memory, processes and disk are a browser's.
+    watches: List[Coroutine[Any, Any, None]] = [] if config.desk.get("alone") else [server.quota.watch(), server.crowd.watch()]
     owner, control = Owner(server.quota), None
     if config.control_fd is not None:
         watches.append(owner.met(*await asyncio.open_unix_connection(sock=socket.socket(fileno=config.control_fd))))

@@ -3,9 +3,10 @@
 import asyncio
 import base64
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +23,6 @@ SHOP = """<!doctype html><html lang=en><title>Shop</title>
 <style>body { margin: 0 } button { position: absolute; width: 200px; height: 100px } input { margin-top: 120px }</style>
 <button onclick="fetch('/count', {method: 'POST'})">Add to cart</button><input aria-label=Search><p>Welcome to the shop
 <script>document.querySelector('input').addEventListener('keydown', (event) => { document.title = event.key })</script>"""
-
-Page = str | bytes | Callable[["ShopServer"], str]
 
 
 @dataclass
@@ -69,10 +68,14 @@ class ShopServer:
 
 
 @asynccontextmanager
-async def shop(pages: Mapping[str, str] | None = None) -> AsyncIterator[ShopServer]:
+async def shop(pages: Mapping[str, str] | None = None, socket_path: Path | None = None) -> AsyncIterator[ShopServer]:
     server = ShopServer({"shop.example": SHOP, **(pages or {})})
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.port = listening.sockets[0].getsockname()[1]
+    if socket_path is not None:
+        listening = await asyncio.start_unix_server(server.serve, socket_path)
+        socket_path.chmod(0o666)
+    else:
+        listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+        server.port = listening.sockets[0].getsockname()[1]
     try:
         yield server
     finally:

@@ -109,7 +109,7 @@ class Chromium:
             # Where this process may make no user namespaces, Chromium refuses to start without the flag.
             pipe = await self._try(["--no-sandbox", *flags])
         if pipe is None:
-            words = self._last_words()
+            words = self.last_words()
             self._clear()
             raise RequestError(500, "desk_unavailable", f"The browser did not start. {words}")
         self._is_up = True
@@ -186,7 +186,8 @@ class Chromium:
     def _clear(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
+        """What it printed last."""
         with contextlib.suppress(OSError), open(os.path.join(self.directory, "log"), "rb") as file:
             return file.read()[-LOG_BYTES_MAX:].decode("utf-8", "replace").strip()[-500:]
         return ""

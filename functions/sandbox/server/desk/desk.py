@@ -168,8 +168,11 @@ class OpenBrowser:
             await self._tabs.attach(pipe, *self._size)
             await self._downloads.begin()
         except (CdpError, asyncio.TimeoutError) as error:
+            words = self._chromium.last_words()
             await self.stop()
-            raise RequestError(500, "desk_unavailable", f"The browser did not start: {error}") from error
+            raise RequestError(
+                500, "desk_unavailable", f"The browser did not start: {error or 'it does not answer'}. {words}"
+            ) from error
         except BaseException:
             await self.stop()
             raise
@@ -316,9 +319,13 @@ def batch_of(body: Dict[str, Any]) -> Dict[str, Any]:
 
 
 async def last_of(task: "asyncio.Future[Dict[str, Any]]") -> AsyncIterator[bytes]:
-    """Heartbeats, and last what the task gives."""
+    """Heartbeats, and last what the task gives, or why it gives nothing."""
     while not task.done():
         done, _ = await asyncio.wait([task], timeout=HEARTBEAT_SECONDS)
         if not done:
             yield b'{"type":"heartbeat"}\n'
-    yield json.dumps(task.result(), separators=(",", ":")).encode() + b"\n"
+    try:
+        answer = task.result()
+    except RequestError as refusal:
+        answer = {"type": "error", **refusal.body["error"]}
+    yield json.dumps(answer, separators=(",", ":")).encode() + b"\n"

@@ -41,7 +41,7 @@ _NAMED = (
     ("menu contextmenu", "ContextMenu", "ContextMenu", 93, ""),
 )
 _MODIFIERS = (
-    ("ctrl control control_l control_r", "DeskControl", "ControlLeft", 17, CONTROL),
+    ("ctrl control control_l control_r", "Control", "ControlLeft", 17, CONTROL),
     ("shift shift_l shift_r", "Shift", "ShiftLeft", 16, SHIFT),
     ("alt option alt_l alt_r", "Alt", "AltLeft", 18, ALT),
     ("meta cmd command super win super_l super_r", "Meta", "MetaLeft", 91, META),

@@ -159,7 +159,7 @@ class Tabs:
     def _attached(self, params: Dict[str, Any]) -> None:
         info, session = params["targetInfo"], params["sessionId"]
         pipe = self.pipe
-        if info["type"] != "page":
+        if info["type"] != "page" or info["url"].startswith("chrome:"):  # Parts of a window that nobody sees.
             pipe.begin("Runtime.runIfWaitingForDebugger", session)
             return
         if len(self._by_session) >= TABS_MAX:

@@ -84,6 +84,11 @@ SANDBOX_SHM_SHARE: Final = 8
 """``/tmp`` and ``/dev/shm`` of a local sandbox are memory of the container: a quarter and an eighth of it, so that most is left for
 processes when both are full."""
 
+DESK_MEMORY_GIB: Final = 2
+"""Of a sandbox's browser, beside what its commands have. A heavy page takes 1 GiB; of a larger one the kernel ends the process."""
+DESK_DISK_BYTES: Final = 384 * MIB
+"""Of a browser's profile and of the files on their way through it. It is memory of the desk."""
+
 SANDBOX_RESERVE_BYTES: Final = 128 * MIB
 SANDBOX_RESERVE_PROCESSES: Final = 16
 """What the exec server of a local sandbox has beside the limits of its commands. It takes 25 MiB, and finished output up to 64."""

@@ -29,15 +29,17 @@ from typing import IO, Final
 from moorage import limits
 from moorage.errors import SandboxError, SandboxGone
 from moorage.local import skills
-from moorage.local.bubblewrap_arguments import BindMount, binds, server_config, socket_of
+from moorage.local.bubblewrap_arguments import WORKSPACE, BindMount, binds, files, scratch_of, server_config, socket_of
 from moorage.local.control import Control
 from moorage.local.control_groups import ControlGroup
+from moorage.local.desks import Desks, link_of, listen_for_desk
 from moorage.local.disk_guard import DiskGuard, DiskUse, account_of
 from moorage.local.disks import IMAGE
 from moorage.local.removal import start_removing
 from moorage.local.sandbox_paths import Site
 from moorage.local.spawning import SpawnPlan, ended, last_words, make_workspace, spawn
 from moorage.local.users import HOST_UIDS, HOST_UIDS_FROM
+from moorage.sandbox import seccomp
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.machine_bounds import SandboxShare
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
@@ -66,6 +68,7 @@ class BubblewrapSandbox:
     """Where its exec server is told whom it serves."""
     tenant_id: str = ""
     container_id: str = ""
+    egress: EgressSpec | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -111,6 +114,7 @@ class Bubblewrap:
         """Nobody's yet, and in no list."""
         self._sparing: asyncio.Task[None] | None = None
         self._guard = DiskGuard(site.disk_limits)
+        self._desks = Desks(site, self._free_uid)
 
     async def start(self, spec: SandboxSpec) -> BubblewrapSandbox:
         """Idempotent per container; two callers at once get the same sandbox."""
@@ -149,6 +153,13 @@ class Bubblewrap:
             raise SandboxGone("The container is not running.")
         await asyncio.to_thread(skills.add, skills.shelf(self._site.runtime_dir, sandbox_id), directory, archive)
 
+    async def desk(self, sandbox_id: str, token_sha256: str) -> str:
+        """The endpoint of the desk beside a sandbox, which is made if there is none. Raises :class:`SandboxError`."""
+        sandbox = self._by_id.get(sandbox_id)
+        if sandbox is None:
+            raise SandboxGone("The container is not running.")
+        return await self._desks.start(sandbox_id, sandbox.tenant_id, sandbox.egress, token_sha256)
+
     def describe(self, sandbox_id: str) -> SandboxStatus:
         return SandboxStatus.RUNNING if sandbox_id in self._by_id else SandboxStatus.STOPPED
 
@@ -183,6 +194,7 @@ class Bubblewrap:
 
     async def _begin(self, sandbox: BubblewrapSandbox, key: tuple[str, str], spec: SandboxSpec) -> BubblewrapSandbox:
         sandbox.tenant_id, sandbox.container_id = key
+        sandbox.egress = spec.egress
         self._by_id[sandbox.sandbox_id] = sandbox
         try:
             await self._configure(sandbox, spec)
@@ -226,7 +238,7 @@ class Bubblewrap:
         shelf = skills.shelf(self._site.runtime_dir, sandbox_id)
         endpoint = self._site.runtime_dir / f"{sandbox_id}.sock"
         uid = self._free_uid()
-        (control, ours), disk = Control.pair(), None
+        (control, ours), disk, neighbour = Control.pair(), None, None
         reading, writing = os.pipe()
         try:
             shelf.mkdir(mode=0o755, parents=True)
@@ -243,7 +255,22 @@ class Bubblewrap:
                 make_workspace(directory, uid)
             group = self._site.groups.create(sandbox_id, memory_gib)
             key = None if disk is not None else secrets.randbits(64)
-            plan = SpawnPlan(self._site, directory, endpoint, visible, reading, memory_gib, group, uid, disk, key, ours)
+            neighbour = listen_for_desk(self._site, sandbox_id)
+            plan = SpawnPlan(
+                site=self._site,
+                directory=directory,
+                endpoint=endpoint,
+                visible=visible,
+                configuration=reading,
+                group=group,
+                uid=uid,
+                disk=disk,
+                system_calls=seccomp.program(closing_key=key),
+                handed=(ours.fileno(), neighbour.fileno()),
+                files=files(self._site),
+                scratch=scratch_of(memory_gib),
+                directory_inside=WORKSPACE["data"],
+            )
             process, first_process = spawn(plan)
         except BaseException:
             control.close()
@@ -253,9 +280,12 @@ class Bubblewrap:
             self._site.groups.remove(sandbox_id)
             shutil.rmtree(shelf, ignore_errors=True)
             shutil.rmtree(directory, ignore_errors=True)
+            shutil.rmtree(link_of(self._site, sandbox_id), ignore_errors=True)
             raise
         finally:
             os.close(reading)
+            if neighbour is not None:
+                neighbour.close()
             if disk is not None:
                 disk.close()
         ours.close()
@@ -271,6 +301,7 @@ class Bubblewrap:
         if not self._site.runs_as_other_users:
             return os.geteuid()
         taken = {sandbox.uid for sandbox in (*self._by_id.values(), *filter(None, [self._spare]))}
+        taken |= {desk.uid for desk in self._desks.all()}
         return next(uid for uid in self._uids if uid not in taken)
 
     def _watch(self, sandbox: BubblewrapSandbox) -> None:
@@ -294,6 +325,7 @@ class Bubblewrap:
         self._by_id.pop(sandbox.sandbox_id, None)
         if self._spare is sandbox:
             self._spare = None
+        self._desks.forget(sandbox.sandbox_id)
         sandbox.configuration.close()
         sandbox.control.close()
         key = (sandbox.tenant_id, sandbox.container_id)

@@ -1,7 +1,7 @@
 """What a sandbox sees of this machine, and what its first process is told."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,8 @@ TOOLBOX: Final = "/opt/toolbox"
 EGRESS: Final = "/run/egress"
 LISTENING_FD: Final = 3
 CONTROL_FD: Final = 6
-GROUPS_FD: Final = 7
+NEIGHBOUR_FD: Final = 7
+GROUPS_FD: Final = 8
 """The first of the commands' control groups; others follow."""
 TERMINALS: Final = "/dev/pts"
 FALLBACK: Final = "/opt/fallback"
@@ -49,7 +50,7 @@ _ETC: Final = (
     "ssl/openssl.cnf",
     "terminfo",
 )
-_SCRATCH: Final = {"/tmp": limits.SANDBOX_TMP_SHARE, "/dev/shm": limits.SANDBOX_SHM_SHARE}
+SCRATCH: Final = {"/tmp": limits.SANDBOX_TMP_SHARE, "/dev/shm": limits.SANDBOX_SHM_SHARE}
 # What of /proc can be changed, or tells of other containers. bubblewrap covers such places only when it thinks them writable.
 _PROC_READ_ONLY: Final = ("sys", "bus", "fs", "irq", "sysrq-trigger")
 _PROC_HIDDEN_DIRECTORIES: Final = ("acpi", "asound", "driver", "scsi")
@@ -85,9 +86,14 @@ class CopiedFile:
 _SESSIONS: Final = ("python_session.py", "javascript_session.js")
 
 
-def files(site: Site) -> list[CopiedFile]:
+def exec_server_files(site: Site) -> list[CopiedFile]:
+    """What the exec server itself needs."""
     seen = [CopiedFile(f"/etc/{name}", content.encode()) for name, content in ETC_FILES.items()]
-    seen.append(CopiedFile(COMPILED_SERVER, site.server.read_bytes()))
+    return [*seen, CopiedFile(COMPILED_SERVER, site.server.read_bytes())]
+
+
+def files(site: Site) -> list[CopiedFile]:
+    seen = exec_server_files(site)
     seen += [CopiedFile(f"{SERVER}/{name}", (site.server_dir / name).read_bytes()) for name in (*_SESSIONS, "matplotlibrc")]
     programs = sorted((site.server_dir / "bin").iterdir())
     return seen + [CopiedFile(f"{SERVER}/bin/{program.name}", program.read_bytes(), 0o755) for program in programs]
@@ -111,11 +117,16 @@ LINK: Final = "/workspace"
 """The workspace by the name that it has in OpenAI's Agents API."""
 
 
-def bwrap_arguments(site: Site, visible: Sequence[BindMount], terminals: str | None, memory_gib: int) -> list[str]:
-    """The whole command line but for descriptors and the command. The order is that of the mounts."""
+def bwrap_arguments(
+    site: Site, visible: Sequence[BindMount], terminals: str | None, scratch: Mapping[str, int], *, has_namespaces: bool = False
+) -> list[str]:
+    """The whole command line but for descriptors and the command. The order is that of the mounts.
+
+    ``scratch`` are directories in memory, with their bytes. ``has_namespaces``: what runs in it may make namespaces of its own.
+    """
     arguments = ["bwrap", "--unshare-all", "--unshare-user", "--uid", str(SANDBOX_UID), "--gid", str(SANDBOX_UID)]
     arguments += ["--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "sandbox", "--clearenv"]
-    if site.has_disable_userns:
+    if site.has_disable_userns and not has_namespaces:
         arguments.append("--disable-userns")
     for name in ("etc", "home", "mnt", "opt", "run", "var"):
         arguments += ["--perms", "0755", "--dir", f"/{name}"]
@@ -127,8 +138,8 @@ def bwrap_arguments(site: Site, visible: Sequence[BindMount], terminals: str | N
     arguments += ["--proc", "/proc", *_closed_proc(), "--dev", "/dev"]
     if terminals is not None:
         arguments += ["--dev-bind", terminals, TERMINALS]
-    for path, share in _SCRATCH.items():
-        arguments += ["--perms", "1777", "--size", str(memory_gib * 1024**3 // share), "--tmpfs", path]
+    for path, size in scratch.items():
+        arguments += ["--perms", "1777", "--size", str(size), "--tmpfs", path]
     arguments += ["--symlink", WORKSPACE["data"], LINK, "--symlink", "/tmp", "/var/tmp", "--symlink", site.python, f"{FALLBACK}/python"]
     for bind in visible:
         arguments += ["--bind" if bind.is_writable else "--ro-bind", bind.source, bind.target]
@@ -137,7 +148,12 @@ def bwrap_arguments(site: Site, visible: Sequence[BindMount], terminals: str | N
 
 def finish_arguments() -> list[str]:
     """Nothing more is written if no command may."""
-    return ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/mnt/data"]
+    return ["--remount-ro", "/dev", "--remount-ro", "/"]
+
+
+def scratch_of(memory_gib: int) -> dict[str, int]:
+    """The directories in memory of a sandbox, with their bytes."""
+    return {path: memory_gib * 1024**3 // share for path, share in SCRATCH.items()}
 
 
 def _system_directory(name: str) -> list[str]:
@@ -175,9 +191,10 @@ def server_config(site: Site, spec: SandboxSpec, group: ControlGroup) -> dict[st
         "javascript_session": f"{SERVER}/{_SESSIONS[1]}",
         "egress": _egress_config(spec.egress) if spec.egress else None,
         "control_fd": CONTROL_FD,
+        "neighbour_fd": NEIGHBOUR_FD,
         "owns_disk": site.disks is not None,
-        "groups": _groups_config(group),
-        "scratch": list(_SCRATCH),
+        "groups": groups_config(group, GROUPS_FD),
+        "scratch": list(SCRATCH),
         "limits": {
             "processes": limits.CONTAINER_PROCESSES_MAX,
             "memory_bytes": spec.memory_gib * 1024**3 if group.commands else 0,
@@ -191,11 +208,11 @@ def server_config(site: Site, spec: SandboxSpec, group: ControlGroup) -> dict[st
     }
 
 
-def _groups_config(group: ControlGroup) -> dict[str, Any]:
+def groups_config(group: ControlGroup, first_fd: int) -> dict[str, Any]:
     """Numbers of descriptors, in the order in which :func:`group_files` names the files."""
     if not group.commands:
         return {}
-    joins = list(range(GROUPS_FD, GROUPS_FD + len(group.commands)))
+    joins = list(range(first_fd, first_fd + len(group.commands)))
     return {"join": joins, "memory_events": joins[-1] + 1, "process_events": joins[-1] + 2}
 
 

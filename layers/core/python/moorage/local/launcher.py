@@ -5,6 +5,7 @@ open:
 
 * ``POST /v1/sandboxes`` with a spec: start the container's sandbox or find the one that runs; ``{"sandbox_id", "endpoint"}``.
 * ``PUT /v1/sandboxes/{sandbox_id}/skills/{directory}`` with a zip: a folder that the sandbox's commands can read and not change.
+* ``PUT /v1/sandboxes/{sandbox_id}/desk`` with ``{"token_sha256"}``: the exec server of its browser, ``{"endpoint"}``.
 * ``GET /v1/sandboxes``, ``GET`` and ``DELETE /v1/sandboxes/{sandbox_id}``.
 * ``GET /v1/place``: ``{"programs"}``, what commands find in a sandbox here, with versions.
 
@@ -35,7 +36,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from moorage import limits
-from moorage.errors import DeskUnavailable, SandboxCapacity, SandboxError
+from moorage.errors import DeskUnavailable, SandboxCapacity, SandboxError, SandboxGone
 from moorage.local.bubblewrap import Bubblewrap
 from moorage.local.control_groups import ControlGroups
 from moorage.local.disk_guard import DiskLimits
@@ -62,12 +63,7 @@ def application(sandboxes: Bubblewrap) -> Starlette:
     async def start(request: Request) -> JSONResponse:
         body = await request.json()
         egress = EgressSpec(**body["egress"]) if body["egress"] else None
-        try:
-            sandbox = await sandboxes.start(SandboxSpec(**{**body, "egress": egress}))
-        except SandboxCapacity as error:
-            return refused(503, error)
-        except SandboxError as error:
-            return refused(500, error)
+        sandbox = await sandboxes.start(SandboxSpec(**{**body, "egress": egress}))
         return JSONResponse({"sandbox_id": sandbox.sandbox_id, "endpoint": sandbox.endpoint})
 
     async def running(request: Request) -> JSONResponse:
@@ -84,14 +80,13 @@ def application(sandboxes: Bubblewrap) -> Starlette:
 
     async def add_skill(request: Request) -> JSONResponse:
         place = request.path_params
-        try:
-            await sandboxes.add_skill(place["sandbox_id"], place["directory"], await request.body())
-        except SandboxError as error:
-            return refused(500, error)
+        await sandboxes.add_skill(place["sandbox_id"], place["directory"], await request.body())
         return JSONResponse({})
 
     async def desk(request: Request) -> JSONResponse:
-        return refused(501, DeskUnavailable("Sandboxes of this machine have no browser."))
+        body = await request.json()
+        endpoint = await sandboxes.desk(request.path_params["sandbox_id"], body["token_sha256"])
+        return JSONResponse({"endpoint": endpoint})
 
     async def describe(request: Request) -> JSONResponse:
         return JSONResponse({"status": sandboxes.describe(request.path_params["sandbox_id"])})
@@ -119,12 +114,19 @@ def application(sandboxes: Bubblewrap) -> Starlette:
         Route("/v1/sandboxes/{sandbox_id}/desk", desk, methods=["PUT"]),
         Route("/v1/sandboxes/{sandbox_id}/skills/{directory}", add_skill, methods=["PUT"]),
     ]
-    return Starlette(routes=routes, lifespan=lifespan)
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={SandboxError: refused})
 
 
-def refused(status: int, error: SandboxError) -> JSONResponse:
+_STATUS: Final = {DeskUnavailable: 501, SandboxCapacity: 503, SandboxGone: 410}
+"""Of answers that refuse; all others have 500."""
+
+
+async def refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, SandboxError), error
     log.warning("%s", error.message)
-    return JSONResponse({"error": {"message": error.message}}, status)
+    return JSONResponse(
+        {"error": {"message": error.message}}, next((_STATUS[kind] for kind in _STATUS if isinstance(error, kind)), 500)
+    )
 
 
 def serve(options: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ import os
 import resource
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,11 @@ from moorage.local.bubblewrap_arguments import (
     CONTROL_FD,
     GROUPS_FD,
     LISTENING_FD,
+    NEIGHBOUR_FD,
     WORKSPACE,
     BindMount,
+    CopiedFile,
     bwrap_arguments,
-    files,
     finish_arguments,
     group_files,
 )
@@ -29,10 +30,11 @@ from moorage.local.disks import Disk
 from moorage.local.sandbox_paths import TERMINALS_NAME, Site
 from moorage.local.system_calls import bind_mount, mount, own_namespaces, private_mounts
 from moorage.local.terminals import mount_terminals
-from moorage.sandbox import seccomp
 
 SECCOMP_FD: Final = 4
 INFO_FD: Final = 5
+FIRST_HANDED_FD: Final = 6
+"""Of what is handed over beside these; control groups follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,20 @@ class SpawnPlan:
     visible: Sequence[BindMount]
     configuration: int
     """The reading end of the pipe by which the exec server is told whom it serves: until that is closed it waits."""
-    memory_gib: int
     group: ControlGroup
     uid: int
     disk: Disk | None
-    closing_key: int | None
-    """See ``seccomp.py``; None for a sandbox that owns its disk."""
-    control: socket.socket
-    """The exec server's end."""
+    system_calls: bytes
+    """A program of ``seccomp.py``."""
+    handed: Sequence[int]
+    """Descriptors for the exec server, from ``FIRST_HANDED_FD`` on."""
+    files: Sequence[CopiedFile]
+    scratch: Mapping[str, int]
+    """Directories in memory, with their bytes."""
+    directory_inside: str = "/"
+    """Where the exec server starts."""
+    has_namespaces: bool = False
+    """Whether what runs in it may make namespaces of its own."""
 
     @property
     def stage(self) -> Path | None:
@@ -64,16 +72,26 @@ def spawn(plan: SpawnPlan) -> tuple[subprocess.Popen[bytes], int]:
     """Start one bwrap. Returns it with the process id of the first process in it. Raises :class:`SandboxError`."""
     info_reading, info_writing = os.pipe()
     with ExitStack() as stack:
-        listener = stack.enter_context(_listen(plan.endpoint))
+        listener = stack.enter_context(listening_socket(plan.endpoint))
         output = stack.enter_context(open(plan.directory / "sandbox.log", "wb"))
-        system_calls = stack.enter_context(_memory_file(seccomp.program(closing_key=plan.closing_key)))
-        wanted = [listener.fileno(), system_calls, info_writing, plan.control.fileno()]
+        system_calls = stack.enter_context(_memory_file(plan.system_calls))
+        wanted = [listener.fileno(), system_calls, info_writing, *plan.handed]
         wanted += [stack.enter_context(_opened(path, flags)) for path, flags in group_files(plan.group)]
         copies: list[str] = []
-        for file in files(plan.site):
+        for file in plan.files:
             copies += ["--perms", f"{file.mode:04o}", "--file", str(LISTENING_FD + len(wanted)), file.target]
             wanted.append(stack.enter_context(_memory_file(file.content)))
-        arguments = [*_bwrap(plan), *copies, *finish_arguments(), "--seccomp", str(SECCOMP_FD), "--info-fd", str(INFO_FD)]
+        arguments = [
+            *_bwrap(plan),
+            *copies,
+            *finish_arguments(),
+            "--chdir",
+            plan.directory_inside,
+            "--seccomp",
+            str(SECCOMP_FD),
+            "--info-fd",
+            str(INFO_FD),
+        ]
         arguments += [plan.site.python, "-I", "-S", COMPILED_SERVER, "--config-fd", "0"]
 
         def become_bwrap() -> None:
@@ -122,7 +140,8 @@ def _bwrap(plan: SpawnPlan) -> list[str]:
     if plan.stage is not None:
         visible = [BindMount(f"{plan.stage}/{index}", bind.target, bind.is_writable) for index, bind in enumerate(plan.visible)]
         terminals = plan.stage / TERMINALS_NAME
-    return bwrap_arguments(plan.site, visible, str(terminals) if plan.site.has_terminals else None, plan.memory_gib)
+    shown = str(terminals) if plan.site.has_terminals else None
+    return bwrap_arguments(plan.site, visible, shown, plan.scratch, has_namespaces=plan.has_namespaces)
 
 
 def last_words(directory: Path) -> str:
@@ -141,7 +160,8 @@ def _keep_descriptors(wanted: Sequence[int]) -> None:
     os.closerange(after, 65_536)
 
 
-assert tuple(range(LISTENING_FD + 1, LISTENING_FD + 5)) == (SECCOMP_FD, INFO_FD, CONTROL_FD, GROUPS_FD)
+assert tuple(range(LISTENING_FD + 1, LISTENING_FD + 6)) == (SECCOMP_FD, INFO_FD, CONTROL_FD, NEIGHBOUR_FD, GROUPS_FD)
+assert FIRST_HANDED_FD == CONTROL_FD
 
 
 def _stage(plan: SpawnPlan, stage: Path) -> None:
@@ -195,7 +215,7 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
         os.close(fd)
 
 
-def _listen(path: Path) -> socket.socket:
+def listening_socket(path: Path) -> socket.socket:
     """Nobody can connect before ``listen``, and by then the socket is ours alone."""
     listener = socket.socket(socket.AF_UNIX)
     try:

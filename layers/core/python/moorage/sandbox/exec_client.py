@@ -360,7 +360,10 @@ class ExecClient(OverHttp):
         async with self._stream(method, path, **arguments) as response:
             async for text in response.aiter_lines():
                 last = json.loads(text)
-        if last.pop("type", None) != kind:
+        found = last.pop("type", None)
+        if found == "error":
+            raise _refusal(last["code"], last["message"])
+        if found != kind:
             raise SandboxGone(f"The container broke off in the middle of a {kind}.")
         return last
 
@@ -494,14 +497,18 @@ def _refuse_errors(response: httpx.Response) -> None:
         code, message = str(error["code"]), str(error["message"])
     except (ValueError, KeyError, TypeError):
         code, message = "unreadable", f"The container answered {response.status_code}."
+    raise _refusal(code, message)
+
+
+def _refusal(code: str, message: str) -> SandboxError:
     match code:
         case "unknown_exec" | "forgotten_exec":
-            raise SandboxGone(message)
+            return SandboxGone(message)
         case "no_such_file":
-            raise SandboxFileMissing(message)
+            return SandboxFileMissing(message)
         case "desk_unavailable":
-            raise DeskUnavailable(message)
+            return DeskUnavailable(message)
         case "desk_held":
-            raise DeskHeld(message)
+            return DeskHeld(message)
         case _:
-            raise SandboxError(message)
+            return SandboxError(message)

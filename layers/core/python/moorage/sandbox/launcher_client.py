@@ -4,13 +4,14 @@ Step workers come and go, and a sandbox must outlive them; so one small process 
 a Unix socket.
 """
 
+import hashlib
 import ssl
 from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
 
-from moorage.errors import DeskUnavailable, SandboxCapacity, SandboxError, SandboxHostAway
+from moorage.errors import DeskUnavailable, SandboxCapacity, SandboxError, SandboxGone, SandboxHostAway
 from moorage.limits import EXEC_CONNECT_SECONDS, SANDBOX_START_SECONDS
 from moorage.sandbox.over_http import OverHttp
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
@@ -53,7 +54,8 @@ class LauncherProvisioner(OverHttp):
         return True
 
     async def desk(self, handle: Handle) -> Handle:
-        body = await self._ask("PUT", f"/v1/sandboxes/{handle.sandbox_id}/desk")
+        token_sha256 = hashlib.sha256(handle.token.encode()).hexdigest()
+        body = await self._ask("PUT", f"/v1/sandboxes/{handle.sandbox_id}/desk", json={"token_sha256": token_sha256})
         return Handle(body["endpoint"], handle.token, handle.sandbox_id)
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:
@@ -78,6 +80,8 @@ class LauncherProvisioner(OverHttp):
                 return body
             case httpx.codes.SERVICE_UNAVAILABLE:
                 raise SandboxCapacity(body["error"]["message"])
+            case httpx.codes.GONE:
+                raise SandboxGone(body["error"]["message"])
             case httpx.codes.NOT_IMPLEMENTED:
                 raise DeskUnavailable(body["error"]["message"])
             case _:

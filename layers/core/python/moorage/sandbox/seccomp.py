@@ -152,6 +152,9 @@ _X32_BIT: Final = 0x40000000
 
 # linux/sched.h: every CLONE_NEW flag that clone() takes
 _NAMESPACE_FLAGS: Final = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+# Of these, what Chromium's sandbox makes (sandbox/linux/services/credentials.cc): CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET.
+_BROWSER_FLAGS: Final = 0x10000000 | 0x20000000 | 0x40000000
+_BROWSER_CALLS: Final = ("chroot", "unshare")
 # A terminal that one shares with somebody could be typed into. asm-generic/ioctls.h, linux/tiocl.h
 _TIOCSTI: Final = 0x5412
 _TIOCLINUX: Final = 0x541C
@@ -184,11 +187,14 @@ _OCI_ERRNO: Final = "SCMP_ACT_ERRNO"
 _LOWER_HALF: Final = 0xFFFFFFFF
 
 
-def program(machine: str = "", *, closing_key: int | None = None) -> bytes:
+def program(machine: str = "", *, closing_key: int | None = None, has_namespaces: bool = False) -> bytes:
     """The filter as an array of ``struct sock_filter``. Raises :class:`KeyError` on a machine that has no table here.
 
     A sandbox that does not own its disk is held to its quota by what can be seen of its processes: they stay open to a look, and take
     no blocks without writing them. Only the exec server closes itself, by a ``closing_key`` of 64 bits that nobody else knows.
+
+    ``has_namespaces`` is for a desk, where Chromium's own sandbox stands behind these walls: it empties user, process and network
+    namespaces of its own, and changes their root. No command runs there.
     """
     arch, denied, calls = _MACHINES[machine or platform.machine()]
     code = [
@@ -198,9 +204,14 @@ def program(machine: str = "", *, closing_key: int | None = None) -> bytes:
         *_when(_JUMP_GREATER_EQUAL, _X32_BIT, errno.ENOSYS),
         *_when(_JUMP_EQUAL, _CLONE3, errno.ENOSYS),
     ]
-    for number in sorted(denied.values()):
+    free = {denied[name] for name in _BROWSER_CALLS} if has_namespaces else set()
+    namespaces = _NAMESPACE_FLAGS & ~_BROWSER_FLAGS if has_namespaces else _NAMESPACE_FLAGS
+    for number in sorted(set(denied.values()) - free):
         code += _when(_JUMP_EQUAL, number, errno.EPERM)
-    code += _on_call(calls.clone, [_load_argument(0), *_when(_JUMP_SET, _NAMESPACE_FLAGS, errno.EPERM), _allow()])
+    code += _on_call(
+        calls.clone,
+        [_load_argument(0), *_when(_JUMP_SET, namespaces, errno.EPERM), _allow()],
+    )
     code += _on_call(
         calls.ioctl,
         [
