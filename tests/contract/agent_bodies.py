@@ -81,6 +81,7 @@ OF_THE_CLIENT = {
 """Parameters of the SDK's methods that stand in no body."""
 
 OURS_ALONE = {
+    "agent.tools[]<automations>.require_approval",
     "agent.tools[]<mcp>.require_approval",
     "session.agent_version",
     "session.budget",

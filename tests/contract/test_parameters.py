@@ -47,6 +47,8 @@ OURS_ALONE = {
         "mcp.environment": "an extension",
         "web_search.filters.blocked_domains": "the API takes it, and the SDK has no name for it yet",
         "shell.environment<container_reference>.skills": "an extension",
+        "automations": "the SDK has it among the tools of agents",
+        "automations.require_approval": "an extension",
         "shell.require_approval": "an extension",
         "code_interpreter.require_approval": "an extension",
         **{
@@ -79,7 +81,10 @@ OURS_ALONE = {
         "web_search": "a tool that can be offered can be chosen",
         "web_search_2025_08_26": "a tool that can be offered can be chosen",
     },
-    "item": dict.fromkeys(("multi_agent_call", "multi_agent_call_output", "agent_message"), "the SDK has it among its beta resources"),
+    "item": {
+        **dict.fromkeys(("multi_agent_call", "multi_agent_call_output", "agent_message"), "the SDK has it among its beta resources"),
+        "automation_call": "an extension",
+    },
     "part": {},
 }
 """Names that the SDK's request types do not have, each with the reason why it is in the table."""

@@ -112,6 +112,9 @@ ITEMS: dict[str, Callable[[int], Items]] = {
     "calls of servers": alone(
         {"type": "mcp_call", "server_label": "s", "name": "f", "arguments": "{}", "status": "completed", "output": "a"}, id="mcp"
     ),
+    "calls of automations": alone(
+        {"type": "automation_call", "arguments": '{"action":"list"}', "status": "completed", "output": "a"}, id="ac"
+    ),
     "lists of servers": alone(
         {"type": "mcp_list_tools", "server_label": "s", "tools": [{"name": "f", "input_schema": {"type": "object"}}]}, id="mcpl"
     ),

@@ -1,6 +1,7 @@
 """Automations of agents, made by the SDK, on a real stack."""
 
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -61,3 +62,19 @@ def test_an_automation_wakes_a_session(client: OpenAI) -> None:
     with pytest.raises(NotFoundError):
         agents.automations.retrieve(made.id)
     assert agents.sessions.retrieve(session.id).id == session.id
+
+
+def test_an_agent_wakes_itself_by_its_tool(client: OpenAI) -> None:
+    agents = client.beta.agents
+    run_at = datetime.fromtimestamp(int(time.time()) + 12, UTC).isoformat()
+    wanted = {"action": "create", "name": "look", "run_at": run_at, "instructions": "Look again."}
+    order = script({"call": {"name": "automations", "arguments": wanted}}, say("I will look."))
+    session = agents.sessions.create(agent={"model": "demo", "tools": [{"type": "automations"}]}, environment=NONE, input=order)
+    until(lambda: len([turn for turn in agents.sessions.turns.list(session.id) if turn.status == "completed"]) == 2)
+    (made,) = agents.automations.list(session_id=session.id)
+    items: list[Any] = list(agents.sessions.items.list(session.id, order="asc"))
+    (call,) = [item for item in items if item.type == "mcp_call"]
+    assert (call.server_label, call.name, call.status, call.arguments["name"]) == ("moorage", "automations", "completed", "look")
+    assert made.created_by.to_dict() == {"type": "agent", "session_id": session.id, "tool_call_id": call.id}
+    assert [item.content[0].text for item in items if item.type == "message" and item.role == "user"][1:] == ["Look again."]
+    assert agents.automations.retrieve(made.id).status == "completed"

@@ -131,6 +131,32 @@ def web_of_agents(world: World) -> None:
     assert "web_search" not in str(asked(world, agent={"tools": [{"type": "web_search", "mode": "disabled"}]}).get("tools", ()))
 
 
+@row("agent", f"{_TOOL}<automations>", f"{_TOOL}<automations>.require_approval")
+@row("tool", "automations", "automations.require_approval")
+@row("item", "automation_call")
+def automations_of_agents(world: World) -> None:
+    wanted = {"action": "create", "name": "look", "run_at": "2039-01-31T12:00:00Z", "instructions": "Look."}
+    world.upstream.plays(called("automations", wanted), said("So."))
+    tool: Json = {"type": "automations", "require_approval": "always"}
+    made = begun(world, agent={"tools": [tool]}, environment={"type": "none"}, input="hi")
+    (asking,) = rested(world, made, "requires_action")["required_actions"]
+    response = {"type": "mcp_tool_call", "decision": "approve"}
+    kind = "agent.session.input.mcp_approval_request_result"
+    give(world, made, {"type": kind, "request_id": asking["request_id"], "response": response})
+    rested(world, made)
+    (automation,) = world.get("/agents/automations", session_id=made["id"])["data"]
+    assert (automation["created_by"]["type"], automation["target"]["instructions"]) == ("agent", "Look.")
+    (turn,) = world.get(f"/agents/sessions/{made['id']}/turns")["data"]
+    output = world.get(f"/responses/{turn['response_ids'][-1]}")["output"]
+    call = next(item for item in output if item["type"] == "automation_call")
+    body = world.asked("plain", input=[call, {"role": "user", "content": "So?"}])
+    assert [item["type"] for item in body["input"][:2]] == ["function_call", "function_call_output"]
+    assert automation["id"] in body["input"][1]["output"]
+    refused = world.http.post("/responses", json={"model": "native", "input": "hi", "tools": [tool]})
+    assert refused.json()["error"]["param"] == "tools[0].type"
+    world.http.delete(f"/agents/automations/{automation['id']}")
+
+
 # --- Sessions -----------------------------------------------------------------------------------------------------------
 
 

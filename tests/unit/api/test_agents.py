@@ -179,7 +179,6 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"compaction": {"async": True}}, "compaction.async", "unsupported_value"),
     ({"experimental": {"time_awareness": True}}, "experimental.time_awareness", "unsupported_value"),
     ({"tools": [{"type": "computer_use"}]}, "tools[0].type", "unsupported_value"),
-    ({"tools": [{"type": "automations"}]}, "tools[0].type", "unsupported_value"),
     ({"tools": [{"type": "programmatic_tool_calling"}]}, "tools[0].type", "unsupported_value"),
     ({"tools": [{"type": "shell"}]}, "tools[0].type", "invalid_value"),
     ({"tools": [FUNCTION | {"async": True}]}, "tools[0].async", "unsupported_value"),

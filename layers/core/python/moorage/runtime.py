@@ -4,7 +4,7 @@ import asyncio
 import gc
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,6 +135,8 @@ class Runtime:
     """Hears that a response of an agent's session has ended (``agents/listener.py``)."""
     sessions_claim: Callable[[StoredResponse], Awaitable[bool]] | None = None
     """Says whether a response of an agent's session belongs to one of its turns."""
+    session_automations: Callable[[StoredResponse, str, Mapping[str, Any]], Awaitable[str]] | None = None
+    """What a call of a session's response does with automations (``automations/by_agents.py``)."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)
     """Requests for a response that are being answered here, whose clients may send them again (``api/idempotency.py``)."""

@@ -5,6 +5,7 @@ from typing import Final
 
 from moorage.agents.artifacts import publish_of
 from moorage.agents.turns import Payer, advance, is_wanted, note_error, tell_end
+from moorage.automations.by_agents import act
 from moorage.errors import ApiError
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
@@ -17,6 +18,7 @@ def attend(runtime: Runtime) -> Runtime:
     """Let sessions go on when their responses end: for every process that ends responses."""
     runtime.sessions_listener = partial(_ended, runtime)
     runtime.sessions_claim = partial(is_wanted, runtime)
+    runtime.session_automations = partial(act, runtime)
     return runtime
 
 

@@ -116,6 +116,8 @@ def _shown(tool: Tool) -> Tool:
             defaults: Tool = {"allowed_tools": None, "connection_origin": "service", "credential_id": None, "request_metadata": {}}
             transport = {"headers": {}} | tool["transport"]
             return {**defaults, "required": False, "require_approval": "never", **tool, "transport": transport}
+        case "automations":
+            return {"require_approval": "never"} | tool
         case "web_search":
             location = {name: tool.get("location", {}).get(name) for name in ("city", "country", "region", "timezone")}
             left_open: Tool = {"allowed_domains": None, "context_size": "medium", "mode": "live"}

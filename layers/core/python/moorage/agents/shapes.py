@@ -13,7 +13,7 @@ from moorage import limits
 from moorage.wire.answers import Json, Seconds
 from moorage.wire.create import Metadata, Model
 from moorage.wire.refusals import wrong_value
-from moorage.wire.tools import ASYNC_REASON
+from moorage.wire.tools import ASYNC_REASON, RequireApproval
 from moorage.wire.validation import (
     Fields,
     FreeObject,
@@ -110,6 +110,14 @@ class AgentWebSearch(TypedDict, total=False):
     location: SearchLocation
 
 
+@wire
+class AgentAutomations(TypedDict, total=False):
+    """``require_approval`` is an extension, as in ``/v1/responses``."""
+
+    type: Required[Literal["automations"]]
+    require_approval: RequireApproval
+
+
 _TOOLS: Final[dict[str, Any]] = {
     "function": AgentFunction,
     "tool_search": AgentToolSearch,
@@ -117,7 +125,7 @@ _TOOLS: Final[dict[str, Any]] = {
     "web_search": AgentWebSearch,
     "programmatic_tool_calling": RefusedVariant("Programs that call tools have no place in a saved agent in this version."),
     "computer_use": RefusedVariant("A browser of the service is not available in this version."),
-    "automations": RefusedVariant("Agents make no automations in this version: make them for the agent (/v1/agents/automations)."),
+    "automations": AgentAutomations,
 }
 AgentTools = Annotated[list[Annotated[Any, OneOf(_TOOLS)]], Length(limits.TOOLS_MAX)]
 

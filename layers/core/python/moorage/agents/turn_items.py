@@ -187,6 +187,18 @@ def simple(turn_id: str, item: Item) -> Item | None:
                 "status": "in_progress" if item.get("status") in _WORKING else item.get("status") or "completed",
                 "turn_id": turn_id,
             }
+        case "automation_call":
+            return {
+                "id": item["id"],
+                "type": "mcp_call",
+                "server_label": "moorage",
+                "name": "automations",
+                "arguments": _value(item["arguments"]),
+                "output": item.get("output"),
+                "error": item.get("error"),
+                "status": item["status"],
+                "turn_id": turn_id,
+            }
         case "web_search_call":
             status = item.get("status")
             return {

@@ -438,10 +438,10 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
         key_id=payer.key_id,
         draws_on=payer.draws(session),
         follows=None if standing.turn is None else standing.turn.current,
+        session_id=session.id,
     )
-    stored = replace(prepared.stored, session_id=session.id)
-    await write_down(runtime, stored)
-    return stored
+    await write_down(runtime, prepared.stored)
+    return prepared.stored
 
 
 async def is_wanted(runtime: Runtime, stored: StoredResponse) -> bool:

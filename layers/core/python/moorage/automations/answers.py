@@ -13,6 +13,8 @@ from moorage.automations.shapes import (
     ExistingSessionAnswer,
     FileByIdOfAutomation,
     InlineFileOfAutomation,
+    MadeByAgent,
+    MadeByDeveloper,
     NewSessionAnswer,
     SkillReferenceOfAutomation,
 )
@@ -30,7 +32,7 @@ def automation_object(automation: AutomationRecord) -> Automation:
         "object": "agent.automation",
         "type": automation.type,
         "created_at": automation.created_at,
-        "created_by": {"type": "developer"},
+        "created_by": _maker(automation),
         "name": automation.name,
         **schedule,
         "status": automation.status,
@@ -39,6 +41,12 @@ def automation_object(automation: AutomationRecord) -> Automation:
         "metadata": dict(automation.metadata),
     }
     return cast("Automation", said)
+
+
+def _maker(automation: AutomationRecord) -> MadeByDeveloper | MadeByAgent:
+    if not automation.made_in:
+        return {"type": "developer"}
+    return {"type": "agent", "session_id": automation.made_in, "tool_call_id": automation.made_by}
 
 
 def invocation_object(invocation: InvocationRecord) -> AutomationInvocation:

@@ -12,12 +12,12 @@ from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
 from moorage.api.routing import Router
+from moorage.automations import changes
 from moorage.automations.answers import automation_object, invocation_object
 from moorage.automations.delivery import deliver
-from moorage.automations.schedule import check_schedule, next_time
 from moorage.automations.shapes import CREATE_AUTOMATION, UPDATE_AUTOMATION, Automation, AutomationInvocation
 from moorage.automations.store import AutomationRecord
-from moorage.errors import ApiError, bad_request, container_not_found, invalid_value
+from moorage.errors import ApiError, container_not_found, invalid_value
 from moorage.errors.automations import automation_busy
 from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
@@ -27,11 +27,9 @@ from moorage.wire.queries import PageQuery, parse_automations
 from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.schema import STRING
-from moorage.wire.validation import Fields
 
 router = Router()
 _ONE: Final = "/agents/automations/{automation_id}"
-_SCHEDULES: Final = {"periodic": ("expression", "timezone"), "once": ("run_at",)}
 
 
 @router.post(
@@ -44,8 +42,7 @@ _SCHEDULES: Final = {"periodic": ("expression", "timezone"), "once": ("run_at",)
 async def create(caller: Caller, body: RawBody) -> Automation:
     given = await beside(len(body), lambda: CREATE_AUTOMATION.body(body))
     now = caller.runtime.clock()
-    schedule = {name: given[name] for name in _SCHEDULES[given["type"]]}
-    _check_schedule(schedule, now)
+    schedule = changes.schedule_of(given, now)
     await _check_target(caller, given["target"])
     made = await caller.runtime.automations.create(
         caller.tenant_id,
@@ -53,7 +50,6 @@ async def create(caller: Caller, body: RawBody) -> Automation:
         type=given["type"],
         name=given["name"],
         metadata=given.get("metadata", {}),
-        next_at=_next_at(schedule, now),
         key_id=caller.key_id,
         subject=caller.subject,
         draws_on=caller.draws_on if caller.subject else (),
@@ -94,17 +90,8 @@ async def update(caller: Caller, automation_id: str, body: RawBody) -> Automatio
             raise invalid_value("target.type", f"this automation has '{there.target['type']}', and keeps it.")
         await _check_target(caller, given["target"])
 
-    def change(there: AutomationRecord) -> Fields:
-        for other in ("expression", "timezone", "run_at"):
-            if other in given and other not in _SCHEDULES[there.type]:
-                raise bad_request(f"An automation of the type '{there.type}' has no '{other}'.", param=other, code="invalid_value")
-        schedule = {name: given.get(name, getattr(there, name)) for name in _SCHEDULES[there.type]}
-        if not any(name in given for name in schedule):
-            return given
-        if there.is_over:
-            raise bad_request("This automation has been invoked: make another one.", param="run_at", code="invalid_value")
-        _check_schedule(schedule, now)
-        return given | ({"next_at": _next_at(schedule, now)} if there.status == "active" else {})
+    def change(there: AutomationRecord) -> Mapping[str, Any]:
+        return changes.change_of(there, given, now)
 
     return automation_object(await caller.runtime.automations.change(caller.tenant_id, automation_id, change))
 
@@ -117,27 +104,12 @@ async def remove(caller: Caller, automation_id: str) -> Deleted[Literal["agent.a
 
 @router.post(f"{_ONE}/pause", "pauseAutomation", "Invoke an automation no more", statuses=(404, 409))
 async def pause(caller: Caller, automation_id: str) -> Automation:
-    def change(there: AutomationRecord) -> Fields:
-        _check_not_over(there)
-        return {"status": "paused", "next_at": 0} if there.status == "active" else {}
-
-    return automation_object(await caller.runtime.automations.change(caller.tenant_id, automation_id, change))
+    return automation_object(await changes.pause(caller.runtime, caller.tenant_id, automation_id))
 
 
 @router.post(f"{_ONE}/resume", "resumeAutomation", "Invoke an automation again", statuses=(404, 409))
 async def resume(caller: Caller, automation_id: str) -> Automation:
-    """What fell due while it was paused is not made up for."""
-    now = caller.runtime.clock()
-
-    def change(there: AutomationRecord) -> Fields:
-        _check_not_over(there)
-        if there.status == "active":
-            return {}
-        schedule = {name: getattr(there, name) for name in _SCHEDULES[there.type]}
-        _check_schedule(schedule, now)
-        return {"status": "active", "pause_reason": "", "next_at": _next_at(schedule, now)}
-
-    return automation_object(await caller.runtime.automations.change(caller.tenant_id, automation_id, change))
+    return automation_object(await changes.resume(caller.runtime, caller.tenant_id, automation_id))
 
 
 # --- Invocations --------------------------------------------------------------------------------------------------------
@@ -171,26 +143,6 @@ async def retrieve_invocation(caller: Caller, automation_id: str, invocation_id:
 
 
 # --- What bodies say ----------------------------------------------------------------------------------------------------
-
-
-def _check_not_over(automation: AutomationRecord) -> None:
-    if automation.status == "completed":
-        raise bad_request("The schedule of this automation is over: make another one.", code="automation_completed")
-
-
-def _check_schedule(schedule: Mapping[str, Any], now: float) -> None:
-    """Raises :class:`~moorage.errors.ApiError`."""
-    if "run_at" not in schedule:
-        check_schedule(schedule["expression"], schedule["timezone"], now)
-    elif schedule["run_at"] <= now:
-        raise invalid_value("run_at", "it must be in the future.")
-
-
-def _next_at(schedule: Mapping[str, Any], now: float) -> int:
-    """Of a schedule that was checked."""
-    if "run_at" in schedule:
-        return int(schedule["run_at"])
-    return next_time(schedule["expression"], schedule["timezone"], now) or 0
 
 
 async def _check_target(caller: Caller, target: Mapping[str, Any]) -> None:

@@ -8,12 +8,16 @@ hour (``*``) follows the time that passes.
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
+from itertools import pairwise
 from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
 from moorage.errors import invalid_value
 
+_DAY = 24 * 3600
+_TIMES_COMPARED = 61
+"""All of an hour, and the next."""
 _HOURS = 1
 """Where in an expression the hours stand."""
 
@@ -37,6 +41,17 @@ def next_time(expression: str, timezone: str, after: float) -> int | None:
     zone = ZoneInfo(timezone)
     times = _times(" ".join(expression.split()), zone, datetime.fromtimestamp(int(after), zone))
     return next((at for at in times if at > after), None)
+
+
+def shortest_period(expression: str, timezone: str, after: float) -> int:
+    """Seconds between two of the next times of a schedule that was checked, where they are closest."""
+    times = [int(after)]
+    for _ in range(_TIMES_COMPARED):
+        following = next_time(expression, timezone, times[-1])
+        if following is None:
+            break
+        times.append(following)
+    return min((later - earlier for earlier, later in pairwise(times[1:])), default=_DAY)
 
 
 def _times(expression: str, zone: tzinfo, start: datetime) -> Iterator[int]:

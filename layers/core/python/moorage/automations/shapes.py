@@ -169,6 +169,12 @@ class MadeByDeveloper(TypedDict):
     type: Literal["developer"]
 
 
+class MadeByAgent(TypedDict):
+    type: Literal["agent"]
+    session_id: str
+    tool_call_id: str
+
+
 class Automation(TypedDict):
     """``periodic`` has an expression and a time zone, ``once`` has ``run_at``."""
 
@@ -176,7 +182,7 @@ class Automation(TypedDict):
     object: Literal["agent.automation"]
     type: Literal["periodic", "once"]
     created_at: Seconds
-    created_by: MadeByDeveloper
+    created_by: MadeByDeveloper | MadeByAgent
     name: str
     expression: NotRequired[str]
     timezone: NotRequired[str]

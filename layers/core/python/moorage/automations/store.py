@@ -19,7 +19,13 @@ import orjson
 from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ConditionFailed
-from moorage.errors.automations import automation_busy, automation_not_found, invocation_not_found, too_many_automations
+from moorage.errors.automations import (
+    automation_busy,
+    automation_not_found,
+    invocation_not_found,
+    too_many_automations,
+    too_many_by_agent,
+)
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.parallel import as_json, beside
@@ -61,6 +67,10 @@ class AutomationRecord:
     """When it is due; 0 for never."""
     is_over: bool = False
     """Of ``once``: its invocation is made."""
+    made_in: str = ""
+    """The session whose agent made it; empty where a client did ..."""
+    made_by: str = ""
+    """... and by which call."""
     pending: str = ""
     """The invocation that is not delivered yet."""
     generation: int = 1
@@ -91,7 +101,7 @@ _AUTOMATION: Final = Codec(
     AutomationRecord,
     sparse=(
         *("expression", "timezone", "run_at", "pause_reason", "session_id", "draws_on", "subject", "is_over", "pending", "blob"),
-        *("next_at", "size"),
+        *("next_at", "size", "made_in", "made_by"),
     ),
     beside=("tenant_id", "target"),
 )
@@ -109,10 +119,14 @@ class Automations:
         self._sealer = sealer
         self._clock = clock
 
-    async def create(self, tenant_id: str, target: Mapping[str, Any], **others: Any) -> AutomationRecord:
-        """Raises :class:`~moorage.errors.ApiError` where the tenant has as many as it may."""
+    async def create(
+        self, tenant_id: str, target: Mapping[str, Any], *, automation_id: str | None = None, **others: Any
+    ) -> AutomationRecord:
+        """``automation_id`` is of one that may have been made before: that one is answered then. Raises
+        :class:`~moorage.errors.ApiError` where the tenant has as many as it may, and an agent has made as many as it may today."""
         now = self._clock()
-        automation_id = new_listed_id("auto", now)
+        is_repeatable = automation_id is not None
+        automation_id = automation_id or new_listed_id("auto", now)
         body, size = await self._body(tenant_id, automation_id, target)
         made = AutomationRecord(
             tenant_id,
@@ -132,13 +146,32 @@ class Automations:
             **listing_attributes(tenant_id, KIND, made.created_at, made.id),
         }
         counted = Write(keys.automations(tenant_id), keys.TOTAL, add={"count": 1}, below={"count": self._most})
+        gone = [Write(record["PK"], keys.GONE, is_there=False, is_end=True)] if is_repeatable else []
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
-            refused = await self._table.write_all([Write.put(record, if_absent=True), counted, *_due(made)])
+            today = await self._today(made, now)
+            writes = [Write.put(record, if_absent=True), counted, *today, *_due(made), *gone]
+            refused = set(await self._table.write_all(writes))
             if not refused:
                 return made
-            assert 0 not in refused, "an id that was just made is there"
+            if 0 in refused or (gone and len(writes) - 1 in refused):
+                assert is_repeatable, "an id that was just made is there"
+                return await self.get(tenant_id, made.id)
+            if today and 2 in refused:
+                raise too_many_by_agent(limits.AGENT_AUTOMATIONS_PER_DAY)
             await self._check_room(tenant_id)
         raise automation_busy(made.id)
+
+    async def _today(self, made: AutomationRecord, now: float) -> list[Write]:
+        """What counts how many an agent has made on a day."""
+        if not made.made_in:
+            return []
+        day = int(now) // 86_400
+        place = keys.automations(made.tenant_id), keys.automations_made(made.made_in, day)
+        await self._table.update(*place, set_once={"count": 0, schema.TTL_ATTRIBUTE: (day + 2) * 86_400}, must_exist=False)
+        return [Write(*place, add={"count": 1}, below={"count": limits.AGENT_AUTOMATIONS_PER_DAY})]
+
+    async def was_deleted(self, tenant_id: str, automation_id: str) -> bool:
+        return await self._table.get(keys.automation(tenant_id, automation_id), keys.GONE) is not None
 
     async def _check_room(self, tenant_id: str) -> None:
         """A sum that is not there yet passes no bound, and is opened."""

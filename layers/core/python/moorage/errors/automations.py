@@ -19,6 +19,10 @@ def too_many_automations(most: int) -> ApiError:
     return bad_request(message, code="automations_limit_reached")
 
 
+def too_many_by_agent(most: int) -> ApiError:
+    return bad_request(f"You have made {most} automations in this session today, the most that an agent may make.")
+
+
 def automation_busy(automation_id: str) -> ApiError:
     """Worth a retry, and the SDKs do retry a 409."""
     message = f"Automation '{automation_id}' is being changed by too many requests at once. Please retry."

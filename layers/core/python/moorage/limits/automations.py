@@ -34,3 +34,24 @@ AUTOMATION_LOG_SECONDS: Final = 90 * 24 * 3600
 
 AUTOMATION_INLINE_BYTES_MAX: Final = 30 * 1024
 """Of a target that stands in its records, sealed; a longer one is an object. Each invocation has it too."""
+
+AGENT_AUTOMATIONS_MAX: Final = 20
+"""Of one session, made by its agent. What an agent has made and needs no more it deletes."""
+
+AGENT_AUTOMATIONS_PER_DAY: Final = 50
+"""How many an agent makes in one session on one day (UTC), those that it has deleted included: one that wakes itself to make the next
+one comes to an end."""
+
+AGENT_AUTOMATION_PERIOD_SECONDS_MIN: Final = 300
+"""Between two times of one that an agent has made."""
+
+AGENT_AUTOMATION_CALL_SECONDS_MAX: Final = 30
+"""A few reads and a write."""
+
+AGENT_AUTOMATION_CALL_BYTES_MAX: Final = 256 * 1024
+"""Of the item: as many automations as a session has, in short."""
+
+AGENT_AUTOMATION_CALLS_PER_ROUND_MAX: Final = 8
+
+AGENT_AUTOMATION_WORD_CHARS_MAX: Final = 10_000
+"""Of an argument, such as the instructions."""

@@ -82,13 +82,15 @@ async def prepare(
     key_id: str = "",
     draws_on: tuple[str, ...] = (),
     follows: str | None = None,
+    session_id: str | None = None,
 ) -> PreparedResponse:
     """Check and look up everything that the request refers to. Raises :class:`ApiError`; nothing has been written then, but for a
     container.
 
     ``recent`` are the items up to the previous response if only the client's connection knows them. They become input of this
     response, so that whatever runs it or goes on from it finds them. ``key_id`` is that of the API key that asks, and ``draws_on`` the
-    budgets that it shares with others: from here on it holds a part of them. It takes the room of the response that it ``follows``.
+    budgets that it shares with others: from here on it holds a part of them. It takes the room of the response that it ``follows``,
+    and is one of an agent's session (``session_id``).
     """
     if runtime.settings.drain:
         raise draining()
@@ -108,11 +110,10 @@ async def prepare(
         tool_choice=request.tool_choice,
     )
     check_budget(runtime, request.model, request.budget)
-    await check_tools(runtime, tenant_id, said, request.tools)
+    await check_tools(runtime, tenant_id, said, request.tools, in_session=session_id is not None)
     if request.background or any(map(is_hosted, request.tools)):
         await _check_room(runtime, tenant_id, follows)
-    now = runtime.clock()
-    response_id, expires_at = ids.new_response_id(now), runtime.responses.expiry(is_stored=request.store)
+    response_id, expires_at = ids.new_response_id(now := runtime.clock()), runtime.responses.expiry(is_stored=request.store)
     stored = StoredResponse(
         response_id=response_id,
         tenant_id=tenant_id,
@@ -133,6 +134,7 @@ async def prepare(
         key_id=key_id,
         trace=tracing.current(),
         draws_on=(*draws_on, *await _tree(runtime, tenant_id, response_id, request.budget, expires_at)),
+        session_id=session_id,
     )
     await draw_first(runtime, stored, said.items)
     try:

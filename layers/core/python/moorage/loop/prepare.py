@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moorage import ids, limits
-from moorage.errors import ApiError, bad_request
+from moorage.errors import ApiError, bad_request, unsupported_value
 from moorage.inputs import admit_inputs
 from moorage.loop import context, programs
 from moorage.loop.chain import chain_items
@@ -19,7 +19,14 @@ from moorage.model.catalog import ModelEntry
 from moorage.parallel import Breath
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot
-from moorage.tools.capabilities import HidesField, HoldsSecrets, MayBeUnavailable, SearchesVectorStores, ValidatesItems
+from moorage.tools.capabilities import (
+    HidesField,
+    HoldsSecrets,
+    MayBeUnavailable,
+    NeedsSession,
+    SearchesVectorStores,
+    ValidatesItems,
+)
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import HostedTool
 from moorage.wire.choices import check_choice
@@ -98,7 +105,9 @@ def conceal(runtime: Runtime, tenant_id: str, tools: Sequence[Tool]) -> tuple[tu
     return tuple(kept), secrets
 
 
-async def check_tools(runtime: Runtime, tenant_id: str, said: ResolvedInput, tools: Sequence[Tool]) -> None:
+async def check_tools(
+    runtime: Runtime, tenant_id: str, said: ResolvedInput, tools: Sequence[Tool], *, in_session: bool = False
+) -> None:
     """Refuse items and tools that do not belong together, and to search in what is not there. To name a vector store is to use it."""
     for room in ROOMS:
         own = [tool for tool in tools if tool["type"] in room.types]
@@ -110,6 +119,9 @@ async def check_tools(runtime: Runtime, tenant_id: str, said: ResolvedInput, too
             room.validate_items(said.input_items, said.chain, own)
     programs.check(said.input_items, said.chain, tools)
     for index, tool in enumerate(tools):
+        if isinstance(ROOMS.of_tool(tool["type"]), NeedsSession) and not in_session:
+            reason = "Only an agent has it, in its sessions: put it among the tools of one (POST /v1/agents)."
+            raise unsupported_value(f"tools[{index}].type", tool["type"], reason)
         searching = ROOMS.of_tool(tool["type"])
         if isinstance(searching, SearchesVectorStores) and (store_ids := searching.vector_store_ids(tool)):
             await runtime.vector_stores.stores.resolve(tenant_id, store_ids, param=f"tools[{index}].vector_store_ids")

@@ -5,6 +5,7 @@ Running twice is harmless: the log has the items of an earlier run, and a room l
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from moorage import ids
 from moorage.egress.fetch import Fetcher
@@ -34,7 +35,8 @@ def outside(runtime: Runtime, stored: StoredResponse) -> Service:
         return await runtime.vector_stores.search(stored.tenant_id, store_ids, queries, options, draws_on=stored.draws_on)
 
     contents = runtime.contents_of(stored.tenant_id)
-    return Service(Fetcher.of(runtime.settings), secret, contents, signature, search_files, is_stored=stored.is_stored)
+    act = None if stored.session_id is None or runtime.session_automations is None else partial(runtime.session_automations, stored)
+    return Service(Fetcher.of(runtime.settings), secret, contents, signature, search_files, is_stored=stored.is_stored, automations=act)
 
 
 def rooms_of(tools: Sequence[Tool]) -> list[Room]:

@@ -218,6 +218,11 @@ def automations(tenant_id: str) -> str:
     return f"T#{tenant_id}#AUTOMATIONS"
 
 
+def automations_made(session_id: str, day: int) -> str:
+    """Sort key of how many an agent has made in a session on a day (days since 1970)."""
+    return f"MADE#{session_id}#{day}"
+
+
 def automation_of(pk: str) -> tuple[str, str]:
     """Tenant and id back from :func:`automation`."""
     _, tenant_id, _, automation_id = pk.split("#")

@@ -198,6 +198,10 @@ class RunsInContainer(Room):
         """A call as if it had run in a copy of its container."""
 
 
+class NeedsSession(Room):
+    """A tool of agents: only a response of a session can have it."""
+
+
 class ReportsUsage(Room):
     @abstractmethod
     def usage(self, items: Sequence[Item]) -> Mapping[str, Any]:

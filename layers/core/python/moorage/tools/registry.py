@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from moorage.tools.apply_patch.room import ApplyPatch
+from moorage.tools.automations.room import WakeUps
 from moorage.tools.capabilities import HasApprovalItems
 from moorage.tools.code_interpreter.room import CodeInterpreter
 from moorage.tools.computer.room import Computer
@@ -107,7 +108,8 @@ _WEB: Final = WebSearch()
 _IMAGES: Final = ImageGeneration()
 _FILES: Final = FileSearch()
 _COMPUTER: Final = Computer()
-_MCP: Final = Mcp(askers=[_SHELL, _INTERPRETER, _WEB, _IMAGES, _FILES, _COMPUTER])
+_AUTOMATIONS: Final = WakeUps()
+_MCP: Final = Mcp(askers=[_SHELL, _INTERPRETER, _WEB, _IMAGES, _FILES, _COMPUTER, _AUTOMATIONS])
 
 ROOMS: Final = Registry(
     (
@@ -123,6 +125,7 @@ ROOMS: Final = Registry(
         _WEB,
         _IMAGES,
         _FILES,
+        _AUTOMATIONS,
         ProgrammaticToolCalling(),
     )
 )

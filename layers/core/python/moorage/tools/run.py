@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from moorage.containers.lifecycle import LiveContainer
 from moorage.containers.store import ContainerFileRecord
@@ -122,3 +122,6 @@ class Service:
     :class:`~moorage.errors.UpstreamError`."""
     is_stored: bool = True
     """Whether what comes of the response outlives it."""
+    automations: Callable[[str, Mapping[str, Any]], Awaitable[str]] | None = None
+    """What wakes the session of the response: the id of a call and its arguments, and what the model reads of it. None without a
+    session. Raises :class:`~moorage.errors.ApiError`."""
