@@ -1,5 +1,6 @@
 """Two stacks: ``<name>-state`` outlives what is built on it, ``<name>`` is everything else and may come and go."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,6 +51,17 @@ _ROLLOUTS: Final = {
 }
 
 _REAPER_INTERVAL: Final = cdk.Duration.minutes(1)
+
+_CONVERTED: Final = frozenset(
+    {
+        *("table_name", "bucket_name", "vector_bucket", "provisioner", "sandbox_price", "sandbox_programs", "warm_pool"),
+        *("allowed_egress_domains", "cors_origins", "otlp_endpoint", "usage_plans"),
+    }
+)
+"""Settings of the deployment that functions get in another form, or not all functions."""
+
+_SHARED: Final = sorted(Config.model_fields.keys() & {field.name for field in fields(Settings)} - _CONVERTED)
+"""Settings of the deployment that every function gets as they are."""
 
 
 class StateStack(cdk.Stack):
@@ -121,29 +133,16 @@ class ServiceStack(cdk.Stack):
         config, sandboxes = self._config, self.sandbox or self.microvms
         price, source = sandbox_price(config, self.region)
         settings = Settings(
+            **{name: getattr(config, name) for name in _SHARED},
             table_name=self._state.table.table_name,
             bucket_name=self._state.bucket.bucket_name,
             state_machine_arn=machine_arn(self, config),
             provisioner="lambda_microvm" if config.has_microvms else "fargate",
             presigned_downloads=True,
             retention_seconds=config.retention_days * 86_400,
-            stored_bytes_max=config.stored_bytes_max,
-            content_key_edition=config.content_key_edition,
-            tenant_sandboxes_max=config.tenant_sandboxes_max,
-            tenant_vcpus_max=config.tenant_vcpus_max,
-            tenant_starts_per_second=config.tenant_starts_per_second,
             sandbox_price=price,
             sandbox_price_source=source,
-            log_level=config.log_level,
-            name=config.name,
-            web_search=config.web_search,
-            code_seconds_max=config.code_seconds_max,
             sandbox_programs=programs(config),
-            strict_expiry=config.strict_expiry,
-            auto_idle_seconds=config.auto_idle_seconds,
-            drain=config.drain,
-            requests_per_minute=config.requests_per_minute,
-            tokens_per_minute=config.tokens_per_minute,
             warm_pool=warm_pool_sizes(config.warm_pool),
             **_identity(config),
         )

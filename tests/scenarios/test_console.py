@@ -2,15 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from moorage.loop.fold import fold
 from openai import OpenAI
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Route, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of, long_log, page_of
+from tests.browser import WAIT_MS, Console, long_log, page_of
 from tests.scenarios.test_cli import lines
 from tests.scenarios.visits import make_key, run_page, tab_to
 from tests.stack import SHELL, Stack, say, script, shell
@@ -23,30 +22,9 @@ HEAP_BYTES_MAX = 150 * 1024 * 1024
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def key(stack: Stack) -> str:
     """Of a tenant that has what the tests below look at, and nothing else."""
     return make_key(stack, "onlooker")
-
-
-@pytest.fixture(scope="module")
-def client(stack: Stack, key: str) -> OpenAI:
-    return stack.client(key)
-
-
-@pytest.fixture
-def console(browser: Browser, stack: Stack) -> Iterator[Console]:
-    """A tab whose page has nothing to complain of."""
-    context = context_of(browser)
-    opened = Console.opened(context, stack.url.removesuffix("v1") + "console/")
-    yield opened
-    context.close()
-    assert opened.said == []
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,13 @@
 """Agents, automations, vaults and environments in the console."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from openai import OpenAI
 from playwright.sync_api import Browser, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.browser import WAIT_MS, Console, context_of
 from tests.processes import until
 from tests.scenarios.test_cli import lines
 from tests.scenarios.visits import make_key
@@ -20,28 +19,13 @@ SECRET = "the-token-of-the-depot"
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def key(stack: Stack) -> str:
     return make_key(stack, "agents")
 
 
-@pytest.fixture(scope="module")
-def client(stack: Stack, key: str) -> OpenAI:
-    return stack.client(key)
-
-
 @pytest.fixture
-def console(browser: Browser, stack: Stack, key: str) -> Iterator[Console]:
-    context = context_of(browser)
-    opened = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(key)
-    yield opened
-    context.close()
-    assert opened.said == []
+def console(console: Console, key: str) -> Console:
+    return console.enter(key)
 
 
 def test_an_agent_is_made_and_changed_and_its_versions_stay(console: Console, client: OpenAI) -> None:

@@ -2,14 +2,13 @@
 
 import re
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
 from playwright.sync_api import Browser, Locator, Route, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.browser import WAIT_MS, Console, context_of
 from tests.scenarios.test_console_pages import PAGES, addresses, furnish, masked
 from tests.stack import Stack
 
@@ -23,12 +22,6 @@ _ASKS = {"Look again": "/v1/models"}
 _STILL_MS = 500
 _CHOSEN = "[aria-selected=true], [aria-pressed=true]"
 """What is chosen already, and may stay as it is."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

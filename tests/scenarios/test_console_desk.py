@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,16 @@ from moorage.command_hints import typed_here
 from moorage.hosts import covers
 from moorage.webhooks.event_types import ENVIRONMENT_TYPES, SESSION_TYPES
 from openai import OpenAI
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Route, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of, page_of
+from tests.browser import WAIT_MS, Console, page_of
 from tests.receivers import Receiver, receiver_beside
-from tests.scenarios import test_tenants
 from tests.scenarios.test_cli import lines, moorage
+from tests.scenarios.visits import make_key
 from tests.stack import Stack, say, script, shell
 from tests.unit.skills.archives import skill, zip_of
 
 expect.set_options(timeout=WAIT_MS)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -51,24 +44,12 @@ def stack(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Itera
 
 @pytest.fixture(scope="module")
 def key(stack: Stack) -> str:
-    """In a thread of its own: an event loop of Playwright's runs in this one."""
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(test_tenants.make_key, stack, "owner").result()
-
-
-@pytest.fixture(scope="module")
-def client(stack: Stack, key: str) -> OpenAI:
-    return stack.client(key)
+    return make_key(stack, "owner")
 
 
 @pytest.fixture
-def console(browser: Browser, stack: Stack, key: str) -> Iterator[Console]:
-    """A tab whose page has nothing to complain of."""
-    context = context_of(browser, accept_downloads=True)
-    opened = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(key)
-    yield opened
-    context.close()
-    assert opened.said == []
+def console(console: Console, key: str) -> Console:
+    return console.enter(key)
 
 
 # --- webhooks ---

@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,8 +10,8 @@ import pytest
 from openai import OpenAI
 from playwright.sync_api import Browser, Route, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of, page_of
-from tests.scenarios import test_tenants
+from tests.browser import WAIT_MS, Console, context_of, page_of
+from tests.scenarios.visits import make_key
 from tests.stack import Stack, say, script
 
 expect.set_options(timeout=WAIT_MS)
@@ -23,31 +22,13 @@ _BEGAN = 1_790_000_000
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def key(stack: Stack) -> str:
-    """In a thread of its own: an event loop of Playwright's runs in this one."""
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(test_tenants.make_key, stack, "watcher").result()
-
-
-@pytest.fixture(scope="module")
-def client(stack: Stack, key: str) -> OpenAI:
-    return stack.client(key)
+    return make_key(stack, "watcher")
 
 
 @pytest.fixture
-def console(browser: Browser, stack: Stack, key: str) -> Iterator[Console]:
-    """A tab whose page has nothing to complain of."""
-    context = context_of(browser)
-    opened = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(key, "#/files")
-    yield opened
-    context.close()
-    assert opened.said == []
+def console(console: Console, key: str) -> Console:
+    return console.enter(key, "#/files")
 
 
 def row(number: int, **more: Any) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """Every page of the console on a small window and on a phone, in both themes: nothing is cut off, and all of it can be reached."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.browser import WAIT_MS, Console, context_of
 from tests.scenarios.test_console_pages import addresses, furnish
 from tests.stack import Stack
 
@@ -50,12 +49,6 @@ _WRONG = """() => {
 }"""
 """What stands beyond the window or is cut off, what a finger cannot hit, and words of drawings that nobody can read. What scrolls by
 itself is reached by scrolling it, but for the way to the pages, where nobody would look for more of them."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

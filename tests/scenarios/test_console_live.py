@@ -1,14 +1,13 @@
 """Runs that go on while somebody looks at them, in a real browser: streams, pauses, and what waits for a word."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from openai import OpenAI
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Route, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.browser import WAIT_MS, Console
 from tests.scenarios.visits import asking, make_key, run_page, tab_to
 from tests.stack import Stack, say, script, shell
 
@@ -16,29 +15,8 @@ expect.set_options(timeout=WAIT_MS)
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def key(stack: Stack) -> str:
     return make_key(stack, "bystander")
-
-
-@pytest.fixture(scope="module")
-def client(stack: Stack, key: str) -> OpenAI:
-    return stack.client(key)
-
-
-@pytest.fixture
-def console(browser: Browser, stack: Stack) -> Iterator[Console]:
-    """A tab whose page has nothing to complain of."""
-    context = context_of(browser)
-    opened = Console.opened(context, stack.url.removesuffix("v1") + "console/")
-    yield opened
-    context.close()
-    assert opened.said == []
 
 
 def test_a_stream_that_breaks_off_is_taken_up_where_it_was(console: Console, key: str, client: OpenAI) -> None:

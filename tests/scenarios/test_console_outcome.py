@@ -1,13 +1,12 @@
 """The outcome first, in a real browser: what came out, what went wrong, and the same on a phone."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from openai import OpenAI
 from playwright.sync_api import Browser, Locator, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.browser import WAIT_MS, Console, context_of
 from tests.scenarios.visits import make_key
 from tests.stack import SHELL, Stack, say, script, shell
 
@@ -25,19 +24,8 @@ _IN_SIGHT = """(words) => [...document.querySelectorAll("main p")].some((each) =
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def key(stack: Stack) -> str:
     return make_key(stack, "outcome")
-
-
-@pytest.fixture(scope="module")
-def client(stack: Stack, key: str) -> OpenAI:
-    return stack.client(key)
 
 
 def opened(browser: Browser, stack: Stack, key: str, where: str, **options: Any) -> Console:

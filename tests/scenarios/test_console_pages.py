@@ -2,7 +2,6 @@
 
 import re
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from moorage.command_hints import typed_here
 from openai import OpenAI
 from playwright.sync_api import Browser, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.browser import WAIT_MS, Console, context_of
 from tests.processes import until
 from tests.scenarios import test_tenants
 from tests.stack import SHELL, Stack, say, script, shell
@@ -42,12 +41,6 @@ TOLD = Path(__file__).parent / "console_pages"
 _AGAIN_SECONDS = 5
 COMMAND = typed_here("'moorage doctor'").split()[0].removeprefix("'")
 """The word that starts moorage in a shell of this folder, where the stack was started too."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,13 @@
 """Where somebody types into the console, in a real browser: the playground, and terminals of containers."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from openai import BadRequestError, OpenAI
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.browser import WAIT_MS, Console
 from tests.scenarios.visits import make_key
 from tests.stack import Stack, say, script
 
@@ -16,29 +15,8 @@ expect.set_options(timeout=WAIT_MS)
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def key(stack: Stack) -> str:
     return make_key(stack, "player")
-
-
-@pytest.fixture(scope="module")
-def client(stack: Stack, key: str) -> OpenAI:
-    return stack.client(key)
-
-
-@pytest.fixture
-def console(browser: Browser, stack: Stack) -> Iterator[Console]:
-    """A tab whose page has nothing to complain of."""
-    context = context_of(browser)
-    opened = Console.opened(context, stack.url.removesuffix("v1") + "console/")
-    yield opened
-    context.close()
-    assert opened.said == []
 
 
 def test_a_first_visit_shows_the_lines_to_type_and_a_button_that_makes_a_run(console: Console, stack: Stack) -> None:

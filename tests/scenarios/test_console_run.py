@@ -3,17 +3,15 @@
 import json
 import shlex
 import zipfile
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openai import OpenAI
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Route, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of, page_of
-from tests.scenarios import test_tenants
+from tests.browser import WAIT_MS, Console, page_of
+from tests.scenarios.visits import make_key
 from tests.stack import SHELL, Stack, say, script, shell
 
 expect.set_options(timeout=WAIT_MS)
@@ -22,31 +20,13 @@ HOSTILE = "<img src=x onerror=alert(1)>\u202egpj.exe"
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def key(stack: Stack) -> str:
-    """In a thread of its own: an event loop of Playwright's runs in this one."""
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(test_tenants.make_key, stack, "inspector").result()
-
-
-@pytest.fixture(scope="module")
-def client(stack: Stack, key: str) -> OpenAI:
-    return stack.client(key)
+    return make_key(stack, "inspector")
 
 
 @pytest.fixture
-def console(browser: Browser, stack: Stack, key: str) -> Iterator[Console]:
-    """A tab whose page has nothing to complain of."""
-    context = context_of(browser)
-    opened = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(key)
-    yield opened
-    context.close()
-    assert opened.said == []
+def console(console: Console, key: str) -> Console:
+    return console.enter(key)
 
 
 @pytest.fixture(scope="module")

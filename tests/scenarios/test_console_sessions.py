@@ -1,14 +1,13 @@
 """Sessions of agents in the console: the list, and the page of one."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from openai import OpenAI
 from playwright.sync_api import Browser, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of, page_of
+from tests.browser import WAIT_MS, Console, context_of, page_of
 from tests.processes import until
 from tests.scenarios.visits import make_key
 from tests.stack import Stack, say, script, shell
@@ -27,28 +26,13 @@ WEIGH: Any = {
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def key(stack: Stack) -> str:
     return make_key(stack, "sessions")
 
 
-@pytest.fixture(scope="module")
-def client(stack: Stack, key: str) -> OpenAI:
-    return stack.client(key)
-
-
 @pytest.fixture
-def console(browser: Browser, stack: Stack, key: str) -> Iterator[Console]:
-    context = context_of(browser)
-    opened = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(key)
-    yield opened
-    context.close()
-    assert opened.said == []
+def console(console: Console, key: str) -> Console:
+    return console.enter(key)
 
 
 def begun(client: OpenAI, text: str, environment: Any = NONE, **agent: Any) -> str:

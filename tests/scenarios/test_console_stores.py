@@ -1,48 +1,28 @@
 """Vector stores in the console, and what comes of text that is read from the right."""
 
 import re
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openai import OpenAI
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of
-from tests.scenarios import test_tenants
+from tests.browser import WAIT_MS, Console
+from tests.scenarios.visits import make_key
 from tests.stack import SHELL, Stack, say, script, shell
 
 expect.set_options(timeout=WAIT_MS)
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def key(stack: Stack) -> str:
-    """In a thread of its own: an event loop of Playwright's runs in this one."""
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(test_tenants.make_key, stack, "reader").result()
-
-
-@pytest.fixture(scope="module")
-def client(stack: Stack, key: str) -> OpenAI:
-    return stack.client(key)
+    return make_key(stack, "reader")
 
 
 @pytest.fixture
-def console(browser: Browser, stack: Stack, key: str) -> Iterator[Console]:
-    """A tab whose page has nothing to complain of."""
-    context = context_of(browser)
-    opened = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(key)
-    yield opened
-    context.close()
-    assert opened.said == []
+def console(console: Console, key: str) -> Console:
+    return console.enter(key)
 
 
 def test_a_store_is_made_filled_searched_and_deleted_by_hand(console: Console, client: OpenAI, tmp_path: Path) -> None:
