@@ -1,4 +1,4 @@
-"""What a command has opened and its end closes: a program that runs commands in its own process runs on."""
+"""Resources of a command, closed at its end: a program that runs commands in its own process runs on."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

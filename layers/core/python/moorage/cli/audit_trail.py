@@ -1,4 +1,4 @@
-"""How a command notes in the audit trail what the operator did: the commands change the table themselves, and ask no server to."""
+"""How a command notes the operator's acts in the audit trail: the commands change the table themselves, without a server."""
 
 import asyncio
 import getpass
@@ -24,7 +24,7 @@ def note(target: Target, environ: Mapping[str, str], kind: AuditKind, what: Mapp
 
 
 def _trail(target: Target, environ: Mapping[str, str]) -> tuple[AuditLog | None, str]:
-    """Where lines go, and the operator's name."""
+    """The file of the lines, and the operator's name."""
     if target.state_dir is not None:
         return AuditFile(target.state_dir / AUDIT_FILE), _user()
     group = environ.get("MOORAGE_AUDIT_LOG_GROUP")

@@ -63,5 +63,5 @@ def _code(target: Target, environ: Mapping[str, str], *, reads_only: bool) -> st
 
 
 def has_a_screen(environ: Mapping[str, str]) -> bool:
-    """Without one, what opens may be a browser of text, in this terminal."""
+    """Without a desktop, the browser may be one of text, in this terminal."""
     return sys.platform in ("darwin", "win32") or bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))

@@ -1,4 +1,4 @@
-"""What a command says when it fails, for failures that have words. Imported when one does."""
+"""A command's words for known failures. Imported when one comes."""
 
 import httpx
 from botocore.exceptions import BotoCoreError, ClientError
@@ -9,7 +9,7 @@ from moorage.settings import SettingsError
 
 
 def sentence(error: Exception) -> str | None:
-    """None for an error that nobody foresaw: its trace says more."""
+    """None for an unforeseen error: its trace says more."""
     match error:
         case TargetError() | SettingsError() | MoorageError():
             return str(error)

@@ -90,5 +90,5 @@ def _last(row: Mapping[str, Any], now: float) -> str:
 
 
 def waiting(wait: Mapping[str, Any], now: float) -> str:
-    """What a response waits for, and for how long it has."""
+    """The cause of a response's wait, and its length."""
     return typed_here(f"{wait['kind']} {duration(now - wait['since'] / 1000)}: {wait['detail']}")

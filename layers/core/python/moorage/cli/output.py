@@ -38,7 +38,7 @@ def listing(options: argparse.Namespace, rows: Iterable[Row], head: Sequence[str
 
 
 def told(options: argparse.Namespace, value: Row, sentence: str) -> int:
-    """What was done: a sentence for people, an object for programs."""
+    """The result: a sentence for people, an object for programs."""
     if options.json:
         say_json(value)
     else:

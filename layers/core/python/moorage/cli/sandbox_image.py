@@ -29,7 +29,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def _build(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    """What the engine says goes to standard error."""
+    """The engine's output goes to standard error."""
     tag = options.tag or environ.get("MOORAGE_DOCKER_IMAGE") or "moorage-sandbox"
     arguments = {"RUNTIMES": options.runtimes, **({"BASE_IMAGE": options.base_image} if options.base_image else {})}
     asyncio.run(_ask(Engine(engine_socket(environ)), tag, arguments))

@@ -46,7 +46,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def unit_file_of(environ: Mapping[str, str]) -> Path:
-    """Where systemd looks for the units of this user (systemd.unit(5))."""
+    """The folder of this user's units for systemd (systemd.unit(5))."""
     home = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".config"
     return Path(home) / "systemd" / "user" / _NAME
 
@@ -110,7 +110,7 @@ def _uninstall(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def remove_unit(environ: Mapping[str, str]) -> list[Path]:
-    """Stop the service, and remove its unit and the file of its settings, which holds keys. Answers what was removed."""
+    """Stop the service, and remove its unit and the file of its settings with the keys. Answers the removed files."""
     unit_file = unit_file_of(environ)
     if not unit_file.exists():
         return []
@@ -126,14 +126,14 @@ def remove_unit(environ: Mapping[str, str]) -> list[Path]:
 
 
 def _systemctl(environ: Mapping[str, str]) -> str | None:
-    """The program, where a systemd for users answers."""
+    """The program, if a systemd for users answers."""
     program = shutil.which("systemctl", path=environ.get("PATH", os.defpath))
     runs_here = Path(environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}", "systemd").exists()
     return program if runs_here else None
 
 
 def _ask(environ: Mapping[str, str], *words: str) -> str:
-    """The first line of what ``systemctl --user`` says, which ends with a code other than 0 for all but the best news."""
+    """The first line of ``systemctl --user``'s answer. Its exit code is other than 0 for all but the best news."""
     program = _systemctl(environ)
     assert program is not None
     done = subprocess.run([program, "--user", *words], env={**environ}, capture_output=True, text=True, check=False, timeout=120)

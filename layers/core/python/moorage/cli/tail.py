@@ -66,7 +66,7 @@ def follow(http: httpx.Client, response_id: str, start: int) -> Iterator[Event |
 
 
 def _stream(http: httpx.Client, response_id: str, starting_after: int) -> Iterator[Event | None]:
-    """One stream, as far as it goes; comments keep it awake, and are None."""
+    """One stream to its end; comments keep it awake, and are None."""
     query: dict[str, Any] = {"stream": "true", "include_obfuscation": "false"}
     if starting_after >= 0:
         query["starting_after"] = starting_after
@@ -83,7 +83,7 @@ def _stream(http: httpx.Client, response_id: str, starting_after: int) -> Iterat
 
 @dataclass(slots=True)
 class TranscriptView:
-    """A response as a transcript: what was said, run and printed, in the order in which it came."""
+    """A response as a transcript: its texts, commands and output, in order."""
 
     out: TextIO
     now: Callable[[], float] = time.time
@@ -160,7 +160,7 @@ class TranscriptView:
             self._whole(title, "bold")
 
     def _told(self, index: int, name: str, event: Event) -> None:
-        """What the room of its tool has to say of an event."""
+        """The lines of the tool's room about an event."""
         room = ROOMS.of_event(name)
         for told in room.log_notes(name, event) if room is not None else ():
             if told.at:
@@ -194,7 +194,7 @@ class TranscriptView:
 
 
 def _told_of(response: Mapping[str, Any]) -> str:
-    """Which model answers, and where commands run."""
+    """The model that answers, and the place of its commands."""
     environments = [tool.get("environment") or {} for tool in response.get("tools") or ()]
     container_id = next((found for one in environments if (found := one.get("container_id"))), None)
     model = response.get("model")

@@ -99,7 +99,7 @@ def aws_region(environ: Mapping[str, str]) -> str | None:
 
 
 def _local(state_dir: Path, environ: Mapping[str, str]) -> Target:
-    """Its table is in its folder, or where the stack was told to keep it by the same variable."""
+    """Its table is in its folder, or in the place that the same variable names for the stack."""
     said, place = read_exports(state_dir / "env"), store_place(environ, state_dir)
     table = place.table if isinstance(place, AwsStores) else None
     return Target(said.get("OPENAI_BASE_URL"), said.get("OPENAI_API_KEY"), table, {"region_name": aws_region(environ)}, state_dir)
@@ -133,7 +133,7 @@ def unreachable(error: httpx.TransportError) -> str:
 
 
 def refused(error: ClientError | BotoCoreError) -> str:
-    """What AWS said, and what to do if that is known."""
+    """AWS's words, and the remedy if it is known."""
     match error:
         case NoRegionError():
             return "No AWS region is set: set AWS_REGION, or a region in your AWS profile."

@@ -9,7 +9,7 @@ from moorage.cli.target import TargetError, answer_of
 
 
 def download(http: httpx.Client, path: str, to: Path, name: str) -> Path:
-    """Write what is there to a file, or under its own name into a folder. What stands there is replaced when all has come."""
+    """Write bytes to a file, or under their own name into a folder. An earlier file is replaced at the end."""
     last = PurePosixPath(name).name
     if to.is_dir() and last in ("", "..", "."):
         raise TargetError(f"'{name}' is no name for a file here. Name one.")

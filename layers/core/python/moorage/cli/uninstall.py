@@ -68,7 +68,7 @@ def _remove(folder: Path) -> None:
 
 
 def _bytes_of(path: Path) -> int:
-    """What it takes of the disk: a file with holes is larger than that."""
+    """Its bytes on the disk: a file with holes is larger than that."""
     if path.is_file():
         return path.stat().st_blocks * 512
     total = 0

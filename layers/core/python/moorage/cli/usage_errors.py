@@ -1,4 +1,4 @@
-"""A parser that says which command was used wrongly, and what was meant."""
+"""A parser that names the command of a wrong use, and the meant word."""
 
 import argparse
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Its subcommands are of its kind, so each answers for what it does not know; argparse lets the outermost do that."""
+    """Its subcommands are of its kind, so each answers for its own unknown words; argparse lets the outermost do that."""
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]
         options, unknown = super().parse_known_args(args, namespace)

@@ -109,7 +109,7 @@ def _tree(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _exec(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    """The scripted model asks for the command: no model decides what runs. Nothing of it is kept."""
+    """The scripted model asks for the command: no model decides about it. Nothing of it is kept."""
     calls = json.dumps([{"shell": {"commands": [" ".join(options.command)]}}, {"say": "done"}])
     body = {
         "model": "demo",

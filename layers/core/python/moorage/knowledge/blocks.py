@@ -28,7 +28,7 @@ class BlockFile:
 
 @dataclass(frozen=True, slots=True)
 class BlockLayout:
-    """Which chunk is whose, and where its text lies."""
+    """The file and text of each chunk."""
 
     sources: tuple[tuple[str, str, str], ...]
     """Key, id and name of each file."""
@@ -67,7 +67,7 @@ class Block:
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory."""
+        """Its bytes in memory."""
         own = (self.vectors, self.lengths, self.words, self.starts, self.chunk_of, self.counts)
         layout = (self.layout.file_of, self.layout.text_starts, self.layout.text_ends)
         return sum(array.nbytes for array in (*own, *layout)) + _FILE_BYTES * len(self.keys)
@@ -102,7 +102,7 @@ class Block:
         )
 
     def postings(self, word: int) -> slice:
-        """Where the chunks stand that have a word."""
+        """The chunks that have a word."""
         # The word must be of the array's own type: with another one, numpy converts the whole array.
         at = int(np.searchsorted(self.words, np.uint32(word)))
         if at == len(self.words) or int(self.words[at]) != word:

@@ -1,4 +1,4 @@
-"""Copies of many small objects in a few large ones, so that whoever reads an index for the first time asks for few.
+"""Copies of many small objects in a few large ones, so that the first read of an index needs few requests.
 
     T/<tenant>/K/<store>/M/<kind>/<name>       a directory (names and lengths), and the bytes of each
 

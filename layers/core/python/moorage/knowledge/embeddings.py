@@ -1,6 +1,6 @@
-"""Which embedding model answers to which name.
+"""The embedding model behind each name.
 
-The first that is configured is what new stores are made with; without any it is the small one that comes along, and if that is not
+New stores use the first configured model. Without one, it is the small model that comes along, and if that is not
 installed, Titan at Bedrock. Whatever is embedded for a tenant is counted as its own, and what it costs is taken from the budgets in
 dollars of whoever asked: held by estimate before, settled after. Tokens of embeddings count in no budget of tokens, which are those of
 models that answer.

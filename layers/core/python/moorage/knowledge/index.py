@@ -1,4 +1,4 @@
-"""What vector stores are searched by: chunks of files, with their embeddings and their words.
+"""The search of vector stores: chunks of files, with their embeddings and their words.
 
 A :class:`VectorIndex` knows nothing of the API's records. Whoever keeps these says which stores and files there are, and a search is
 told which to look in; what it does not know is not there. Everything here may be done twice.
@@ -58,7 +58,7 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Where a chunk stands in one ranking."""
+    """The position of a chunk in one ranking."""
 
     place: int
     """1 is the first."""
@@ -68,7 +68,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Where a chunk stands in both, the best of all queries; None if it does not stand in one."""
+    """The position of a chunk in both, the best of all queries; None if one ranking does not have it."""
 
     embedding: Rank | None = None
     text: Rank | None = None
@@ -106,7 +106,7 @@ class VectorIndex(Protocol):
 
     async def tidy(self, store: IndexRef) -> bool:
         """Do a part of what makes later searches quick, and clear away what is left of deleted files; answers whether something was
-        done, and more may be to be done. Searches answer the same before, after, and where it breaks off."""
+        done, and more may be to be done. Searches give the same answer before, after, and if it breaks off."""
         ...
 
     async def chunks(self, store: IndexRef, file_id: str) -> list[str]:

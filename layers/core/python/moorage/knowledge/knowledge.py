@@ -1,4 +1,4 @@
-"""What a process has for searching files: the embedding models, and the index; both are made when they are first asked for."""
+"""A process's means for searching files: the embedding models and the index. Both are made on first use."""
 
 from collections.abc import Callable
 from functools import cached_property

@@ -11,7 +11,7 @@ what a writer that died has put, because the vectors' keys follow from it. A ver
 last; what the vector bucket says of others is dropped.
 
 An index that somebody has deleted by hand is missing until the next work on its store. Whoever searches compares in memory meanwhile.
-Whoever makes an index knows that what was told before is not there any more, and takes it back; tidying puts what is not told.
+After an index is made, the earlier notes are not true any more, and are taken back. Tidying then puts the vectors again.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ class Candidates:
 
 
 class ChunkDigest(NamedTuple):
-    """An object that tells what is compared of a file's chunks, without their vectors."""
+    """The object with the compared content of a file's chunks, without their vectors."""
 
     name: str
     bytes: int
@@ -188,7 +188,7 @@ class Neighbours:
         return {segments + _version_of(name).rsplit(".", 1)[0]: ChunkDigest(name, size) async for name, size in objects}
 
     def place(self, store: IndexRef) -> BundlePrefixes:
-        """Where these lie, and copies of them."""
+        """The places of these, and copies of them."""
         kind = f"neighbours/{self._bucket.name}"
         bundles = keys.index_bundles(store.tenant, store.store_id, kind)
         return BundlePrefixes(bundles, keys.index_neighbours(store.tenant, store.store_id, self._bucket.name))
@@ -201,7 +201,7 @@ class Neighbours:
         return f"{keys.index_neighbours(store.tenant, store.store_id, self._bucket.name, file_id)}{version}.{chunks}"
 
     async def rank(self, rankings: Rankings, candidates: Mapping[IndexRef, Candidates]) -> None:
-        """Tell the rankings which of the candidates are most like each query."""
+        """Tell the rankings the candidates that are most like each query."""
         looks = [look for store, each in candidates.items() for look in _looks(rankings, store, each)]
         found = await side_by_side(self._found, looks, at_once=limits.NEIGHBOUR_LOOKS_AT_ONCE)
         for look, places in zip(looks, found, strict=True):

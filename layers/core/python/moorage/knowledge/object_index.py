@@ -64,7 +64,7 @@ class _FileObjects:
 
 @dataclass(slots=True)
 class _LoadedStore:
-    """What a process has of a store."""
+    """A process's copy of a store's index."""
 
     blocks: list[Block] = field(default_factory=list)
     stamp: bytes | None = None
@@ -98,7 +98,7 @@ class _IndexPart:
 
 @dataclass(frozen=True, slots=True)
 class _HitSource:
-    """Where the text of a hit lies, and whose it is."""
+    """The place of a hit's text, and its owner."""
 
     store: IndexRef
     file: IndexedFile
@@ -381,7 +381,7 @@ class ObjectIndex:
                 yield await worked(partial(Block.of, sources))
 
     def _parts(self, store: IndexRef, told: Mapping[str, ChunkDigest], segments: Mapping[str, int]) -> list[_IndexPart]:
-        """These segments (with their lengths) by where they are read; those without vectors for themselves."""
+        """These segments (with their lengths) by their place; those without vectors for themselves."""
         here = {key: size for key, size in segments.items() if key not in told}
         parts = [_IndexPart(_segment_place(store), here, {key: key for key in here})]
         if self._neighbours:
@@ -410,7 +410,7 @@ class ObjectIndex:
             return None
 
     def _make_room(self, prefix: str) -> None:
-        """What was used longest ago goes first; never the store that is being read."""
+        """Drop the least recently used first, but never the store that is being read."""
         total = sum(held.bytes for held in self._held.values())
         for name in list(self._held):
             if total <= self._cache_bytes_max:
@@ -426,7 +426,7 @@ def _prefixes(store: IndexRef, file_id: str) -> tuple[str, str]:
 
 
 def _segment_place(store: IndexRef) -> BundlePrefixes:
-    """Where those lie, and copies of them."""
+    """The places of those, and copies of them."""
     objects = keys.index_segments(store.tenant, store.store_id)
     return BundlePrefixes(keys.index_bundles(store.tenant, store.store_id, "segments"), objects)
 
@@ -459,7 +459,7 @@ def _without(wanted: Mapping[str, int], keys: AbstractSet[str]) -> dict[str, int
 
 
 def _still_good(blocks: Sequence[Block], wanted: AbstractSet[str], block_chunks: int) -> list[Block]:
-    """Those that hold nothing but what is wanted. If something is missing from all of them, the small ones are made anew with it, so
+    """Bundles of wanted objects alone. If something is missing from all of them, the small ones are made anew with it, so
     that a store that grows file by file does not end as a block for each file."""
     whole = [block for block in blocks if block.keys <= wanted]
     if sum(len(block.keys) for block in whole) == len(wanted):

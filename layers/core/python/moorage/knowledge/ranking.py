@@ -1,4 +1,4 @@
-"""Which chunks fit a search best: the likeness of embeddings (cosine), shared words (BM25), and a mean of both.
+"""The best chunks for a search: the likeness of embeddings (cosine), shared words (BM25), and a mean of both.
 
 The words of a chunk count as a share: what BM25 gives it, of the most that it could give for the query's words. A word that no chunk
 has counts in that most, so that a chance match of "of" or "the" is a small share, and one of a rare number a large one. The score is
@@ -51,7 +51,7 @@ class TopChunks:
 
     @property
     def floor(self) -> float:
-        """What others have at most; 0 if there are no others."""
+        """The most that others have; 0 if there are no others."""
         return self.found[-1][0] if self.is_full else 0.0
 
     def look(self, number: int, scores: Floats, allowed: npt.NDArray[np.bool_] | None) -> None:
@@ -65,7 +65,7 @@ class TopChunks:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What one block has of one query's words."""
+    """A block's share in the words of one query."""
 
     number: int
     chunks: int
@@ -103,7 +103,7 @@ class QueryTerms:
         return best
 
     def most(self) -> float:
-        """What BM25 gives to no chunk, however often it has all words."""
+        """A score of BM25 that no chunk reaches, however often it has all words."""
         return (limits.BM25_K1 + 1) * sum(self._rarities())
 
     def _rarities(self) -> list[float]:
@@ -144,7 +144,7 @@ class Rankings:
             sharing.look(number, block, allowed)
 
     def add(self, which: int, model: str, found: Iterable[tuple[float, Place]]) -> None:
-        """What somebody else has found to be like a query: likeness and place."""
+        """Likeness and place that another index has found for a query."""
         self.likeness.setdefault((which, model), TopChunks()).add(found)
 
     def best(self) -> list[Ranked]:

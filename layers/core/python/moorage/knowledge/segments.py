@@ -1,6 +1,6 @@
 """A file's part of an index, as it lies in the bucket: two objects that are written once.
 
-The *segment* holds what is compared: an embedding for each chunk, the words of each chunk with their counts, and where the chunk's text
+The *segment* holds the compared content: an embedding for each chunk, the words of each chunk with their counts, and its text's place
 lies. The *text* holds the chunks, each packed for itself, so that a hit is read without the others.
 """
 

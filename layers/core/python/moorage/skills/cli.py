@@ -138,7 +138,7 @@ def _validate(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _bundle(path: Path) -> SkillBundle:
-    """What is to be uploaded, checked as the service checks it."""
+    """The files of an upload, checked as the service checks them."""
     try:
         if path.is_dir():
             return bundle.of_files(_files(path.resolve()))

@@ -1,4 +1,4 @@
-"""API keys: ``sk-moorage-<secret>``, of which the table holds a SHA-256 and never the key.
+"""API keys: ``sk-moorage-<secret>``. The table holds their SHA-256 and never the key.
 
 The secret has 256 random bits, so a fast hash is enough: there is nothing to guess. A key belongs to a tenant, and a tenant is
 whatever its keys say: the first key of a name makes it.
@@ -115,7 +115,7 @@ class ApiKeys:
         self._seen.pop(digest, None)
 
     async def find(self, secret: str) -> ApiKey | None:
-        """What is known of a key; None for unknown, revoked and expired ones, and for those made of one that is."""
+        """The record of a key; None for unknown, revoked and expired ones, and for those made of one that is."""
         return await self.known(hash_of(secret))
 
     async def known(self, digest: str) -> ApiKey | None:
@@ -159,12 +159,12 @@ class ApiKeys:
                     await self._table.update(entry["PK"], entry["SK"], set={"budgets": after})
 
     async def is_known(self, key_id: str) -> bool:
-        """Whether there is a key of this id, which has not been revoked. Reads the list: for what happens seldom."""
+        """Whether there is an unrevoked key of this id. Reads the list: for rare use."""
         listed = await self._table.query(keys.KEYS, index="GSI1")
         return any(entry["GSI1SK"].endswith(f"#{key_id}") for entry in listed)
 
     async def of_id(self, key_id: str) -> ApiKey | None:
-        """The key of an id; None for one that is unknown, revoked, or has run out. Reads the list: for what happens seldom."""
+        """The key of an id; None for one that is unknown, revoked, or has run out. Reads the list: for rare use."""
         for entry in await self._table.query(keys.KEYS, index="GSI1"):
             if entry["GSI1SK"].endswith(f"#{key_id}"):
                 return await self.known(entry["PK"].removeprefix(keys.API_KEY_PREFIX))
@@ -180,7 +180,7 @@ class ApiKeys:
 
 
 def key_id_of(key_sha256: str) -> str:
-    """The id under which a key is listed and counted; it tells nothing of the key."""
+    """The id of a key for lists and counts; it tells nothing of the key."""
     return f"key_{key_sha256[:16]}"
 
 

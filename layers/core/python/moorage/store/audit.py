@@ -1,4 +1,4 @@
-"""The audit trail: who made, revoked or used a key, changed a setting at run time, answered an approval, signed in or out.
+"""The audit trail: the maker of a key, its revocation and use, changes of settings at run time, approvals, signing in and out.
 
 One line of JSON for each. A line names its parties by ids and never holds a secret, a text or an address. It is written after what it
 tells of was done. If it cannot be written, the process's own log says so and what was done stands: a full disk must not keep an
@@ -40,7 +40,7 @@ class AuditKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who is at work in this task."""
+    """The actor of this task."""
 
     who: str = ""
     """Id of a key; or ``operator`` and the name of one, at the command line."""
@@ -65,7 +65,7 @@ def acting(actor: Actor) -> Iterator[None]:
 
 
 class AuditLog(Protocol):
-    """Where lines go. It never raises for what can go wrong in a day."""
+    """The file of the lines. It never raises for the failures of an ordinary day."""
 
     async def write(self, line: bytes) -> None: ...
 
@@ -136,7 +136,7 @@ def _is_at(path: Path, file: int) -> bool:
 
 
 def _put_aside(path: Path) -> None:
-    """Under the lock of the file, which stays locked under its new name."""
+    """Under the lock of the file. The lock stays with the renamed file."""
     for number in range(limits.AUDIT_FILES_MAX - 1, 0, -1):
         before = _aside(path, number - 1)
         if before.exists():

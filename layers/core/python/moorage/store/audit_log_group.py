@@ -1,6 +1,6 @@
 """The audit trail of a deployment on AWS: a log group of its own in CloudWatch Logs.
 
-Each process writes a stream of its own, which it makes with its first line. It may make streams and add lines, and neither read nor
+Each process writes a stream of its own, made with its first line. It may make streams and add lines, and neither read nor
 delete any.
 """
 

@@ -1,4 +1,4 @@
-"""What wakes the readers of a log on one machine: whoever has appended says so, and they need not look again and again.
+"""The wake-up for readers of a log on one machine: writers ring after an append, so readers need not poll.
 
 The API listens on a datagram socket beside the executions, and the processes that play the loop send the response's id there. Nothing
 relies on it: a bell that is not heard is a log that is looked at a little later.

@@ -17,12 +17,12 @@ class BlobNotFound(MoorageError):
 
 
 class BlobTooLarge(MoorageError):
-    """A stream went past the size that its caller allows; nothing of it was kept."""
+    """A stream exceeded the size that its caller allows; nothing of it was kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """What was stored: ``sha256`` as hex, ``bytes`` the length."""
+    """A stored object: ``sha256`` as hex, ``bytes`` the length."""
 
     key: str
     bytes: int
@@ -56,7 +56,7 @@ class Blobs(Protocol):
         ...
 
     async def delete(self, key: str) -> None:
-        """Deleting what is not there is no error."""
+        """Deleting a missing object is no error."""
         ...
 
     async def delete_prefix(self, prefix: str) -> int:
@@ -87,7 +87,7 @@ class Blobs(Protocol):
         return [record[name] if name in record else next(fetched) for record in records]  # type: ignore[misc]
 
     async def bytes_under(self, prefix: str) -> int:
-        """What all objects under a prefix hold together."""
+        """The bytes of all objects under a prefix."""
         return sum([size async for _, size in self.list_sizes(prefix)])
 
 

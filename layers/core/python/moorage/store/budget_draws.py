@@ -1,4 +1,4 @@
-"""What somebody who uses something asks of the budgets that he shares with others: a response, or what is like one."""
+"""The requests to shared budgets of a response, or of something like a response."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a key, a tenant, or a response with its forks may use together: one record for each, which all that draw from it share.
+"""Shared limits of a key, a tenant, or a response with its forks: one record for each, shared by all that draw from it.
 
 The record holds the limits, and for each measure a counter of what was used and what is *held*: a running response holds what its next
 step will likely take. Each response has an entry beside the counters, with what it has used so far and what it holds. Before a step one
@@ -43,12 +43,12 @@ def amount(value: float) -> str:
 
 
 class BudgetContended(MoorageError):
-    """An entry was changed again and again while it was being changed. Whoever tries later gets by."""
+    """An entry was changed again and again while it was being changed. A later try succeeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a budget is of."""
+    """The subject of a budget."""
 
     kind: Kind
     name: str
@@ -105,7 +105,7 @@ class BudgetReached:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What one response has used, and what it holds."""
+    """The use of one response, and its holds."""
 
     used: Amounts
     held: Amounts

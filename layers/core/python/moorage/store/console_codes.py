@@ -47,5 +47,5 @@ class ConsoleCodes:
 
 
 def _sealing_key(code: str) -> bytes:
-    """The table holds another hash of the code, which does not lead to this one."""
+    """The table holds another hash of the code: it does not lead to this one."""
     return hashlib.sha256(b"what a console's code seals " + code.encode()).digest()

@@ -1,4 +1,4 @@
-"""The key of a deployment, and the one of its sandboxes, which follows from it.
+"""The key of a deployment, and the key of its sandboxes, derived from the first.
 
 The first opens all that the deployment has sealed: what clients carry as ``encrypted_content``, secrets of webhooks and of remote
 servers. So on AWS it is in no variable: whoever seals or opens reads it from Secrets Manager, once in a process and not before it is

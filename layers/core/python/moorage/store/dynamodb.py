@@ -143,7 +143,7 @@ class DynamoTable(Table):
             request["ExclusiveStartKey"] = last
 
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
-        """Unconditional puts and deletes, 25 to a request; what DynamoDB leaves unprocessed is sent again."""
+        """Unconditional puts and deletes, 25 to a request; items that DynamoDB leaves unprocessed are sent again."""
         writes: list[dict[str, Any]] = [{"PutRequest": {"Item": encode(record)}} for record in puts]
         writes += [{"DeleteRequest": {"Key": _key(pk, sk)}} for pk, sk in deletes]
         while writes:

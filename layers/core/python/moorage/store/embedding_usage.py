@@ -1,4 +1,4 @@
-"""What of embeddings was used: counted by the hour, the model and the key, in the partition of the tenant's sums of usage.
+"""The use of embeddings: counted by the hour, the model and the key, in the partition of the tenant's sums of usage.
 
 Each request to an embedding model counts up one record, whether it is a client's, one for a search or one for a file that is read; what
 needs no embeddings writes nothing here. A count that cannot be written is told in the log, and lost: what it counts has been done.

@@ -83,7 +83,7 @@ class WriterConflict(StrEnum):
 
 
 def meet(mine: LogWriterId, other: EventBatch) -> WriterConflict:
-    """What a writer does about a batch that it did not expect."""
+    """A writer's decision about a batch that it did not expect."""
     theirs = other.writer
     if theirs == mine:
         return WriterConflict.MYSELF
@@ -105,7 +105,7 @@ def taken_over(mine: LogWriterId, batches: Sequence[EventBatch]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TimestampedEvent:
-    """An event with the time at which it was said (milliseconds). Streams never show the time; the pages of the log do."""
+    """An event with its time (milliseconds). Streams never show the time; the pages of the log do."""
 
     event: Event
     at_ms: int
@@ -317,7 +317,7 @@ def _told(batches: Sequence[EventBatch], after: int | None, *, descending: bool)
 
 
 def _packed_times(times: Sequence[int]) -> bytes:
-    """The first one, and how much later than it each is: small numbers, which shrink well."""
+    """The first one, and how much later each is: small numbers, and so they shrink well."""
     return zlib.compress(struct.pack(f">Q{len(times)}i", times[0], *(at - times[0] for at in times)), 1)
 
 
@@ -382,7 +382,7 @@ class LogWriter:
         return self._pending_bytes >= limits.BATCH_EVENTS_BYTES_MAX
 
     async def flush(self) -> None:
-        """Write what is queued. Raises :class:`Superseded` when another attempt or step has taken over."""
+        """Write the queue. Raises :class:`Superseded` when another attempt or step has taken over."""
         async with self._lock:
             while self._pending:
                 pending, self._pending, self._pending_bytes = self._pending, [], 0

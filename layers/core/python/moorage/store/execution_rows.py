@@ -1,6 +1,6 @@
-"""Executions on one machine: rows of a SQLite file, which a few worker processes take and play (``local/step_worker.py``).
+"""Executions on one machine: rows of a SQLite file. A few worker processes take and play them (``local/step_worker.py``).
 
-A row says where its execution stands and which worker has it. A worker has a number, and holds the lock of that number for as long as
+A row says the state of its execution and its worker. A worker has a number, and holds the lock of that number for as long as
 it lives: the lease is the lock, so no clock can end it early or late. A worker that starts takes the lock, and frees what its
 predecessor has left; any worker may take what is free.
 
@@ -61,7 +61,7 @@ _CACHE_KIB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class TakenExecution:
-    """What a worker plays on."""
+    """A worker's execution."""
 
     name: str
     state: str | None
@@ -73,7 +73,7 @@ class TakenExecution:
 
 
 class ExecutionRows:
-    """The port, and beside it what workers do. Nothing is opened before it is first used."""
+    """The port, and the part of the workers. Nothing is opened before it is first used."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._path, self._clock = path, clock
@@ -81,7 +81,7 @@ class ExecutionRows:
         self._opened: sqlite3.Connection | None = None
 
     async def start(self, name: str, state: dict[str, Any], trace: Trace | None) -> None:
-        """The trace is on the response's record, where its steps find it."""
+        """The trace is on the response's record: its steps find it there."""
         await self._on_thread(lambda: self._start(name, orjson.dumps(state).decode()))
 
     async def start_soon(self, name: str, state: dict[str, Any], trace: Trace | None) -> bool:
@@ -115,7 +115,7 @@ class ExecutionRows:
         return await self._on_thread(lambda: self._take(worker, most, share))
 
     async def keep(self, name: str, worker: int, state: str, data: dict[str, Any], retries: tuple[int, ...]) -> bool:
-        """Write where an execution stands now; False if it was stopped, or another worker has it."""
+        """Write the position of an execution; False if it was stopped, or another worker has it."""
         row = (state, orjson.dumps(data).decode(), orjson.dumps(retries).decode(), name, worker)
         return await self._on_thread(lambda: self._connection().execute(_KEEP, row).rowcount == 1)
 
@@ -169,7 +169,7 @@ class ExecutionRows:
 
 
 def worker_socket(folder: Path, number: int) -> Path:
-    """Where a worker listens: a connection there, which says nothing, wakes it."""
+    """The socket of a worker: a connection there wakes it without a word."""
     return folder / f"worker-{number}.sock"
 
 

@@ -67,7 +67,7 @@ class FileBlobs(Blobs):
         return await self.put_bytes(key, held[0])
 
     async def put_addressed(self, prefix: str, chunks: AsyncIterator[bytes], *, known: Mapping[str, str], bytes_max: int) -> Blob:
-        """What fits into one part is hashed before it is written."""
+        """Content that fits into one part is hashed before it is written."""
         parts = parts_of(chunks)
         held = await first_two(parts)
         if len(held) == 1:
@@ -194,7 +194,7 @@ class FileBlobs(Blobs):
         raise _missing(key)
 
     def _kept(self, data: bytes) -> tuple[str, str]:
-        """A new file on disk: its name, and the SHA-256 of what it holds."""
+        """A new file on disk: its name, and the SHA-256 of its content."""
         file = self._new()
         path = self._incoming / file
         try:
@@ -209,7 +209,7 @@ class FileBlobs(Blobs):
         return file, hashlib.sha256(data).hexdigest()
 
     async def _kept_stream(self, held: list[bytes], rest: AsyncIterator[bytes], bytes_max: int) -> tuple[str, int, str]:
-        """The same for a stream, of which some parts are held already: name, bytes, and SHA-256. Memory holds a part or two."""
+        """The same for a stream whose first parts are held already: name, bytes, and SHA-256. Memory holds a part or two."""
         file, size, digest = self._new(), 0, hashlib.sha256()
         path = self._incoming / file
         opened = path.open("xb")
@@ -259,7 +259,7 @@ class FileBlobs(Blobs):
 
 
 def settle(folder: Path, file: str) -> None:
-    """Move a file with a name to where it stays. Nobody minds if the move is lost: it is looked for in both places."""
+    """Move a file with a name to its final place. A lost move is harmless: readers look in both places."""
     place = folder / "objects" / file[:2]
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
@@ -267,7 +267,7 @@ def settle(folder: Path, file: str) -> None:
 
 
 def path_of(folder: Path, file: str) -> Path:
-    """Where a file lies. It may move from the first place to the second meanwhile, so the second is looked at last."""
+    """The place of a file. It may move from the first place to the second meanwhile, so the second is looked at last."""
     settled = folder / "objects" / file[:2] / file
     incoming = folder / "incoming" / file
     return incoming if not settled.exists() and incoming.exists() else settled
@@ -282,7 +282,7 @@ def drop_object(connection: sqlite3.Connection, key: str) -> None:
 
 
 async def _whole(work: Coroutine[Any, Any, T]) -> T:
-    """Whoever waits for it may go; files are not left between two states."""
+    """Waiters may go; files are not left between two states."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(task)

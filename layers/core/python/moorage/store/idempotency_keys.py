@@ -1,4 +1,4 @@
-"""Requests that come twice: which response, or which answer, the first of them got.
+"""Repeated requests: the response, or the answer, that the first of them got.
 
 A client says with ``Idempotency-Key`` that two requests are one. The first claims the key by one conditional write; the others find
 who has it. What a response is, its log knows; of other requests the answer itself is kept.
@@ -22,7 +22,7 @@ _LEFT: Final = "LEFT#"
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyClaim:
-    """Who has a key."""
+    """The holder of a key."""
 
     request_id: str
     """Of the request that claimed it."""
@@ -75,7 +75,7 @@ class IdempotencyKeys:
         raise AssertionError("a key that was removed is taken again each time")
 
     async def settle(self, tenant_id: str, key: str, claim: IdempotencyClaim) -> None:
-        """Put down what came of the request that has the key."""
+        """Put down the result of the request that has the key."""
         await self._table.put(self._record(tenant_id, key, claim))
 
     async def release(self, tenant_id: str, key: str, claim: IdempotencyClaim) -> None:

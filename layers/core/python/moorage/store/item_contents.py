@@ -1,4 +1,4 @@
-"""Contents of items that are objects of their own: images, which no record and no log could hold.
+"""Contents of items as objects of their own: images are too large for a record or a log.
 
 If clients read base64, the item or event of a log has a handle instead (``kept``: the field's name and where its content lies), so
 that a chain with many images is as short as one without. Who shows a log to a client puts the contents back (:meth:`Contents.whole`).
@@ -41,9 +41,9 @@ class Contents:
     """What a client has asked to include; None: all that there is."""
 
     async def keep_counted(self, response_id: str, name: str, content: bytes) -> str:
-        """The same as :meth:`keep`, of what counts as stored by the tenant. Raises ``storage_limit_reached``.
+        """The same as :meth:`keep`, for content that counts as stored by the tenant. Raises ``storage_limit_reached``.
 
-        Done again by a run that comes after one that died, it counts twice, until the reaper counts what is there."""
+        A second run after a death counts it twice, until the reaper counts the stored bytes."""
         await self.files.stored.add(Holder.response(self.tenant_id, response_id), len(content))
         return await self.keep(response_id, f"{COUNTED}{name}", content)
 
@@ -53,7 +53,7 @@ class Contents:
         return f"{response_id}/{name}"
 
     async def kept(self, response_id: str, name: str) -> bytes | None:
-        """What was kept of a response under a name; None if nothing was."""
+        """The content of a response under a name; None if there is none."""
         try:
             return await self.blobs.get_bytes(keys.response_blob(self.tenant_id, response_id, name))
         except BlobNotFound:
@@ -133,7 +133,7 @@ class Contents:
 
 
 def _media_type(content: bytes) -> str:
-    """Of a picture, by what it begins with."""
+    """The type of a picture, by its first bytes."""
     return "image/png" if content.startswith(b"\x89PNG") else "image/jpeg"
 
 

@@ -1,8 +1,8 @@
-"""The store of one machine: one SQLite file, which several processes open, and a commit before each answer.
+"""The store of one machine: one SQLite file, opened by several processes, and a commit before each answer.
 
 Each process has a thread that writes. Writes that come while it waits for the disk are committed together, so a slow disk costs each of
 them at most two flushes. The processes take turns: a lock on a file beside the journal queues them, where SQLite's own would have them
-sleep and try again. Reads see what is committed. They have a connection of their own, and wait for nothing.
+sleep and try again. Reads see the committed state. They have a connection of their own, and wait for nothing.
 
 SQLite's log ahead of writes (WAL) survives a process that dies at any moment. ``synchronous=FULL`` makes it survive the power.
 """
@@ -82,7 +82,7 @@ class Journal:
 
     @property
     def reader(self) -> sqlite3.Connection:
-        """What is committed. For one thread, which must not keep a result open over an ``await``.
+        """The committed state. For one thread, and its results must not stay open over an ``await``.
 
         Raises :class:`SettingsConflict` for a file of another format.
         """
@@ -108,7 +108,7 @@ class Journal:
         return await answer
 
     def close(self) -> None:
-        """What was asked before is done."""
+        """The earlier writes are done."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()
@@ -187,7 +187,7 @@ class Journal:
 
 
 class _WriteTurn:
-    """Whose turn it is to write. The kernel lets those who wait go on in the order in which they came."""
+    """The turn to write. The kernel lets waiters go on in order of their arrival."""
 
     def __init__(self, file: IO[str]) -> None:
         self._descriptor = file.fileno()
@@ -226,7 +226,7 @@ def _do(connection: sqlite3.Connection, asked: _QueuedWrite) -> _Outcome:
 
 
 def _answer(outcomes: list[_Outcome]) -> None:
-    """Each in its own loop, which may have ended meanwhile."""
+    """Each in its own loop: it may have ended meanwhile."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for outcome in outcomes:
         by_loop.setdefault(outcome.asked.loop, []).append(outcome)

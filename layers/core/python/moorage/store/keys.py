@@ -120,17 +120,17 @@ def response_of(pk: str) -> tuple[str, str]:
 
 
 def event(sequence_number: int) -> str:
-    """Sort key of the batch whose first event has this number."""
+    """Sort key of the batch that begins with this number."""
     return f"{EVENT_PREFIX}{sequence_number:012d}"
 
 
 def attempt(step: int, call_id: str | None = None) -> str:
-    """Sort key of the record of one step, or of one tool call of it: how often it was run, and what came of it."""
+    """Sort key of the record of one step, or of one tool call of it: its runs and its result."""
     return f"{ATTEMPT_PREFIX}{step:06d}" if call_id is None else f"{ATTEMPT_PREFIX}{step:06d}#{call_id}"
 
 
 def attempts_below(step: int) -> str | None:
-    """The sort key after which the records of a step, its calls, and the steps after it come; None for all."""
+    """The sort key before the records of a step, its calls, and the steps after it; None for all."""
     return f"{attempt(step - 1)}#\uffff" if step else None
 
 
@@ -214,7 +214,7 @@ def automation(tenant_id: str, automation_id: str) -> str:
 
 
 def automations(tenant_id: str) -> str:
-    """Where a tenant's are counted, under :data:`TOTAL`."""
+    """The place of a tenant's counts, under :data:`TOTAL`."""
     return f"T#{tenant_id}#AUTOMATIONS"
 
 
@@ -259,12 +259,12 @@ def console_code(key_sha256: str) -> str:
 
 
 def budgets(tenant_id: str) -> str:
-    """Partition of what a tenant's keys, responses with their forks, and the tenant itself may use."""
+    """Partition of the limits of a tenant's keys, of its responses with their forks, and of the tenant itself."""
     return f"T#{tenant_id}#BUDGETS"
 
 
 def rate(key_sha256: str) -> str:
-    """Partition of what is left of a key's rate."""
+    """Partition of the rest of a key's rate."""
     return f"RATE#{key_sha256}"
 
 
@@ -274,7 +274,7 @@ def listing(tenant_id: str, kind: str) -> str:
 
 
 def listed(created_at: int, resource_id: str) -> str:
-    """``GSI1SK``: oldest first, ties by id, which tells the order within a second (``ids.py``)."""
+    """``GSI1SK``: oldest first, ties by id, in order within a second (``ids.py``)."""
     return f"{created_at:012d}#{resource_id}"
 
 
@@ -294,7 +294,7 @@ def usage_span(start: int, seconds: int) -> str:
 
 
 def usage_digest(start: int, seconds: int) -> str:
-    """Sort key of what tells where in an hour or a day of the list what stands (``store/list_digest.py``)."""
+    """Sort key of a digest of an hour or a day of the list (``store/list_digest.py``)."""
     return f"LIST#{usage_span(start, seconds)}"
 
 
@@ -326,7 +326,7 @@ def response_blobs(tenant_id: str, response_id: str) -> str:
 
 
 def owner_of_blob(key: str) -> tuple[str, str] | None:
-    """Tenant and id back from :func:`response_blob`; None for what is no response's."""
+    """Tenant and id back from :func:`response_blob`; None for another object."""
     parts = key.removeprefix(RESPONSE_BLOBS).split("/")
     return (parts[0], parts[1]) if key.startswith(RESPONSE_BLOBS) and len(parts) > 2 else None
 
@@ -393,7 +393,7 @@ def past(at_ms: int, name: str) -> str:
 
 
 def past_until(at_ms: int) -> str:
-    """The sort key after which the rows come that were replaced later than at this time."""
+    """The sort key before the rows that were replaced later than this time."""
     return past(at_ms, "\uffff")
 
 
@@ -449,12 +449,12 @@ def pool_slot(tier: str, number: int) -> str:
 
 
 def pool_claim(pool_id: str) -> str:
-    """Sort key of the record that says whose a sandbox of the pool has become; it stands while the sandbox runs."""
+    """Sort key of the record of a pool sandbox's container; it exists while the sandbox runs."""
     return f"{POOL_CLAIM_PREFIX}{pool_id}"
 
 
 def warm(token_sha256: str) -> str:
-    """Sort key, in a container's partition, of what the pool gave to the incarnation with this token: a sandbox, or nothing."""
+    """Sort key, in a container's partition, of the pool's gift to the incarnation with this token: a sandbox, or nothing."""
     return f"WARM#{token_sha256}"
 
 
@@ -513,7 +513,7 @@ def container_skill(directory: str) -> str:
 
 
 def skill_bundle(tenant_id: str, digest: str) -> str:
-    """Partition of a stored bundle (``SK=META``), which all versions with the same files share."""
+    """Partition of a stored bundle (``SK=META``), shared by all versions with the same files."""
     return f"T#{tenant_id}#B#{digest}"
 
 
@@ -565,7 +565,7 @@ def agent_object(tenant_id: str, agent_id: str, name: str) -> str:
 
 
 def agent_session_objects(tenant_id: str, session_id: str) -> str:
-    """Prefix of what is too long for the records of an agent's session."""
+    """Prefix of content too long for the records of an agent's session."""
     return f"T/{tenant_id}/AS/{session_id}/"
 
 
@@ -599,7 +599,7 @@ def webhook_slot(slot: int) -> str:
 
 
 def webhook_deliveries(tenant_id: str, endpoint_id: str) -> str:
-    """Partition of what was sent to an endpoint, or is to be."""
+    """Partition of the messages of an endpoint, sent or due."""
     return f"T#{tenant_id}#W#{endpoint_id}"
 
 
@@ -612,17 +612,17 @@ def webhook_delivery(event_id: str) -> str:
 
 
 def input_item(tenant_id: str, item_id: str) -> str:
-    """What the URLs of an input item gave is kept under the item's id."""
+    """The content of an input item's URLs is kept under the item's id."""
     return f"T#{tenant_id}#I#{item_id}"
 
 
 def input_url(name: str) -> str:
-    """Sort key of what one URL of an input item gave."""
+    """Sort key of the content of one URL of an input item."""
     return f"URL#{name}"
 
 
 def input_objects(tenant_id: str, item_id: str) -> str:
-    """Prefix of what the URLs of an input item gave."""
+    """Prefix of the content of an input item's URLs."""
     return f"T/{tenant_id}/I/{item_id}/"
 
 
@@ -664,7 +664,7 @@ def connection_of(pk: str) -> str:
 
 
 def socket_frame(at_ms: int, frame_id: str) -> str:
-    """Sort key of a frame that waits: in the order in which the gateway took them."""
+    """Sort key of a frame that waits: in the order of the gateway."""
     return f"{FRAME_PREFIX}{at_ms:015d}#{frame_id}"
 
 
@@ -709,7 +709,7 @@ def vector_batch(batch_id: str) -> str:
 
 
 def todo(file_id: str) -> str:
-    """Sort key of the note that a store's index is not yet as the record of the file says, or as there being none says."""
+    """Sort key of the note that a store's index does not yet match the record of the file, or its absence."""
     return f"{TODO_PREFIX}{file_id}"
 
 
@@ -737,12 +737,12 @@ def index_objects(tenant_id: str, store_id: str) -> str:
 
 
 def index_stamp(tenant_id: str, store_id: str) -> str:
-    """Another one after each change of what a store has in the bucket."""
+    """Another one after each change of a store's objects in the bucket."""
     return f"{index_objects(tenant_id, store_id)}stamp"
 
 
 def index_segments(tenant_id: str, store_id: str, file_id: str | None = None) -> str:
-    """Prefix of what is compared of a store's chunks, or of one file's."""
+    """Prefix of the compared content of a store's chunks, or of one file's."""
     return f"{index_objects(tenant_id, store_id)}I/" + ("" if file_id is None else f"{file_id}/")
 
 
@@ -771,5 +771,5 @@ def index_text_of(segment: str) -> str:
 
 
 def index_neighbours(tenant_id: str, store_id: str, bucket: str, file_id: str | None = None) -> str:
-    """Prefix of what is told of the vectors that a vector bucket has of a store, or of one of its files."""
+    """Prefix of the notes about a store's vectors in a vector bucket, or about one of its files."""
     return f"{index_objects(tenant_id, store_id)}V/{bucket}/" + ("" if file_id is None else f"{file_id}/")

@@ -45,7 +45,7 @@ class ListDigest:
             self.seconds.append(created_at)
 
     def join(self, later: "ListDigest") -> None:
-        """Add what comes after all of these."""
+        """Add the later ones."""
         numbers = [self.kinds.setdefault(kind, len(self.kinds)) for kind in later.kinds]
         self.numbers += [numbers[number] for number in later.numbers]
         self.seconds += later.seconds
@@ -64,13 +64,13 @@ class ListDigest:
         return cls({ListedTraits(*kind): number for number, kind in enumerate(kinds)}, numbers, list(accumulate(gaps)))
 
     def stretches(self, sought: ListFilter) -> list[DigestRange]:
-        """Where to look for it, oldest first. What stands close together is one stretch."""
+        """Its parts for a search, oldest first. Close responses form one stretch."""
         asked = sought.shortened(_short)
         wanted = {number for kind, number in self.kinds.items() if asked.admits(kind)}
         return list(self._stretches([place for place, number in enumerate(self.numbers) if number in wanted])) if wanted else []
 
     def _stretches(self, places: list[int]) -> Iterator[DigestRange]:
-        """What was made within one second is never parted."""
+        """Responses of one second stay together."""
         first = last = places[0]
         for place in places[1:]:
             is_far = place - last > limits.LIST_STRETCH_GAP_ROWS or place - first >= limits.LIST_STRETCH_ROWS_MAX

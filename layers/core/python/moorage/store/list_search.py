@@ -78,7 +78,7 @@ class ListSearch:
         yield [], None
 
     async def _steps(self, rest: ListRange) -> AsyncGenerator[tuple[ListRange, list[DigestRange] | None], None]:
-        """The parts of the list in order, and where in each to look; None for everywhere."""
+        """The parts of the list in order, and the places in each; None for everywhere."""
         assert rest.after is not None
         place = int(rest.after.partition("#")[0])
         if rest.descending:
@@ -113,7 +113,7 @@ class ListSearch:
         return [(span, told[span][:: -1 if descending else 1] if span in told else None) for span in spans]
 
     async def _look(self, here: ListRange, stretches: Sequence[DigestRange], size: int) -> AsyncGenerator[Part, None]:
-        """What stands there, of so many at once as may fill a page."""
+        """The rows there, of so many at once as may fill a page."""
         left = list(stretches)
         while left:
             taken = [left.pop(0)]
@@ -137,7 +137,7 @@ class ListSearch:
 
 
 def _end(part: ListRange) -> str:
-    """Where a part ends, in its direction."""
+    """The end of a part, in its direction."""
     if part.descending:
         return "" if part.created_from is None else f"{part.created_from:012d}"
     return _AFTER_ALL if part.created_to is None else f"{part.created_to:012d}{_AFTER_ALL}"

@@ -30,7 +30,7 @@ def listing_attributes(tenant_id: str, kind: str, created_at: int, resource_id: 
 
 
 def gone_record(pk: str, sk: str, created_at: int, resource_id: str, now: float) -> Record:
-    """What marks a deleted resource's place in its list."""
+    """The mark in a deleted resource's place of its list."""
     return {
         "PK": pk,
         "SK": sk,

@@ -1,4 +1,4 @@
-"""How many sandboxes a tenant has, and what it may have: an entry for each, and their sum, which the bounds are held against.
+"""The number of a tenant's sandboxes, and its bounds: an entry for each, and their sum. The bounds are compared with the sum.
 
 An entry is written with the ``LIFE#`` record of its sandbox and goes with it, in one transaction with the sum. So what a start reads
 and writes does not grow with what other tenants have, and starts that meet do not pass the bounds. An entry whose ``LIFE#``
@@ -82,7 +82,7 @@ class LiveSandboxes:
 
     async def pay(self, tenant_id: str, container_id: str, response_id: str, seconds: int) -> None:
         """A response that ends has paid so much of the time of the container's latest sandbox. Of what it says twice the later word
-        counts. What cannot be written is told in the log and lost."""
+        counts. A failed write is told in the log and lost."""
         pk = keys.sandboxes(tenant_id)
         try:
             for entry in (await self._table.query(pk, prefix=keys.live_sandboxes(container_id)))[-1:]:
@@ -129,7 +129,7 @@ class LiveSandboxes:
         return await self._table.update(pk, keys.SANDBOXES_TOTAL, set_once=begin, must_exist=False)
 
     async def _is_put_right(self, life: Record) -> bool:
-        """Whether what was refused may be tried again: there is room now, or somebody else was faster."""
+        """Whether a refused write may be tried again: there is room now, or another process was faster."""
         total = await self._opened(life["tenant_id"])
         return self._has_room(total, life) or await self._drop_left(life["tenant_id"])
 

@@ -1,4 +1,4 @@
-"""What is left of each API key's rate: one record for a key, which all processes share.
+"""The rest of each API key's rate: one record for a key, shared by all processes.
 
 A record is replaced by compare-and-set on its version. It ends by itself: one that is a minute old says nothing that no record does
 not say.
@@ -32,7 +32,7 @@ class Rates:
         self._table = table
 
     async def replace(self, key_sha256: str, seen: BucketLevels, left: Mapping[str, float], *, at: float) -> tuple[bool, BucketLevels]:
-        """Write these levels if ``seen`` still stands there. Whether that was so, and what stands there now."""
+        """Write these levels if ``seen`` still stands there. Whether that was so, and the present record."""
         pk, version = keys.rate(key_sha256), seen.version + 1
         try:
             record = await self._table.update(

@@ -1,4 +1,4 @@
-"""A record as JSON text, and back: what one machine keeps of it.
+"""A record as JSON text, and back: the form of one machine.
 
 Two things are not JSON. Bytes are ``{"\\0B": base64}``, and integers of more than 64 bits ``{"\\0N": digits}``. A name in a map that
 begins with ``\\0`` itself gets another one, so that it is neither.

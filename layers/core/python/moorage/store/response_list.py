@@ -1,4 +1,4 @@
-"""The list of a tenant's responses: what stands in the index, and how it is read.
+"""The list of a tenant's responses: its entries in the index, and how it is read.
 
 A response that has ended is listed by its final batch, which is written once and anyhow, or by its record if both are written by one
 request and the record has room: no record more, and one entry of the index. The entry's sort key is the place, ``<created>#<id>``, and
@@ -33,7 +33,7 @@ _BEHIND: Final = "#\uffff"
 
 @dataclass(frozen=True, slots=True)
 class ResponseRow:
-    """What the index tells of a response that has ended."""
+    """The index entry of a response that has ended."""
 
     status: str
     model: str
@@ -78,7 +78,7 @@ class ResponseRow:
         )
 
     def to_text(self) -> str:
-        """Without what is empty at its end."""
+        """Without the empty ones at its end."""
         fields = [
             self.status,
             self.model,
@@ -104,7 +104,7 @@ class ResponseRow:
 
 
 class ListedTraits(NamedTuple):
-    """What a row is filtered by."""
+    """The traits of a row, for filters."""
 
     status: str
     model: str
@@ -116,7 +116,7 @@ class ListedTraits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """What a filter asks of a row; what is empty asks for nothing."""
+    """The traits that a filter wants of a row; an empty one matches every row."""
 
     statuses: frozenset[str] = frozenset()
     model: str = ""
@@ -140,7 +140,7 @@ class ListFilter:
         )
 
     def shortened(self, short: Callable[[str], str]) -> "ListFilter":
-        """What it asks of traits whose ids of conversations and containers are shortened."""
+        """The wanted traits whose ids of conversations and containers are shortened."""
         return replace(self, conversation_id=short(self.conversation_id), container_id=short(self.container_id))
 
 
@@ -148,7 +148,7 @@ _TAG_CHARS: Final = 2
 
 
 def tags_of(tenant_id: str, metadata: Mapping[str, str]) -> str:
-    """Twelve bits of a hash of each pair: enough to leave out nearly all that do not have it, too few to tell what it says."""
+    """Twelve bits of a hash of each pair: enough to leave out nearly all rows without it, too few to tell its value."""
     digests = [hashlib.sha256(orjson.dumps([tenant_id, name, value])).digest() for name, value in metadata.items()]
     return "".join(sorted(base64.urlsafe_b64encode(digest[:3])[:_TAG_CHARS].decode() for digest in digests))
 
@@ -158,7 +158,7 @@ def _parts(tags: str) -> set[str]:
 
 
 def calls_by_type(output: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many calls of which tools an output holds."""
+    """The number of calls of each tool in an output."""
     calls = [str(item["type"]) for item in output if item["type"].endswith("_call")]
     return {name: calls.count(name) for name in sorted(set(calls))}
 
@@ -200,7 +200,7 @@ class ListRange:
         )
 
     def within(self, low: int | None, high: int | None) -> "ListRange":
-        """What of it was made between these seconds, both included."""
+        """Its responses between these seconds, both included."""
         lows = [second for second in (low, self.created_from) if second is not None]
         highs = [second for second in (high, self.created_to) if second is not None]
         return replace(self, created_from=max(lows, default=None), created_to=min(highs, default=None))
@@ -218,17 +218,17 @@ async def inflight(table: Table, tenant_id: str) -> list[ListedResponse]:
 
 
 def running_attributes(tenant_id: str, created_at: int, response_id: str) -> Record:
-    """What lists a response in the foreground that has not ended."""
+    """The record that lists a response in the foreground that has not ended."""
     return {"GSI1PK": keys.listing(tenant_id, KIND), "GSI1SK": place_of(created_at, response_id)}
 
 
 def ended_attributes(tenant_id: str, created_at: int, response_id: str, row: ResponseRow) -> Record:
-    """What lists a response that has ended."""
+    """The record that lists a response that has ended."""
     return {"GSI1PK": keys.listing(tenant_id, KIND), "GSI1SK": f"{place_of(created_at, response_id)}#{row.to_text()}"}
 
 
 def remains(tenant_id: str, response_id: str, records: Sequence[Record]) -> Record | None:
-    """What a deleted response leaves of these records, its own: its place, and what it has used; None if it was not listed."""
+    """A deleted response's rest of these records: its place, and its usage; None if it was not listed."""
     meta = next((record for record in records if record["SK"] == keys.META), None)
     entries = [entry for record in records if (entry := entry_of(record)) is not None and entry.row is not None]
     if meta is None or not meta["store"] or not entries:
@@ -260,7 +260,7 @@ class ResponseList:
         self._table = table
 
     async def place(self, tenant_id: str, response_id: str) -> str:
-        """Where a response stands, also one that was deleted. Raises an :class:`~moorage.errors.ApiError` for an id of nobody's."""
+        """The place of a response, also of a deleted one. Raises an :class:`~moorage.errors.ApiError` for an unknown id."""
         pk = keys.response(tenant_id, response_id)
         for record in await self._table.get_many([(pk, keys.META), (pk, keys.GONE)]):
             return place_of(record["created_at"], response_id)

@@ -46,7 +46,7 @@ class Ancestor:
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """What ``META`` holds."""
+    """The content of ``META``."""
 
     response_id: str
     tenant_id: str
@@ -124,7 +124,7 @@ class StoredResponse:
 
     @property
     def own_input(self) -> list[Item]:
-        """What its request brought."""
+        """The content of its request."""
         return self.input_items[self.recent_items :]
 
     def parks(self, by_default: bool) -> bool:
@@ -215,7 +215,7 @@ class Responses:
     def __init__(
         self, table: Table, blobs: Blobs, *, now_ms: Callable[[], int], retention_seconds: int, bell: Bell | None = None
     ) -> None:
-        """``bell`` wakes those who follow a log; None if they look by themselves."""
+        """``bell`` wakes the readers of a log; None if they poll."""
         self.bell = bell
         self._table = table
         self._blobs = blobs
@@ -235,7 +235,7 @@ class Responses:
         )
 
     def expiry(self, *, is_stored: bool) -> int:
-        """Unix seconds after which DynamoDB removes the records by itself."""
+        """Unix seconds at the end of the records: DynamoDB removes them by itself."""
         seconds = self._retention_seconds if is_stored else limits.RESPONSE_SECONDS_MAX + UNSTORED_SECONDS
         return self._now_ms() // 1000 + seconds
 
@@ -376,7 +376,7 @@ class Responses:
         return await self._table.get(keys.response(tenant_id, response_id), keys.META) is None
 
     async def note_wait(self, stored: StoredResponse, reason: str | None) -> None:
-        """Say on the record what the response waits for; None: it goes on. Costs a write only if that changes."""
+        """Note on the record that the response waits, and for what; None: it goes on. Costs a write only if that changes."""
         if reason == stored.waiting_for:
             return
         change: dict[str, Any] = {"remove": ("waiting_for",)} if reason is None else {"set": {"waiting_for": reason}}
@@ -505,7 +505,7 @@ class Responses:
         return Snapshot(stored, last, size + more)
 
     async def delete(self, tenant_id: str, response_id: str) -> None:
-        """Remove every record and object of a response. What it has used stays counted, as long as it would have been kept."""
+        """Remove every record and object of a response. Its usage stays counted, as long as it would have been kept."""
         pk = keys.response(tenant_id, response_id)
         records = await self._table.query(pk)
         remains = response_list.remains(tenant_id, response_id, records)
@@ -519,7 +519,7 @@ class Responses:
 
 
 def _listed(stored: StoredResponse, response: dict[str, Any]) -> Record:
-    """What puts an ended response into the list of its tenant's."""
+    """The records that put an ended response into the list of its tenant's."""
     row = response_list.ResponseRow.of(
         response,
         key_id=stored.key_id,

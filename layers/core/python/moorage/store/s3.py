@@ -131,7 +131,7 @@ class S3Blobs(Blobs):
             raise
 
     async def delete(self, key: str) -> None:
-        """Deleting what is not there is no error."""
+        """Deleting a missing object is no error."""
         await self._call(self.client.delete_object, Key=key)
 
     async def delete_prefix(self, prefix: str) -> int:

@@ -1,4 +1,4 @@
-"""What sandboxes cost. From the first call that needs it to its end a response pays for its sandbox's time (``state.py: Rent``).
+"""The cost of sandboxes. From the first call that needs it to its end a response pays for its sandbox's time (``state.py: Rent``).
 All other time of a sandbox is its tenant's: before that, between responses, under a person's hands, and idle until it is stopped.
 
 That rest is known when a sandbox has ended (``store/live_sandboxes.py``). It is counted by the hour in the partition of the tenant's
@@ -43,7 +43,7 @@ class SandboxPrice:
 
 @dataclass(slots=True)
 class SandboxRest:
-    """What no response has paid for, of some hour or of many."""
+    """The unpaid time of some hour or of many."""
 
     seconds: int = 0
     nanodollars: int = 0

@@ -37,7 +37,7 @@ class Sealer:
         return f"{_VERSION}.{known_as}.{base64.urlsafe_b64encode(sealed).decode()}"
 
     def open(self, tenant_id: str, token: str) -> str | None:
-        """The text; None for what another deployment or tenant sealed, and for what is no token at all."""
+        """The text; None for a token of another deployment or tenant, and for other text."""
         version, _, rest = token.partition(".")
         name, _, body = rest.partition(".")
         key = self._named(name) if version == _VERSION else None

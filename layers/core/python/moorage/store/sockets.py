@@ -1,4 +1,4 @@
-"""WebSocket connections that API Gateway holds: what is known of each, and the frames that wait for whoever works for it.
+"""WebSocket connections that API Gateway holds: their records, and the frames that wait for a worker.
 
 API Gateway brings each frame to a function of its own, but a connection is one conversation: its lanes have an order, and what runs
 side by side is counted. So a connection has one worker at a time, and a mailbox. Who brings a frame puts it into the mailbox and counts
@@ -112,7 +112,7 @@ class Sockets:
         raise too_many_connections(limits.WEBSOCKETS_PER_KEY_MAX)
 
     async def close(self, connection_id: str) -> None:
-        """Forget it, its mailbox, and what could be continued on it. Harmless to repeat."""
+        """Forget it, its mailbox, and its responses that could be continued. Harmless to repeat."""
         records = await self._table.query(keys.socket(connection_id))
         for record in records:
             if record["SK"] == keys.META:
@@ -153,7 +153,7 @@ class Sockets:
         return True
 
     async def give_up(self, connection_id: str, holder: str) -> list[SocketFrame]:
-        """No worker could be called: what lies in the mailbox, which nobody will answer."""
+        """No worker could be called: the waiting frames of the mailbox, for error answers."""
         frames = await self.frames(connection_id)
         await self.take(connection_id, frames)
         with suppress(ConditionFailed):
@@ -178,7 +178,7 @@ class Sockets:
         return SocketWork(_opened(record), frozenset(record.get("lanes", ())))
 
     async def look(self, connection_id: str, holder: str) -> int | None:
-        """How many frames have come; None if the connection has gone, or the hold is lost."""
+        """The number of frames so far; None if the connection has gone, or the hold is lost."""
         record = await self._table.get(keys.socket(connection_id), keys.META)
         return int(record["arrived"]) if record is not None and record.get("holder") == holder else None
 

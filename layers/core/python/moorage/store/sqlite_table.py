@@ -140,7 +140,7 @@ def _write_all(connection: sqlite3.Connection, writes: Sequence[Write], rows: di
 
 
 def row_of(record: Record) -> _Row:
-    """Raises what :meth:`Table.write` does for a record that cannot be kept."""
+    """Raises the errors of :meth:`Table.write` for a record that cannot be kept."""
     pk, sk = record[PARTITION_KEY], record[SORT_KEY]
     check_keys(pk, sk)
     text = dump_record(record)
@@ -150,7 +150,7 @@ def row_of(record: Record) -> _Row:
 
 
 def indexed(record: Record) -> tuple[str | None, str | None]:
-    """Where a record stands in the index. It is only there with both attributes."""
+    """The place of a record in the index. It is only there with both attributes."""
     index_pk, index_sk = record.get(INDEX_PARTITION_KEY), record.get(INDEX_SORT_KEY)
     if index_pk == "" or index_sk == "":
         raise ValueError("the keys of an index are strings that are not empty")

@@ -1,4 +1,4 @@
-"""Steps and tool calls of a running response: how often each was run, what it came to, and the items that it finished.
+"""Steps and tool calls of a running response: the runs of each, its result, and the items that it finished.
 
 One record for each step and one for each tool call. It is the fence: starting raises ``attempt``, a run that finds the work done
 returns what is stored, and a run that finds too many attempts gives up. A writer of a lower attempt meets the higher one in the event
@@ -117,7 +117,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class StepAccount:
-    """What the record of a step, or of a call, tells an operator. Times are in milliseconds, None if they are not known."""
+    """The operator's view of the record of a step, or of a call. Times are in milliseconds, None if they are not known."""
 
     step: int
     call_id: str | None
@@ -194,7 +194,7 @@ class Steps:
         first_output_at_ms: int | None = None,
         request_id: str | None = None,
     ) -> None:
-        """Store what a step came to. The log has it already. Raises :class:`Superseded` if a later attempt has begun: it may write
+        """Store the result of a step. The log has it already. Raises :class:`Superseded` if a later attempt has begun: it may write
         more into the log than this one knows of. ``begun_at_ms`` is told of a run that was not begun here."""
         recorded = attempt - _unrecorded(stored, step)
         first: Record = {} if first_output_at_ms is None else {"first_ms": first_output_at_ms}
@@ -232,7 +232,7 @@ class Steps:
         return Step(OUTCOME.unpack(record["outcome"]), record["following"], items)
 
     async def last(self, stored: StoredResponse) -> tuple[int, Step | None]:
-        """The last step that was begun, and what it came to if it has ended; for whoever finds the loop without an owner."""
+        """The last step that was begun, and its result if it has ended; for a reader that finds the loop without an owner."""
         records = await self._table.query(_pk(stored), prefix=keys.ATTEMPT_PREFIX, descending=True, limit=1)
         if not records:
             return 0, None
@@ -314,7 +314,7 @@ class Steps:
     # --- all of it ---
 
     async def accounts(self, tenant_id: str, response_id: str, *, since: int = 0) -> list[StepAccount]:
-        """What the steps from ``since`` on and their calls tell an operator, in order."""
+        """The operator's view of the steps from ``since`` on and their calls, in order."""
         records = await self._table.query(
             keys.response(tenant_id, response_id), prefix=keys.ATTEMPT_PREFIX, after=keys.attempts_below(since)
         )

@@ -24,7 +24,7 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What takes room in the bucket."""
+    """The kinds of stored objects."""
 
     tenant_id: str
     kind: Kind
@@ -37,12 +37,12 @@ class Holder:
 
     @classmethod
     def upload(cls, tenant_id: str, upload_id: str) -> "Holder":
-        """The parts of an upload that is pending, which count as the file that may come of them."""
+        """The parts of a pending upload: they count as its later file."""
         return cls(tenant_id, "file", upload_id)
 
     @classmethod
     def response(cls, tenant_id: str, response_id: str) -> "Holder":
-        """The pictures that calls of a response have made, which count as files of the tenant's."""
+        """The pictures of a response's calls: they count as files of the tenant's."""
         return cls(tenant_id, "file", response_id)
 
     @property
@@ -52,7 +52,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class StorageStatus:
-    """What a tenant stores, of what it may."""
+    """A tenant's stored bytes, and its limit."""
 
     used: int
     limit: int
@@ -101,7 +101,7 @@ class StoredBytes:
         return standing.room
 
     async def add(self, holder: Holder, size: int) -> None:
-        """Count what is about to be stored, or was in this moment. Raises ``storage_limit_reached``."""
+        """Count new content, or content of this moment. Raises ``storage_limit_reached``."""
         if not await self.add_some(holder, [size]):
             await self.check(holder.tenant_id, size)
             raise storage_busy()
@@ -128,7 +128,7 @@ class StoredBytes:
             raise storage_limit_reached(standing.used, standing.limit)
 
     def changes(self, holder: Holder, size: int, *, is_bounded: bool = False) -> list[Write]:
-        """What changes an entry by a size, as part of a transaction. If one fails because it ``is_bounded`` by the limit,
+        """A change of an entry by a size, as part of a transaction. If one fails because it ``is_bounded`` by the limit,
         :meth:`check` says so; if it says nothing, it may be tried again."""
         if not size:
             return []
@@ -187,7 +187,7 @@ class StoredBytes:
         return [Holder(tenant_id, kind, name) for found, name in named for kind in KINDS if kind == found]
 
     async def _open(self, tenant_id: str) -> Record:
-        """A tenant's sum, which is due to be counted: it may have stored something before anything was counted."""
+        """A tenant's sum that is due to be counted: it may have stored something before anything was counted."""
         return await self._table.update(
             keys.stored(tenant_id),
             keys.TOTAL,
@@ -212,7 +212,7 @@ def _fitting(sizes: Sequence[int], room: int) -> list[int]:
 
 
 def _turned(holder: Holder, entry: Record | None, now: int) -> tuple[list[Record], list[Write]]:
-    """What writes an entry anew that stands as ``entry``."""
+    """A write that renews an entry that stands as ``entry``."""
     pk, sk = holder.key
     if entry is None:
         return [{"PK": pk, "SK": sk, "bytes": now}], []

@@ -1,4 +1,4 @@
-"""Keys of other servers where AWS keeps them: what references in ``models.toml`` stand for."""
+"""Keys of other servers in AWS's stores, for the references in ``models.toml``."""
 
 from collections.abc import Callable
 from typing import Any

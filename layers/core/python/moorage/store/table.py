@@ -95,7 +95,7 @@ class Table(Protocol):
         ...
 
     async def put(self, record: Record, *, if_absent: bool = False) -> None:
-        """Write a whole record. ``if_absent`` makes it conditional; raises :class:`ConditionFailed` with what stands there."""
+        """Write a whole record. ``if_absent`` makes it conditional; raises :class:`ConditionFailed` with the present record."""
         await self.write(Write.put(record, if_absent=if_absent))
 
     async def update(
@@ -132,7 +132,7 @@ class Table(Protocol):
         return changed
 
     async def delete(self, pk: str, sk: str, *, condition: Mapping[str, Any] | None = None) -> Record | None:
-        """Delete a record; the answer is what stood there, None if nothing did."""
+        """Delete a record; the answer is the deleted record, None if there was none."""
         return await self.write(Write(pk, sk, condition=condition or {}, is_end=True))
 
     async def transact(

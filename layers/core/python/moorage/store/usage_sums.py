@@ -129,7 +129,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class StoredSums:
-    """What is noted of a span."""
+    """The noted state of a span."""
 
     sums: Sums | None
     settled_at: int
@@ -183,7 +183,7 @@ class UsageSums:
             await self._table.put(place | {"digest": packed} | self._ttl(span))
 
     async def digests(self, spans: Iterable[TimeSpan]) -> dict[TimeSpan, ListDigest]:
-        """Where in these parts of the list what stands; those are left out of which that is not kept."""
+        """The responses of these parts of the list, by their digests; parts without a digest are left out."""
         places = {keys.usage_digest(span.start, span.seconds): span for span in spans}
         found = await self._table.get_many((keys.usage(self._tenant_id), sk) for sk in places)
         digests = {places[record["SK"]]: ListDigest.unpack(record["digest"]) for record in found}
@@ -196,7 +196,7 @@ class UsageSums:
             await self._table.put({"PK": keys.usage(self._tenant_id), "SK": keys.USAGE_FOLLOWED, **due}, if_absent=True)
 
     async def look_again(self, at: int | None) -> None:
-        """When the reaper is to look next; None for never."""
+        """The time of the reaper's next look; None for never."""
         pk = keys.usage(self._tenant_id)
         if at is None:
             await self._table.delete(pk, keys.USAGE_FOLLOWED)
@@ -208,7 +208,7 @@ class UsageSums:
         return {schema.TTL_ATTRIBUTE: span.end + self._retention_seconds}
 
     async def forget(self, created_at: int) -> None:
-        """What a response of this time counts as has changed."""
+        """A response of this time counts differently now."""
         for seconds in (HOUR_SECONDS, DAY_SECONDS):
             pk, sk = self._place(TimeSpan(created_at - created_at % seconds, seconds))
             with suppress(ConditionFailed):  # nothing is noted of it
@@ -219,7 +219,7 @@ class UsageSums:
 
 
 async def due(table: Table, now: float) -> list[str]:
-    """The tenants at which the reaper is to look."""
+    """The tenants for the reaper's look."""
     listed = keys.due_list(KIND)
     return [keys.usage_tenant(entry["PK"]) for entry in await table.query(listed, up_to=keys.due(int(now), "~"), index=schema.INDEX)]
 

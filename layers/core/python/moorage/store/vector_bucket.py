@@ -1,4 +1,4 @@
-"""The vector bucket: vectors in and out of its indexes, one of which each vector store has (S3 Vectors).
+"""The vector bucket: vectors in and out of its indexes, one for each vector store (S3 Vectors).
 
 Everything here may be done twice. Each vector bears one word by which a look is narrowed; filters of any other kind are the caller's.
 What the service refuses is told as what it is: no index, no room for one, an answer that a later try may get, and all else.
@@ -44,12 +44,12 @@ class VectorBucket:
         return self._arn.rpartition("/")[2]
 
     async def put(self, index: str, vectors: Sequence[tuple[str, Sequence[float]]], *, word: str) -> None:
-        """Under their keys, in place of what was there. Raises :class:`IndexNotFound`. Vectors of nothing but zeros are refused."""
+        """Put vectors under their keys, in place of earlier ones. Raises :class:`IndexNotFound`. Vectors of zeros alone are refused."""
         entries = [{"key": key, "data": {"float32": numbers}, "metadata": {_WORD: word}} for key, numbers in vectors]
         await self._call("put_vectors", indexArn=self._index(index), vectors=entries)
 
     async def delete(self, index: str, keys: Sequence[str]) -> None:
-        """Deleting what is not there is no error."""
+        """Deleting a missing vector is no error."""
         for start in range(0, len(keys), limits.VECTORS_WRITTEN_AT_ONCE):
             try:
                 some = list(keys[start : start + limits.VECTORS_WRITTEN_AT_ONCE])
@@ -58,7 +58,7 @@ class VectorBucket:
                 return
 
     async def delete_index(self, index: str) -> None:
-        """With all its vectors. Deleting what is not there is no error."""
+        """With all its vectors. Deleting a missing index is no error."""
         try:
             await self._call("delete_index", indexArn=self._index(index))
         except IndexNotFound:

@@ -10,7 +10,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A change to one record, the whole of it, or its end, and what must be true of what stands there.
+    """A change to one record, the whole of it, or its end, and the conditions on the present record.
 
     An attribute that is missing fulfils neither ``condition`` nor ``below``.
     """
@@ -37,7 +37,7 @@ class Write:
     """It is not changed but deleted."""
 
     def holds(self, there: Record | None) -> bool:
-        """Whether the conditions are true of what stands there."""
+        """Whether the conditions are true of the present record."""
         if self.is_there is not None and self.is_there != (there is not None):
             return False
         record = there or {}
@@ -48,7 +48,7 @@ class Write:
         )
 
     def applied(self, there: Record | None) -> Record:
-        """What stands there after the write, which is no end. Shares its values with the write."""
+        """The record after a write that is no end. Shares its values with the write."""
         if self.record is not None:
             return self.record
         changed = {"PK": self.pk, "SK": self.sk, **self.set_once, **(there or {}), **self.set}

@@ -122,7 +122,7 @@ class _AttachedTerminal:
 
 @dataclass
 class _Window:
-    """This terminal. One thread shows what comes, this one sends what is typed."""
+    """This terminal. One thread shows the output, this one sends the keys."""
 
     session: _AttachedTerminal
     detach: bytes

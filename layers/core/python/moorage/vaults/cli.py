@@ -118,7 +118,7 @@ def _place(options: argparse.Namespace) -> str:
 
 
 def _body(file: str | None) -> Any:
-    """What is wrong with it is said without a word of it."""
+    """A fault of it is told without its value."""
     where = "Standard input" if file is None else file
     try:
         text = sys.stdin.buffer.read() if file is None else Path(file).read_bytes()

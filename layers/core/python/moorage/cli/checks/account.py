@@ -39,7 +39,7 @@ _INFERENCE_PROFILE: Final = re.compile(r"^(?:us-gov|us|eu|apac|global|jp|au|ca)\
 
 @dataclass(frozen=True, slots=True)
 class AwsClients:
-    """What the checks ask."""
+    """The clients of the checks."""
 
     region: str
     sts: Any
@@ -76,7 +76,7 @@ def deployed_models(root: Path) -> str:
 
 
 def deployed_settings(root: Path) -> dict[str, Any]:
-    """What ``cdk.json`` says of the next deploy."""
+    """The settings of the next deploy in ``cdk.json``."""
     settings: dict[str, Any] = cdk_context(root).get("moorage", {})
     return settings
 
@@ -178,7 +178,7 @@ def _step_functions(aws: AwsClients) -> Finding:
 
 
 def _models(aws: AwsClients, models_toml: str) -> Iterator[Finding]:
-    """Whether what ``models.toml`` names can be reached from AWS: keys that are stored, models that may be used."""
+    """Whether the names of ``models.toml`` can be reached from AWS: keys that are stored, models that may be used."""
     try:
         catalog = ModelCatalog.load(f"{models_toml}\n", {"AWS_REGION": aws.region}, secret=lambda name: name)
     except SettingsConflict as error:

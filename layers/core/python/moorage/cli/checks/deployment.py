@@ -82,7 +82,7 @@ def of_deployment(target: Target, environ: Mapping[str, str]) -> Iterator[Said]:
 
 
 def _embedding(http: httpx.Client, model: str) -> Finding:
-    """A vector of an embedding model: of the length that models.toml says, which the API sees to."""
+    """A vector of an embedding model; the API checks its length against models.toml."""
     began = time.monotonic()
     try:
         made = answer_of(http.post("/embeddings", json={"model": model, "input": "ready"}))
@@ -187,7 +187,7 @@ def _probe(container_id: str, command: str) -> dict[str, Any]:
 
 
 def _printed(response: Mapping[str, Any]) -> str:
-    """What the command said, or what became of the response."""
+    """The output of the command, or the status of the response."""
     items = (item for item in response["output"] if item["type"] == "shell_call_output")
     return "".join(one["stdout"] + one["stderr"] for item in items for one in item["output"]) or _error_of(response)
 

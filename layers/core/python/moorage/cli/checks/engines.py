@@ -21,7 +21,7 @@ _BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 def of_engines(environ: Mapping[str, str]) -> Iterator[Finding | CheckProgress]:
-    """What is wrong with the file itself is said of its models."""
+    """Faults of the file itself are told about its models."""
     try:
         servers = ModelCatalog.load(models_file(environ), environ).remote_servers
     except (SettingsError, SettingsConflict):
@@ -34,7 +34,7 @@ def of_engines(environ: Mapping[str, str]) -> Iterator[Finding | CheckProgress]:
 
 
 async def search_finding(engine: SearchEngine) -> Finding:
-    """It is searched with, once: nothing less shows that a key is taken. If searches cost something, this one does."""
+    """One search: only that shows that a key is taken. If searches cost something, this one does."""
     name = f"the search engine ({engine.kind})"
     try:
         found = await search(Fetcher(), engine, SearchOrder(_QUERY, 1))

@@ -1,4 +1,4 @@
-"""What a check says: a line for each thing, and what to do about it."""
+"""The findings of a check: a line for each thing, and the remedy."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,7 +32,7 @@ def fail(what: str, advice: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckProgress:
-    """What the next finding takes its time for."""
+    """The subject of the next finding, for its time."""
 
     what: str
 

@@ -152,7 +152,7 @@ def _routes_out(name: str, routes: Mapping[str, list[Mapping[str, Any]]]) -> Ite
 
 
 def _endpoints(client: Client, vpc: Mapping[str, Any], settings: Mapping[str, Any], region: str) -> Iterator[Finding]:
-    """What an image is pulled through, and that it lends sandboxes no way to others' accounts."""
+    """Whether an image can be pulled, and that no endpoint lends sandboxes a way to others' accounts."""
     found = client("ec2").describe_vpc_endpoints(Filters=[{"Name": "vpc-id", "Values": [vpc["id"]]}])["VpcEndpoints"]
     by_service = {each["ServiceName"].removeprefix(f"com.amazonaws.{region}."): each for each in found if each["State"] == "available"}
     for service in ("ecr.api", "ecr.dkr", *(["logs"] if settings.get("sandbox_logs") else [])):

@@ -35,7 +35,7 @@ def of_machine(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def of_a_start(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """What a stack would find that is started from this shell."""
+    """The findings of a stack that would start from this shell."""
     yield port_finding(environ)
     yield model_finding(environ)
 
@@ -114,7 +114,7 @@ def port_finding(environ: Mapping[str, str]) -> Finding:
 
 
 def model_finding(environ: Mapping[str, str]) -> Finding:
-    """Which model would answer, and whether its server does."""
+    """The model that would answer, and whether its server does."""
     named = models_file(environ)
     try:
         catalog = ModelCatalog.load(named, environ)

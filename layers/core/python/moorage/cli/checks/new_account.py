@@ -1,4 +1,4 @@
-"""What a new account or an unusual region lacks for the first deploy: room for image builds, ECS's own role, a zone with endpoints."""
+"""Gaps of a new account or an unusual region before the first deploy: room for image builds, ECS's own role, a zone with endpoints."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -33,7 +33,7 @@ def findings(client: Callable[[str], Any], settings: Mapping[str, Any]) -> Itera
 
 
 def share_of(limit: int, unreserved: int, own: int, percent: int, at_least: int) -> int:
-    """What the deployment's own function takes (``functions/custom_resource``); 0 is none."""
+    """The share of the deployment's own function (``functions/custom_resource``); 0 if it has none."""
     share = min(limit * percent // 100, unreserved + own - UNRESERVED_MIN)
     return 0 if share < max(UNRESERVED_MIN, at_least) else share
 
