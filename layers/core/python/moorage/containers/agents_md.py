@@ -25,7 +25,7 @@ def of_folder(files: Iterable[ContainerFileRecord], folder: str) -> list[Contain
 
 
 async def text_of(files: Sequence[ContainerFileRecord], folder: str, read: Read) -> str | None:
-    """What the model is told, in the form that it was trained on; None if there is nothing."""
+    """The model's text, in the form of its training; None if there is nothing."""
     left = limits.AGENTS_MD_BYTES_MAX
     told: list[str] = []
     for file in reversed(files):

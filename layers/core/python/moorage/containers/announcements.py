@@ -56,7 +56,7 @@ class Announcements:
             await self._tell(record, ENVIRONMENT_EXPIRED, about="", at_ms=record.expires_at * 1000 + 1)
 
     async def _tell(self, record: ContainerRecord, event_type: EventType, *, about: str, at_ms: int) -> None:
-        """``about`` and ``at_ms`` are the same whoever tells of the same. Deliveries are listed in the order of ``at_ms``."""
+        """``about`` and ``at_ms`` are the same for every teller of one event. Deliveries are listed in the order of ``at_ms``."""
         if self._webhooks is None:
             return
         now = self._clock()

@@ -24,7 +24,7 @@ _EARLIEST: Final = 315_532_800
 
 
 class _Pipe(io.RawIOBase):
-    """What ``zipfile`` has written and nobody has taken yet. It cannot be gone back in: sizes stand behind the content then."""
+    """The written bytes of ``zipfile`` that no reader has taken yet. It cannot seek: sizes stand behind the content then."""
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
@@ -45,7 +45,7 @@ class _Pipe(io.RawIOBase):
 async def archive(
     files: Sequence[ContainerFileRecord], content: Callable[[ContainerFileRecord], AsyncIterator[bytes]]
 ) -> AsyncIterator[bytes]:
-    """Raises 400 before the first piece for what is too much."""
+    """Raises 400 before the first piece if the files are too many or too large."""
     if sum(file.bytes for file in files) > limits.ARCHIVE_BYTES_MAX:
         raise archive_too_large(limits.ARCHIVE_BYTES_MAX)
     pipe = _Pipe()

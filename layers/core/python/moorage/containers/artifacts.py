@@ -1,4 +1,4 @@
-"""What commands leave under ``/mnt/data``: found by comparison (``containers/workspace.py``), stored, and listed with the container."""
+"""Files of commands under ``/mnt/data``: found by comparison (``containers/workspace.py``), stored, and listed with the container."""
 
 import asyncio
 import hashlib
@@ -26,7 +26,7 @@ _Stored = tuple[ContainerFileRecord | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class SyncedFiles:
-    """What ``/mnt/data`` holds after a command."""
+    """The files of ``/mnt/data`` after a command."""
 
     files: tuple[ContainerFileRecord, ...]
     """All stored files of the container."""
@@ -187,7 +187,7 @@ class Artifacts:
 
 
 def _timed(row: ContainerFileRecord, earlier: ContainerFileRecord | None, at_ms: int) -> ContainerFileRecord:
-    """A row with the time of its content, which a touched file keeps."""
+    """A row with the time of its content: a touched file keeps it."""
     is_same = earlier is not None and earlier.sha256 == row.sha256
     return replace(row, written_at_ms=earlier.written_at_ms if earlier is not None and is_same else at_ms)
 

@@ -45,7 +45,7 @@ class _Mention:
 
 
 def citations(text: str, container_files: Iterable[ContainerFileRecord]) -> list[dict[str, Any]]:
-    """The annotations of a text, by position. Indexes count characters: ``text[start_index:end_index]`` is what names the file."""
+    """The annotations of a text, by position. Indexes count characters: ``text[start_index:end_index]`` names the file."""
     files = list(container_files)
     readings = list(_readings(text)) if files else []
     found = sorted(
@@ -68,7 +68,7 @@ def _readings(text: str) -> Iterator[_NormalisedText]:
 
 
 def _decoded(text: str) -> _NormalisedText:
-    """With its percent-encoded UTF-8 decoded (RFC 3986, 2.1); what is no UTF-8 stays."""
+    """With its percent-encoded UTF-8 decoded (RFC 3986, 2.1); other bytes stay."""
     pieces: list[str] = []
     at: list[int] = []
     end = 0
@@ -111,7 +111,7 @@ def _composed(reading: _NormalisedText) -> _NormalisedText:
 
 
 def _is_composed_with(before: str, after: str) -> bool:
-    """Marks belong to what is before them, as do the vowels and ends of Korean syllables, and a few letters."""
+    """Marks belong to the character before them, as do the vowels and ends of Korean syllables, and a few letters."""
     if after.isascii():
         return False
     if unicodedata.combining(after) or "\u1160" <= after <= "\u11ff":

@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def new_claim() -> str:
-    """Who writes with another one finds that it is not his turn."""
+    """A second writer finds that it is not its turn."""
     return secrets.token_hex(8)
 
 
@@ -29,7 +29,7 @@ class Claims:
         self._clock = clock
 
     async def take(self, record: ContainerRecord, incarnation: int) -> ContainerRecord:
-        """Become the one who starts this incarnation; ``ConditionFailed`` if another was faster."""
+        """Become the starter of this incarnation; ``ConditionFailed`` if another was faster."""
         earlier = record.sandbox if incarnation == record.incarnation else None
         sandbox = replace(earlier or SandboxRecord("starting", claim=""), claim=new_claim(), claimed_until=self._end())
         fresh = {} if earlier is not None else {"ordered_at_ms": self.now_ms(), "running_at_ms": 0, "ending": ""}
@@ -43,7 +43,7 @@ class Claims:
         return await self.write(record, replace(record.sandbox, claimed_until=self._end()))
 
     async def release(self, record: ContainerRecord, error: BaseException) -> None:
-        """Give up the claim, so that the next caller need not wait for its end, and note what stood in the way."""
+        """Give up the claim, so that the next caller need not wait for its end, and note the obstacle."""
         assert record.sandbox is not None
         is_refusal = not isinstance(error, SandboxStarting)
         if isinstance(error, SandboxError) and is_refusal:
@@ -52,13 +52,13 @@ class Claims:
             await self.write(record, replace(record.sandbox, claimed_until=0))
 
     async def note_refusal(self, record: ContainerRecord, error: SandboxError) -> None:
-        """Note what stands in the way, for :meth:`say_refusal` in another place, and give up the claim."""
+        """Note the obstacle, for :meth:`say_refusal` in another place, and give up the claim."""
         assert record.sandbox is not None
         refused = replace(record.sandbox, refusal=error.message, refused_at=int(self._clock()), claimed_until=0)
         await self.write(record, refused, lacks_room=isinstance(error, SandboxCapacity))
 
     def say_refusal(self, record: ContainerRecord) -> None:
-        """Raise what stood in the way of another place, if that was just now."""
+        """Raise the obstacle of another place, if that was just now."""
         sandbox = record.sandbox
         if sandbox is not None and sandbox.refused_at + limits.SANDBOX_REFUSAL_SECONDS > self._clock():
             raise (SandboxCapacity if record.lacks_room else SandboxError)(sandbox.refusal)
@@ -95,7 +95,7 @@ class Lease:
             yield chunk
 
     async def during(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """What comes of some work that may take longer than a claim."""
+        """The result of work that may take longer than a claim."""
         task = asyncio.ensure_future(work)
         try:
             while not task.done():

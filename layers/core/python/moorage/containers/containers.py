@@ -299,7 +299,7 @@ class Containers:
         return record
 
     async def peek(self, tenant_id: str, container_id: str) -> ContainerRecord | None:
-        """What stands there, a container that is being erased included."""
+        """The record, also of a container that is being erased."""
         return await self._store.peek(tenant_id, container_id)
 
     async def page(self, tenant_id: str, page: PageQuery, *, name: str | None = None) -> ContainerPage:
@@ -360,7 +360,7 @@ class Containers:
         return b""
 
     async def add_file(self, record: ContainerRecord, *, filename: str, chunks: AsyncIterator[bytes]) -> ContainerFileRecord:
-        """Put a user's file at ``/mnt/data/<filename>``, replacing what is there; a running sandbox has it by the next command."""
+        """Put a user's file at ``/mnt/data/<filename>`` and replace an earlier one; a running sandbox has it by the next command."""
         rows = await self._store.files(record)
         path = WORKSPACE + file_name(filename)
         _check_room(rows, [path])
@@ -377,7 +377,7 @@ class Containers:
         return await self._copy_in(record, files) if files else record
 
     async def add_file_of(self, record: ContainerRecord, file_id: str) -> ContainerFileRecord:
-        """Put a copy of a file of the Files API at ``/mnt/data/<filename>``, replacing what is there."""
+        """Put a copy of a file of the Files API at ``/mnt/data/<filename>`` and replace an earlier one."""
         file = await self._files.get(record.tenant_id, file_id, param="file_id")
         path = WORKSPACE + file.filename
         rows = await self._store.files(record)
@@ -388,7 +388,7 @@ class Containers:
         return row
 
     async def place(self, record: ContainerRecord, files: Sequence[PlacedFile]) -> list[ContainerFileRecord]:
-        """Put user's files where their paths say, replacing what is there. No path may be another one's folder."""
+        """Put user's files at their paths and replace earlier ones. No path may be another one's folder."""
         rows = await self._store.files(record)
         _check_room(rows, [file.path for file in files])
         known = stored_content(rows)
@@ -549,7 +549,7 @@ def _check_room(rows: Sequence[ContainerFileRecord], paths: Iterable[str]) -> No
 
 
 def places(files: Sequence[StoredFile]) -> dict[str, StoredFile]:
-    """Files of the Files API by where they are put in a container: two of one name do not take each other's place."""
+    """Files of the Files API by their place in a container: two of one name do not take each other's place."""
     placed: dict[str, StoredFile] = {}
     for file in files:
         placed[WORKSPACE + free_name(file.filename, [path.removeprefix(WORKSPACE) for path in placed])] = file

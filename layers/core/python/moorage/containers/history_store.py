@@ -33,7 +33,7 @@ class FileChange:
 
 
 def time_after(rows: Iterable[ContainerFileRecord], now_ms: int) -> int:
-    """When a change happens that finds these rows: now, but later than all of them, whatever the clock of another process said."""
+    """The time of a change that finds these rows: now, but later than all of them, even if another process's clock is ahead."""
     return max([now_ms, *(row.written_at_ms + 1 for row in rows)])
 
 
@@ -102,14 +102,14 @@ class ContainerPast:
     # --- lending ---
 
     async def lend(self, tenant_id: str, lender_id: str, borrower_id: str) -> None:
-        """From now on the objects that the borrower names stay, whatever becomes of the lender."""
+        """From now on the objects that the borrower names stay, even if the lender goes."""
         await self._table.put({"PK": keys.container(tenant_id, lender_id), "SK": keys.lent(borrower_id)})
 
     async def give_back(self, tenant_id: str, lender_id: str, borrower_id: str) -> None:
         await self._table.delete(keys.container(tenant_id, lender_id), keys.lent(borrower_id))
 
     async def borrowers(self, tenant_id: str, lender_id: str) -> list[str]:
-        """Ids of the containers whose rows may name the lender's objects."""
+        """Ids of the containers with rows that may name the lender's objects."""
         records = await self._table.query(keys.container(tenant_id, lender_id), prefix=keys.LENT_PREFIX)
         return [record["SK"].removeprefix(keys.LENT_PREFIX) for record in records]
 

@@ -1,4 +1,4 @@
-"""What each incarnation of a container's sandbox is started with: its token, its way out, where it was placed."""
+"""The start of each incarnation of a container's sandbox: its token, its network, its place."""
 
 import hashlib
 import hmac
@@ -19,7 +19,7 @@ class Incarnations:
         self._egress_proxy = egress_proxy
 
     async def spec(self, record: ContainerRecord) -> SandboxSpec:
-        """What a provisioner starts the record's sandbox by, or finds the one that was placed."""
+        """A provisioner's input to start the record's sandbox, or to find the placed one."""
         egress, env = await self._way_out(record)
         return SandboxSpec(
             tenant_id=record.tenant_id,
@@ -48,7 +48,7 @@ class Incarnations:
             await self._egress.pause(record.tenant_id, record.id)
 
     def handle(self, record: ContainerRecord) -> Handle:
-        """Where the record's sandbox listens."""
+        """The address of the record's sandbox."""
         assert record.sandbox is not None
         assert record.sandbox.endpoint is not None
         assert record.sandbox.sandbox_id is not None

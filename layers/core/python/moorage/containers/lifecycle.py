@@ -140,7 +140,7 @@ class ContainerSandboxes:
 
     @asynccontextmanager
     async def desk(self, live: LiveContainer) -> AsyncIterator[DeskClient]:
-        """The browser beside a container's commands. Raises :class:`DeskUnavailable` where there can be none."""
+        """The browser beside a container's commands. Raises :class:`DeskUnavailable` if there can be none."""
         handle = await self._provisioner.desk(live.handle)
         if handle == live.handle or self._connect is None:
             yield DeskClient(live.client)
@@ -209,7 +209,7 @@ class ContainerSandboxes:
         return self._connect is not None
 
     def reach(self, record: ContainerRecord, *, looks_only: bool = False) -> LiveContainer:
-        """The sandbox that the record says runs; whether it answers is not asked. Who only looks wakes none that sleeps."""
+        """The running sandbox of the record, without a check that it answers. A mere look wakes no sleeping one."""
         handle = self._incarnations.handle(record)
         client = self._client(handle)
         if looks_only:
@@ -217,7 +217,7 @@ class ContainerSandboxes:
         return LiveContainer(record, handle, client, is_revived=False)
 
     async def find(self, tenant_id: str, container_id: str, incarnation: int) -> str | None:
-        """Which sandbox the starter of this incarnation has begun, though it did not write it down; None if there is none."""
+        """The sandbox that this incarnation's starter has begun, though it did not write it down; None if there is none."""
         token = self._incarnations.token_of(container_id, incarnation)
         return await self._provisioner.find(SandboxSpec(tenant_id, container_id, token))
 
@@ -374,7 +374,7 @@ class ContainerSandboxes:
         return has_given and isinstance(error, TenantCapacity)  # What AWS lacks it has once the task is cleared away.
 
     async def _start(self, record: ContainerRecord) -> LiveContainer:
-        """Start the claimed incarnation, or find where it was placed, and give it its files."""
+        """Start the claimed incarnation, or find its placed sandbox, and give it its files."""
         began, was_placed = time.perf_counter(), record.sandbox is not None and record.sandbox.endpoint is not None
         handle = await self._begin(record)
         client = self._client(handle)

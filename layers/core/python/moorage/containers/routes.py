@@ -71,7 +71,7 @@ async def delete(caller: Caller, container_id: str) -> Deleted[Literal["containe
     body=("AddContainerFile", _parse_added),
 )
 async def create_file(request: Request, caller: Caller, container_id: str) -> ContainerFile:
-    """A form with the file, or JSON that names one: which of the two the body is, its content type says."""
+    """A form with the file, or JSON that names one: its content type tells them apart."""
     record = await caller.runtime.containers.use(caller.tenant_id, container_id)
     if is_multipart(request):
         return file_as_object(await _upload(request, caller, record))

@@ -59,7 +59,7 @@ class Setups:
         return await self._store.change(record, set={"has_setup": True})
 
     async def copy(self, source: ContainerRecord, made: ContainerRecord) -> ContainerRecord:
-        """Give a copy of a container the same. What ran in the source to its end has made the files that the copy has."""
+        """Give a copy of a container the same. A finished run in the source has made the files that the copy has."""
         made = await self.give(made, await self.of(source))
         return await self._store.change(made, set={"is_set_up": True}) if source.is_set_up else made
 
@@ -90,7 +90,7 @@ class Setups:
         raise SetupFailed(problem)
 
     async def _first_problem(self, client: ExecClient, setup: ContainerSetup) -> str | None:
-        """What went wrong with the first command that failed; None if all have run."""
+        """The fault of the first command that failed; None if all have run."""
         until = time.monotonic() + limits.SETUP_SECONDS_MAX
         for index, each in enumerate(setup.commands):
             left_ms = max(1, int((until - time.monotonic()) * 1000))
@@ -108,7 +108,7 @@ class Setups:
 
 
 async def _finished(client: ExecClient, exec_id: str, command: SetupCommand, timeout_ms: int) -> tuple[ExecEnded, str]:
-    """How a command has ended, and what it has said."""
+    """The exit of a command, and its output."""
     said: list[str] = []
     events = client.exec(
         exec_id, command.command, timeout_ms=timeout_ms, max_output_length=limits.OUTPUT_CHARS_DEFAULT, cwd=command.cwd

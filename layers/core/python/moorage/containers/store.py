@@ -134,11 +134,11 @@ class ContainerRecord:
 
     @property
     def expires_at(self) -> int:
-        """Unix seconds at which it expires if it is not used before."""
+        """Unix seconds of its expiry without further use."""
         return self.last_active_at + self.idle_minutes * 60
 
     def seconds_left(self, now: float) -> float:
-        """Until the owner of its sandbox ends it; without end where none does."""
+        """Until the owner of its sandbox ends it; without end if it never does."""
         return self.ends_at - now if self.ends_at else float("inf")
 
     @property
@@ -154,7 +154,7 @@ class ContainerRecord:
 
     @property
     def sandbox_id(self) -> str | None:
-        """Which sandbox it has; None if it has none, or nobody knows yet which."""
+        """Its sandbox; None if it has none, or its id is not known yet."""
         return None if self.sandbox is None else self.sandbox.sandbox_id
 
 
@@ -204,7 +204,7 @@ class ContainerFilePage:
 
 
 def container_file_id(container_id: str, path: str) -> str:
-    """The same path in the same container is the same file, whoever writes its row."""
+    """The same path in the same container is the same file for every writer of its row."""
     return "cfile_" + hashlib.sha256(f"{container_id}\0{path}".encode()).hexdigest()[:32]
 
 
@@ -220,7 +220,7 @@ class ContainerStore:
         bounds: SandboxBounds = NO_BOUNDS,
         usage: SandboxUsage | None = None,
     ) -> None:
-        """``bounds`` are those of a tenant's sandboxes, whose time ``usage`` counts."""
+        """``bounds`` are those of a tenant's sandboxes. ``usage`` counts their time."""
         self._table = table
         self.live = LiveSandboxes(table, bounds, usage, clock=clock)
         self._clock = clock
@@ -273,7 +273,7 @@ class ContainerStore:
         return container
 
     async def peek(self, tenant_id: str, container_id: str) -> ContainerRecord | None:
-        """What stands there, a container that is being erased included."""
+        """The record, also of a container that is being erased."""
         record = await self._table.get(keys.container(tenant_id, container_id), keys.META)
         return None if record is None else container_of(record)
 
@@ -351,7 +351,7 @@ class ContainerStore:
             await self.change(container, set={"quiet_mark": container.quiet_now}, condition={"incarnation": container.incarnation})
 
     async def forget_sandbox(self, container: ContainerRecord) -> None:
-        """This incarnation is stopped, whatever has been noted of it meanwhile; ``ConditionFailed`` if it is not the last."""
+        """This incarnation is stopped, even if it was noted otherwise meanwhile; ``ConditionFailed`` if it is not the last."""
         _check_turn(container, None)
         await self.change(container, set={"sandbox": None}, condition={"incarnation": container.incarnation})
 
@@ -362,7 +362,7 @@ class ContainerStore:
         await self.live.begin(self._life_record(container, known))
 
     async def put_life(self, container: ContainerRecord, sandbox_id: str | None) -> None:
-        """Make sure that the container's present sandbox is looked after, even if everybody who knows of it dies."""
+        """Make sure that the container's present sandbox is looked after, even if all processes that know of it die."""
         await self._table.put(self._life_record(container, sandbox_id))
 
     async def end_life(self, container: ContainerRecord, *, is_refused: bool = False) -> None:
@@ -370,7 +370,7 @@ class ContainerStore:
         await self.live.end(self._life_record(container, None), is_refused=is_refused)
 
     async def due(self, now: float) -> list[Record]:
-        """``LIFE#`` and ``PURGE`` records whose time has come."""
+        """Due ``LIFE#`` and ``PURGE`` records."""
         entries = await self._table.query(keys.ALIVE, up_to=keys.due(int(now), "~"), index=schema.INDEX)
         return await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
 
@@ -379,7 +379,7 @@ class ContainerStore:
         return await self._table.query(keys.container(tenant_id, container_id), prefix=keys.LIFE_PREFIX)
 
     async def drop(self, due_record: Record) -> None:
-        """Delete a due record, unless it has been changed meanwhile: a starter may just have learnt which sandbox it has."""
+        """Delete a due record, unless it has been changed meanwhile: a starter may just have learnt its sandbox."""
         seen = {name: value for name, value in due_record.items() if name in ("GSI1SK", "sandbox_id")}
         with suppress(ConditionFailed):
             await self.live.end(due_record, seen=seen)
@@ -409,7 +409,7 @@ class ContainerStore:
         return True
 
     def idle_at(self, container: ContainerRecord) -> int:
-        """Unix seconds at which its sandbox may stop, though the container does not expire before ``expires_at``."""
+        """Unix seconds of the earliest stop of its sandbox, though the container does not expire before ``expires_at``."""
         early = container.last_active_at + self._auto_idle_seconds
         return min(early, container.expires_at) if container.is_auto and self._auto_idle_seconds else container.expires_at
 
@@ -418,11 +418,11 @@ class ContainerStore:
         return min(at, container.ends_at - limits.SANDBOX_STORED_SECONDS) if container.ends_at else at
 
     def purge_at(self, container: ContainerRecord) -> int:
-        """Unix seconds after which nothing of an unused container is kept."""
+        """Unix seconds of the end of all content of an unused container."""
         return container.expires_at + (0 if container.is_internal else self._retention_seconds)
 
     async def mark_deleted(self, container: ContainerRecord) -> None:
-        """From here on it is a 404; the sweep finishes what its deleter leaves undone."""
+        """From here on it is a 404; the sweep finishes the rest of its deletion."""
         pk = keys.container(container.tenant_id, container.id)
         await self._table.put(self._purge_record(container) | {"GSI1SK": keys.due(0, container.id)})
         await self._table.update(pk, keys.META, set={"is_deleted": True})

@@ -31,7 +31,7 @@ AtWork = Callable[[str], Awaitable[Collection[str | None]]]
 
 
 async def nobody(_tenant_id: str) -> tuple[()]:
-    """Where no responses run."""
+    """No responses run here."""
     return ()
 
 
@@ -139,7 +139,7 @@ class ContainerSweep:
         return await self._store.peek_many(tenant_id, await self._store.live.containers(tenant_id))
 
     async def erase(self, tenant_id: str, container_id: str) -> None:
-        """Stop what runs and erase what is stored of a container that is marked as deleted; but for objects that others name."""
+        """Stop the sandbox and erase the content of a container that is marked as deleted; but for objects that others name."""
         for life in await self._store.lives(tenant_id, container_id):
             if life["sandbox_id"] is None:
                 # Somebody is starting it just now, or died over it: the sweep looks when that must be over, and if it is, it looks now.
@@ -156,7 +156,7 @@ class ContainerSweep:
         await self._store.erase(tenant_id, container_id)
 
     async def _give_back(self, tenant_id: str, container_id: str) -> None:
-        """What it began with is its lenders' alone again, and nobody's if they are gone."""
+        """Its borrowed objects are its lenders' alone again, or have no owner if the lenders are gone."""
         record = await self._store.peek(tenant_id, container_id)
         for lender_id in () if record is None else record.lenders:
             await self._past.give_back(tenant_id, lender_id, container_id)
@@ -178,7 +178,7 @@ class ContainerSweep:
         await self._count(tenant_id, container_id)
 
     async def _count(self, tenant_id: str, container_id: str) -> None:
-        """Have what is counted of a container be what is there."""
+        """Correct the counted bytes of a container."""
         holder = Holder.container(tenant_id, container_id)
         await self._stored.settle(holder, lambda: bytes_of(self._blobs, tenant_id, container_id))
 
@@ -238,7 +238,7 @@ class ContainerSweep:
         return True
 
     async def _stop_orphan(self, life: Record) -> None:
-        """Stop a sandbox of a container that is deleted; its starter may have died before it said which one it is."""
+        """Stop a sandbox of a container that is deleted; its starter may have died before it noted the sandbox."""
         sandbox_id = life["sandbox_id"] or await self._sandboxes.find(life["tenant_id"], life["container_id"], life["incarnation"])
         if sandbox_id is not None:
             await self._provisioner.stop(sandbox_id)

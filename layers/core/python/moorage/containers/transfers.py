@@ -15,17 +15,17 @@ _T = TypeVar("_T")
 
 
 def stored_content(rows: Sequence[ContainerFileRecord]) -> dict[str, str]:
-    """Where content is stored already, by its SHA-256."""
+    """The place of content that is stored already, by its SHA-256."""
     return {row.sha256: row.key for row in rows}
 
 
 async def bytes_of(blobs: Blobs, tenant_id: str, container_id: str) -> int:
-    """What lies in the bucket for a container."""
+    """A container's objects in the bucket."""
     return await blobs.bytes_under(keys.container_objects(tenant_id, container_id))
 
 
 def new_bytes(rows: Sequence[ContainerFileRecord], there: Sequence[ContainerFileRecord]) -> int:
-    """What rows name beyond the rows that were there: content that several of them have counts once."""
+    """The content of rows beyond the earlier rows: content of several rows counts once."""
     before = {row.key for row in there}
     return sum({row.key: row.bytes for row in rows if row.key not in before}.values())
 

@@ -1,4 +1,4 @@
-"""A container's saved files as folders. Only files are stored; a folder is what their paths have in common."""
+"""A container's saved files as folders. Only files are stored; a folder is the common part of their paths."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

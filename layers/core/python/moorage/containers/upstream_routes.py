@@ -35,7 +35,7 @@ _Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class ContainerRoute(APIRoute):
-    """A route about a container, which may live elsewhere. It is asked here first: only who finds nothing pays for the second look."""
+    """A route about a container that may live elsewhere. It is asked here first: only a miss pays for the second look."""
 
     def get_route_handler(self) -> _Handler:
         here = super().get_route_handler()
@@ -82,7 +82,7 @@ async def _passed(request: Request, path: str, runtime: Runtime) -> RelayedReque
 
 
 async def _as_form(runtime: Runtime, tenant_id: str, file_id: str) -> tuple[bytes, str]:
-    """A file of ours, which the upstream knows nothing of, as an upload."""
+    """A file of ours as an upload: the upstream does not know it."""
     file = await runtime.files.get(tenant_id, file_id)
     if file.bytes > REQUEST_BODY_BYTES_MAX:
         raise body_too_large(REQUEST_BODY_BYTES_MAX)

@@ -28,7 +28,7 @@ class UpstreamContainers:
         )
 
     async def model_of(self, tenant_id: str, container_id: str) -> str | None:
-        """The public name of the model whose upstream has it; None if that is not for this tenant to know."""
+        """The public name of the model behind its upstream; None if that is not for this tenant to know."""
         record = await self._table.get(keys.container(tenant_id, container_id), keys.UPSTREAM)
         return None if record is None or record["ttl"] <= self._clock() else str(record["model"])
 

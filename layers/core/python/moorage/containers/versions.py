@@ -1,4 +1,4 @@
-"""How the files of a container have changed: one version for each moment at which some of them did, as far back as that is kept."""
+"""The versions of a container's files: one for each moment of a change, as far back as they are kept."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

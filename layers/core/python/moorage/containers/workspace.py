@@ -81,7 +81,7 @@ def without(files: Iterable[SandboxFile], others: Iterable[SandboxFile]) -> list
 
 
 def note_of_no_room(files: Sequence[SandboxFile], most: int) -> str:
-    """About changed files for which their tenant has no room, in words for the model."""
+    """About changed files that exceed their tenant's storage, in words for the model."""
     paths = sorted(map(absolute, files))
     return (
         f"Note: the storage of this account is full: at most {most} bytes are saved of all its files, containers and vector stores "
@@ -93,7 +93,7 @@ def note_of_no_room(files: Sequence[SandboxFile], most: int) -> str:
 def _beyond_bytes(
     files: Sequence[SandboxFile], rows: Sequence[ContainerFileRecord], removed: Sequence[ContainerFileRecord]
 ) -> list[SandboxFile]:
-    """Of files that would be stored, in their order, those that no longer fit beside what stays stored."""
+    """The files, in their order, that do not fit beside the kept ones."""
     paths, gone = {absolute(file) for file in files}, {row.path for row in removed}
     room = limits.ARTIFACTS_BYTES_MAX - sum(row.bytes for row in rows if row.path not in paths | gone)
     beyond = []

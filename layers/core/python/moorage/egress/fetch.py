@@ -76,7 +76,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a server of the operator's answers, whatever it is."""
+    """The answer of a server of the operator's, with any status."""
 
     status: int
     media_type: str
@@ -85,7 +85,7 @@ class Reply:
 
 
 class Reachable(Protocol):
-    """The settings that say what may be fetched."""
+    """The settings of fetching."""
 
     @property
     def egress_own_networks(self) -> tuple[str, ...]: ...
@@ -135,7 +135,7 @@ class Fetcher:
     async def _follow(
         self, stack: AsyncExitStack, url: str, may_follow: Callable[[str], Awaitable[None]] | None
     ) -> tuple[httpx.URL, httpx.Response]:
-        """The first answer that is no redirect, and where it stands."""
+        """The first answer that is no redirect, and its address."""
         place = _parsed(url)
         for _ in range(limits.FETCH_REDIRECTS_MAX + 1):
             response = await self._ask(stack, place)
@@ -160,7 +160,7 @@ class Fetcher:
             raise FetchError(f"it took longer than {seconds:g} seconds") from error
 
     async def exchange(self, url: str, body: bytes, headers: Mapping[str, str], *, bytes_max: int, seconds: float) -> tuple[int, bytes]:
-        """Send a body as :meth:`post` does; the answer is the status, and what comes with it. Raises :class:`FetchError`."""
+        """Send a body as :meth:`post` does; the answer is the status, and the body behind it. Raises :class:`FetchError`."""
         try:
             async with asyncio.timeout(seconds), AsyncExitStack() as stack:
                 response = await self._posted(stack, url, body, headers)
@@ -191,7 +191,7 @@ class Fetcher:
     async def asked(
         self, url: str, *, method: str, headers: Mapping[str, str], body: bytes | None = None, bytes_max: int, seconds: float
     ) -> AsyncIterator[Reply]:
-        """The same as it comes, and whatever its status is; use as ``async with``. Raises :class:`FetchError`."""
+        """The same as it comes, with any status; use as ``async with``. Raises :class:`FetchError`."""
         place = _parsed(url)
         try:
             async with asyncio.timeout(seconds), AsyncExitStack() as stack:
@@ -204,7 +204,7 @@ class Fetcher:
             raise FetchError(f"it took longer than {seconds:g} seconds") from error
 
     def check(self, url: str) -> None:
-        """What can be said of a URL for :meth:`post` before its name is looked up. Raises :class:`FetchError`."""
+        """Check a URL for :meth:`post` before its name is looked up. Raises :class:`FetchError`."""
         place = _parsed(url)
         host = place.raw_host.decode("ascii")
         if place.scheme != "https" and not self.allowed_networks:

@@ -73,7 +73,7 @@ class Grants:
         return grant if grant is not None and hmac.compare_digest(grant.container_id.encode(), username.encode()) else None
 
     async def reread(self, password: str) -> Grant | None:
-        """The grant as the table has it now, for what a person may have allowed in this moment. Raises :class:`PolicyUnavailable`."""
+        """The grant as the table has it now, for an approval of this moment. Raises :class:`PolicyUnavailable`."""
         return await self._current(credential_sha256(password), 0.0)
 
     async def refresh(self, password: str) -> Grant | None:

@@ -39,7 +39,7 @@ class DataKey:
 
 
 class KeyLost(Exception):
-    """What was wrapped is not this key's: it was wrapped with one that the deployment no longer has."""
+    """The secret was wrapped with another key, and the deployment no longer has it."""
 
 
 class KeyService(Protocol):
@@ -49,7 +49,7 @@ class KeyService(Protocol):
         ...
 
     def has(self, key_id: str) -> bool:
-        """Whether it can unwrap what that key has wrapped."""
+        """Whether it can unwrap that key's secrets."""
         ...
 
     async def generate(self, context: Mapping[str, str]) -> DataKey:
@@ -61,7 +61,7 @@ class KeyService(Protocol):
 
 
 def key_service(named: str, executor: Executor, kms: Callable[[], "KMSClient"]) -> KeyService:
-    """The one that ``MOORAGE_EGRESS_KEY`` names; nothing is contacted yet. ``kms`` makes boto3's client where it is needed."""
+    """The one that ``MOORAGE_EGRESS_KEY`` names; nothing is contacted yet. ``kms`` makes boto3's client on first use."""
     if named.startswith(FILE_PREFIX):
         return KeyFile(Path(named.removeprefix(FILE_PREFIX)))
     return KmsKeys(kms(), named, executor)
@@ -99,7 +99,7 @@ class KmsKeys:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a key file holds: keys of 32 bytes by their ids."""
+    """The content of a key file: keys of 32 bytes by their ids."""
 
     current: str
     """The id of the key that wraps."""
@@ -119,7 +119,7 @@ class Keys:
 
     @classmethod
     def of(cls, text: str) -> "Keys":
-        """Raises KeyError, TypeError, ValueError or AttributeError for what is none."""
+        """Raises KeyError, TypeError, ValueError or AttributeError for another text."""
         said = json.loads(text)
         keys, emulated = (
             {str(name): base64.b64decode(key, validate=True) for name, key in said[kind].items()} for kind in ("keys", "emulated")

@@ -27,5 +27,5 @@ class OperatorSecrets:
         return await self._store.list_operator_secrets()
 
     async def delete(self, name: str) -> bool:
-        """False if there was none. Containers that use it keep their placeholder, which is put in nowhere any more."""
+        """False if there was none. Containers that use it keep their placeholder, without effect."""
         return await self._store.delete_operator_secret(name)

@@ -94,7 +94,7 @@ class EgressReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EgressOpening:
-    """What a person has allowed, or is asked to allow: a host that a container may reach, or a secret that it may use."""
+    """The subject of an approval: a host that a container may reach, or a secret that it may use."""
 
     kind: Literal["host", "secret"]
     name: str
@@ -111,7 +111,7 @@ class EgressOpening:
 
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """What one container may reach. ``domains`` are normalised patterns; empty means no network."""
+    """The reach of one container. ``domains`` are normalised patterns; empty means no network."""
 
     domains: tuple[str, ...] = ()
     ceiling: tuple[str, ...] = ("*",)
@@ -135,7 +135,7 @@ class EgressPolicy:
 
 @dataclass(frozen=True, slots=True)
 class EgressRequest:
-    """What is known so far of one attempt to reach a host. ``None``: not known yet. ``""``: known not to have been sent."""
+    """The facts so far of one attempt to reach a host. ``None``: not known yet. ``""``: known not to have been sent."""
 
     host: str
     port: int
@@ -154,7 +154,7 @@ class EgressDecision:
 
 
 def decide(request: EgressRequest, policy: EgressPolicy) -> EgressDecision:
-    """The decision on what is known of ``request``; the rules and their order are above."""
+    """The decision from the facts of ``request``; the rules and their order are above."""
     reason = _reason(request, policy)
     if reason in (EgressReason.ALLOWED_EXACT, EgressReason.ALLOWED_WILDCARD):
         return EgressDecision(True, reason, "")
@@ -315,7 +315,7 @@ _WHAT_THEN: Final = "You will read what was decided; try again then, and not bef
 
 
 def sentence(reason: EgressReason, host: str, port: int) -> str:
-    """What was refused, why, and how to allow it, in words for the model and the user."""
+    """The refused host, the reason, and how to allow it, in words for the model and the user."""
     host = shown(host)
     what = f"Network access to '{host}' was refused"
     match reason:
@@ -379,7 +379,7 @@ def sentence(reason: EgressReason, host: str, port: int) -> str:
 
 
 def shown(host: str) -> str:
-    """A host as it may stand in a sentence, a header or a log, whatever a client sent."""
+    """A host as it may stand in a sentence, a header or a log, even if a client sent it malformed."""
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in host[:255])
 
 

@@ -35,7 +35,7 @@ _UNICODE_ESCAPES: Final = tuple(
 
 
 class Scrubber:
-    """Masks whatever repeats a secret, in whole texts and in streams."""
+    """Masks every repetition of a secret, in whole texts and in streams."""
 
     def __init__(self, patterns: Iterable[bytes]) -> None:
         """``patterns`` come from :func:`patterns_of`."""
@@ -84,7 +84,7 @@ def _masked(text: bytes, shadow: bytes) -> bytes:
 
 
 def begun(text: bytes, patterns: Sequence[bytes], firsts: frozenset[int]) -> int:
-    """Length of the longest end of ``text`` with which one of the sorted ``patterns`` begins; ``firsts`` are their first bytes."""
+    """Length of the longest end of ``text`` that one of the sorted ``patterns`` begins with; ``firsts`` are their first bytes."""
     for start, first in enumerate(text):
         if first not in firsts:
             continue
@@ -96,7 +96,7 @@ def begun(text: bytes, patterns: Sequence[bytes], firsts: frozenset[int]) -> int
 
 
 def patterns_of(forms: Iterable[bytes]) -> frozenset[bytes]:
-    """What is searched for so that each of ``forms`` is found: itself, or its pieces if it is long."""
+    """The searched patterns, so that each of ``forms`` is found: itself, or its pieces if it is long."""
     return frozenset(piece for form in forms if len(form) >= _ECHO_BYTES_MIN for piece in _pieces(form))
 
 

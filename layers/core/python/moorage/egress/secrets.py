@@ -64,7 +64,7 @@ class OpenSecret:
 
     @cached_property
     def echoes(self) -> frozenset[bytes]:
-        """What must not come back from the domain. Made once, not for each request: a long value has many patterns."""
+        """The redactor of answers of the domain. Made once, not for each request: a long value has many patterns."""
         return patterns_of(forms_of(self.value))
 
 

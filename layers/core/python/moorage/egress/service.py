@@ -34,7 +34,7 @@ from moorage.wire.network_policy import DomainSecret, NetworkPolicy
 
 @dataclass(frozen=True, slots=True)
 class EgressGrant:
-    """What a sandbox needs to use the proxy."""
+    """A sandbox's access to the proxy."""
 
     username: str
     """The container's id."""
@@ -230,7 +230,7 @@ class EgressService:
         return [opening for opening in wanted if opening not in opened][: limits.EGRESS_WANTED_MAX]
 
     async def _entries_since(self, tenant_id: str, container_id: str, since_ms: int) -> list[EgressLogEntry]:
-        """From the newest; at most ``EGRESS_WANTED_PAGES_MAX`` pages of what was let through, which is logged too, lie before them."""
+        """From the newest; at most ``EGRESS_WANTED_PAGES_MAX`` pages of allowed requests, logged too, lie before them."""
         found: list[EgressLogEntry] = []
         after: str | None = None
         for _ in range(limits.EGRESS_WANTED_PAGES_MAX):
@@ -283,11 +283,11 @@ def _shown(grant: GrantRecord, password: str) -> EgressGrant:
 
 
 def _use_of(secret: DomainSecret | SealedSecret) -> tuple[Any, ...]:
-    """What a secret is for, without its value."""
+    """The scope of a secret, without its value."""
     is_operators = secret.value is None if isinstance(secret, DomainSecret) else secret.ciphertext is None
     return (secret.name, secret.domain, secret.methods, secret.path_prefixes, secret.places, is_operators, secret.more_domains)
 
 
 def entry_sentence(entry: EgressLogEntry) -> str:
-    """What the container was told, or would have been."""
+    """The model's text about it, or the text that it would have had."""
     return sentence(EgressReason(entry.reason), entry.host, entry.port)

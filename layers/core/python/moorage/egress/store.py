@@ -207,7 +207,7 @@ class EgressStore:
         )
 
     async def allow(self, tenant_id: str, container_id: str, opening: EgressOpening, expires_at: int) -> None:
-        """Note what a person has allowed. Harmless to do twice."""
+        """Note an approval. Harmless to do twice."""
         pk = keys.container(tenant_id, container_id)
         await self._table.put({"PK": pk, "SK": keys.egress_opened(opening.key), "ttl": expires_at})
 

@@ -27,7 +27,7 @@ def proxy_url(address: str, username: str, password: str) -> str:
 
 
 def environment(proxy: str, ca_bundle: str) -> dict[str, str]:
-    """The variables of every command in a sandbox whose proxy is ``proxy`` and whose bundle of CAs lies at ``ca_bundle``."""
+    """The variables of every command in a sandbox with the proxy ``proxy`` and its bundle of CAs at ``ca_bundle``."""
     return {
         **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"), proxy),
         **dict.fromkeys(("NO_PROXY", "no_proxy"), NO_PROXY),

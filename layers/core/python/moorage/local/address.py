@@ -81,7 +81,7 @@ class Address:
 
     @property
     def warning(self) -> str | None:
-        """What else must be true where others are served."""
+        """Further requirements if other machines are served."""
         if self.is_loopback:
             return None
         return (
@@ -154,7 +154,7 @@ class LocalOriginGuard:
     """
 
     def __init__(self, app: Any, origins: Collection[str] = (), landings: Collection[str] = ()) -> None:
-        """``landings`` are paths to which other sites send a browser, as the issuer does that somebody signs in with."""
+        """``landings`` are the paths of redirections from other sites, such as the issuer of a sign-in."""
         self._app = app
         self._origins = frozenset(origins)
         self._landings = frozenset(landings)
@@ -174,7 +174,7 @@ class LocalOriginGuard:
         await send({"type": "http.response.body", "body": body})
 
     def _lands(self, scope: Any) -> bool:
-        """A browser that goes there itself, which no page sees the answer of."""
+        """A navigation of the browser itself: no page sees its answer."""
         is_whole_page = (b"sec-fetch-mode", b"navigate") in scope["headers"] and (b"sec-fetch-dest", b"document") in scope["headers"]
         return scope.get("method") == "GET" and scope["path"] in self._landings and is_whole_page
 

@@ -41,7 +41,7 @@ _OBJECT_FILE: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def back_up(state_dir: Path, target: Path) -> int:
-    """Write a backup to ``target``: one file, or, if that is a folder, what is new into it. Answers how many objects' files it has."""
+    """Write a backup to ``target``: one file, or new content into a folder. Answers how many objects' files it has."""
     formats = {state_dir / STORE: _FORMAT, state_dir / BEFORE: 1}
     store = next((place for place in formats if (place / JOURNAL).exists()), None)
     if store is None:
@@ -64,7 +64,7 @@ def back_up(state_dir: Path, target: Path) -> int:
 
 
 def restore(source: Path, state_dir: Path) -> int:
-    """Put a backup in the place of what a stopped stack keeps, which stays beside it. Answers how many files of the bucket it has."""
+    """Put a backup in the place of a stopped stack's state, and keep that beside it. Answers how many files of the bucket it has."""
     if not source.exists():
         raise SettingsConflict(f"There is no backup at {source}.")
     with held(state_dir), tempfile.TemporaryDirectory(prefix=".restore-", dir=state_dir) as folder:
@@ -168,7 +168,7 @@ def _checked(source: Path, new: Path) -> tuple[int, int]:
 
 
 def _set_aside(state_dir: Path) -> None:
-    """With the keys that open what is sealed there."""
+    """With the keys that open its sealed content."""
     aside = state_dir / f"before-restore-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     for name in (STORE, BEFORE, *_SEALED_WITH):
         if (state_dir / name).exists():

@@ -82,7 +82,7 @@ class BubblewrapSandbox:
         return DiskUse(self.sandbox_id, account_of(self.tenant_id, self.container_id), self._used())
 
     def unwritten(self) -> int:
-        """What its file system has taken and the disk under it has not been given yet."""
+        """The bytes that its file system has taken and the disk under it has not been given yet."""
         if not self.owns_disk:
             return 0
         with contextlib.suppress(OSError):
@@ -148,7 +148,7 @@ class Bubblewrap:
         await asyncio.gather(*(self.stop(sandbox_id) for sandbox_id in list(self._by_id)))
 
     async def add_skill(self, sandbox_id: str, directory: str, archive: bytes) -> None:
-        """Put a bundle's folder where the sandbox sees it, from outside its walls. Raises :class:`SandboxError`."""
+        """Put a bundle's folder into the sandbox's view, from outside its walls. Raises :class:`SandboxError`."""
         if sandbox_id not in self._by_id:
             raise SandboxGone("The container is not running.")
         await asyncio.to_thread(skills.add, skills.shelf(self._site.runtime_dir, sandbox_id), directory, archive)
@@ -167,7 +167,7 @@ class Bubblewrap:
         return list(self._by_id.values())
 
     async def watch_disk(self) -> None:
-        """Look after what all sandboxes share, until cancelled."""
+        """Look after the shared parts of all sandboxes, until cancelled."""
         while True:
             await asyncio.sleep(limits.DISK_LOOK_SECONDS)
             for sandbox_id in self.look_at_disk():
@@ -310,7 +310,7 @@ class Bubblewrap:
         task.add_done_callback(self._watches.discard)
 
     async def _until_ended(self, sandbox: BubblewrapSandbox) -> None:
-        """Notice the end of a sandbox, whoever brought it about, and clear it away."""
+        """Notice the end of a sandbox, for any cause, and clear it away."""
         await ended(sandbox.process)
         self._forget(sandbox)
         await ended(start_removing(skills.shelf(self._site.runtime_dir, sandbox.sandbox_id)))

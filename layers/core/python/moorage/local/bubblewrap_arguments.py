@@ -1,4 +1,4 @@
-"""What a sandbox sees of this machine, and what its first process is told."""
+"""A sandbox's view of this machine, and the input of its first process."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ class BindMount:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """A copy that a sandbox gets. Mounting it would say in ``/proc/self/mountinfo`` where it lies on this machine."""
+    """A copy for a sandbox. A mount would show its place on this machine in ``/proc/self/mountinfo``."""
 
     target: str
     content: bytes
@@ -100,7 +100,7 @@ def files(site: Site) -> list[CopiedFile]:
 
 
 def binds(site: Site, directory: Path, skills: Path, egress: EgressSpec | None) -> list[BindMount]:
-    """What a sandbox sees of this machine beside ``/usr`` and some of ``/etc``."""
+    """A sandbox's view of this machine beside ``/usr`` and some of ``/etc``."""
     toolbox = site.toolbox
     seen = [BindMount(str(skills), SKILLS)]
     if toolbox is not None:
@@ -177,7 +177,7 @@ def _closed_proc() -> list[str]:
 
 
 def server_config(site: Site, spec: SandboxSpec, group: ControlGroup) -> dict[str, Any]:
-    """What the exec server reads from its stdin."""
+    """The exec server's input on stdin."""
     toolbox = {"VIRTUAL_ENV": TOOLBOX} if site.toolbox else {}
     egress = trust.environment(_proxy_url(spec.egress), trust.CA_BUNDLE) if spec.egress else {}
     return {
@@ -217,7 +217,7 @@ def groups_config(group: ControlGroup, first_fd: int) -> dict[str, Any]:
 
 
 def group_files(group: ControlGroup) -> list[tuple[Path, int]]:
-    """What the exec server gets of its control groups, with the flags to open them by."""
+    """The exec server's control groups, with the flags to open them by."""
     events = [path for path in (group.memory_events, group.process_events) if path is not None]
     return [(path, os.O_WRONLY) for path in group.commands] + [(path, os.O_RDONLY) for path in events]
 

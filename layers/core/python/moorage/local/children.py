@@ -30,7 +30,7 @@ _START_SECONDS_MAX = 30
 
 
 def prepare_environments(find: Callable[[str], ToolEnvironment] = environment) -> None:
-    """Install what is missing, once. Without the toolbox sandboxes offer Python alone, which is better than no start."""
+    """Install the missing packages, once. Without the toolbox sandboxes offer Python alone: better than no start."""
     if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS") and (note := old_parts(ensure(find("egress")))):
         say(f"moorage: {note}", out=sys.stderr)
     if not os.environ.get("MOORAGE_TOOLBOX"):
@@ -41,7 +41,7 @@ def prepare_environments(find: Callable[[str], ToolEnvironment] = environment) -
 
 
 def old_parts(egress: ToolEnvironment) -> str:
-    """What to know of an egress proxy on an old Python; empty for a new one."""
+    """A note about an egress proxy on an old Python; empty for a new one."""
     if egress.version >= EGRESS_PYTHON:
         return ""
     have, want = (".".join(map(str, version)) for version in (egress.version, EGRESS_PYTHON))
@@ -117,13 +117,13 @@ def _answers(process: "subprocess.Popen[bytes]", path: Path) -> bool:
 
 
 def _listener_of(connection: socket.socket) -> int:
-    """unix(7): who called ``listen``. It may be a process of an earlier start that has not ended yet."""
+    """unix(7): the process that called ``listen``. It may be of an earlier start that has not ended yet."""
     pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return int(pid)
 
 
 async def programs_here(launcher_socket: Path) -> str:
-    """What the model is told of the programs in its container; a launcher that cannot say is no reason not to start."""
+    """The model's text about the programs in its container; a launcher that cannot say is no reason not to start."""
     async with LauncherProvisioner(str(launcher_socket)) as launcher:
         try:
             return await launcher.programs()
@@ -152,7 +152,7 @@ class WorkerProcess:
         return worker_socket(self.state_dir, self.number)
 
     def child(self) -> Child:
-        """Started, and not waited for: what is to be played waits until it takes it."""
+        """Started, and not waited for: executions wait until it takes them."""
         return Child("A worker of the loop", self._begin(), self.start, str(self.log_file), str(self.socket_path))
 
     def _begin(self) -> "subprocess.Popen[bytes]":
@@ -186,7 +186,7 @@ def egress_socket(state_dir: Path) -> Path:
 
 
 def egress_settings(state_dir: Path, key: str) -> dict[str, str]:
-    """What tells the others of the way out. It is there only if the operator allows domains. ``key`` seals its secrets."""
+    """Variables of the egress proxy for the others. It exists only if the operator allows domains. ``key`` seals its secrets."""
     return {
         "MOORAGE_ALLOWED_EGRESS_DOMAINS": os.environ["MOORAGE_ALLOWED_EGRESS_DOMAINS"],
         "MOORAGE_EGRESS_PROXY": f"unix:{egress_socket(state_dir)}",
@@ -246,7 +246,7 @@ class ProxyProcess:
 
 
 def _package_alone(folder: Path) -> Path:
-    """A folder that holds this package and nothing else: what lies beside an installed one is not for the proxy's own environment."""
+    """A folder that holds this package and nothing else: the neighbours of an installed one are not for the proxy's own environment."""
     link = folder / "egress-packages" / PACKAGE.name
     link.parent.mkdir(parents=True, exist_ok=True)
     link.unlink(missing_ok=True)

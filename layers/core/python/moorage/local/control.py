@@ -1,4 +1,4 @@
-"""What the owner of a sandbox and its exec server tell each other (``functions/sandbox/server/owner.py``)."""
+"""The messages between the owner of a sandbox and its exec server (``functions/sandbox/server/owner.py``)."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ class Control:
         self._socket.close()
 
     def _readable(self) -> None:
-        """A server that has ended, or says what no server does, is heard no more."""
+        """A server that has ended, or sends an unknown message, is heard no more."""
         try:
             data = self._socket.recv(CONTROL_LINE_BYTES_MAX)
             *lines, self._line = (self._line + data).split(b"\n")

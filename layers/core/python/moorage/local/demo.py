@@ -87,7 +87,7 @@ def _end(number: int, frame: object) -> NoReturn:
 
 
 def send_again(unraisable: Any) -> None:
-    """A signal may arrive in a finalizer, where what is raised reaches nobody (sys.unraisablehook): it is sent again."""
+    """A signal may arrive in a finalizer: an exception there is lost (sys.unraisablehook), so it is sent again."""
     match unraisable.exc_value:
         case KeyboardInterrupt():
             number: int = signal.SIGINT
@@ -170,7 +170,7 @@ def sales() -> tuple[bytes, int]:
 
 
 def watch(client: OpenAI, model: str, file_id: str) -> Response | None:
-    """Run the response and show what happens; None if it did not complete."""
+    """Run the response and show its events; None if it did not complete."""
     skills: Any = [{"type": "skill_reference", "skill_id": f"moorage-{name}"} for name in SKILLS]
     stream = client.responses.create(
         model=model,

@@ -17,7 +17,7 @@ from moorage.sandbox.warm_pool import is_pooled
 
 
 class DiskWarning(StrEnum):
-    """What a sandbox is told; each ends with a full stop, because the exec server goes on from there."""
+    """The words for a sandbox; each ends with a full stop, because the exec server goes on from there."""
 
     FINE = ""
     TENANT = "The disk is full: the containers of this account together hold more than they may, and this one has grown most."
@@ -39,13 +39,13 @@ class DiskUse:
 
 
 def account_of(tenant_id: str, container_id: str) -> str:
-    """Whose sum a sandbox counts for. One of the warm pool may serve any tenant by now, which is not known here: it counts alone."""
+    """The owner of a sandbox's sum. One of the warm pool may serve any tenant by now, so it counts alone."""
     return container_id if is_pooled(container_id) else tenant_id
 
 
 @dataclass(slots=True)
 class DiskGrowth:
-    """What one sandbox held at each look of the last minute."""
+    """One sandbox's bytes at each look of the last minute."""
 
     samples: "collections.deque[int]"
     verdict: DiskWarning = DiskWarning.FINE
@@ -68,7 +68,7 @@ class DiskGuard:
     _growths: dict[str, DiskGrowth] = field(default_factory=dict)
 
     def look(self, uses: Iterable[DiskUse], free: int) -> Mapping[str, DiskWarning]:
-        """The verdict on each sandbox. ``free`` is what the disk has left when all that they hold has been written to it."""
+        """The verdict on each sandbox. ``free`` is the rest of the disk after all held bytes have been written to it."""
         by_id = {use.sandbox_id: use for use in uses}
         self._growths = {sandbox_id: self._grown(use) for sandbox_id, use in by_id.items()}
         by_tenant: dict[str, list[DiskUse]] = collections.defaultdict(list)
@@ -83,7 +83,7 @@ class DiskGuard:
         return {sandbox_id: growth.verdict for sandbox_id, growth in self._growths.items()}
 
     def to_stop(self, free: int) -> list[str]:
-        """Those that were told, and have taken half of the reserve all the same: they go with what they hold."""
+        """Warned sandboxes that have taken half of the reserve all the same: they go with their content."""
         if free >= self.bounds.reserve // 2:
             return []
         return [sandbox_id for sandbox_id, growth in self._growths.items() if growth.verdict is DiskWarning.MACHINE]

@@ -51,7 +51,7 @@ class Disk:
     """Of the loop device, which ends with its last user: to be closed when it is mounted, or when it will not be."""
 
     def mount(self, target: Path) -> None:
-        """In the calling process's mount namespace. Inode tables are not zeroed: nobody has written where they are."""
+        """In the calling process's mount namespace. Inode tables are not zeroed: their blocks were never written."""
         mount(self.device, str(target), "ext4", _NOSUID | _NODEV | _NOATIME, "discard,noinit_itable")
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Disks:
     """Makes file systems by copying an empty one."""
 
     def __init__(self, state_dir: Path, bytes_max: int, entries_max: int) -> None:
-        """A file system holds a sixteenth more than ``bytes_max``: who watches the quota acts first, and says why."""
+        """A file system holds a sixteenth more than ``bytes_max``: the watcher of the quota acts first, and says why."""
         self._template = state_dir / "empty-disk.img"
         self._inodes = min(entries_max, max(65_536, bytes_max // 16_384))
         self._bytes = bytes_max + bytes_max // 16 + 16 * 1024**2 + self._inodes * _INODE_BYTES
@@ -123,7 +123,7 @@ def _copy_sparse(source: Path, target: Path) -> None:
 
 
 def _data(fd: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where a sparse file has something."""
+    """The written ranges of a sparse file."""
     end = 0
     while end < size:
         try:

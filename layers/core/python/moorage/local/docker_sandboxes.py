@@ -23,7 +23,7 @@ _SOCKET_PATH_BYTES_MAX: Final = 107
 
 
 def provisioner_of(environ: Mapping[str, str]) -> str:
-    """What starts sandboxes on this machine. Raises :class:`SettingsConflict` for what only an AWS account has."""
+    """The starter of sandboxes on this machine. Raises :class:`SettingsConflict` for provisioners of AWS accounts."""
     kind = environ.get("MOORAGE_PROVISIONER") or "launcher"
     if kind not in KINDS:
         raise SettingsConflict(f"MOORAGE_PROVISIONER is '{kind}'. On one machine it is 'launcher' (bubblewrap) or 'docker'.")
@@ -31,7 +31,7 @@ def provisioner_of(environ: Mapping[str, str]) -> str:
 
 
 def docker_environment(environ: Mapping[str, str], state_dir: Path) -> dict[str, str]:
-    """Whose containers these are, and where their sockets lie, if the environment does not say. Raises :class:`SettingsConflict`."""
+    """The owner of these containers, and the folder of their sockets, by default. Raises :class:`SettingsConflict`."""
     named = environ.get("MOORAGE_DOCKER_RUNTIME_DIR")
     folder = Path(named or state_dir / "docker")
     if _is_too_long(folder) and not named:
@@ -47,7 +47,7 @@ def _is_too_long(folder: Path) -> bool:
 
 
 def _make_private(folder: Path) -> None:
-    """Who may enter it can speak to sandboxes. Raises :class:`SettingsConflict` for one that is somebody else's."""
+    """Its readers can speak to sandboxes. Raises :class:`SettingsConflict` for another user's folder."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()

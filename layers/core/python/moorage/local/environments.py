@@ -154,7 +154,7 @@ def _run_uv(lock: int, *arguments: str, is_shown: bool = False) -> "subprocess.C
 
 
 def _as_installer(parent: int) -> Callable[[], None]:
-    """Sandboxes run as other users, who read what is installed here whatever this user's mask is."""
+    """Sandboxes run as other users. They read the installed packages despite this user's mask."""
     end_with_parent = dying_with(parent)
 
     def prepare() -> None:

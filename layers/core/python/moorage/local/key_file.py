@@ -42,7 +42,7 @@ def kept_keys(state_dir: Path) -> str:
 
 
 def rotate_keys(state_dir: Path) -> str:
-    """A new key wraps from now on, and what older ones have wrapped is still unwrapped. Answers its id."""
+    """A new key wraps from now on, and secrets of older ones are still unwrapped. Answers its id."""
     kept_keys(state_dir)
     held, new = KeyFile(state_dir / KEY_FILE).read(), Keys.new({})
     write_private(state_dir / KEY_FILE, replace(held, current=new.current, keys={**held.keys, **new.keys}).text())

@@ -83,7 +83,7 @@ class LogLines:
             self.close()
 
     def close(self) -> None:
-        """What is written to a new file of that name is read from its beginning."""
+        """A new file of that name is read from its beginning."""
         if self._file is not None:
             self._file.close()
             self._file, self._start = None, 0
@@ -100,6 +100,6 @@ def parsed(text: bytes) -> Iterator[Line]:
 
 
 def lines_of(state_dir: Path) -> list[Path]:
-    """The files of lines that are there, what was put aside first."""
+    """The files of lines, rotated ones first."""
     present = [state_dir / name for name in (API, STEPS)]
     return [path for path in (*map(aside, present), *present) if path.exists()]

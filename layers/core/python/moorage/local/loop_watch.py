@@ -53,7 +53,7 @@ class LoopWatch:
 
     @contextmanager
     def watching(self, on_signal: OnSignal) -> Iterator[None]:
-        """Watch the running loop, whose thread this is; signals to end go to ``on_signal``, by the loop."""
+        """Watch the running loop of this thread; signals to end go to ``on_signal``, by the loop."""
         loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         ours, kernels = socket.socketpair()

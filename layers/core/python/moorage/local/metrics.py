@@ -57,7 +57,7 @@ Sample = tuple[str, Labels, float]
 
 
 class Counters:
-    """What the lines of the log add up to."""
+    """The sums of the lines of the log."""
 
     def __init__(self) -> None:
         self._values: Counter[tuple[str, Labels]] = Counter()
@@ -147,7 +147,7 @@ class Metrics:
         self._lines = [LogLines(path, path.stat().st_size if path.exists() else 0) for path in paths]
 
     def read(self) -> None:
-        """What was told since; also to be called before the files are cut."""
+        """The new lines since then; also to be called before the files are cut."""
         for lines in self._lines:
             for line in lines.read():
                 self.counters.take(line)
@@ -173,7 +173,7 @@ class Metrics:
         ]
 
     async def _wait_of(self, place: tuple[str, str]) -> str | None:
-        """What a response waits for; None for one that has ended meanwhile."""
+        """The cause of a response's wait; None for one that has ended meanwhile."""
         try:
             snapshot = await self.runtime.responses.snapshot(*place)
         except ApiError:

@@ -25,7 +25,7 @@ _MEMORY: Final = "1g"
 
 @dataclass(slots=True)
 class FairTurns:
-    """Who may read now. One for the process."""
+    """The readers' turns. One for the process."""
 
     _of: dict[str, asyncio.Semaphore] = field(default_factory=dict)
     _waiting: dict[str, int] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class FairTurns:
 
 @dataclass(frozen=True, slots=True)
 class UnreadDocument:
-    """A document of an input item, and where its text is to be kept."""
+    """A document of an input item, and the object of its text."""
 
     item_id: str
     filename: str
@@ -56,7 +56,7 @@ class UnreadDocument:
     content: Callable[[], AsyncIterator[bytes]] = field(compare=False)
 
     def to_json(self, source_key: str) -> dict[str, Any]:
-        """For whoever reads it from that object."""
+        """For the readers of that object."""
         named = {"item_id": self.item_id, "filename": self.filename, "kind": self.kind}
         return {**named, "text_key": self.text_key, "source_key": source_key}
 
@@ -74,7 +74,7 @@ class DocumentsUnread(ApiError):
 
 
 class AttachmentReader:
-    """What one request's documents are read by: its container is there when the first one needs it, and goes with the request."""
+    """The reader of one request's documents: its container is there when the first one needs it, and goes with the request."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class AttachmentReader:
         return b"".join([piece async for piece in parsing.text()])
 
     async def sandbox(self) -> LiveContainer:
-        """Where they are read, waited for. Raises ``SandboxError``, and :class:`ApiError` if the container is gone."""
+        """The running sandbox for them, waited for. Raises ``SandboxError``, and :class:`ApiError` if the container is gone."""
         if self._live is None:
             self._live = await self._opened()
         return self._live

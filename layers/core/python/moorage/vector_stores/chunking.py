@@ -41,7 +41,7 @@ def chunks_of(text: str, chunking: Chunking) -> list[str]:
 
 
 def _overlap(sums: list[float], start: int, end: int, tokens: int) -> int:
-    """Where the next chunk begins: so much before the end of this one, and behind its beginning."""
+    """The start of the next chunk: so much before the end of this one, and behind its beginning."""
     begin = end
     while begin - 1 > start and sums[end] - sums[begin - 1] <= tokens:
         begin -= 1

@@ -77,7 +77,7 @@ class StoreFiles:
     # --- Adding ------------------------------------------------------------------------------------------------------------------
 
     async def add(self, store: VectorStoreRecord, wanted: Sequence[NewFile]) -> list[StoreFile]:
-        """Put files into a store; one that it has already is read anew, with what is said of it now."""
+        """Put files into a store; one that it has already is read anew, with its present attributes."""
         return await self._add(store, wanted, None)
 
     async def add_batch(self, store: VectorStoreRecord, wanted: Sequence[NewFile]) -> FileBatch:
@@ -238,7 +238,7 @@ class StoreFiles:
         usage_bytes: int = 0,
         error: tuple[ErrorCode, str] | None = None,
     ) -> bool:
-        """End the work on a file, whose index agrees with it now; False if it is not the work of this addition any more."""
+        """End the work on a file whose index agrees with it now; False if it is not the work of this addition any more."""
         code, message = error or (None, "")
         ended = {"status": status, "usage_bytes": usage_bytes, "error_code": code, "error_message": message}
         counts = _Counts(store, self._stored)
@@ -254,7 +254,7 @@ class StoreFiles:
         )
 
     async def note(self, file: StoreFile, **changed: object) -> StoreFile | None:
-        """Write what is known of a file that is being worked on; None if it is another's work by now."""
+        """Write the progress of a file in work; None if it is another's work by now."""
         try:
             record = await self._table.update(
                 file.pk, file.sk, set=changed, condition={"token": file.token, "status": "in_progress", "attempts": file.attempts}
@@ -280,7 +280,7 @@ class StoreFiles:
         return FILE.unpack(record)
 
     async def cancel(self, store: VectorStoreRecord, batch: FileBatch) -> FileBatch:
-        """Files of the batch that have not been settled are cancelled; what an execution has of them it clears away."""
+        """Files of the batch that have not been settled are cancelled; an execution clears away its parts of them."""
         await self._table.update(batch.pk, batch.sk, set={"is_cancelled": True})
         for start in range(0, len(batch.file_ids), limits.VECTOR_FILES_TOGETHER):
             await self._cancel_together(store, batch, batch.file_ids[start : start + limits.VECTOR_FILES_TOGETHER])
@@ -327,7 +327,7 @@ class StoreFiles:
 
 
 class _Counts:
-    """What a transaction changes in the counts of a store, and of the batches that its files came with."""
+    """A transaction's change of the counts of a store, and of the batches that its files came with."""
 
     def __init__(self, store: VectorStoreRecord, stored: StoredBytes) -> None:
         self._store = store
@@ -342,7 +342,7 @@ class _Counts:
         self._count(file, -1)
 
     def drop(self, file: StoreFile) -> None:
-        """It leaves the store; what came of its batch stays as it was, and what was not to come any more was cancelled."""
+        """It leaves the store; a finished addition of its batch stays finished, and an open one was cancelled."""
         self._of_store.update(_with_total(file, -1))
         if file.batch_id is not None and file.status == "in_progress":
             self._of_batches.setdefault(file.batch_id, Counter()).update({"in_progress": -1, "cancelled": 1})
@@ -353,7 +353,7 @@ class _Counts:
             self._of_batches.setdefault(file.batch_id, Counter()).update({file.status: number, "total": number})
 
     def changes(self, *, below: Mapping[str, int] | None = None) -> list[Write]:
-        """The store's is always one of them: only an active store's files change. What is counted of its tenant changes with it."""
+        """The store's is always one of them: only an active store's files change. The tenant's count changes with it."""
         made = [Write(self._store.pk, keys.META, set={}, condition=_ACTIVE, add=dict(self._of_store), below=below or {})]
         for batch_id, counts in self._of_batches.items():
             changed = {name: number for name, number in counts.items() if number}

@@ -45,7 +45,7 @@ _UNPAID: Final = ("budget_reached", "model_not_budgetable")
 
 
 class IndexStepResult(StrEnum):
-    """What came of a look at one note."""
+    """The result of a look at one note."""
 
     SETTLED = "settled"
     LEFT = "left"
@@ -187,7 +187,7 @@ class Indexing:
             raise
 
     async def _forgive(self, begun: StoreFile, error: ClientError) -> None:
-        """AWS is asked too much, for which no file is to blame: it may be begun again as often as that lasts."""
+        """AWS is asked too much, and no file is to blame: it may be begun again as often as that lasts."""
         if is_throttle(error):
             with suppress(*TABLE_ERRORS):
                 await self.files.note(begun, attempts=begun.attempts - 1)
@@ -215,7 +215,7 @@ class Indexing:
         return IndexStepResult.SETTLED
 
     async def _left(self, store: VectorStoreRecord) -> IndexStepResult:
-        """What was put into the index is not wanted any more. The file's note stands, unless all of the store is gone."""
+        """The index entry is not wanted any more. The file's note stands, unless all of the store is gone."""
         try:
             await self.stores.active(store.tenant_id, store.id)
         except ApiError:
@@ -229,7 +229,7 @@ class Indexing:
         return IndexStepResult.SETTLED
 
     async def _fail(self, store: VectorStoreRecord, file: StoreFile, code: ErrorCode, message: str) -> IndexStepResult:
-        """What an earlier addition of the file has left in the index goes first: a failed file is not found."""
+        """The index entry of an earlier addition goes first: a failed file is not found."""
         await (await self.knowledge.opened_index()).delete_file(store.ref, file.id)
         await self.reading.drop(store, file.id)
         is_settled = await self.files.settle(store, file, "failed", error=(code, message))
@@ -275,7 +275,7 @@ class Indexing:
         return has_read
 
     async def _read(self, live: LiveContainer, file: StoreFile) -> None:
-        """What is wrong with a document is noted: the index, from which an earlier addition of it has to go, may be out of reach."""
+        """The fault of a document is noted: the index, with an earlier addition of it, may be out of reach."""
         if file.attempts >= limits.INDEXING_ATTEMPTS_MAX:
             await self.files.note(file, error_code="server_error", error_message=_CRASHED)
             return

@@ -46,7 +46,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """What an execution carries: ids, a word and two counts."""
+    """The state of an execution: ids, a word and two counts."""
 
     tenant_id: str
     store_id: str
@@ -76,7 +76,7 @@ class Jobs:
         self._clock = clock
 
     async def work(self, store: VectorStoreRecord, add: Callable[[], Awaitable[None]]) -> None:
-        """Have ``add`` note what is to be done, and see to it that somebody does it."""
+        """Have ``add`` note the work, and see to it that an execution does it."""
         made = await self._make(store.tenant_id, store.id)
         await add()
         # One that was there may have found nothing to do, and ended, before the notes were there.
@@ -91,7 +91,7 @@ class Jobs:
         return await self._put(Job(tenant_id, store_id, _name(store_id), int(self._clock()), is_waiting=is_waiting))
 
     async def _entries(self, tenant_id: str, most: int) -> list[Record]:
-        """So many of a tenant's jobs, those that wait too; as the index knows them, which may be late."""
+        """So many of a tenant's jobs, also waiting ones; by the index, so perhaps late."""
         return await self._table.query(keys.INDEXING, prefix=_entry(tenant_id), index=schema.INDEX, limit=most)
 
     async def _put(self, job: Job) -> Job | None:
@@ -117,7 +117,7 @@ class Jobs:
         return JOB.unpack(record)
 
     async def end(self, job: Job) -> None:
-        """There is nothing to do. Whoever notes something from here on makes a record of its own."""
+        """There is nothing to do. A later note makes a record of its own."""
         with suppress(ConditionFailed):
             await self._table.delete(job.pk, keys.INDEXING_JOB, condition={"execution": job.execution})
 
@@ -130,7 +130,7 @@ class Jobs:
             await self._start(min(waiting, key=_begun))
 
     async def resume(self, job: Job) -> Job | None:
-        """Take back an end; None if somebody else has made a record meanwhile, who starts an execution of his own."""
+        """Take back an end; None if another process has made a record meanwhile: it starts an execution of its own."""
         return await self._put(replace(job, container_id=None))
 
     async def recover(self) -> int:

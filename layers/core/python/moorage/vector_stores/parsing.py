@@ -77,6 +77,6 @@ async def whole(parsing: Parsing, kind: Kind, content: AsyncIterator[bytes]) -> 
 
 
 def _sentence(said: str) -> str:
-    """The program's own words, which a document may have had a hand in."""
+    """The program's own words: a document may have influenced them."""
     printable = "".join(character for character in said if character.isprintable() or character == " ").strip()
     return printable[: limits.DOCUMENT_REFUSAL_CHARS_MAX] or "The file cannot be read."

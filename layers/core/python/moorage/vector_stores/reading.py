@@ -38,11 +38,11 @@ class Reading:
         self._containers = containers
 
     async def text(self, file: StoreFile) -> str:
-        """What was read of it. Raises ``BlobNotFound`` if that is not there."""
+        """Its text. Raises ``BlobNotFound`` if that is not there."""
         return (await self._blobs.get_bytes(file.text_key)).decode("utf-8", "replace")
 
     async def drop(self, store: VectorStoreRecord, file_id: str) -> None:
-        """With what is left of earlier additions of the file."""
+        """With the rest of earlier additions of the file."""
         await self._blobs.delete_prefix(f"{keys.vector_objects(store.tenant_id, store.id)}{file_id}/")
 
     async def read_here(self, file: StoreFile) -> Kind | None:

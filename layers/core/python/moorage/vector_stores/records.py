@@ -160,7 +160,7 @@ def store_record(store: VectorStoreRecord) -> Record:
 
 
 def file_attributes(file: StoreFile) -> Record:
-    """All of a file's record but its key: what takes the place of an earlier addition leaves nothing of it."""
+    """All of a file's record but its key: it replaces the whole of an earlier addition."""
     listed = listing_attributes(file.tenant_id, keys.vector_store_files(file.store_id), file.created_at, file.id)
     return {**listed, **FILE.pack(file)}
 

@@ -35,7 +35,7 @@ class StoreEmbedders(Protocol):
 
 
 class StoreKnowledge(Protocol):
-    """What of it is needed for vector stores."""
+    """A model's part that vector stores need."""
 
     @property
     def embeddings(self) -> StoreEmbedders: ...
@@ -155,7 +155,7 @@ class Stores:
 
 
 def due_record(store: VectorStoreRecord, at: int) -> Record:
-    """What the sweep finds a store by that ends at a time."""
+    """The sweep's key of a store that ends at a time."""
     listed = {"GSI1PK": keys.due_list(keys.VECTOR_STORES), "GSI1SK": keys.due(at, store.id)}
     return {"PK": store.pk, "SK": keys.PURGE, **listed}
 

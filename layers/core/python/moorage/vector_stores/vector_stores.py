@@ -117,7 +117,7 @@ class VectorStores:
         return added[0]
 
     async def set_attributes(self, store: VectorStoreRecord, file_id: str, attributes: Attributes) -> StoreFile:
-        """The record first: whoever is reading the file looks at it again when it is in the index."""
+        """The record first: the file's reader looks at it again when it is in the index."""
         changed = await self.files.set_attributes(store, await self.files.get(store, file_id), attributes)
         if await (await self._knowledge.opened_index()).set_attributes(store.ref, file_id, attributes):
             await self.jobs.work(store, _nothing)
@@ -162,4 +162,4 @@ class VectorStores:
 
 
 async def _nothing() -> None:
-    """There is no file to read: the execution has the index to tidy, which it does when it ends."""
+    """There is no file to read: the execution tidies the index at its end."""
