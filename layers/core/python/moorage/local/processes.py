@@ -20,7 +20,7 @@ _STATE, _STARTED = 0, 19
 
 
 def dying_with(parent: int) -> Callable[[], None]:
-    """What a child calls before exec, to be sent SIGTERM when its parent ends. One that has ended before that is seen here."""
+    """Called in a child before exec, so that it gets SIGTERM when its parent ends. An earlier end is seen here."""
 
     def prepare() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -72,7 +72,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """proc(5): the fields after the name, which may hold anything."""
+    """proc(5): the fields after the name. A name may hold anything."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -80,7 +80,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def end_leftover(noted: Path) -> None:
-    """Kill what an earlier stack has noted there and left; it is gone when this returns."""
+    """Kill the noted processes of an earlier stack; they are gone when this returns."""
     named = noted.read_text() if noted.exists() else ""
     deadline = time.monotonic() + _LEFTOVER_SECONDS_MAX
     while is_running(named) and time.monotonic() < deadline:
@@ -102,5 +102,5 @@ def write_private(path: Path, text: str) -> None:
 
 
 def inherited_environment() -> dict[str, str]:
-    """This process's environment without AWS credentials, which the egress proxy has no use for."""
+    """This process's environment without AWS credentials: the egress proxy has no use for them."""
     return {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}

@@ -19,7 +19,7 @@ LOCKS: Final = ROOT / "requirements"
 
 
 def models_file(environ: Mapping[str, str]) -> Path:
-    """What ``MOORAGE_MODELS_FILE`` names, or the ``models.toml`` of this folder, or the one that comes with moorage."""
+    """The file of ``MOORAGE_MODELS_FILE``, or the ``models.toml`` of this folder, or the one that comes with moorage."""
     named, here = environ.get("MOORAGE_MODELS_FILE"), Path("models.toml")
     if named:
         return Path(named)
@@ -27,6 +27,6 @@ def models_file(environ: Mapping[str, str]) -> Path:
 
 
 def cache_folder() -> Path:
-    """Of this user, for what can be made anew."""
+    """Of this user, for files that can be made anew."""
     named = os.environ.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "moorage"

@@ -68,7 +68,7 @@ def _links(path: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where sandboxes are made, and with what."""
+    """The folder of sandboxes, and their programs."""
 
     state_dir: Path
     runtime_dir: Path
@@ -105,7 +105,7 @@ class Site:
 
     @property
     def terminals(self) -> Path:
-        """Where a launcher that is not root mounts them, in each sandbox's namespace."""
+        """The mount point of a launcher that is not root, in each sandbox's namespace."""
         return self.runtime_dir / TERMINALS_NAME
 
     @property

@@ -1,4 +1,4 @@
-"""The API's server of the stack on one machine, and what the reaper does beside it."""
+"""The API's server of the stack on one machine, and the reaper's work beside it."""
 
 import asyncio
 import logging
@@ -171,7 +171,7 @@ class _ApiServer(uvicorn.Server):
 
 
 async def _reap(runtime: Runtime, state_dir: Path, metrics: Metrics | None) -> None:
-    """What the reaper's functions do on AWS once a minute."""
+    """The work of the reaper's functions on AWS, once a minute."""
 
     async def read_steps() -> None:
         if metrics is not None:

@@ -9,7 +9,7 @@ import uvicorn
 
 
 class SignalledServer(uvicorn.Server):
-    """Returns from a signal, where uvicorn's own raises it again. Before it serves, signals do what they always do."""
+    """Returns from a signal: uvicorn's own raises it again. Before it serves, signals have their usual effect."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

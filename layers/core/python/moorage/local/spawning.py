@@ -64,7 +64,7 @@ class SpawnPlan:
 
     @property
     def stage(self) -> Path | None:
-        """Where a root launcher shows things to users who have no way to them."""
+        """The folder of a root launcher's files for users without access to the originals."""
         return self.site.runtime_dir / "stage" if self.site.runs_as_other_users else None
 
 

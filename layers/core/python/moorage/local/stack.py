@@ -74,7 +74,7 @@ def main(chosen: Mapping[str, str] | None = None) -> int:
 
 
 def run() -> NoReturn:
-    """Raises what keeps it from starting; the end of a stack that has started is the end of the process."""
+    """Raises the reason that keeps it from starting; the end of a stack that has started is the end of the process."""
     state_dir = Path(os.environ.get("MOORAGE_STATE_DIR", ".moorage")).resolve()
     if len(os.fsencode(egress_socket(state_dir))) > _SOCKET_PATH_BYTES_MAX:
         raise SettingsConflict(f"Sockets cannot lie in {state_dir}: its path is too long. MOORAGE_STATE_DIR takes another folder.")
@@ -156,7 +156,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
 
 
 def start_sandboxes(stack: contextlib.ExitStack, children: list[Child], environment: Mapping[str, str], state_dir: Path) -> str:
-    """Start what owns the sandboxes, or look at the engine that does. Answers what programs they have, unless that is told already."""
+    """Start the owner of the sandboxes, or look at the engine. Answers the names of their programs, unless they are known already."""
     is_told = "MOORAGE_SANDBOX_PROGRAMS" in environment
     if environment["MOORAGE_PROVISIONER"] == "docker":
         settings = Settings.from_environment(environment)
@@ -171,7 +171,7 @@ def start_sandboxes(stack: contextlib.ExitStack, children: list[Child], environm
 
 
 def stop_child(child: Child, seconds_max: int) -> None:
-    """What runs of it then: it may have been started again."""
+    """Its running processes: it may have been started again."""
     stop_process(child.process, seconds_max)
 
 

@@ -1,4 +1,4 @@
-"""The folder that a stack keeps its state in: one stack at a time, and what the first start makes."""
+"""The folder of a stack's state: one stack at a time, and the files of the first start."""
 
 import contextlib
 import fcntl
@@ -21,7 +21,7 @@ _LEFTOVER_SECONDS_MAX = 2.0
 
 @dataclass(frozen=True, slots=True)
 class StackSecrets:
-    """What the first start makes and every later one finds."""
+    """The files of the first start, found by every later one."""
 
     api_key: str
     content_key: str

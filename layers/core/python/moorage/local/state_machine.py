@@ -23,7 +23,7 @@ _ANY: Final = "States.ALL"
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPosition:
-    """Where an execution stands."""
+    """The position of an execution."""
 
     state: str
     data: State
@@ -48,7 +48,7 @@ def _definition() -> Mapping[str, Any]:
 
 
 class StateMachine:
-    """The definition, and what playing it has taken so far. Making one is cheap."""
+    """The definition, and the counts of playing it. Making one is cheap."""
 
     def __init__(self, invoke: Invoke, chance: random.Random) -> None:
         """``chance`` draws the jitter of retries."""
@@ -61,7 +61,7 @@ class StateMachine:
 
     @property
     def seconds_max(self) -> int:
-        """After which an execution is ended wherever it stands."""
+        """The bound of an execution's time, in any state."""
         return int(self._definition["TimeoutSeconds"])
 
     async def run(self, data: State) -> str:
@@ -72,11 +72,11 @@ class StateMachine:
         return self._settled(self._definition, ExecutionPosition(self._definition["StartAt"], data), {})
 
     async def play(self, position: ExecutionPosition, keep: Keep = _forget) -> ExecutionPosition:
-        """Play on from there to the state that ends the execution. Raises what a task raised that nothing caught."""
+        """Play on from there to the state that ends the execution. Raises a task's uncaught error."""
         return await self._play(self._definition, position, {}, keep)
 
     def caught(self, position: ExecutionPosition) -> ExecutionPosition | None:
-        """Where an execution goes whose task cannot be run at all; None if that ends it."""
+        """The next position of an execution with a task that cannot be run at all; None if that ends it."""
         rules = self._definition["States"][position.state].get("Catch", [])
         rule = next((rule for rule in rules if rule["ErrorEquals"] == [_ANY]), None)
         return None if rule is None else self._settled(self._definition, ExecutionPosition(rule["Next"], position.data), {})

@@ -89,7 +89,7 @@ class StepWorker:
                     await self._woken.wait()
 
     async def leave(self) -> None:
-        """Free what it has, for whoever comes after it. What it still plays finds that out when it goes on."""
+        """Free its executions for a successor. A task that it still plays finds that out when it goes on."""
         await self._rows.free(self._number, self._workers, has_died=False)
 
     def _begin(self, taken: TakenExecution) -> None:
@@ -134,7 +134,7 @@ class StepWorker:
         return "SUCCEEDED" if machine.succeeds(ended) else "FAILED"
 
     async def _written(self, write: Callable[[], Awaitable[T]]) -> T:
-        """A full disk is waited for, as long as an execution may take: what has run is not lost over it."""
+        """A full disk is waited for, as long as an execution may take: finished work is not lost over it."""
         while True:
             try:
                 return await write()
@@ -152,7 +152,7 @@ class StepWorker:
 
 
 async def serve(number: int, workers: int) -> None:
-    """Until SIGTERM, which ends the process."""
+    """Until SIGTERM: it ends the process."""
     settings = Settings.from_environment()
     assert settings.executions_file is not None
     assert settings.log_file is not None

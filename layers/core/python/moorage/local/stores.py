@@ -34,7 +34,7 @@ class FolderStores:
         return {"MOORAGE_STORE_DIR": str(self.state_dir / STORE)}
 
     def prepare(self) -> None:
-        """Take over what an older version left, and tidy up. Raises :class:`SettingsConflict`."""
+        """Take over an older version's state, and tidy up. Raises :class:`SettingsConflict`."""
         take_over(self.state_dir)
         journal = Journal(self.state_dir / STORE)
         tidy(journal)

@@ -64,7 +64,7 @@ class ChildHealth:
     silent_since: float | None = None
 
     async def look(self) -> str | None:
-        """What is wrong with it for too long; None if it may live."""
+        """Its fault of too long a time; None if it may live."""
         now = self.clock()
         self.stopped_since = _since(self.stopped_since, now, holds=is_stopped(self.child.process.pid))
         if self.stopped_since is not None and now - self.stopped_since >= limits.CHILD_STOPPED_SECONDS_MAX:

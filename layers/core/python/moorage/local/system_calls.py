@@ -18,7 +18,7 @@ def private_mounts() -> None:
 
 
 def own_namespaces() -> None:
-    """What an ordinary user may mount in: a user namespace, in which it stays who it is, and mounts of its own."""
+    """An ordinary user's means to mount: a user namespace that keeps its id, and mounts of its own."""
     uid, gid = os.geteuid(), os.getegid()
     system_call("unshare", _CLONE_NEWUSER | _CLONE_NEWNS)
     for name, content in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):

@@ -101,7 +101,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 def _with_bytes(item: dict[str, Any]) -> dict[str, Any]:
-    """DynamoDB's JSON has bytes in base64, which boto3 makes bytes of."""
+    """DynamoDB's JSON has bytes in base64: boto3 decodes them."""
     return {name: _typed(value) for name, value in item.items()}
 
 
@@ -145,7 +145,7 @@ def _scoped(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_objects(connection: sqlite3.Connection, folder: Path) -> None:
-    """Their bytes are copied, so that the kept ones stay what they were."""
+    """Their bytes are copied, so that the kept ones stay the same."""
     incoming = folder / "incoming"
     incoming.mkdir(mode=0o700, exist_ok=True)
     for account in sorted((folder / "s3").glob("[0-9]" * 12)):

@@ -58,7 +58,7 @@ class TenantPlaces:
             turn.set_result(None)
 
     def _forget(self, tenant_id: str, turn: "asyncio.Future[None]") -> None:
-        """Who waited was cancelled, perhaps in the moment in which it was served."""
+        """The waiter was cancelled, perhaps in the moment of its turn."""
         if not turn.cancelled():
             self._give_back(tenant_id)
         elif turn in (waiting := self._waiting.get(tenant_id, deque())):

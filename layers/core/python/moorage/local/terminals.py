@@ -1,4 +1,4 @@
-"""Pseudo-terminals with a bound of their own: what bwrap mounts has none but the kernel's, which is one for the whole machine."""
+"""Pseudo-terminals with a bound of their own: bwrap's mount has only the kernel's bound, for the whole machine."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ def mount_terminals(target: Path) -> None:
 
 
 def may_mount_terminals(target: Path, is_root: bool) -> bool:
-    """Whether sandboxes can have theirs. An ordinary user needs a namespace for it, which some systems give to bwrap alone."""
+    """Whether sandboxes can have theirs. An ordinary user needs a namespace for it, and some systems give that to bwrap alone."""
 
     def attempt() -> None:
         private_mounts() if is_root else own_namespaces()

@@ -26,7 +26,7 @@ VARIABLE: Final = "MOORAGE_LOOP_TURN_MS"
 
 
 def frames(thread: int) -> list[str]:
-    """The innermost frames of a thread, as ``file:line:function``; never what they hold."""
+    """The innermost frames of a thread, as ``file:line:function``; never their values."""
     frame: FrameType | None = sys._current_frames().get(thread)
     found = traceback.extract_stack(frame)[-_FRAMES_MAX:] if frame is not None else []
     return [f"{os.path.basename(each.filename)}:{each.lineno}:{each.name}" for each in found]
@@ -43,7 +43,7 @@ def turn_ms(environ: Mapping[str, str]) -> float | None:
 
 
 def event_loop(environ: Mapping[str, str]) -> asyncio.AbstractEventLoop:
-    """A new event loop, which tells of its long turns if the environment asks for it. Raises SettingsError."""
+    """A new event loop. It reports its long turns if the environment asks for it. Raises SettingsError."""
     long_ms = turn_ms(environ)
     return asyncio.new_event_loop() if long_ms is None else asyncio.SelectorEventLoop(TurnMeter(long_ms))
 
@@ -96,7 +96,7 @@ class TurnMeter(selectors.DefaultSelector):
         )
 
     def _look(self) -> None:
-        """See where the loop is, several times in each turn that is long."""
+        """Sample the loop's frames several times in each long turn."""
         while not self._is_closed.wait(self._long_seconds / 4):
             turn, began = self._turn, self._began
             if began is None:
@@ -108,7 +108,7 @@ class TurnMeter(selectors.DefaultSelector):
                 self._seen = turn, so_far, stacks
 
     def _collected(self, phase: str, _: dict[str, Any]) -> None:
-        """Called by the collector, in whatever thread it runs: here only the loop's counts."""
+        """Called by the collector, in any thread: only the loop's own counts are changed here."""
         if threading.get_ident() != self._thread:
             return
         if phase == "start":

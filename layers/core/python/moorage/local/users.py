@@ -1,4 +1,4 @@
-"""Who a sandbox may be on this machine, and what must be allowed for it."""
+"""The users of sandboxes on this machine, and the permissions that they need."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def has_disable_userns() -> bool:
 
 
 def check_namespaces(as_other_user: bool) -> None:
-    """Make the smallest of sandboxes, as the user that sandboxes will have. Raises :class:`SandboxError`, which says what to do."""
+    """Make the smallest of sandboxes, as the user that sandboxes will have. Raises :class:`SandboxError` with the remedy."""
     try:
         tried = subprocess.run(
             ["bwrap", "--ro-bind", "/", "/", "--proc", "/proc", "--unshare-all", "--unshare-user", "--die-with-parent", "/bin/true"],
@@ -76,7 +76,7 @@ _NAMESPACE_SWITCHES: Final = (
 
 
 def how_to_allow_namespaces(sysctl: Path) -> str:
-    """What the owner of this machine must do; ``sysctl`` is ``/proc/sys``."""
+    """The remedy for this machine's owner; ``sysctl`` is ``/proc/sys``."""
     for name, forbids, allows, reason in _NAMESPACE_SWITCHES:
         path = sysctl / name
         if path.exists() and path.read_text().strip() == forbids:

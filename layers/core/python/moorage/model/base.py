@@ -34,7 +34,7 @@ FinishReason = Literal["stop", "tool_calls", "max_output_tokens", "content_filte
 
 @dataclass(frozen=True, slots=True)
 class StreamStarted:
-    """The upstream has begun to answer. It says nothing yet: what goes wrong from here on may still be asked again."""
+    """The upstream has begun to answer. It says nothing yet: a failure after this may still be retried."""
 
     request_id: str
     """What the upstream calls the request: whoever complains there is asked for it."""

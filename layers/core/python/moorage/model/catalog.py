@@ -250,7 +250,7 @@ class ModelCatalog:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What an operator should know of models that cannot be used; the others can."""
+        """Notes for an operator about models that cannot be used; the others can."""
         return tuple(sentence for entry in self._entries if (sentence := _without_key(entry, self._upstream)) is not None)
 
     def resolve(self, model: str | None) -> ModelEntry:
@@ -261,7 +261,7 @@ class ModelCatalog:
         return entry
 
     def _lacks(self, model: str | None) -> str | None:
-        """What keeps this model from being used, if something does."""
+        """The reason that keeps this model from being used, if there is one."""
         return _without_key(self._find(model), self._upstream) if model is not None and self._serves(model) else None
 
     def _serves(self, model: str) -> bool:
@@ -278,7 +278,7 @@ class ModelCatalog:
         raise errors.model_not_found(model)
 
     def price_of(self, model: str) -> Price | None:
-        """What a model costs, by its public name: as configured, or by its provider's public list. None if that is not known."""
+        """The prices of a model, by its public name: as configured, or by its provider's public list. None if they are not known."""
         try:
             entry = self._find(model)
         except errors.ApiError:
@@ -314,7 +314,7 @@ class ModelCatalog:
                 return BedrockConverse(upstream, output_tokens_max=entry.max_output_tokens, guardrail=entry.guardrail)
 
     def upstream_of(self, entry: ModelEntry, transport: httpx.AsyncBaseTransport) -> Upstream:
-        """The address of a resolved entry, for what is passed on as it is."""
+        """The address of a resolved entry, for requests that are passed on as they are."""
         return self._over_http(entry, transport, "")
 
     def embedding_upstream(self, table: EmbeddingTable, transport: httpx.AsyncBaseTransport) -> Upstream:
@@ -346,7 +346,7 @@ class ModelCatalog:
         )
 
     def _rekeyed(self, reference: str, key_header: str, secrets: list[str]) -> Callable[[Upstream, bool], Upstream]:
-        """What gives an upstream the key that a reference stands for now, and adds it to its ``secrets``, which decoders share."""
+        """A function that gives an upstream the present key of a reference, and adds it to its ``secrets``, shared by decoders."""
 
         def rekeyed(upstream: Upstream, is_refused: bool) -> Upstream:
             had = upstream.headers.get(key_header, "").removeprefix("Bearer ")
@@ -379,14 +379,14 @@ class ModelCatalog:
 
     @property
     def remote_servers(self) -> RemoteServers:
-        """Servers that requests may use by their labels, and where else they may lead, with their keys as they are now."""
+        """Servers that requests may use by their labels, and further allowed addresses, with their present keys."""
         named = {label: server_of(table, self._value_of) for label, table in self._servers.items()}
         images = images_of(self._images, self._upstream, self._value_of)
         return RemoteServers(named, self._server_hosts, engine_of(self._search, self._value_of), images)
 
     @property
     def engine_keys(self) -> dict[str, str]:
-        """References to the keys of what is no model that answers, by what they belong to."""
+        """References to the keys of everything but answering models, by their owners."""
         tables = {"the search engine": self._search, "the image model": self._images}
         return {what: table.key for what, table in tables.items() if table is not None and table.key is not None}
 
@@ -396,7 +396,7 @@ class ModelCatalog:
         return self._search is not None
 
     def _value_of(self, reference: str, *, refused: str | None = None) -> str:
-        """What a reference stands for; ``refused`` as :meth:`CachedSecrets.value` has it."""
+        """The value of a reference; ``refused`` as :meth:`CachedSecrets.value` has it."""
         kind, _, name = reference.partition(":")
         if kind == "env":
             return self._upstream[name]
@@ -411,7 +411,7 @@ class ModelCatalog:
         return [{"id": name, "object": "model", "created": 0, "owned_by": "moorage"} for name in shown]
 
     def describe_default(self) -> str:
-        """Which model answers by default and why: a sentence that its reader begins."""
+        """The model that answers by default, and the reason: a sentence that its reader begins."""
         entry = self.resolve(None)
         place = urlsplit(entry.base_url).netloc or {"demo": "the scripted demo model, offline"}.get(entry.provider_kind, "Bedrock")
         upstream = "" if entry.upstream_model == entry.name else f" ({entry.upstream_model})"
@@ -461,7 +461,7 @@ def _entry(table: ModelTable, compaction: CompactionTable) -> ModelEntry:
 
 
 def _check(entry: ModelEntry, upstream: Mapping[str, str], *, has_secrets: bool) -> None:
-    """What a schema cannot say. Raises SettingsConflict."""
+    """Checks beyond a schema. Raises SettingsConflict."""
     where = f"models.toml, model '{entry.name}'"
     _check_region(entry, upstream)
     if entry.provider_kind == "chat_completions" and not entry.base_url:
@@ -493,7 +493,7 @@ def _region(entry: ModelEntry, upstream: Mapping[str, str]) -> str:
 
 
 def _without_key(entry: ModelEntry, upstream: Mapping[str, str]) -> str | None:
-    """What is wrong with the key of an entry, if it refers to a variable that is not set."""
+    """The fault of an entry's key, if it refers to a variable that is not set."""
     kind, _, name = (entry.key or "").partition(":")
     if kind != "env" or (lack := why_no_key(name, upstream)) is None:
         return None

@@ -40,7 +40,7 @@ class ChatCompletions:
     """The model's template opens ``<think>``, so that an answer begins within it."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """A template that was given what it does not take is asked again in the way that it complained for."""
+        """A template that refuses its input is asked again in the way of its complaint."""
         style = self.style
         while True:
             has_spoken = False
@@ -311,7 +311,7 @@ class ChatDecoder:
         return self._last_index if self._arguments else position
 
     def _close_complete(self) -> list[Delta]:
-        """A call whose arguments are whole can go before the others end."""
+        """A call with whole arguments can go before the others end."""
         whole = [index for index in self._grown if self._arguments[index].are_whole]
         self._grown.clear()
         return [delta for index in whole for delta in self._sequence.close(("call", index))]
@@ -348,7 +348,7 @@ def _logprob(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usage(usage: dict[str, Any]) -> base.UsageReported | None:
-    """None if it says nothing of what was read and written. What is missing is estimated."""
+    """None if it says nothing of tokens read and written. A missing number is estimated."""
     of_prompt, of_completion = details(usage, "prompt_tokens_details"), details(usage, "completion_tokens_details")
     read, written = counted(usage, "prompt_tokens", "input_tokens"), counted(usage, "completion_tokens", "output_tokens")
     if not read:

@@ -86,7 +86,7 @@ class ChatOutput:
 
 @dataclass(slots=True)
 class AssistantTurn:
-    """The assistant's: what it said, the calls it made, and what came of them."""
+    """The assistant's: its text, its calls, and their outputs."""
 
     text: str = ""
     reasoning: str = ""
@@ -130,7 +130,7 @@ class _Entries:
 
     @property
     def _open(self) -> AssistantTurn | None:
-        """The turn whose calls wait for their outputs."""
+        """The turn with calls that wait for their outputs."""
         last = self.made[-1] if self.made else None
         return last if isinstance(last, AssistantTurn) and last.unanswered else None
 
@@ -177,7 +177,7 @@ class _Parts:
         return [shown for part in content.parts_of(value) for shown in self._shown(part)]
 
     def of_output(self, value: Any) -> tuple[str, list[Part]]:
-        """The text of an output, and what is no text."""
+        """The text of an output, and its other parts."""
         texts: list[str] = []
         media: list[Part] = []
         for part in content.parts_of(value):
@@ -247,7 +247,7 @@ def _for_openai(entries: Iterable[Entry], style: MessageStyle) -> list[Message]:
 
 
 def _turn(turn: AssistantTurn, style: MessageStyle) -> Iterator[Message]:
-    """A turn in one message, its outputs, and what these showed."""
+    """A turn in one message, its outputs, and their pictures."""
     text = turn.text if turn.text or not turn.calls or not style.is_openai else None
     message: Message = {"role": "assistant", "content": text}
     if turn.reasoning and style.replays_reasoning:
@@ -387,7 +387,7 @@ def _parts_of(message: Message) -> list[Part]:
 
 
 def _alternating(written: list[Message]) -> Iterator[Message]:
-    """Fillers where the user or the assistant would speak twice in a row; calls and outputs do not count, but follow the user."""
+    """Fillers for two turns in a row of the user or the assistant; calls and outputs do not count, but follow the user."""
     speaker: str | None = None
     for message in written:
         role = message["role"]

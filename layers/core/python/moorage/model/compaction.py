@@ -1,4 +1,4 @@
-"""How a conversation is compacted: what a request asks for, on top of what models.toml says for its model, on top of this."""
+"""How a conversation is compacted: by the request, else by models.toml for its model, else by this."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ class CompactionSettings:
     """The public name of the model that writes the notes; None: the one that goes on from them."""
 
     def asked(self, entry: Mapping[str, Any]) -> Self:
-        """With what an entry of ``context_management`` says. Who gives a prompt wants notes."""
+        """With the fields of an entry of ``context_management``. A given prompt asks for notes."""
         given = {name: entry[name] for name in ("strategy", "prompt", "keep_recent_items") if name in entry}
         return replace(self, **({"strategy": "llm"} if "prompt" in given else {}) | given)
 
@@ -44,5 +44,5 @@ class CompactionTable(BaseModel):
         return self
 
     def over(self, other: "CompactionTable") -> CompactionSettings:
-        """What this table says, and the other one where it says nothing."""
+        """The fields of this table, and the other one's for its gaps."""
         return CompactionSettings(**(other.model_dump(exclude_none=True) | self.model_dump(exclude_none=True)))

@@ -60,7 +60,7 @@ def file_of(part: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def plain_text(content: Any) -> str:
-    """All text of some content, with a note in place of what is not text."""
+    """All text of some content, with a note in place of each other part."""
     return "\n".join(_shown(part) for part in parts_of(content))
 
 

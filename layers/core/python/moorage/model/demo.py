@@ -83,7 +83,7 @@ class DemoCall:
 
 @dataclass(frozen=True, slots=True)
 class DemoTurn:
-    """What the demo model says and does in one turn."""
+    """The demo model's text and calls in one turn."""
 
     text: str = ""
     calls: tuple[DemoCall, ...] = ()

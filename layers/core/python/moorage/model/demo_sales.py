@@ -133,7 +133,7 @@ PY"""
 
 @dataclass(frozen=True, slots=True)
 class DemoMove:
-    """What the demonstration does in one turn: a remark and some commands, or the answer alone."""
+    """The demonstration in one turn: a remark and some commands, or the answer alone."""
 
     text: str
     commands: tuple[str, ...] = ()

@@ -61,7 +61,7 @@ TITAN_TABLE: Final = EmbeddingTable(name=TITAN, provider="bedrock_titan", dimens
 
 
 def check_embeddings(tables: Iterable[EmbeddingTable], upstream: Mapping[str, str], *, has_secrets: bool) -> None:
-    """What a schema cannot say. Raises SettingsConflict."""
+    """Checks beyond a schema. Raises SettingsConflict."""
     names: set[str] = set()
     for table in tables:
         where = f"models.toml, embedding '{table.name}'"
@@ -141,7 +141,7 @@ class OpenAIEmbedder:
 
 @dataclass(frozen=True, slots=True)
 class TitanEmbedder:
-    """Amazon Titan Text Embeddings V2 at Bedrock, which takes one text in a request."""
+    """Amazon Titan Text Embeddings V2 at Bedrock. It takes one text in a request."""
 
     name: str
     model_id: str

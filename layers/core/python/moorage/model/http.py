@@ -136,7 +136,7 @@ class Upstream:
             raise UpstreamError(connection_failed(error, model), is_retryable=True) from error
 
     def _request(self, payload: bytes) -> httpx.Request:
-        """The request, without what an ``httpx.AsyncClient`` would do around it: no cookies, no redirects, no hooks."""
+        """The request, without the additions of an ``httpx.AsyncClient``: no cookies, no redirects, no hooks."""
         headers = {
             "content-type": "application/json",
             "accept": "text/event-stream, application/json",
@@ -206,12 +206,12 @@ _REQUEST_ID: Final = re.compile(r"[\w.:/+=-]{1,128}")
 
 
 def _request_id(headers: Mapping[str, str]) -> str | None:
-    """What the upstream calls the request, if that looks like a name."""
+    """The upstream's name for the request, if that looks like a name."""
     return next((found for name in _REQUEST_IDS if _REQUEST_ID.fullmatch(found := headers.get(name, ""))), None)
 
 
 def _traced() -> dict[str, str]:
-    """A span of its own for each attempt, so that whoever traces both ends can tell them apart."""
+    """A span of its own for each attempt, so that traces of both ends can tell them apart."""
     trace = tracing.current()
     return {} if trace is None else {"traceparent": trace.child().traceparent}
 
@@ -389,7 +389,7 @@ def json_event(data: str) -> dict[str, Any]:
 
 
 def _loose_json(data: str) -> Any:
-    """What some servers take for JSON: halves of characters, ``NaN``, ``Infinity``. Raises UpstreamError for anything else."""
+    """Text that some servers take for JSON: halves of characters, ``NaN``, ``Infinity``. Raises UpstreamError for anything else."""
     try:
         return json.loads(data, parse_constant=_CONSTANTS.get)
     except (ValueError, RecursionError) as error:
@@ -471,14 +471,14 @@ def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
 
 
 async def _portions(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same bytes in pieces of which each is decoded in some milliseconds, however many events it has."""
+    """The same bytes in pieces. Each piece is decoded in some milliseconds, however many events it has."""
     async for piece in pieces:
         for start in range(0, len(piece), _PORTION_BYTES):
             yield piece[start : start + _PORTION_BYTES]
 
 
 async def _bounded(response: httpx.Response, bytes_max: int) -> bytes:
-    """The body, as far as the bound; a cut body is no JSON any more, which is what its reader then says."""
+    """The body, as far as the bound. A cut body is no JSON any more, and its reader then says so."""
     pieces, size = [], 0
     async for piece in _pieces(response):
         pieces.append(piece)

@@ -62,7 +62,7 @@ class ImageEngine:
 
 
 def check_images(table: ImageTable | None, upstream: Mapping[str, str], *, has_secrets: bool) -> None:
-    """What a schema cannot say. Raises SettingsConflict."""
+    """Checks beyond a schema. Raises SettingsConflict."""
     if table is None:
         return
     if table.url is not None:

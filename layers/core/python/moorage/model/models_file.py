@@ -1,4 +1,4 @@
-"""``models.toml`` as it is written: what may stand in it, checked field by field. What it means is in ``catalog.py``."""
+"""``models.toml`` as it is written: its allowed content, checked field by field. Its meaning is in ``catalog.py``."""
 
 import tomllib
 from collections.abc import Iterable, Mapping

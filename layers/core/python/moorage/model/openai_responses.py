@@ -52,7 +52,7 @@ WITH_CONTAINERS: Final = frozenset({"shell", base.HOSTED_SHELL})
 
 
 def with_computer(natives: frozenset[str], asked: str | None) -> frozenset[str]:
-    """The native tools where an operator says how a computer is offered (``computer`` in models.toml)."""
+    """The native tools if an operator says how a computer is offered (``computer`` in models.toml)."""
     if asked in (None, "native"):
         return natives if asked is None or natives & COMPUTERS else natives | {"computer"}
     return natives - COMPUTERS
@@ -62,7 +62,7 @@ _VERSION: Final = re.compile(r"(?:ft:)?gpt-(\d+)(?:\.(\d+))?")
 
 
 def native_to_openai(model: str) -> frozenset[str]:
-    """The tool types that a model on OpenAI's own API takes. One whose name tells no generation gets those that all have."""
+    """The tool types that a model on OpenAI's own API takes. A name without a generation gets the types of all generations."""
     if model.startswith("codex-mini"):
         return _NATIVE_SINCE[0][1] | {"local_shell"}
     if model.startswith("computer-use-preview"):
@@ -333,7 +333,7 @@ class ResponsesDecoder:
         return self._add(index, "reasoning", base.SummaryDelta(text, part))
 
     def _done(self, index: int, item: Item) -> list[Delta]:
-        """The end of an item, with whatever of it did not come as deltas."""
+        """The end of an item, with the rest that did not come as deltas."""
         if index in self._passed:
             return []
         if self._is_shells(item):

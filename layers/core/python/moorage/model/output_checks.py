@@ -21,7 +21,7 @@ _FENCE_CHARS_MAX: Final = 80
 
 
 def obeying(decoder: Decoder, request: ModelRequest) -> Decoder:
-    """The decoder, held to what the request says; the decoder itself if the request forbids nothing."""
+    """The decoder, held to the request's rules; the decoder itself if the request forbids nothing."""
     forbids = request.tool_choice == "none"
     wants_json = _wants_json(request)
     if not forbids and request.parallel_tool_calls and not wants_json:
@@ -92,7 +92,7 @@ class CheckedOutput:
 
 @dataclass(slots=True)
 class Fence:
-    """Takes away a fence around a whole text, which comes in pieces."""
+    """Takes away a fence around a whole text that comes in pieces."""
 
     _space: list[str] = field(default_factory=list)
     """What came before the first other character."""
@@ -102,7 +102,7 @@ class Fence:
     _is_fenced: bool = False
 
     def feed(self, piece: str) -> str:
-        """What can be shown."""
+        """The text that can be shown."""
         if not self._is_settled:
             return self._begin(piece)
         if not self._is_fenced:

@@ -23,7 +23,7 @@ def pack(kind: str, payload: Mapping[str, Any]) -> str:
 
 
 def unpack(kind: str, item: Item) -> dict[str, Any] | None:
-    """What ``pack`` was given for this reasoning item, or None if another kind of provider made it."""
+    """The input of ``pack`` for this reasoning item, or None if another kind of provider made it."""
     content = item.get("encrypted_content")
     if not isinstance(content, str) or not content.startswith(f"{_MARK}{kind}."):
         return None
@@ -45,7 +45,7 @@ _TEXT: Final = "text"
 
 
 def sealed(item: Item, content: str | None, seal: Callable[[str], str], *, with_text: bool) -> str | None:
-    """What the item of an upstream's reasoning carries as ``encrypted_content``: its own, what was packed, or its raw text."""
+    """The ``encrypted_content`` of an item of an upstream's reasoning: its own, the packed one, or its raw text."""
     if content is None and with_text and text_of(item):
         content = pack(_TEXT, {"text": text_of(item)})
     return seal(content) if content is not None and content.startswith(_MARK) else content

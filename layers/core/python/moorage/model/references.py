@@ -43,7 +43,7 @@ def check_form(where: str, field: str, reference: str, *, has_secrets: bool) -> 
 
 
 def check_reference(where: str, field: str, reference: str, upstream: Mapping[str, str], *, has_secrets: bool) -> None:
-    """What a schema cannot say. Raises SettingsConflict."""
+    """Checks beyond a schema. Raises SettingsConflict."""
     kind, name = check_form(where, field, reference, has_secrets=has_secrets)
     if kind == "env" and (lack := why_no_key(name, upstream)) is not None:
         raise SettingsConflict(f"{where}: {field} refers to the environment variable {name}, which {lack}.")

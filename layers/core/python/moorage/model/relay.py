@@ -1,4 +1,4 @@
-"""Requests that are passed on to an upstream as they are: for what lives there, such as containers."""
+"""Requests that are passed on to an upstream as they are: for resources that live there, such as containers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -55,7 +55,7 @@ class RemoteServers:
 
 
 def check_hosts(hosts: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Raises SettingsConflict for what is no pattern."""
+    """Raises SettingsConflict for text that is no pattern."""
     if hosts is None:
         return None
     patterns = {entry: normalise_pattern(entry) for entry in hosts}
@@ -66,7 +66,7 @@ def check_hosts(hosts: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 def check_server(label: str, table: ServerTable, upstream: Mapping[str, str], *, has_secrets: bool) -> None:
-    """What a schema cannot say. Raises SettingsConflict."""
+    """Checks beyond a schema. Raises SettingsConflict."""
     where = f"models.toml, server '{label}'"
     if not _LABEL.fullmatch(label):
         raise SettingsConflict(f"{where}: a label begins with a letter and has letters, digits, '_' and '-', 64 at most.")

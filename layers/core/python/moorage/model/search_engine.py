@@ -59,7 +59,7 @@ class SearchEngine:
 
 
 def check_engine(table: SearchTable | None, upstream: Mapping[str, str], *, has_secrets: bool) -> None:
-    """What a schema cannot say. Raises SettingsConflict."""
+    """Checks beyond a schema. Raises SettingsConflict."""
     if table is None:
         return
     url = table.url or _URLS.get(table.kind)

@@ -27,7 +27,7 @@ class Sequence:
         return key in self._slots
 
     def add(self, key: Hashable, *deltas: Delta) -> list[Delta]:
-        """More of the item ``key``, which is opened by its first delta. Gives what may go out now."""
+        """More of the item ``key``: its first delta opens it. Gives the deltas that may go out now."""
         if key not in self._slots:
             self._slots[key] = _Slot()
         if self._is_head(key):
@@ -43,7 +43,7 @@ class Sequence:
         return self._drain()
 
     def end(self, key: Hashable, passed: ItemRelayed) -> list[Delta]:
-        """Nothing more comes for ``key``: this is what it has become."""
+        """Nothing more comes for ``key``: this is its final form."""
         self._slots[key].end = [passed]
         return self._drain()
 

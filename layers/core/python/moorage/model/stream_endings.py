@@ -32,7 +32,7 @@ _PASSING: Final = frozenset({"error", "abort", "aborted", "cancelled", "network_
 
 
 def finish_reason(word: str | None, *, has_calls: bool) -> FinishReason:
-    """What an upstream's word for the end means; None is its silence. Raises :class:`UpstreamError` if it stands for a failure."""
+    """The meaning of an upstream's word for the end; None is its silence. Raises :class:`UpstreamError` if it means a failure."""
     known = "stop" if word is None else word.lower()
     if known in _AT_A_LIMIT:
         return "max_output_tokens"

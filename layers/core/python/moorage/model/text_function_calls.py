@@ -28,7 +28,7 @@ def read(
     *,
     is_over: bool,
 ) -> Found | Literal["more", "no"] | None:
-    """What stands at ``start``; None if it is no such call. ``closing`` is the tag that must follow, if one was opened before."""
+    """The call at ``start``; None if it is no such call. ``closing`` is the tag that must follow, if one was opened before."""
     begin = start + len(text[start:]) - len(text[start:].lstrip())
     rest = text[begin:]
     if not rest.startswith(OPENINGS):
@@ -76,7 +76,7 @@ def _arguments(body: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _parameters(body: str) -> dict[str, str]:
-    """The text of each parameter by its name. The first one without an end is the last: what follows is looked at once."""
+    """The text of each parameter by its name. The first one without an end is the last: the rest is looked at once."""
     found: dict[str, str] = {}
     place = 0
     while (begin := _PARAMETER.search(body, place)) is not None and (end := _PARAMETER_END.search(body, begin.end())) is not None:

@@ -50,7 +50,7 @@ class TextCall:
 
 @dataclass(frozen=True, slots=True)
 class _CallBlock:
-    """A finished block: its value, and where the text after it begins."""
+    """A finished block: its value, and the start of the text after it."""
 
     value: Any
     end: int
@@ -69,7 +69,7 @@ _CHARS_COPIED_AS_ONE: Final = 64
 
 @dataclass(slots=True)
 class TextCallParser:
-    """Sorts an answer's text, which comes in pieces, into text and calls."""
+    """Sorts an answer's text into text and calls, as it comes in pieces."""
 
     offered: frozenset[str]
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class TextCallParser:
         return out
 
     def end(self) -> list[str | TextCall]:
-        """The answer is over: what is held back is a whole call, or text after all."""
+        """The answer is over: the held text is a whole call, or text after all."""
         self._take_grown()
         if self._state in ("block", "last"):
             verdict = self._judge(is_over=True)
@@ -210,7 +210,7 @@ class TextCallParser:
         return False
 
     def _judge(self, *, is_over: bool) -> _Verdict:
-        """What the block at the buffer's beginning is."""
+        """The kind of the block at the buffer's beginning."""
         text = self._buffer.lstrip()
         lead = len(self._buffer) - len(text)
         closing = ""
@@ -311,7 +311,7 @@ def _value(text: str) -> Any:
 
 
 class TextCallDecoder:
-    """A decoder whose messages are listened to for calls."""
+    """A decoder that looks for calls in messages."""
 
     def __init__(self, decoder: Decoder, schemas: Mapping[str, Mapping[str, Any]]) -> None:
         self._decoder = decoder
@@ -383,7 +383,7 @@ class TextCallDecoder:
 
 
 def listening(decoder: Decoder, request: ModelRequest) -> Decoder:
-    """The decoder of an upstream whose models may write their calls as text; the decoder itself if no call can come."""
+    """The decoder of an upstream with models that may write their calls as text; the decoder itself if no call can come."""
     tools, choice = chosen_tools(request)
     wants_json = (request.text or {}).get("format", {}).get("type", "text") != "text"
     if not tools or choice == "none" or (wants_json and choice == "auto"):
