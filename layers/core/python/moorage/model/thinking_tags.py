@@ -14,7 +14,7 @@ Kind = Literal["reasoning", "text"]
 
 @dataclass(slots=True)
 class ThinkingTags:
-    """Sorts an answer's text, which comes in pieces, into reasoning and text."""
+    """Sorts an answer's text into reasoning and text, as it comes in pieces."""
 
     _buffer: str = ""
     _space: list[str] = field(default_factory=list)
@@ -24,7 +24,7 @@ class ThinkingTags:
 
     @classmethod
     def inside(cls) -> "ThinkingTags":
-        """For a model whose template writes the opening tag: the answer begins within it."""
+        """For a model with the opening tag in its template: the answer begins within it."""
         return cls(_state="within")
 
     def are_parsed(self) -> None:
@@ -50,7 +50,7 @@ class ThinkingTags:
         return out
 
     def end(self) -> list[tuple[Kind, str]]:
-        """The answer is over: what was held back was no tag."""
+        """The answer is over: the held text was no tag."""
         rest, self._buffer = "".join(self._space) + self._buffer, ""
         if not rest or self._state == "after":
             return []

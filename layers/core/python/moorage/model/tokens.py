@@ -36,7 +36,7 @@ def estimate_text(text: str) -> int:
 
 
 def weight(text: str) -> float:
-    """The same without rounding: what the pieces of a text have adds up to what the text has."""
+    """The same without rounding: the sums of a text's pieces equal the sum of the text."""
     whole = len(text) / _CHARS_PER_TOKEN
     if text.isascii():
         return whole
@@ -49,7 +49,7 @@ def estimate_request(request: ModelRequest) -> int:
 
 
 def estimate_frame(instructions: str | None, tools: tuple[dict[str, Any], ...] | list[dict[str, Any]]) -> int:
-    """What stands around the items."""
+    """The frame around the items."""
     return estimate_text(instructions or "") + _estimate(list(tools))
 
 

@@ -27,7 +27,7 @@ class ApprovalAsker(Protocol):
     def label(self) -> str: ...
 
     def read_denied(self, request: Item, words: str, reader: InputWriter) -> list[Item]:
-        """What a model reads of a call that was not allowed."""
+        """The model's text for a call that was not allowed."""
         ...
 
 
@@ -56,7 +56,7 @@ def is_allowed(call_id: str, said: Iterable[Item]) -> bool:
 
 
 def run_ids(items: Iterable[Item]) -> frozenset[str]:
-    """The ids of the requests for which there is a call."""
+    """The ids of the requests with a call."""
     calls = (item for item in items if item["type"] != RESPONSE)
     return frozenset(item[field] for item in calls for field in ("call_id", "approval_request_id") if item.get(field) is not None)
 

@@ -1,4 +1,4 @@
-"""What a person is asked about a call, whole: nobody decides on the beginning of a command."""
+"""The whole question to a person about a call: nobody decides on the beginning of a command."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ _ABOUT: Final = frozenset(
 
 
 def asked(call: Mapping[str, Any]) -> list[str]:
-    """Its commands, its code, or what else it would do, each for itself."""
+    """Its commands, its code, or its other effects, each for itself."""
     action = call.get("action")
     if isinstance(action, dict) and "commands" in action:
         return list(action["commands"])

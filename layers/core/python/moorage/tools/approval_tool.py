@@ -21,16 +21,16 @@ _ALLOWED_BY: Final = "approval_request_id"
 class ApprovalTool(HostedTool, AsksApproval, PreparesSteps, ValidatesItems):
     @property
     def label(self) -> str:
-        """Under it a person is asked where the response ends with the question."""
+        """The label of a question to a person, if the response ends with the question."""
         return f"{approval_items.OURS}{self.types[0]}"
 
     def arguments_of(self, call: Item) -> Mapping[str, Any]:
-        """What the model has asked for, as it said it to its function."""
+        """The model's arguments, as it gave them to its function."""
         raise NotImplementedError
 
     @staticmethod
     def allowance(call: Item) -> dict[str, str]:
-        """What a call bears that somebody has allowed; a room puts it into the item."""
+        """The mark of an allowed call; a room puts it into the item."""
         return {_ALLOWED_BY: call[_ALLOWED_BY]} if _ALLOWED_BY in call else {}
 
     def needs_approval(self, call: Item, tools: Sequence[Tool], said: Sequence[Item], approval_id: str) -> bool:
@@ -70,5 +70,5 @@ class ApprovalTool(HostedTool, AsksApproval, PreparesSteps, ValidatesItems):
         return any(tool["type"] in self.types and tool.get("require_approval") == "always" for tool in tools)
 
     def _call_of(self, request: Item) -> Item | None:
-        """The call that was asked for; None for what a client has made up."""
+        """The call in a question; None for a client's invention."""
         return self.parse_call(parsed(request["arguments"]), request["arguments"], self.types[0])

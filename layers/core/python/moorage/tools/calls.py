@@ -1,4 +1,4 @@
-"""A call of a tool as its room sees it: what is known of it, how it begins, and how it ends."""
+"""A call of a tool as its room sees it: its known facts, its beginning, and its end."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class CallApproval:
 
 @dataclass(frozen=True, slots=True)
 class ItemPosition:
-    """Where a call's item stands."""
+    """The position of a call's item."""
 
     item_id: str
     output_index: int
@@ -70,7 +70,7 @@ class CallOpening:
 
 @dataclass(frozen=True, slots=True)
 class OfferedFunction:
-    """A function that an item of the conversation adds to what the model may call."""
+    """A function that an item of the conversation adds to the model's functions."""
 
     name: str
     function: Tool
@@ -91,7 +91,7 @@ class OfferedFunction:
 
 @dataclass(frozen=True, slots=True)
 class OfferedFunctions:
-    """All that an item offers; what an earlier one has offered under the same name is over."""
+    """All offers of an item; an earlier item's offers of the same name are over."""
 
     namespace: str
     functions: tuple[OfferedFunction, ...]
@@ -129,7 +129,7 @@ def finished_of(pieces: Iterable[Piece]) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class CallLogNote:
-    """Something for an operator to read; ``at`` is what it goes on with, none for a line of its own."""
+    """A note for an operator; ``at`` is the place that it continues, none for a line of its own."""
 
     text: str
     tone: Literal["call", "output", "problem", "note", "failure"]
@@ -138,7 +138,7 @@ class CallLogNote:
 
 @dataclass(frozen=True, slots=True)
 class KnownCall:
-    """A call, and what earlier runs of it have said."""
+    """A call, and the output of its earlier runs."""
 
     response_id: str
     call_id: str

@@ -136,11 +136,11 @@ class OffersFunctions(Room):
 
     @abstractmethod
     def deferred_functions(self, tool: Tool, kept_back: Iterable[ToolKey]) -> Iterable[ToolKey]:
-        """Which of the deferred functions a tool offers, if it joins the conversation later."""
+        """The deferred functions of a tool that joins the conversation later."""
 
     @abstractmethod
     def discovered_functions(self, item: Item, tools: Sequence[Tool]) -> Iterable[ToolKey]:
-        """Which deferred functions an item has found. ``tools`` are the request's tools of this room."""
+        """The deferred functions that an item has found. ``tools`` are the request's tools of this room."""
 
 
 class HoldsSecrets(Room):

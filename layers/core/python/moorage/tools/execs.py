@@ -67,18 +67,18 @@ class FollowedExec:
         return sum(len(text) for text in self.text.values())
 
     def recall(self, output: Item) -> None:
-        """What the log has of it."""
+        """The log's part of it."""
         self.text = {"stdout": output["stdout"], "stderr": output["stderr"]}
         self.outcome = output.get("outcome")
 
     def lose(self) -> str:
-        """It had begun, and nobody knows how it ended. Returns what is to be said of that in its stderr."""
+        """It had begun, and its end is unknown. Returns the words for its stderr."""
         said = f"{chr(10) if self.text['stderr'] else ''}[{WORDS[CallEnd.LOST]}]"
         self.outcome = {"type": "exit", "exit_code": _EXIT_CODE_LOST}
         return said
 
     def take(self, event: ExecOutput) -> bool:
-        """Add what was printed; False if the log has it already."""
+        """Add output; False if the log has it already."""
         if event.n <= self.seen:
             return False
         self.seen = event.n
@@ -89,7 +89,7 @@ class FollowedExec:
 
 
 class SandboxLost(Exception):
-    """The sandbox is gone, and with it what ran there."""
+    """The sandbox is gone, and its processes with it."""
 
 
 Begin = Callable[[int], AsyncIterator[ExecEvent | PythonEvent]]
@@ -97,7 +97,7 @@ Begin = Callable[[int], AsyncIterator[ExecEvent | PythonEvent]]
 
 
 async def follow(exec_: FollowedExec, begin: Begin, workplace: Workplace) -> AsyncIterator[ExecOutput | ExecEnded | PythonEnded]:
-    """What is new of an exec, up to its end. Raises :class:`SandboxLost`. What is only in memory is asked for again by number."""
+    """New output of an exec, up to its end. Raises :class:`SandboxLost`. Output that is only in memory is asked for again by number."""
     for _ in range(limits.CALL_ATTEMPTS_MAX):
         if workplace.is_lost:
             break
@@ -119,7 +119,7 @@ async def follow(exec_: FollowedExec, begin: Begin, workplace: Workplace) -> Asy
 
 
 async def merged(*streams: AsyncIterator[T]) -> AsyncIterator[T]:
-    """What several say at once, as it comes. An error of one ends all."""
+    """The output of several, as it comes. An error of one ends all."""
     if len(streams) == 1:
         async for piece in streams[0]:
             yield piece

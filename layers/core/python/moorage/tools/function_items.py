@@ -1,4 +1,4 @@
-"""The words of function calling, which every upstream knows: what rooms write their tools, calls and outputs in."""
+"""The words of function calling, known to every upstream: rooms write their tools, calls and outputs in them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -64,7 +64,7 @@ def _file_note(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_url(part: Mapping[str, Any]) -> dict[str, Any]:
-    """An image as it is shown to who has not asked for its content."""
+    """An image for clients that have not asked for its content."""
     return {**part, "image_url": None} if "image_url" in part else dict(part)
 
 

@@ -140,7 +140,7 @@ def lower(
 
 
 def without_calls_of_programs(items: Sequence[Item]) -> list[Item]:
-    """The items but for the calls that programs have made, and their outputs, which may say no caller."""
+    """The items but for the calls of programs and their outputs: an output may name no caller."""
     made = {item.get("call_id") for item in items if program_of(item) is not None}
     return [item for item in items if item.get("call_id") not in made] if made else list(items)
 
@@ -212,7 +212,7 @@ class _Lowering:
             self.deferred = _of_deferred(tools)
 
     def _tell_deferred(self, tools: Iterable[Tool]) -> None:
-        """Of the search that runs here: what there is to be found, but for its arguments."""
+        """The search that runs here: the names to find, without its arguments."""
         name = self.name("tool_search", "tool_search")
         if name in self.tools:
             self.originals[name] = replace(self.originals[name], call={"execution": "server"})
@@ -255,7 +255,7 @@ class _Lowering:
         return room.adapt_call(call, tool, self)
 
     def _in_container(self, offered: Tool) -> Tool:
-        """With what there is in the container that its calls run in."""
+        """With the programs of its calls' container."""
         programs = f"\n- Installed there, beside the usual small programs: {self.programs}." if self.programs else ""
         files = f"\n- Files that the user gave: {self.given}" if self.given else ""
         return offered | {"description": offered["description"] + programs + files}
@@ -303,11 +303,11 @@ class _Lowering:
         return self.names[key]
 
     def name(self, type_: str, name: str, namespace: str | None = None) -> str:
-        """The lowered name in an earlier call, whose tool may not be offered any more."""
+        """The lowered name in an earlier call of a tool that may not be offered any more."""
         return self.names.get((type_, namespace, name)) or _flat_name(name, namespace)
 
     def offered(self, types: Iterable[str]) -> str | None:
-        """Which of these types was offered first."""
+        """The type that was offered first, of these types."""
         return next((original.type for original in self.originals.values() if original.type in types), None)
 
     def earlier(self, item_id: str) -> Item | None:
@@ -322,7 +322,7 @@ class _Lowering:
         return [tool for tool in self.of_rooms if tool["type"] in room.types]
 
     def _take_offers(self, room: OffersFunctions, item: Item) -> None:
-        """Offer what an item of a room offers, in place of what its like has offered before."""
+        """Offer an item's functions, in place of an earlier item's."""
         offers = room.offered_functions(item, self._of_room(room))
         if offers is None:
             return
@@ -347,7 +347,7 @@ class _Lowering:
     # --- tool choice ---
 
     def callable(self, choice: str | dict[str, Any]) -> dict[str, OriginalTool]:
-        """What may be called: what is offered to the end of the conversation, and allowed."""
+        """The callable tools: those offered to the end of the conversation, and allowed."""
         allowed = None
         if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
             allowed = {tool.get("name") for tool in choice["tools"]}
@@ -439,7 +439,7 @@ class _Lowering:
         return [function_output(item, f"Tools found: {', '.join(names)}" if names else "No tool was found.")]
 
     def _brought(self, tool: Tool) -> list[str]:
-        """The functions of a tool that came on the way, which are offered from here on."""
+        """The functions of a tool that came on the way: they are offered from here on."""
         if tool["type"] == "namespace":
             return [self.name(member["type"], member["name"], tool["name"]) for member in tool["tools"]]
         room = ROOMS.of_tool(tool["type"])
@@ -502,7 +502,7 @@ def _flat_name(name: str, namespace: str | None) -> str:
 
 
 def _shortened(name: str, identity: str, *, always: bool) -> str:
-    """At most 64 characters; what was cut or taken is replaced by a hash of the whole."""
+    """At most 64 characters; a hash of the whole replaces a cut or taken name."""
     if len(name) <= _NAME_CHARS_MAX and not always:
         return name
     digest = hashlib.sha256(identity.encode()).hexdigest()[:8]

@@ -1,10 +1,10 @@
-"""What models read of a search whose results others wrote: between marks that these cannot know, with the word that it is data."""
+"""The model's view of a search's results by strangers: between marks that these cannot know, with the word that it is data."""
 
 from moorage.wire.types import Item
 
 
 def without_results(item: Item) -> str | None:
-    """What is read of a call that has none; None if it has."""
+    """The text of a call without results; None if it has some."""
     if item.get("status") == "failed":
         return str(item.get("error") or "There is no result.")
     if item.get("status") == "incomplete":

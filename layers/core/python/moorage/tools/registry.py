@@ -1,4 +1,4 @@
-"""All rooms, each on one line, and where to find the one for a tool, an item or an event."""
+"""All rooms, each on one line, and the lookup by tool, item or event."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ from moorage.wire.tools import HOSTED_IN_ITEM
 
 
 def _admit(room: Room) -> None:
-    """The wire takes what the room declares from now on. Before anything is parsed: what is built then stays as it is."""
+    """The wire takes the room's shapes from now on. Before anything is parsed: built validators stay as they are."""
     brought = dict.fromkeys(room.tool_shapes, HOSTED_IN_ITEM) if isinstance(room, HostedTool) else room.tool_shapes
     tool_shapes.TOOLS.update(room.tool_shapes)
     tool_shapes.BROUGHT.update({**brought, **room.item_tool_shapes})
@@ -77,7 +77,7 @@ class Registry:
         return self._of_tool.get(type_)
 
     def of_item(self, type_: str) -> Room | None:
-        """The room of a call, of its output, or of what else belongs to its tool."""
+        """The room of a call, of its output, or of another item of its tool."""
         return self._of_item.get(type_)
 
     def of_call(self, type_: str) -> Room | None:

@@ -30,7 +30,7 @@ from moorage.wire.types import Event, Item, Tool
 
 
 class CallRunner(StrEnum):
-    """Who runs a call."""
+    """The process that runs a call."""
 
     CLIENT = "client"
     """The response ends with the call, and the client brings its output."""
@@ -41,7 +41,7 @@ class CallRunner(StrEnum):
 
 
 class RerunPolicy(StrEnum):
-    """What a run may do that comes after one that died, or that had to stop."""
+    """The rule for a run after one that died, or that had to stop."""
 
     ATTACH = "attach"
     """Go on with what was begun: the exec server still has it."""
@@ -72,11 +72,11 @@ class InputWriter(Protocol):
     """How its model points at things on a screen (``computer`` in models.toml)."""
 
     def name(self, type_: str, name: str, namespace: str | None = None) -> str:
-        """What a tool is called there, which this one calls ``name``."""
+        """The upstream's name of a tool with the name ``name`` here."""
         ...
 
     def offered(self, types: Iterable[str]) -> str | None:
-        """Which of these types the model was offered first."""
+        """The type that the model was offered first, of these types."""
         ...
 
     def earlier(self, item_id: str) -> Item | None:
@@ -116,7 +116,7 @@ class Room(ABC):
     """False if no upstream may run the tool for us."""
 
     def call_runner(self, thing: Tool | Item) -> CallRunner:
-        """Who runs the calls of this tool, or this call."""
+        """The runner of this tool's calls, or of this call."""
         return CallRunner.CLIENT
 
     # --- the model's view ---

@@ -1,4 +1,4 @@
-"""What a running call is given. It reaches for nothing else: no settings, no environment, no clients of its own."""
+"""The input of a running call. It uses nothing else: no settings, no environment, no clients of its own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -18,7 +18,7 @@ from moorage.wire.types import Item, Tool
 
 
 class LiveSandboxChecks(Protocol):
-    """What of the containers' lives a workplace needs."""
+    """The part of the containers' lives that a workplace needs."""
 
     async def is_news(self, live: LiveContainer) -> bool: ...
 
@@ -29,7 +29,7 @@ class LiveSandboxChecks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallLeftovers:
-    """What the commands of a call have left behind."""
+    """The changes that a call's commands have left behind."""
 
     notes: tuple[str, ...] = ()
     """What the model has to know: of files that could not be kept, of what the network refused."""
@@ -61,7 +61,7 @@ class Workplace:
         return await self.sandboxes.is_news(self.live)
 
     def desk(self) -> AbstractAsyncContextManager[DeskClient]:
-        """The browser beside the container's commands. Raises :class:`~moorage.errors.DeskUnavailable` where there can be none."""
+        """The browser beside the container's commands. Raises :class:`~moorage.errors.DeskUnavailable` if there can be none."""
         return self.sandboxes.desk(self.live)
 
     async def is_alive(self) -> bool:
@@ -107,7 +107,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a call outside of the sandboxes may use."""
+    """The means of a call outside of the sandboxes."""
 
     fetcher: Fetcher
     """The way to the internet: it judges every address, and every hop."""

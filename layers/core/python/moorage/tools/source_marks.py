@@ -31,7 +31,7 @@ class MarkedText:
     _length: int = 0
 
     def feed(self, text: str) -> str:
-        """What can be shown of the text so far, and has not been."""
+        """The new text that can be shown."""
         text = self._held + text
         shown: list[str] = []
         at = 0
@@ -54,12 +54,12 @@ class MarkedText:
         return "".join(shown)
 
     def end(self) -> str:
-        """What was kept back, and is no mark after all."""
+        """The held text, if it is no mark after all."""
         rest, self._held = self._held, ""
         return self._shown(rest)
 
     def _mark(self, inner: str) -> SourceMark | None:
-        """What stands between two brackets, if it is one."""
+        """The mark between two brackets, if it is one."""
         kinds = "|".join(map(re.escape, sorted(self.kinds)))
         found = re.fullmatch(rf"\s*({kinds}):\s*([^\s【】]+)\s*", inner)
         return None if found is None else SourceMark(found[1], found[2], self._length)

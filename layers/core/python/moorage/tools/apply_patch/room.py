@@ -57,7 +57,7 @@ class ApplyPatch(Room):
         return [function_output(item, "\n".join(part for part in (item["status"], item.get("output")) if part))]
 
     def open_call(self, call: Item, place: ItemPosition) -> CallOpening:
-        """Live streams have two events for the diff. They are left out: openai-node's stream helper fails at what it does not know."""
+        """Live streams have two events for the diff. They are left out: openai-node's stream helper fails at unknown events."""
         operation = call["operation"]
         shown = operation | {"diff": ""} if "diff" in operation else operation
         added = call | {"id": place.item_id, "operation": shown, "status": "in_progress"}

@@ -1,4 +1,4 @@
-"""What is said about apply_patch on the wire: its definition and its items."""
+"""apply_patch on the wire: its definition and its items."""
 
 from types import MappingProxyType
 from typing import Annotated, Final, Literal, Required

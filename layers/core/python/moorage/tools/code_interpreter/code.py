@@ -13,7 +13,7 @@ from moorage.wire.types import Item
 
 
 async def run(run: Run) -> AsyncGenerator[Piece, None]:
-    """Running twice is harmless: a second run attaches to the code, and reads again what it printed."""
+    """Running twice is harmless: a second run attaches to the code, and reads its output again."""
     known, code, ended = run.known, FollowedExec(0), None
     run.counts["commands"] = 1
     if not _is_interpreting(known):
@@ -80,7 +80,7 @@ def _is_interpreting(known: KnownCall) -> bool:
 
 
 def grow(item: Item, name: str, event: dict[str, Any]) -> None:
-    """Put what an event tells into the call."""
+    """Put an event into the call."""
     match name:
         case "code_interpreter_call_code.delta":
             item["code"] = (item.get("code") or "") + event["delta"]

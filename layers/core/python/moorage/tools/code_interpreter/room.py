@@ -100,7 +100,7 @@ class CodeInterpreter(ApprovalTool, HidesField, RunsInContainer):
         code.grow(item, name, event)
 
     def response_tool(self, tool: Tool, container_id: str | None) -> Tool:
-        """``auto`` stays ``auto`` (recorded live), without what it asked for."""
+        """``auto`` stays ``auto`` (recorded live), without its options."""
         return tool if isinstance(tool["container"], str) else {**tool, "container": {"type": "auto"}}
 
     def visible_item(self, item: Item, include: frozenset[str]) -> Item:

@@ -1,4 +1,4 @@
-"""What is said about the code interpreter on the wire: its definition, its item, and its events in their order."""
+"""The code interpreter on the wire: its definition, its item, and its events in their order."""
 
 from types import MappingProxyType
 from typing import Annotated, Final, Literal, Required

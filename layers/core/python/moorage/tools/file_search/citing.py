@@ -1,4 +1,4 @@
-"""Where an answer used a file: ``file_citation`` annotations, at the places of the marks that were taken out of the text."""
+"""The sources of an answer: ``file_citation`` annotations, at the places of the marks that were taken out of the text."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

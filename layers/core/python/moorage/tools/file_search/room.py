@@ -129,7 +129,7 @@ class FileSearch(ApprovalTool, SearchesVectorStores, HidesField, CitesSources):
         return {"filters": None, "max_num_results": limits.SEARCH_RESULTS_DEFAULT, **tool, "ranking_options": ranking}
 
     def visible_item(self, item: Item, include: frozenset[str]) -> Item:
-        """Nobody is told what is looked for before the search begins: OpenAI's item has no queries when it is added."""
+        """The queries are shown when the search begins: OpenAI's item has none when it is added."""
         shown = item if _RESULTS in include else without(item, "results") | {"results": None}
         return shown | {"queries": []} if item.get("status") == "in_progress" else shown
 

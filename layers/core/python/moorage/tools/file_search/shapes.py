@@ -1,4 +1,4 @@
-"""What is said about file search on the wire: its definition, its item, and its events in their order."""
+"""File search on the wire: its definition, its item, and its events in their order."""
 
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, Required
@@ -69,7 +69,7 @@ class FileResult(TypedDict, total=False):
 
 @an_item(PREFIXES["file_search_call"])
 class FileSearchCall(Common, total=False):
-    """``results`` are what the model has read; ``error`` says why there are none, and is an addition to the API."""
+    """``results`` are the model's results; ``error`` gives the reason if there are none, and is an addition to the API."""
 
     type: Required[Literal["file_search_call"]]
     queries: Required[Array[Text]]

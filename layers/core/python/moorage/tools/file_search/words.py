@@ -1,4 +1,4 @@
-"""What models read of file search: the function that stands for it, its calls, and what files say, marked as others' words."""
+"""The model's texts about file search: its function, its calls, and passages of files, marked as others' words."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -49,7 +49,7 @@ def queries_of(value: Any) -> list[str] | None:
 
 
 def read(item: Item) -> str:
-    """What came of a call."""
+    """The output of a call."""
     if (nothing := without_results(item)) is not None:
         return nothing
     if not item["results"]:
@@ -60,7 +60,7 @@ def read(item: Item) -> str:
 
 
 def _fitting(results: list[str]) -> tuple[str, int]:
-    """As many as a call may add to the context, the first one whatever its length; and how many are left out."""
+    """As many as a call may add to the context, the first one at any length; and how many are left out."""
     taken, length = 0, 0
     for result in results:
         length += len(result)

@@ -33,7 +33,7 @@ from moorage.wire.types import Tool
 
 
 class DrawingFailed(Exception):
-    """There is no image; the message says why, and holds nothing of what the server said but names of errors and parameters."""
+    """There is no image. The message gives the reason, with the server's names of errors and parameters alone."""
 
     def __init__(self, code: str, message: str, moderation: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ class _ImageQuestion:
 
 
 async def drawn(outside: Service, engine: ImageEngine, wanted: ImageOrder) -> AsyncGenerator[DrawnImage, None]:
-    """What comes before the image, if the server sends it, and last the image. Raises :class:`DrawingFailed`."""
+    """Partial images, if the server sends them, and last the image. Raises :class:`DrawingFailed`."""
     if engine.kind == "openai":
         question, read = _of_openai(engine, wanted), _from_openai
     else:
@@ -219,7 +219,7 @@ _UNKNOWN: Final = ("complexity", "input_fidelity", "input_image_mask")
 
 
 def unserved(engine: ImageEngine, tool: Tool) -> str | None:
-    """What of a request this image model cannot do, in a sentence; None if it can do all."""
+    """The part of a request that this image model cannot do, in a sentence; None if it can do all."""
     model = tool.get("model")
     if model is not None and not engine.serves(model):
         return f"This deployment draws with '{engine.model}', and not with '{model}': leave 'model' out."

@@ -1,4 +1,4 @@
-"""What an image's first bytes say: its format and its size. Nothing is decoded."""
+"""Format and size from an image's first bytes. Nothing is decoded."""
 
 import struct
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Picture:
 
 
 def picture_of(content: bytes) -> Picture | None:
-    """None for what is no image of a known format."""
+    """None for an unknown format."""
     for name, measure in (("png", _png), ("jpeg", _jpeg), ("webp", _webp)):
         try:
             size = measure(content)

@@ -108,7 +108,7 @@ class ImageGeneration(ApprovalTool, HoldsSecrets, HidesField, ReportsUsage):
                 )
 
     def restore_hidden(self, item: Item, stored: Item) -> Item:
-        """What was stored, whatever comes back: it is the same image, and need not be stored again."""
+        """The stored image replaces the client's: it is the same image, and need not be stored again."""
         return stored
 
     # --- what models read ---
@@ -245,6 +245,6 @@ async def _done(run: Run, image: DrawnImage) -> Item:
 
 
 def _facts(run: Run, image: DrawnImage) -> dict[str, Any]:
-    """What an image is: as the server says, or as it was asked for."""
+    """The facts of an image: from the server, or from the request."""
     asked = {name: run.tools[0].get(name, "auto") for name in ("background", "quality")}
     return {**asked, **image.told, "output_format": image.picture.format, "size": image.picture.size}

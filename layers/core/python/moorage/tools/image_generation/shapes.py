@@ -1,4 +1,4 @@
-"""What is said about image generation on the wire: its definition, its item, and its events in their order."""
+"""Image generation on the wire: its definition, its item, and its events in their order."""
 
 import re
 from types import MappingProxyType
@@ -119,7 +119,7 @@ class SvgUsage(TypedDict, total=False):
 
 @an_item(PREFIXES["image_generation_call"])
 class ImageGenerationCall(Common, total=False):
-    """``input_images`` names what an edit began with, ``file_id`` a file of the same content as ``result``: additions to the API."""
+    """``input_images`` names the sources of an edit, ``file_id`` a file of the same content as ``result``: additions to the API."""
 
     type: Required[Literal["image_generation_call"]]
     status: Literal["in_progress", "generating", "completed", "failed"]

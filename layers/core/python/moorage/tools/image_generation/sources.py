@@ -40,7 +40,7 @@ async def mask_of(run: Run, tool: Tool) -> Picture | None:
 
 
 def _by_name(response_id: str, earlier: Sequence[Item]) -> dict[str, Mapping[str, Any]]:
-    """Images by the names that models have for them, the latest last. What this response has made comes first in ``earlier``."""
+    """Images by the names that models have for them, the latest last. ``earlier`` has this response's images first."""
     own = [item for item in earlier if ids.response_of(item.get("id", "")) == response_id]
     found: dict[str, Mapping[str, Any]] = {}
     sent = 0

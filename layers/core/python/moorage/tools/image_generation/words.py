@@ -1,4 +1,4 @@
-"""What models read of images: the function that stands for the tool, its calls, and what came of them. They see no pixels by it."""
+"""The model's texts about images: its function, its calls, and their results. Models see no pixels by it."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -31,7 +31,7 @@ def offered(name: str, tool: Tool) -> Tool:
 
 
 def call_of(value: Any) -> Item | None:
-    """What a function call asks for; None if it asks for nothing. Small models write nothing but a prompt, or one name for a list."""
+    """The order in a function call; None if it has none. Small models write nothing but a prompt, or one name for a list."""
     given = {"prompt": value} if isinstance(value, str) else value
     prompt = given.get("prompt") if isinstance(given, dict) else None
     if not isinstance(prompt, str) or not prompt.strip():
@@ -52,7 +52,7 @@ def arguments_of(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(item: Item) -> str:
-    """What came of a call."""
+    """The output of a call."""
     error = item.get("error")
     if error is not None:
         return str(error["message"])

@@ -1,4 +1,4 @@
-"""What is said about the local shell on the wire: its definition and its items."""
+"""The local shell on the wire: its definition and its items."""
 
 from types import MappingProxyType
 from typing import Annotated, Final, Literal, Required

@@ -32,7 +32,7 @@ def is_deferred(tool: Tool, listed: Mapping[str, Any]) -> bool:
 
 
 async def deferred(tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[DeferredTool]:
-    """What there is to be found, by the latest list of each server, in the order of the request and of the lists."""
+    """The tools to find, by the latest list of each server, in the order of the request and of the lists."""
     hidden = {tool["server_label"]: tool for tool in tools if tool.get("defer_loading") and "server_label" in tool}
     lists: dict[str, Item] = {}
     if hidden:
@@ -57,7 +57,7 @@ def _deferred(tool: Tool, listed: Mapping[str, Any]) -> DeferredTool:
 
 
 def brought(tool: Tool, kept_back: Iterable[ToolKey]) -> list[ToolKey]:
-    """What a server brings that stands in a search's output: those that it names, in its order, or all."""
+    """The tools of a server in a search's output: the named ones, in its order, or all."""
     type_, label = tool["type"], tool["server_label"]
     names = tool.get("allowed_tools")
     return [key for key in kept_back if key[:2] == (type_, label)] if names is None else [(type_, label, name) for name in names]

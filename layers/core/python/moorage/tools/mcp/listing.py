@@ -128,7 +128,7 @@ class _NoneSuchError(Exception):
 
 
 def _schema(value: dict[str, Any], levels: int) -> dict[str, Any]:
-    """The same without what is no keyword's value. Raises :class:`_NoneSuchError` if it is too deep."""
+    """The same without values of the wrong type. Raises :class:`_NoneSuchError` if it is too deep."""
     if levels == 0:
         raise _NoneSuchError
     kept: dict[str, Any] = {}
@@ -161,7 +161,7 @@ def _any_schema(value: Any, levels: int) -> Any:
 
 
 def _schemas_by_name(value: Any, levels: int) -> dict[str, Any]:
-    """One whose schema is none may hold anything."""
+    """An unusable schema allows any value."""
     if not isinstance(value, dict):
         raise _NoneSuchError
     return {name: _any_schema(inner, levels) if isinstance(inner, dict | bool) else {} for name, inner in value.items()}
@@ -192,7 +192,7 @@ def _are_names(value: Any) -> bool:
 
 
 def _is_inner_reference(value: Any) -> bool:
-    """What lies elsewhere nobody fetches."""
+    """References to other documents are not fetched."""
     return isinstance(value, str) and value.startswith("#")
 
 

@@ -35,7 +35,7 @@ def question(opening: EgressOpening) -> Item:
 
 
 def decided(opening: EgressOpening, approval_id: str, denial: str | None) -> Item:
-    """The item that tells what became of a question which waited in its place; ``denial`` is what was said against it."""
+    """The item with the result of a question that waited in its place; ``denial`` is the reason of a refusal."""
     what = {"type": "mcp_call", "server_label": LABEL, "name": _NAMES[opening.kind], "arguments": question(opening)["arguments"]}
     error = None if denial is None else {"type": "mcp_protocol_error", "code": -32603, "message": denied(opening, denial)}
     return {
@@ -48,7 +48,7 @@ def decided(opening: EgressOpening, approval_id: str, denial: str | None) -> Ite
 
 
 def opening_of(item: Item) -> EgressOpening | None:
-    """What an item of these is about; None for all others, and for what a client has made up."""
+    """The subject of one of these items; None for all others, and for a client's invention."""
     if item.get("server_label") != LABEL:
         return None
     value = parsed(item["arguments"])
@@ -59,7 +59,7 @@ def opening_of(item: Item) -> EgressOpening | None:
 
 
 def allowed_by(said: Iterable[Item], items: Iterable[Item]) -> Iterator[EgressOpening]:
-    """What the responses among ``said`` allow, of what was asked for in ``items``."""
+    """The allowed hosts and secrets among ``said``, of the questions in ``items``."""
     there = approval_items.asked(items, LABEL)
     for item in approval_items.responses(said):
         opening = opening_of(there.get(item["approval_request_id"], {}))
@@ -86,7 +86,7 @@ def denied(opening: EgressOpening, said: str) -> str:
 
 
 def what(opening: EgressOpening) -> str:
-    """What is asked for, in words."""
+    """The question, in words."""
     return f"Network access to '{opening.name}'" if opening.kind == "host" else f"The use of the secret '{opening.name}'"
 
 

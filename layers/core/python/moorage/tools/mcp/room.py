@@ -196,7 +196,7 @@ class Mcp(
         await self._list(stage)
 
     def _run_approved(self, stage: Stage) -> None:
-        """Calls that this request allows, in the order of its approvals; each once, whatever became of it."""
+        """Calls that this request allows, in the order of its approvals; each once, with any result."""
         asked = {item["id"]: item for item in stage.items if item["type"] == _REQUEST}
         ran = _run_ids((*stage.own_input, *stage.made))
         for item in stage.own_input:
@@ -285,7 +285,7 @@ class Mcp(
     # --- the call ---
 
     def hold_for_approval(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
-        """The item names the approval that it waits for where OpenAI's names the request that allowed it."""
+        """The item names the approval that it waits for. OpenAI's names the request that allowed it."""
         if call["type"] == _CALL and places.of_label(tools, call["server_label"]) is not None and gate.holds(call, tools):
             call = {**call, "type": _REQUEST}
         if approval_id is None or call["type"] != _REQUEST:
@@ -385,7 +385,7 @@ class Mcp(
         return {key: value for key, value in item.items() if key != _CHANGED} if _CHANGED in item else item
 
     def survives_truncation(self, item: Item) -> bool:
-        """Lists, and what was found once."""
+        """Lists, and results of searches."""
         return item["type"] == _LIST or search.is_search(item)
 
     def container_id(self, item: Item) -> str | None:
@@ -407,7 +407,7 @@ class Mcp(
 
 
 def _run_ids(items: Iterable[Item]) -> frozenset[str]:
-    """The ids of the requests for which there is a call."""
+    """The ids of the requests with a call."""
     return frozenset(item["approval_request_id"] for item in items if item["type"] == _CALL and item.get("approval_request_id"))
 
 
@@ -434,7 +434,7 @@ def _wants_list(tool: Tool, stage: Stage) -> bool:
 
 
 def _names_wanted(tool: Tool) -> frozenset[str]:
-    """What a list must show; that of the workspace costs nothing, and shows all that there is."""
+    """The tools that a list must show; that of the workspace costs nothing, and shows all."""
     return frozenset(each["name"] for each in _of_workspace(tool)) if places.is_workspace(tool) else listing.names_wanted(tool)
 
 
@@ -529,7 +529,7 @@ def _parts(output: str) -> str | list[dict[str, Any]]:
 
 
 def _bounded(text: str) -> str:
-    """What a model reads of a text: all, or its beginning and its end. A server must not fill a model's window."""
+    """The model's view of a text: all, or its beginning and its end. A server must not fill a model's window."""
     left_out = len(text) - limits.MCP_READ_CHARS_MAX
     if left_out <= 0:
         return text

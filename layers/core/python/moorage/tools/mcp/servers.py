@@ -38,7 +38,7 @@ class McpServer:
 
     @classmethod
     def of_tool(cls, tool: Tool, secret: Callable[[str], str | None]) -> "McpServer | None":
-        """What stands behind a tool without its secrets; None if that is not known (any more)."""
+        """The server of a tool without its secrets; None if that is not known (any more)."""
         sealed = secret(tool["server"]) if "server" in tool else None
         return None if sealed is None else cls(**orjson.loads(sealed))
 
@@ -47,7 +47,7 @@ class McpServer:
 
 
 def shown_url(url: str) -> str:
-    """The address as responses show it: what comes after the host may hold a key."""
+    """The address as responses show it: the part after the host may hold a key."""
     parts = urlsplit(url)
     origin = f"{parts.scheme}://{parts.netloc}"
     return origin if parts.path in ("", "/") and not parts.query else f"{origin}/<redacted>"

@@ -65,7 +65,7 @@ _RESOURCE_TOOLS: Final = {
 
 
 class ServerFailure(MoorageError):
-    """A server could not be asked, or what it answered is no result; ``error`` is typed as a call's item has it."""
+    """A server could not be asked, or its answer is no result; ``error`` is typed as a call's item has it."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error.get("message", ""))
@@ -79,7 +79,7 @@ class ServerFailure(MoorageError):
 
 @dataclass(frozen=True, slots=True)
 class McpCallOutcome:
-    """What a call came to."""
+    """The result of a call."""
 
     output: str | None = None
     error: dict[str, Any] | None = None

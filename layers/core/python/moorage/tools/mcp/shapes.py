@@ -1,4 +1,4 @@
-"""What is said about remote MCP servers on the wire: the tool, its items, and its events in their order."""
+"""Remote MCP servers on the wire: the tool, its items, and its events in their order."""
 
 import re
 from types import MappingProxyType
@@ -86,7 +86,7 @@ def _bearer(token: str) -> str:
 
 @wire
 class McpFilter(TypedDict, total=False):
-    """Tools by name, by what they say of themselves, or by both."""
+    """Tools by name, by their annotations, or by both."""
 
     tool_names: Array[Name]
     read_only: bool
@@ -122,7 +122,7 @@ _NO_KEY: Final = f"'{WORKSPACE}' is built in and takes no key."
 
 
 def _belongs(tool: Fields) -> Fields:
-    """What the workspace has no use for, and what is its own."""
+    """Fields that the workspace does not use, and its own."""
     if tool.get("server_url") != WORKSPACE:
         if "environment" in tool:
             raise wrong_value(_ELSEWHERE, "environment")
@@ -162,7 +162,7 @@ _DECLARED: Final = "A server is declared in 'tools' of the request; an item brin
 
 @wire
 class BroughtServer(TypedDict, total=False):
-    """In what a search has found: tools of a server that were kept back; all of them if ``allowed_tools`` is left out."""
+    """In the output of a search: deferred tools of a server; all of them if ``allowed_tools`` is left out."""
 
     type: Required[Literal["mcp"]]
     server_label: Required[Label]

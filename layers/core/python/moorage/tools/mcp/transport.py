@@ -69,7 +69,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         )
 
     def _ids_of(self, request: httpx2.Request) -> Container[str] | None:
-        """Which ids an answer may have; None for what is no request of the protocol, and has no answer."""
+        """The allowed ids of an answer; None for a message that is no request of the protocol, and has no answer."""
         if request.method != "POST":
             return self._asked
         message = _parsed(request.content)
@@ -101,7 +101,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise self._refused(f"the server sent more than {limits.MCP_CONNECTION_BYTES_MAX} bytes")
 
     def check(self, ids: "_Ids", text: bytes | str) -> None:
-        """Raises for an answer that is none to what was asked."""
+        """Raises for an answer that does not match the request."""
         if ids.is_of_another(text):
             raise self._refused("the server's answer does not have the id of the request")
 
@@ -114,7 +114,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 class _Ids:
-    """Which ids the messages of one HTTP answer may have."""
+    """The allowed ids of the messages of one HTTP answer."""
 
     def __init__(self, allowed: Container[str], response: httpx2.Response) -> None:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -157,7 +157,7 @@ class _Counted(httpx2.AsyncByteStream):
 
 
 def _parsed(text: bytes | str) -> Any:
-    """None for what is no JSON: the SDK says that."""
+    """None for text that is no JSON: the SDK reports it."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -27,7 +27,7 @@ _TOO_MUCH: Final = "The results of its calls are too large."
 
 
 def fingerprint_of(code: str) -> str:
-    """What a program that comes back is known by."""
+    """The key of a program that comes back."""
     return "fp_" + hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()[:48]
 
 
@@ -38,12 +38,12 @@ def call_id_of(program: str, number: int, name: str, arguments: str) -> str:
 
 
 def run_id(response_id: str, order: Item) -> str:
-    """What the exec server knows a run by."""
+    """The exec server's id of a run."""
     return exec_id(response_id, f"{order['call_id'][:64]}-program", len(order["recorded"]))
 
 
 async def ran(run: Run) -> Item:
-    """What the program has come to: its output, or under ``calls`` those that it waits for."""
+    """The state of the program: its output, or under ``calls`` its open calls."""
     order = run.known.item
     given = _given(order)
     if len(given) > limits.PROGRAM_RECORDED_CHARS_MAX:
@@ -78,7 +78,7 @@ _NOT_STARTED: Final = 126
 
 
 async def _said(run: Run, code: str) -> tuple[str, int]:
-    """What the session has printed, and its exit code. What is gone with its sandbox is run anew by the next attempt."""
+    """The output of the session, and its exit code. A next attempt runs a lost session anew."""
     identity = run_id(run.known.response_id, run.known.item)
     after, printed = -1, ""
     for tries_left in reversed(range(limits.CALL_ATTEMPTS_MAX)):
@@ -102,7 +102,7 @@ async def _said(run: Run, code: str) -> tuple[str, int]:
 
 
 def _given(order: Item) -> str:
-    """What the session is to run."""
+    """The code for the session."""
     inside = {
         "tools": order["tools"],
         "recorded": [compact_json(each["output"]) for each in order["recorded"]],

@@ -1,4 +1,4 @@
-"""What is said about programs on the wire: the tool's definition, a program, and what came of it."""
+"""Programs on the wire: the tool's definition, a program, and its output."""
 
 from types import MappingProxyType
 from typing import Final, Literal, Required

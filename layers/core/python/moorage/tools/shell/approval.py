@@ -35,7 +35,7 @@ stand anything."""
 
 
 def asked_of(tools: Sequence[Tool]) -> str | Mapping[str, Any]:
-    """What the hosted shell among a request's tools wants a person asked for; ``never`` without one."""
+    """The approval rule of the hosted shell among a request's tools; ``never`` without one."""
     for tool in tools:
         if tool["type"] == "shell" and (tool.get("environment") or {}).get("type") in HOSTED:
             asked: str | Mapping[str, Any] = tool.get("require_approval", "never")
@@ -74,7 +74,7 @@ def _is_named(command: str, patterns: Iterable[str]) -> bool:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """In time that grows with the product of the lengths, whatever stands in either: no regular expression promises that."""
+    """In time that grows with the product of the lengths, for any text: no regular expression promises that."""
     first, *others = pattern.split(_EVERYTHING)
     if not others:
         return pattern == text

@@ -20,7 +20,7 @@ WORDS: Final = execs.WORDS | {
 
 
 def action_of(call: Item) -> ShellAction:
-    """What it says, with its types: the call has been parsed, or was made by the room."""
+    """Its action, with its types: the call has been parsed, or was made by the room."""
     action: ShellAction = call["action"]
     return action
 
@@ -43,7 +43,7 @@ def announced(call: Item, output_item_id: str, output: list[dict[str, Any]]) -> 
 
 
 async def run(run: Run) -> AsyncGenerator[Piece, None]:
-    """Running twice is harmless: a second run attaches to the commands, and goes on after what is in the log."""
+    """Running twice is harmless: a second run attaches to the commands, and goes on after the log."""
     known, commands = run.known, _recalled(run.known)
     run.counts["commands"] = len(commands)
     if await run.workplace.is_news() and not run.workplace.is_lost:
@@ -146,7 +146,7 @@ def _finished(known: KnownCall, commands: list[FollowedExec], notes: tuple[str, 
 
 
 def _with_files(output: Item, files: Sequence[ContainerFileRecord]) -> Item:
-    """Calls that run side by side share a container: each names what it was the first to find changed."""
+    """Calls that run side by side share a container: each names the changes that it was the first to find."""
     named = [{"file_id": file.id, "path": file.path, "bytes": file.bytes} for file in files[: limits.OUTPUT_FILES_MAX]]
     return {**output, FILES: named} if named else output
 
@@ -170,7 +170,7 @@ def _closed(known: KnownCall, command: FollowedExec) -> CallEvent:
 
 
 def grow(item: Item, name: str, event: dict[str, Any]) -> None:
-    """Put what an event tells into the call or its output."""
+    """Put an event into the call or its output."""
     index = event["command_index"]
     match name:
         case "shell_call_command.added":

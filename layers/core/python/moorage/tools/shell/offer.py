@@ -1,4 +1,4 @@
-"""What a model that does not know the tool is told about it, and what it reads of its calls."""
+"""The function that replaces the shell, and the model's view of its calls."""
 
 from typing import Any, Final
 
@@ -94,7 +94,7 @@ def _positive(value: Any) -> int | None:
 
 
 def output_text(outputs: list[dict[str, Any]]) -> str:
-    """What the model reads of an output: exit code or time-out, stdout and stderr of each command."""
+    """The model's view of an output: exit code or time-out, stdout and stderr of each command."""
     blocks = [_command_text(output) for output in outputs]
     if len(blocks) == 1:
         return blocks[0]

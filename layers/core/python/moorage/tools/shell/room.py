@@ -90,7 +90,7 @@ class Shell(HostedTool, AsksApproval, PreparesSteps, ValidatesItems, RunsInConta
     # --- what models read ---
 
     def native_tool(self, tool: Tool, reader: InputWriter) -> tuple[str, Tool]:
-        """One shell, whoever runs it: an upstream that knows it is told that its client does, if it is not the one."""
+        """One shell for every runner: an upstream that knows it is told that its client runs it, if the upstream does not."""
         if self.call_runner(tool) is CallRunner.CLIENT or HOSTED_SHELL in reader.native:
             return "\0shell", tool
         skills = offer.skills_of(tool)
@@ -169,7 +169,7 @@ class Shell(HostedTool, AsksApproval, PreparesSteps, ValidatesItems, RunsInConta
         return None if self.call_runner(call) is CallRunner.CLIENT else commands.orphaned(call)
 
     def response_tool(self, tool: Tool, container_id: str | None) -> Tool:
-        """A hosted shell as a reference to its container; which versions of skills it has, is told with it."""
+        """A hosted shell as a reference to its container, with the versions of its skills."""
         environment = tool.get("environment") or {}
         if self.call_runner(tool) is CallRunner.CLIENT:
             return {**tool, "environment": {"type": "local"}}
@@ -208,6 +208,6 @@ class Shell(HostedTool, AsksApproval, PreparesSteps, ValidatesItems, RunsInConta
 
 
 def _action(request: Item) -> dict[str, Any] | None:
-    """What a request asks to run; None if it is no call of a shell."""
+    """The action of a request's call; None if it is no call of a shell."""
     value = parsed(request["arguments"])
     return offer.action_of(value) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""What is said about the shell on the wire: its definition, its items, and its events in their order."""
+"""The shell on the wire: its definition, its items, and its events in their order."""
 
 from types import MappingProxyType
 from typing import Annotated, Final, Literal, Required
@@ -31,7 +31,7 @@ class ContainerAuto(NewContainer, total=False):
 
 @wire
 class ContainerReference(TypedDict, total=False):
-    """``skills``, ``file_map`` and ``agents_md`` are additions to the API: what the container lacks of the skills is put into it."""
+    """``skills``, ``file_map`` and ``agents_md`` are additions to the API: missing skills are put into the container."""
 
     type: Required[Literal["container_reference"]]
     container_id: Required[Id]
@@ -55,7 +55,7 @@ class LocalEnvironment(TypedDict, total=False):
 
 @wire
 class CommandFilter(TypedDict):
-    """Commands by patterns, in which ``*`` stands for anything."""
+    """Commands by patterns: ``*`` stands for any text."""
 
     commands: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=limits.APPROVAL_PATTERN_CHARS_MAX)]],

@@ -1,4 +1,4 @@
-"""A shell that the model's upstream hosts: what of it can go there, and in which container its calls run."""
+"""A shell that the model's upstream hosts: the allowed parts of its definition, and the container of its calls."""
 
 from collections.abc import Iterable
 from typing import Any, Final

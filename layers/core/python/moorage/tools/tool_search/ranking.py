@@ -1,4 +1,4 @@
-"""BM25 over tools that were not offered: what they are called, what they say of themselves, and what their arguments are called."""
+"""BM25 over deferred tools: their names, their descriptions, and the names of their arguments."""
 
 import math
 import re
@@ -77,7 +77,7 @@ def _score(times: int, having: int, count: int, relative_length: float) -> float
 
 
 def as_tools(found: Sequence[DeferredTool]) -> list[Tool]:
-    """What was found as tools that are offered from now on: members of a namespace or a server together, where the first one stands."""
+    """The found tools, offered from now on: members of a namespace or a server together, in the place of the first."""
     tools: list[Tool] = []
     groups: dict[tuple[str, str], Tool] = {}
     for each in found:

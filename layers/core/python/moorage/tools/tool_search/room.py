@@ -29,7 +29,7 @@ _COUNT: Final = {
 
 
 class ToolCatalog(Protocol):
-    """A room whose tools are known from items of the conversation alone."""
+    """A room with tools that are known from items of the conversation alone."""
 
     async def deferred(self, tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[ranking.DeferredTool]:
         """Those that are not offered before they are found. ``tools`` are all of the request, ``earlier`` is what was said, the latest
@@ -113,7 +113,7 @@ class ToolSearch(HostedTool, KeepsItems):
         raise AssertionError("it has no events of its own")
 
     def survives_truncation(self, item: Item) -> bool:
-        """What was found once is offered from then on."""
+        """A found tool is offered from then on."""
         return item["type"] in (self.call_type, self.output_type)
 
     def missing_output(self, call: Item) -> Item | None:

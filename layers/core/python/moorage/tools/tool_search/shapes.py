@@ -1,4 +1,4 @@
-"""What is said about tool_search on the wire: its definition and its items."""
+"""tool_search on the wire: its definition and its items."""
 
 from types import MappingProxyType
 from typing import Final, Literal, Required

@@ -22,7 +22,7 @@ _ENDS: Final = ".,;:!?'*_`"
 
 
 def citations(text: str, items: Sequence[Item]) -> list[dict[str, Any]]:
-    """By position. Indexes count characters: ``text[start_index:end_index]`` is what names the page."""
+    """By position. Indexes count characters: ``text[start_index:end_index]`` names the page."""
     if "://" not in text:
         return []
     titles = _titles(items)
@@ -31,7 +31,7 @@ def citations(text: str, items: Sequence[Item]) -> list[dict[str, Any]]:
 
 
 def _titles(items: Iterable[Item]) -> Mapping[str, tuple[str, str]]:
-    """The address and title of each page that calls have brought, by what it is compared by."""
+    """The address and title of each page of the calls, by its key for comparison."""
     return {_key(url): (url, title) for url, title in _brought(items)}
 
 

@@ -126,7 +126,7 @@ async def search(fetcher: Fetcher, engine: SearchEngine, wanted: SearchOrder) ->
 
 
 def is_within(url: str, domains: tuple[str, ...], blocked: tuple[str, ...] = ()) -> bool:
-    """Whether a page is of one of these domains, or of what is below, and of none that is blocked; without domains all are."""
+    """Whether a page is of one of these domains, or of a subdomain, and of none that is blocked; without domains all are."""
     host = host_of(url)
     return (not domains or _is_below(host, domains)) and not _is_below(host, blocked)
 
@@ -193,7 +193,7 @@ def _posted(engine: SearchEngine, body: Mapping[str, Any], headers: Mapping[str,
 
 
 def _with_sites(wanted: SearchOrder) -> str:
-    """For engines whose only filter is in the query. Those that do not know it are filtered by what they find."""
+    """For engines with a filter in the query alone. For engines without one, their results are filtered."""
     only = f"({' OR '.join(f'site:{domain}' for domain in wanted.domains)})" if wanted.domains else ""
     said = " ".join(part for part in (only, *(f"-site:{domain}" for domain in wanted.blocked)) if part)
     room = limits.WEB_QUERY_CHARS_MAX - len(said) - 1
@@ -220,7 +220,7 @@ _FIELDS: Final[Mapping[EngineKind, tuple[tuple[str, ...], str, str]]] = MappingP
 
 
 def results(kind: EngineKind, answer: bytes) -> list[SearchResult]:
-    """Each address once. Raises :class:`SearchFailed` for what is no answer of this engine."""
+    """Each address once. Raises :class:`SearchFailed` for an answer of another form."""
     path, text, published = _FIELDS[kind]
     try:
         value = orjson.loads(answer)

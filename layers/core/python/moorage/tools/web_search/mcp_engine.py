@@ -53,7 +53,7 @@ async def search(fetcher: Fetcher, engine: SearchEngine, query: str) -> list[Sea
 
 
 def results(output: str) -> list[SearchResult]:
-    """Raises :class:`SearchFailed` for an answer in which none is understood, unless it is empty."""
+    """Raises :class:`SearchFailed` for an answer without an understood result, unless it is empty."""
     found = (_found(entry) for entry in _entries(output[: limits.WEB_SEARCH_BYTES_MAX]))
     by_url = {each.url: each for each in found if each is not None}
     if not by_url and output.strip() and _json(output) not in ([], {"results": []}):

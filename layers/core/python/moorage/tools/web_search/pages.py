@@ -30,7 +30,7 @@ _NOT_KEPT: Final = re.compile(r"(?:^|[\s,])(?:no-store|no-cache)\b", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
-    """A page, where it was in the end, and how long it is fresh."""
+    """A page, its final address, and its time of freshness."""
 
     page: ReadablePage
     url: str
@@ -66,7 +66,7 @@ def _name(url: str) -> str:
 
 
 def fresh_seconds(cache_control: str) -> int:
-    """How long what comes with this may be taken for true; 0 for what must not be kept."""
+    """The time of freshness by these headers; 0 for a page that must not be kept."""
     if _NOT_KEPT.search(cache_control):
         return 0
     age = _MAX_AGE.search(cache_control)
@@ -114,7 +114,7 @@ def _is_readable(download: Download) -> bool:
 
 
 def places(page: ReadablePage, pattern: str) -> list[str]:
-    """What stands around each place where a page has a text, in any case."""
+    """The surroundings of each place of a text in a page, in any case."""
     whole, wanted, at = page.text.lower(), pattern.lower(), 0
     found: list[str] = []
     while len(found) < limits.WEB_MATCHES_MAX and (start := whole.find(wanted, at)) >= 0:

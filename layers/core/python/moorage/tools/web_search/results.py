@@ -1,4 +1,4 @@
-"""What a search finds, whoever was asked."""
+"""The results of a search, by any engine."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ class SearchResult:
 
 
 class SearchFailed(Exception):
-    """The engine gave nothing; the message says why, and holds nothing of what the engine said."""
+    """The engine gave nothing. The message gives the reason, without the engine's own words."""
 
 
 def is_address(url: str) -> bool:

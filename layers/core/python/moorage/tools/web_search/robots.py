@@ -1,4 +1,4 @@
-"""robots.txt as RFC 9309 has it: which pages of a server a program with our name may read."""
+"""robots.txt as RFC 9309 has it: the pages of a server that a program with our name may read."""
 
 from collections.abc import Iterator
 from typing import Final

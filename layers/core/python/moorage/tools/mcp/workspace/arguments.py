@@ -1,4 +1,4 @@
-"""What a model calls a tool with, checked against the schema that it was shown."""
+"""A model's arguments of a tool, checked against the schema that it was shown."""
 
 from collections.abc import Mapping
 from typing import Any, Final

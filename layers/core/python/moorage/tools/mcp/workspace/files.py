@@ -109,7 +109,7 @@ async def apply_patch(run: Run, given: dict[str, Any]) -> WorkspaceResult:
 
 
 async def view_image(run: Run, given: dict[str, Any]) -> WorkspaceResult:
-    """The picture as a part of the result, from which models that see read it."""
+    """The picture as a part of the result, for models that see."""
     pieces: list[str] = []
     found: dict[str, Any] = {}
     start = 0

@@ -26,12 +26,12 @@ def runs_in_container(call: Item) -> bool:
 
 
 def mark(tools: Iterable[Tool], label: str, name: str) -> dict[str, Any]:
-    """What a call of this server's has beside its name and arguments."""
+    """The fields of this server's calls beside name and arguments."""
     return {HERE: True} if of_label(tools, label) is not None and is_in_container(name) else {}
 
 
 def echoed(tool: Tool, container_id: str | None) -> Tool:
-    """With its container, in place of what was asked for: that may name files and policies."""
+    """With its container, in place of the request's field: that may name files and policies."""
     if not is_workspace(tool) or container_id is None:
         return {key: value for key, value in tool.items() if key != "environment"}
     return {**tool, "environment": {"type": "container_reference", "container_id": container_id}}

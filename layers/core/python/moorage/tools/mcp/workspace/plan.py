@@ -1,4 +1,4 @@
-"""``update_plan``: the model's own list of what it will do, kept as the arguments of its calls, where clients and operators see it."""
+"""``update_plan``: the model's own list of its next steps, kept as the arguments of its calls, for clients and operators."""
 
 from typing import Any, Final
 

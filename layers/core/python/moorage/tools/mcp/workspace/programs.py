@@ -1,4 +1,4 @@
-"""Programs that a call runs in the container to their end, and whose output is its result."""
+"""Programs that a call runs in the container to their end. Their output is its result."""
 
 import shlex
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What a call came to, in the words that models were trained on."""
+"""The output of a call, in the words of the models' training."""
 
 from dataclasses import dataclass
 from typing import Any, Final

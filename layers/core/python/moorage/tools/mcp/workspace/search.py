@@ -68,7 +68,7 @@ def _identity(entry: dict[str, Any]) -> tuple[Any, ...]:
 
 
 async def _selected(run: Run) -> list[dict[str, Any]]:
-    """What earlier searches have found, the first one's first."""
+    """The results of earlier searches, the first one's first."""
     label = run.known.item["server_label"]
     searches = [item async for item in run.earlier() if is_search(item) and item["server_label"] == label]
     return [entry for item in reversed(searches) for entry in _entries(item, "tools")]
@@ -109,7 +109,7 @@ def _keys(entry: dict[str, Any]) -> Iterator[ToolKey]:
 
 
 def _entries(item: Item, field: str) -> list[dict[str, Any]]:
-    """The client may send back what it likes."""
+    """A client may send back any output."""
     entries = (_value(item) or {}).get(field)
     return [entry for entry in entries if _is_entry(entry)] if isinstance(entries, list) else []
 

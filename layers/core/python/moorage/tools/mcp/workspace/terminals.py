@@ -107,7 +107,7 @@ async def _looked(run: Run, given: dict[str, Any], session: SessionCommand | int
 
 
 async def _look(run: Run, session: SessionCommand | int, wait_ms: int, chars: str) -> SessionOutput:
-    """Raises :class:`SandboxLost` if the sandbox is gone, and :class:`SandboxError` for what it refuses."""
+    """Raises :class:`SandboxLost` if the sandbox is gone, and :class:`SandboxError` for its refusals."""
     for _ in range(limits.CALL_ATTEMPTS_MAX):
         if run.workplace.is_lost:
             break

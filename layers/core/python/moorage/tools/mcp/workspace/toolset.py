@@ -1,4 +1,4 @@
-"""The tools of the workspace: what they are called, what models are told of them, and who runs them."""
+"""The tools of the workspace: their names, their descriptions for models, and their implementations."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
@@ -62,7 +62,7 @@ def listed(named: Collection[str] = ()) -> list[dict[str, Any]]:
 
 
 async def called(run: Run) -> WorkspaceResult:
-    """What a call comes to; whatever is wrong with it, the model is told."""
+    """The output of a call; the model is told any fault of it."""
     item = run.known.item
     tool = TOOLS.get(item["name"])
     if tool is None:
@@ -80,7 +80,7 @@ async def called(run: Run) -> WorkspaceResult:
 
 
 async def stop(client: ExecClient, known: KnownCall) -> None:
-    """Kill what a call has begun: its response is being cancelled. What it has typed into lives on."""
+    """Kill the processes of a call: its response is being cancelled. A terminal that it has typed into lives on."""
     with suppress(SandboxError):
         if known.item["name"] == "exec_command":
             await client.kill_session(terminals.look_id(known))
