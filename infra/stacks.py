@@ -60,7 +60,7 @@ _CONVERTED: Final = frozenset(
 )
 """Settings of the deployment that functions get in another form, or not all functions."""
 
-_SHARED: Final = sorted(Config.model_fields.keys() & {field.name for field in fields(Settings)} - _CONVERTED)
+SHARED_SETTINGS: Final = sorted(Config.model_fields.keys() & {field.name for field in fields(Settings)} - _CONVERTED)
 """Settings of the deployment that every function gets as they are."""
 
 
@@ -133,7 +133,7 @@ class ServiceStack(cdk.Stack):
         config, sandboxes = self._config, self.sandbox or self.microvms
         price, source = sandbox_price(config, self.region)
         settings = Settings(
-            **{name: getattr(config, name) for name in _SHARED},
+            **{name: getattr(config, name) for name in SHARED_SETTINGS},
             table_name=self._state.table.table_name,
             bucket_name=self._state.bucket.bucket_name,
             state_machine_arn=machine_arn(self, config),

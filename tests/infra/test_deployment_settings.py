@@ -12,7 +12,7 @@ from moorage.settings import GROUPS, VARIABLES
 
 from infra.app import check_microvms, check_region
 from infra.config import Config, ConfigError, Models
-from infra.stacks import TITAN
+from infra.stacks import SHARED_SETTINGS, TITAN
 from tests.infra.conftest import COMPANY, EVERYTHING, GIVEN_GROUPS, GIVEN_VPC, MICROVM_VPC, MICROVMS, ROOT, Stacks
 from tests.infra.synthesis import context_of, program
 
@@ -166,7 +166,7 @@ def test_every_setting_is_set_by_the_deployment_or_left_alone_for_a_reason(every
     """What is left to its default is not rendered: such a setting is one that the CDK app passes on."""
     source = ast.parse((ROOT / "infra" / "stacks.py").read_text())
     calls = [node for node in ast.walk(source) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Settings"]
-    passed_on = {keyword.arg for call in calls for keyword in call.keywords}
+    passed_on = {keyword.arg for call in calls for keyword in call.keywords} | set(SHARED_SETTINGS)
     passed_on |= {str(n.value) for n in ast.walk(source) if isinstance(n, ast.Constant) and str(n.value).startswith("oidc_")}
     read = {name for name, variable in VARIABLES.items() if variable.field not in passed_on} | set(GROUPS.values())
     functions = everything.of_type("AWS::Lambda::Function").values()
