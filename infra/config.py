@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from moorage.hosts import normalise_origin, normalise_pattern
 from moorage.limits import (
     AUTO_IDLE_SECONDS_MIN,
+    AUTOMATIONS_MAX,
     CODE_SECONDS_MAX,
     COMMAND_TIMEOUT_MS_MAX,
     CONTAINER_IDLE_MINUTES_DEFAULT,
@@ -294,6 +295,9 @@ class Config(BaseModel):
     object_versions_days: int = Field(default=0, ge=0, le=3_650)
     """How long the bucket keeps what was overwritten or deleted, so that it can be had again; 0 keeps nothing. AWS Backup needs it, and
     so does replication into another region."""
+
+    automations_max: int = Field(default=AUTOMATIONS_MAX, ge=1)
+    """Automations of one tenant. One more is refused."""
 
     tenant_sandboxes_max: int = Field(default=TENANT_SANDBOXES_MAX, ge=0)
     """Sandboxes that one tenant may have at once; 0 is no bound. One more waits, and says so after a while."""

@@ -61,6 +61,7 @@ VALUES: dict[str, Any] = {
     "strict_expiry": True,
     "table_name": "another-table",
     "table_read_units": 10,
+    "automations_max": 5,
     "tenant_sandboxes_max": 5,
     "tenant_starts_per_second": 1,
     "tenant_vcpus_max": 10,
