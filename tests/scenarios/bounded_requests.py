@@ -78,6 +78,18 @@ ITEMS: dict[str, Callable[[int], Items]] = {
         {"type": "program", "code": "return 1", "fingerprint": fingerprint_of("return 1")},
         {"type": "program_output", "result": "1", "status": "completed"},
     ),
+    "calls of a team": paired(
+        {"type": "multi_agent_call", "action": "list_agents", "arguments": "{}"},
+        {"type": "multi_agent_call_output", "action": "list_agents", "output": [{"type": "output_text", "text": "a"}]},
+    ),
+    "messages of agents": alone(
+        {
+            "type": "agent_message",
+            "author": "/root/a",
+            "recipient": "/root",
+            "content": [{"type": "input_text", "text": "a"}],
+        }
+    ),
     "shells": paired(
         {"type": "shell_call", "action": {"commands": ["ls"]}, "status": "completed"},
         {"type": "shell_call_output", "output": [_RAN]},
@@ -127,7 +139,7 @@ ITEMS: dict[str, Callable[[int], Items]] = {
     "compactions": alone({"type": "compaction", "encrypted_content": "a" * 40}, id="cmp"),
     "triggers of compaction": alone({"type": "compaction_trigger"}, id="ct"),
 }
-REFUSED_KINDS = {"configuration_update", "multi_agent_call", "multi_agent_call_output", "agent_message"}
+REFUSED_KINDS = {"configuration_update"}
 """By their names alone."""
 
 
@@ -325,6 +337,11 @@ def a_long_thought(at: Bounds) -> Json:
     return {"input": [thought, *HI]}
 
 
+def a_far_agent(at: Bounds) -> Json:
+    name = "/root".ljust(at.TEAM_NAME_CHARS_MAX, "a")
+    return {"input": [{"role": "assistant", "content": "a", "agent": {"agent_name": name}}, *HI]}
+
+
 def commands(at: Bounds) -> Json:
     count = at.COMMANDS_PER_CALL_MAX
     text = "a" * at.COMMAND_CHARS_MAX
@@ -491,6 +508,7 @@ REQUESTS: dict[str, Callable[[Bounds], Json]] = {
     "a file": a_file,
     "a file by its address": a_file_by_address,
     "a long thought": a_long_thought,
+    "an agent far below": a_far_agent,
     "commands": commands,
     "a long path": a_long_path,
     "approved commands": approved_commands,

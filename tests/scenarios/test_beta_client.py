@@ -1,10 +1,9 @@
-"""The SDK's beta client, whose types are those of a team: one agent answers it, and a team is refused by name."""
+"""The SDK's beta client, whose types are those of a team; teams themselves are in test_teams.py."""
 
 import json
 from typing import Any
 
-import pytest
-from openai import BadRequestError, OpenAI
+from openai import OpenAI
 from websockets.sync.client import connect
 
 from tests.stack import SHELL, Stack, say, script, shell
@@ -38,16 +37,16 @@ def test_the_beta_client_reads_a_stream_of_one_agent(client: OpenAI) -> None:
     assert events[-1].type == "response.completed"
 
 
-def test_a_team_is_refused_by_name(client: OpenAI) -> None:
-    with pytest.raises(BadRequestError) as refused:
-        client.beta.responses.create(model="demo", input="hello", multi_agent=TEAM, betas=BETAS)
-    assert (refused.value.param, refused.value.code) == ("multi_agent.enabled", "unsupported_value")
-
-
-def test_a_team_is_refused_by_name_on_a_connection_of_the_beta(stack: Stack) -> None:
+def test_a_team_answers_on_a_connection_of_the_beta(stack: Stack) -> None:
     headers = {"authorization": f"Bearer {stack.key}", "openai-beta": "responses_multi_agent=v1"}
     url = stack.url.replace("http", "ws", 1) + "/responses?beta=true"
     with connect(url, additional_headers=headers) as socket:
-        socket.send(json.dumps({"type": "response.create", "model": "demo", "input": "hello", "multi_agent": TEAM}))
-        answer = json.loads(socket.recv(30))
-    assert (answer["type"], answer["status"], answer["error"]["param"]) == ("error", 400, "multi_agent.enabled")
+        socket.send(json.dumps({"type": "response.create", "model": "demo", "input": script(say("one")), "multi_agent": TEAM}))
+        events: list[dict[str, Any]] = []
+        while not events or events[-1]["type"] != "response.completed":
+            events.append(json.loads(socket.recv(30)))
+        socket.send(json.dumps({"type": "response.create", "model": "demo", "input": "x", "multi_agent": TEAM, "max_tool_calls": 1}))
+        refused = json.loads(socket.recv(30))
+    (answer,) = events[-1]["response"]["output"]
+    assert (answer["phase"], answer["agent"], answer["content"][0]["text"]) == ("final_answer", {"agent_name": "/root"}, "one")
+    assert (refused["type"], refused["status"], refused["error"]["param"]) == ("error", 400, "max_tool_calls")

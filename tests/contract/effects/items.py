@@ -134,6 +134,25 @@ for _name, (_items, _texts) in CALLS.items():
     row("item", _name, f"{_name}_output")(partial(replayed, _items, _texts))
 
 
+@row("item", "multi_agent_call", "multi_agent_call_output", "agent_message")
+def team(world: World) -> None:
+    """A model reads what its agent has asked of its team, and what it was sent; not what the others have said."""
+    said = [{"type": "output_text", "text": '{"task_name":"/root/a"}'}]
+    items: list[Json] = [
+        {"type": "multi_agent_call", "call_id": "c1", "action": "spawn_agent", "arguments": '{"task_name": "a"}'},
+        {"type": "multi_agent_call_output", "call_id": "c1", "action": "spawn_agent", "output": said},
+        {"role": "assistant", "content": "Unseen.", "agent": {"agent_name": "/root/a"}},
+        {"type": "agent_message", "author": "/root/a", "recipient": "/root", "content": [{"type": "input_text", "text": "Done."}]},
+    ]
+    response = world.create(input=[*items, SAID])
+    native = world.upstream.requests[-1].body["input"]
+    assert [item["type"] for item in native] == ["function_call", "function_call_output", "message", "message"]
+    assert [text in json.dumps(native) for text in ("/root/a", "Done.", "Unseen.")] == [True, True, False]
+    listed = world.get(f"/responses/{response['id']}/input_items", order="asc")["data"]
+    assert [item["type"] for item in listed][:4] == ["multi_agent_call", "multi_agent_call_output", "message", "agent_message"]
+    assert listed[2]["agent"] == {"agent_name": "/root/a"}
+
+
 @row("item", "message")
 def message(world: World) -> None:
     spoken = {"id": "msg_of_client", "role": "assistant", "content": "On it.", "phase": "commentary"}
@@ -228,9 +247,9 @@ def dropped_fields(world: World) -> None:
 def agent(world: World) -> None:
     for value in (None, {"agent_name": "/root"}):
         call, output = ({**item, "agent": value} for item in CALLS["function_call"][0])
-        response = world.create(input=[call, output, {**SAID, "agent": value}])
-        assert not any("agent" in item for item in world.upstream.requests[-1].body["input"])
-        assert "agent" not in json.dumps(world.get(f"/responses/{response['id']}/input_items"))
+        world.create(input=[call, output, {**SAID, "agent": value}])
+        sent = world.upstream.requests[-1].body["input"]
+        assert (len(sent), any("agent" in item for item in sent)) == (3, False)
 
 
 @row("item_field", "caller")

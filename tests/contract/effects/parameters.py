@@ -329,10 +329,15 @@ def image(world: World) -> None:
 
 @row("parameter", "multi_agent", "multi_agent.enabled", "multi_agent.max_concurrent_subagents")
 def multi_agent(world: World) -> None:
-    for value in (None, {"enabled": False}, {"enabled": False, "max_concurrent_subagents": 3}):
+    for value in (None, {"enabled": False}, {"enabled": False, "max_concurrent_subagents": 3}, {"enabled": True}):
         response = world.create(multi_agent=value)
         assert "multi_agent" not in response
-        assert "multi_agent" not in world.upstream.requests[-1].body
+        asked = world.upstream.requests[-1].body
+        assert "multi_agent" not in asked
+        offered = {tool["name"] for tool in asked.get("tools", ())}
+        assert ("spawn_agent" in offered) is bool(value and value["enabled"])
+    told = json.dumps(world.asked(multi_agent={"enabled": True, "max_concurrent_subagents": 6})["input"])
+    assert "At most 7 agents are active at once" in told
 
 
 @row("parameter", "background_options", "background_options.completion_window", "background_options.continuation_id")

@@ -42,9 +42,14 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"type": "local_shell_call_output", "id": "call_1", "output": "x"},
         {"type": "local_shell_call_output", "id": "call_1", "call_id": "call_1", "output": "x"},
     ),
-    "the agent that a client speaks to": (
-        {"type": "message", "role": "user", "content": "x", "agent": {"agent_name": "/root"}},
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]},
+    "an agent's answer": (
+        {"type": "message", "role": "assistant", "content": "x", "agent": {"agent_name": "/root/a"}},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "x", "annotations": []}],
+            "agent": {"agent_name": "/root/a"},
+        },
     ),
     "an item of a beta client": (
         {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}", "agent": None},

@@ -37,8 +37,8 @@ BODY = {
 
 def test_every_parameter_goes_through_the_record_and_reaches_the_provider() -> None:
     request = parse_create(orjson.dumps(BODY))
-    parameters = Parameters.of(request)
-    assert tuple(name for name in NAMES if name in BODY) == NAMES, "BODY has each parameter"
+    parameters = Parameters.of(request, multi_agent={"max_concurrent_subagents": 3})  # Not beside max_tool_calls.
+    assert tuple(name for name in NAMES if name in {**BODY, "multi_agent": ...}) == NAMES, "BODY has each parameter"
     assert parameters != Parameters("m")
     stored = RECORD.unpack(orjson.loads(orjson.dumps(RECORD.pack(parameters))))
     assert stored == parameters

@@ -54,6 +54,16 @@ def new_item_id(prefix: str, response_id: str) -> str:
     return f"{prefix}_{response_id.removeprefix('resp_')[:_UNIQUE_HEX]}{secrets.token_hex(4)}"
 
 
+def mark_of_item(lane: int, index: int) -> str:
+    """What tells an item of a response from its others before it has an id: whose it is, and which of these. 8 hex digits."""
+    return f"{lane:02x}{index:06x}"
+
+
+def new_message_id(response_id: str, mark: str) -> str:
+    """The id of a message between agents of a response. It follows from the mark of the item that sends it."""
+    return f"amsg_{response_id.removeprefix('resp_')[:_UNIQUE_HEX]}{mark}"
+
+
 def approval_id(response_id: str, output_index: int) -> str:
     """The id of the approval of a response's call, which has one at most; :func:`response_of` finds the response again."""
     return f"apr_{response_id.removeprefix('resp_')[:_UNIQUE_HEX]}{output_index:08x}"

@@ -61,6 +61,7 @@ from moorage.store.executions import Executions
 from moorage.store.file_blobs import FileBlobs
 from moorage.store.item_contents import Contents
 from moorage.store.journal import Journal
+from moorage.store.lanes import Lanes
 from moorage.store.live_sandboxes import SandboxBounds
 from moorage.store.response_list import ResponseList
 from moorage.store.responses import Responses, StoredResponse
@@ -225,6 +226,10 @@ class Runtime:
     @property
     def response_list(self) -> ResponseList:
         return ResponseList(self.table)
+
+    @property
+    def lanes(self) -> Lanes:
+        return Lanes(self.table, self.blobs, now_ms=self.now_ms)
 
     @property
     def approvals(self) -> ApprovalStore:

@@ -1,5 +1,6 @@
 """The state machine's state: ids and one word, never content (256 KiB per state, history kept for 90 days)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -175,6 +176,12 @@ class StepOutcome:
     """Its calls were refused, because those of a budget that it shares were used up meanwhile."""
     rent: Rent | None = None
     """From its first call in a sandbox on, where those have a price."""
+    error: Mapping[str, Any] | None = None
+    """Of an agent in a team that failed with this step."""
+    wakes: tuple[int, ...] = ()
+    """Agents of its team that begin or go on after it."""
+    waits_until_ms: int = 0
+    """Until then (milliseconds) it waits for messages before the next step; 0 if it does not."""
 
 
 CALL: Final = Codec(PendingCall, sparse=("where", "approval"))
@@ -187,6 +194,6 @@ OUTCOME: Final = Codec(
         "rent": Codec(Rent),
     },
     beside=("wait_seconds",),
-    sparse=("had_no_calls_left", "rent"),
+    sparse=("had_no_calls_left", "rent", "error", "wakes", "waits_until_ms"),
 )
 """How a step's record holds what it came to."""

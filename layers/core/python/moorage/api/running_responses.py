@@ -102,8 +102,9 @@ class RunningResponse:
 
     @property
     def can_be_steered(self) -> bool:
-        """As at OpenAI: not if a conversation or automatic compaction decides what the model reads."""
-        return self.stored.conversation_id is None and not self.stored.parameters.context_management
+        """As at OpenAI: not if a conversation or automatic compaction decides what the model reads, and not with a team."""
+        is_alone = self.stored.conversation_id is None and self.stored.agent is None
+        return is_alone and not self.stored.parameters.context_management
 
     @property
     def is_at_boundary(self) -> bool:

@@ -274,7 +274,7 @@ class Connection:
         if running.is_interrupted:
             return "response_not_active", f"The response '{response_id}' is being interrupted. Go on from it with 'response.create'."
         if not running.can_be_steered:
-            return "steering_not_supported", "A response with a conversation or with 'context_management' cannot be steered."
+            return "steering_not_supported", "A response with a conversation, 'context_management' or a team cannot be steered."
         waiting = sum(steering.size for one in self._running.values() for steering in one.steers)
         if len(running.steers) >= limits.WEBSOCKET_STEERS_MAX or waiting + size > limits.WEBSOCKET_WAITING_BYTES_MAX:
             return "too_many_pending_steers", f"Too much input waits for the end of '{response_id}' already."

@@ -20,6 +20,7 @@ from moorage.limits.knowledge import *
 from moorage.limits.remote import *
 from moorage.limits.sessions import *
 from moorage.limits.storage import *
+from moorage.limits.teams import *
 from moorage.limits.units import *
 from moorage.limits.vaults import *
 from moorage.limits.vector_stores import *

@@ -4,12 +4,13 @@ Steps of the state machine run it (``loop/model_step.py``), and the API process 
 (``loop/create.py``); they differ in the sink.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from moorage import ids, limits
 from moorage.errors import UnfitAnswer, UpstreamError
-from moorage.loop import budget, compact, context, decide, egress_approvals, finish, programs, upstream_shell
+from moorage.loop import brief, budget, compact, context, decide, egress_approvals, finish, programs, team_calls, upstream_shell
 from moorage.loop.assemble import Assembler
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.decide import LoopDecision
@@ -19,6 +20,7 @@ from moorage.loop.programs import OpenProgram
 from moorage.loop.prompt import StepPosition
 from moorage.loop.prompt_stage import RoomStage, outside, rooms_of
 from moorage.loop.sinks import LogSink, Sink
+from moorage.loop.team_calls import AgentCalls
 from moorage.loop.turn import ModelTurn, has_calls
 from moorage.model.base import StreamFinished
 from moorage.runtime import Runtime
@@ -26,6 +28,7 @@ from moorage.state import Next, PendingCall, StepOutcome
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import about, tell
 from moorage.tools.capabilities import PreparesSteps
+from moorage.tools.multi_agent.room import AgentTeam
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import CallRunner
 from moorage.wire.types import Item
@@ -63,6 +66,8 @@ class ModelAsk:
     """If the outcome is to wait: for what, in a sentence."""
     has_no_calls_left: bool = False
     """Its calls do not run, because those of a budget that it shares are used up."""
+    _calls: AgentCalls | None = None
+    """What it has asked of its team."""
     _programs: list[OpenProgram] = field(default_factory=list)
     """Those that run next."""
     _finished: StreamFinished | None = None
@@ -92,14 +97,48 @@ class ModelAsk:
         except UpstreamError as error:
             return await self._give_up(error)
         await self._rented(decision)
+        await self._settle(decision)
         outcome = self._follow(decision)
-        if outcome.next is Next.DONE:
+        if outcome.next is Next.DONE and self.stored.agent is None:
             await finish.conclude(self.runtime, self.stored, self.sink, outcome, self.done | self.items)
         return outcome
 
     def _context(self) -> list[Item]:
         """What has been said so far, whole items only."""
         return [*self.chain, *self.stored.input_items, *context.own_items(self.done | self.items)]
+
+    async def _hear(self) -> None:
+        """Put in front of an agent of a team what it waited for, and the messages to it."""
+        outputs = self._outputs()
+        own = (self.done | self.items).values()
+        for item in [*team_calls.waits_over(own, self.stored.response_id), *await team_calls.news(self.runtime, self.stored, own)]:
+            outputs.add(item)
+        self.position = replace(self.position, next_index=outputs.next_index)
+
+    async def _settle(self, decision: LoopDecision) -> None:
+        """Do what an agent has asked of its team."""
+        if self.stored.agent is None:
+            return
+        room, outputs = ROOMS.of_call(AgentTeam.call_type), self._outputs()
+        assert room is not None
+        self._calls = AgentCalls(self.runtime, self.stored, self._said_before())
+        await self.sink.flush()  # What is asked of others is in the log before they hear of it.
+        settled = {item["call_id"]: item for item in self.items.values() if item["type"] == AgentTeam.output_type}
+        for index in decision.own:
+            call = self.items[index]
+            if call["call_id"] in settled:
+                await self._calls.recall(settled[call["call_id"]])
+                continue
+            said = await self._calls.settle(call, index)
+            if said is not None:
+                outputs.add({"id": outputs.new_id(room), **team_calls.output(call, said)})
+        self.position = replace(self.position, next_index=outputs.next_index)
+
+    def _said_before(self) -> list[Item]:
+        """What an agent of a team knew before its model was asked."""
+        own = [self.items[index] for index in sorted(self.items)]
+        heard = itertools.takewhile(lambda item: item["type"] in team_calls.HEARD, own)
+        return [*self.chain, *self.stored.input_items, *context.own_items(self.done), *heard]
 
     async def _compact(self, *, is_too_long: bool = False) -> bool:
         """True if there is less to read now."""
@@ -117,6 +156,8 @@ class ModelAsk:
     async def _prepare(self) -> None:
         """Let the rooms put in front of the model what it needs to know, and open the calls that the client has allowed."""
         await self._tell_of_network()
+        if self.stored.agent is not None:
+            await self._hear()
         for room in rooms_of(self.stored.parameters.tools):
             if not isinstance(room, PreparesSteps) or not room.needs_preparation(self.stored.input_items):
                 continue
@@ -216,12 +257,13 @@ class ModelAsk:
         if not self.items or self._repairs:
             return False
         decision = self._after()
-        return decision.next is not Next.MODEL or bool(decision.refused)
+        return decision.next is not Next.MODEL or bool(decision.refused) or bool(decision.own)
 
     async def _turn(self, *, may_repair: bool) -> bool:
         """Ask once; False if the model is to be asked again, because it broke off or made a call that needs repair. Raises what must
         not be tried again."""
-        before = [*visible(self._context(), reader(self.runtime, self.stored.tenant_id)), *self._repairs]
+        said = visible(self._context(), reader(self.runtime, self.stored.tenant_id))
+        before = [*brief.of(self.stored), *said, *self._repairs]
         turn = ModelTurn(self.runtime, self.stored, self.position, self.sink)
         assembler, error = await turn.run(before, self.watch)
         self._broke_inside = assembler.broke_inside
@@ -293,7 +335,7 @@ class ModelAsk:
         if compact.is_triggered(self.stored):
             return LoopDecision(Next.DONE)
         decision = self._after()
-        if decision.next is Next.MODEL and self._finished is None and not decision.refused:
+        if decision.next is Next.MODEL and self._finished is None and not (decision.refused or decision.own):
             raise self._last_error or UpstreamError("The model's stream broke off again and again.", is_retryable=False)
         return decision
 
@@ -337,6 +379,8 @@ class ModelAsk:
             service_tier=self.position.service_tier,
             had_no_calls_left=self.has_no_calls_left,
             rent=self.position.rent,
+            wakes=tuple(self._calls.wakes) if self._calls else (),
+            waits_until_ms=self._calls.waits_until_ms if self._calls else 0,
         )
 
     def _runs(self) -> Iterator[PendingCall]:
@@ -363,6 +407,8 @@ class ModelAsk:
         )
         tell("response_failed", {"model": self.stored.parameters.model, "code": error.code, "param": error.param})
         failure = {"code": error.code, "message": error.message, "param": error.param}
+        if self.stored.agent is not None:
+            return replace(outcome, error=failure)
         await finish.conclude(self.runtime, self.stored, self.sink, outcome, self.done | self.items, error=failure)
         return outcome
 

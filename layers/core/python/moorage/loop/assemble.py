@@ -151,6 +151,10 @@ class Assembler:
     """What a call that came whole is shown as, at this output index: one that needs a person's word may be a question."""
     caller: Item | None = None
     """``caller`` of the calls, where a program makes them."""
+    is_of_team: bool = False
+    """Each message says whether it is the answer of its agent."""
+    is_named_anew: bool = False
+    """Calls get ids of our own: several models may choose the same."""
     held: list[HeldCall] = field(default_factory=list)
     misfits: list[HeldCall] = field(default_factory=list)
     """Calls of tools that there are not, or whose arguments did not fit: the model is told, nobody else sees them."""
@@ -209,7 +213,7 @@ class Assembler:
                 self.usage = delta
             case base.StreamFinished():
                 if delta.is_cut or not self.has_answer_open:
-                    self.close(status="incomplete" if delta.is_cut else "completed")
+                    self.close(status="incomplete" if delta.is_cut else "completed", is_last=True)
                 self.finished = delta
 
     def release(self) -> None:
@@ -251,7 +255,7 @@ class Assembler:
     def accept(self) -> None:
         """Close the message that was kept open."""
         if self.has_answer_open:
-            self.close()
+            self.close(is_last=True)
 
     def take_back(self) -> None:
         """Close it without its text, which does not count: as one that broke off."""
@@ -455,7 +459,7 @@ class Assembler:
         self._add(item, original=original).is_plain = is_plain
 
     def _call_id(self, given: str | None) -> str:
-        call_id = (given or ids.new_call_id())[: limits.CALL_ID_CHARS_MAX]
+        call_id = (ids.new_call_id() if self.is_named_anew else given or ids.new_call_id())[: limits.CALL_ID_CHARS_MAX]
         if call_id in self.taken_call_ids:
             call_id = ids.new_call_id()
         self.taken_call_ids.add(call_id)
@@ -570,8 +574,8 @@ class Assembler:
         self.emit({"type": OUTPUT_ITEM_ADDED, "output_index": self._open.index, "item": orjson.loads(orjson.dumps(item))})
         return self._open
 
-    def close(self, *, status: str = "completed", encrypted_content: str | None = None) -> None:
-        """Close the open item, if there is one."""
+    def close(self, *, status: str = "completed", encrypted_content: str | None = None, is_last: bool = False) -> None:
+        """Close the open item, if there is one; ``is_last`` says that nothing follows it."""
         open_ = self._open
         if open_ is None:
             return
@@ -604,6 +608,9 @@ class Assembler:
                 self._end_call(open_)
         if "status" in item or status != "completed":
             item["status"] = status
+        if self.is_of_team and item["type"] == "message" and "phase" not in item:
+            has_calls = self.misfits or self.held or any("call_id" in other for other in self.items.values())
+            item["phase"] = "final_answer" if is_last and not has_calls else "commentary"
         self.items[open_.index] = item
         self._open = None
         self.emit({"type": OUTPUT_ITEM_DONE, "output_index": open_.index, "item": item})

@@ -38,7 +38,8 @@ def check_budget(runtime: Runtime, model: str, budget: Budget | None) -> None:
 def own_budget(stored: StoredResponse) -> Budget | None:
     """The budget that a response has for itself."""
     budget = stored.budget or stored.parameters.budget
-    return None if budget is None or budget.get("scope") == "tree" else budget
+    is_shared = budget is not None and budget.get("scope") == "tree"
+    return None if is_shared or stored.agent is not None else budget
 
 
 async def standings(runtime: Runtime, tenant_id: str, draws_on: Iterable[str]) -> list[BudgetShown]:
@@ -114,7 +115,8 @@ async def draw_last(
 
 def draw_of(runtime: Runtime, stored: StoredResponse) -> BudgetDraw:
     """What a response asks of the budgets that it shares."""
-    return BudgetDraw(runtime.budgets, stored.tenant_id, stored.response_id, tuple(map(Scope.of, stored.draws_on)))
+    name = f"{stored.response_id}-l{stored.lane}" if stored.lane else stored.response_id
+    return BudgetDraw(runtime.budgets, stored.tenant_id, name, tuple(map(Scope.of, stored.draws_on)))
 
 
 def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: int | None) -> dict[str, int]:
@@ -170,7 +172,7 @@ def _used(
     runtime: Runtime, stored: StoredResponse, usage: TokenUsage, calls_made: int, items: Sequence[Item], rent: Rent | None
 ) -> dict[str, int]:
     used, ran = used_of(runtime, stored.parameters.model, usage, calls_by_type(items)), seconds_run(runtime, stored)
-    if rent is not None and runtime.catalog.price_of(stored.parameters.model) is not None:
+    if rent is not None and stored.lane == 0 and runtime.catalog.price_of(stored.parameters.model) is not None:
         used["usd"] += rent.seconds(ran) * rent.nanodollars
     return used | {"tool_calls": calls_made, "wall_seconds": ran}
 

@@ -6,7 +6,7 @@ asks for hosted tools does the state machine take over. Background responses sta
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,7 +29,7 @@ from moorage.errors import (
 )
 from moorage.files.store import StoredFile
 from moorage.inputs import files_to_stage
-from moorage.loop import context, finish, upstream_shell
+from moorage.loop import context, finish, team_request, upstream_shell
 from moorage.loop.ask import ModelAsk
 from moorage.loop.budget import check_budget, draw_first, draw_last
 from moorage.loop.echo import echo
@@ -43,7 +43,7 @@ from moorage.runtime import Runtime
 from moorage.state import LoopState, Next, StepOutcome
 from moorage.store.budgets import Scope
 from moorage.store.event_log import EventBatch, LogWriterId
-from moorage.store.responses import Ancestor, Snapshot, StoredResponse
+from moorage.store.responses import ROOT_AGENT, Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tools.lowering import is_hosted
 from moorage.vector_stores.attachments import DocumentsUnread
@@ -109,10 +109,7 @@ async def prepare(
         tools=request.tools,
         tool_choice=request.tool_choice,
     )
-    check_budget(runtime, request.model, request.budget)
-    await check_tools(runtime, tenant_id, said, request.tools, in_session=session_id is not None)
-    if request.background or any(map(is_hosted, request.tools)):
-        await _check_room(runtime, tenant_id, follows)
+    await _check(runtime, tenant_id, request, said, follows, in_session=session_id is not None)
     response_id, expires_at = ids.new_response_id(now := runtime.clock()), runtime.responses.expiry(is_stored=request.store)
     stored = StoredResponse(
         response_id=response_id,
@@ -133,23 +130,36 @@ async def prepare(
         secrets=secrets,
         key_id=key_id,
         trace=tracing.current(),
-        draws_on=(*draws_on, *await _tree(runtime, tenant_id, response_id, request.budget, expires_at)),
+        draws_on=(*draws_on, *await _tree(runtime, tenant_id, response_id, request, expires_at)),
         session_id=session_id,
+        agent=None if request.multi_agent is None else ROOT_AGENT,
     )
     await draw_first(runtime, stored, said.items)
     try:
         stored = await _placed(runtime, stored, request, said)
+        team_request.check_container(stored)
     except BaseException:
         await draw_last(runtime, stored, TokenUsage(), 0, ())
         raise
     return PreparedResponse(stored, said.chain if recent is None else [], request.stream)
 
 
-async def _tree(
-    runtime: Runtime, tenant_id: str, response_id: str, budget: Mapping[str, Any] | None, expires_at: int
-) -> tuple[str, ...]:
-    """The budget that a response shares with its forks, if its request says so."""
-    if budget is None or budget.get("scope") != "tree":
+async def _check(
+    runtime: Runtime, tenant_id: str, request: CreateRequest, said: ResolvedInput, follows: str | None, *, in_session: bool
+) -> None:
+    """Refuse what this deployment cannot do, or not now."""
+    check_budget(runtime, request.model, request.budget)
+    await check_tools(runtime, tenant_id, said, request.tools, in_session=in_session)
+    if request.multi_agent is not None:
+        team_request.check(request, said)
+    if request.background or request.multi_agent is not None or any(map(is_hosted, request.tools)):
+        await _check_room(runtime, tenant_id, follows)
+
+
+async def _tree(runtime: Runtime, tenant_id: str, response_id: str, request: CreateRequest, expires_at: int) -> tuple[str, ...]:
+    """The budget that a response shares with its forks, if its request says so, or with the agents of its team."""
+    budget = request.budget
+    if budget is None or (budget.get("scope") != "tree" and request.multi_agent is None):
         return ()
     tree = Scope("tree", response_id)
     await runtime.budgets.put(tenant_id, tree, budget, expires_at=expires_at)
@@ -363,6 +373,9 @@ class InlineFirstStep:
         try:
             for event in finish.opening_events(stored):
                 sink.emit(event)
+            if stored.agent is not None:  # Its agents run side by side.
+                await self._hand_over()
+                return
             ask = self._ask = ModelAsk(self.runtime, stored, StepPosition(0), sink, self.prepared.chain)
             self._asking = asyncio.create_task(ask.run())
             try:

@@ -28,6 +28,11 @@ def is_hosted(item: Item) -> bool:
     return where(item) in _HOSTED
 
 
+def is_own(item: Item) -> bool:
+    """True for a call that the model step settles which made it."""
+    return where(item) is CallRunner.STEP
+
+
 def is_upstreams(item: Item, own_container: str | None) -> bool:
     """True for a call that the model's upstream runs: in a container, but not in the response's own."""
     room = ROOMS.of_call(item["type"])
@@ -48,6 +53,8 @@ class LoopDecision:
     """Output indexes of the calls that run."""
     refused: tuple[int, ...] = ()
     """Output indexes of hosted calls that do not run any more: over a bound."""
+    own: tuple[int, ...] = ()
+    """Output indexes of the calls that the step itself settles, or that an earlier run of it has settled."""
     is_last: bool = False
     status: Status = "completed"
     incomplete_reason: str | None = None
@@ -77,26 +84,31 @@ def after_model(
     """
     answered = {item["call_id"] for item in items.values() if item["type"].endswith("_output")}
     hosted: list[int] = []
+    own: list[int] = []
     for_client = False
     for index in sorted(items):  # There may be 10,000 calls: each is looked at once.
         item = items[index]
         room = ROOMS.of_call(item["type"])
-        if _is_settled(item, room, answered):
-            continue
         runner = None if room is None else room.call_runner(item)
+        if runner is not CallRunner.STEP and _is_settled(item, room, answered):
+            continue
         for_client = for_client or is_for_client(item)
         if runner in _HOSTED and not is_upstreams(item, own_container):
             hosted.append(index)
+        elif runner is CallRunner.STEP:
+            own.append(index)
     if finished is not None and finished.is_cut:
-        return LoopDecision(Next.DONE, refused=tuple(hosted), status="incomplete", incomplete_reason=finished.reason)
-    if hosted:
+        return LoopDecision(Next.DONE, refused=(*hosted, *own), status="incomplete", incomplete_reason=finished.reason)
+    if hosted or own:
         budget = limits.CALLS_PER_ROUND_MAX
         if max_tool_calls is not None:
             budget = min(budget, max(0, max_tool_calls - calls_made))
         run, refused = _within_bounds(hosted, items, budget)
+        settled, others = tuple(own[: limits.CALLS_PER_ROUND_MAX]), own[limits.CALLS_PER_ROUND_MAX :]
+        refused = (*refused, *others)
         if run:
-            return LoopDecision(Next.TOOLS, hosted=run, refused=refused, is_last=for_client)
-        return LoopDecision(Next.DONE if for_client else Next.MODEL, refused=refused)
+            return LoopDecision(Next.TOOLS, hosted=run, refused=refused, own=settled, is_last=for_client)
+        return LoopDecision(Next.DONE if for_client else Next.MODEL, refused=refused, own=settled)
     if finished is None and not for_client and (broke_inside or not _ends_with_answer(items)):
         return LoopDecision(Next.MODEL)  # Broken off with nothing to act on: ask again.
     return LoopDecision(Next.DONE)

@@ -4,7 +4,8 @@ The final event is appended like every other, by compare-and-set, so that a resp
 ``cancelled``, or with ``failed`` by the reaper.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from moorage import limits
@@ -17,6 +18,7 @@ from moorage.loop.sinks import Sink
 from moorage.runtime import Runtime
 from moorage.state import Next, StepOutcome
 from moorage.store.event_log import STEP_OF_THE_END, EventBatch, LogWriterId
+from moorage.store.lanes import AgentLane
 from moorage.store.responses import StoredResponse
 from moorage.store.stored_bytes import Holder
 from moorage.telemetry import tell
@@ -24,6 +26,7 @@ from moorage.tools.capabilities import ReportsUsage
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import HostedTool
 from moorage.webhooks import delivery as webhooks
+from moorage.wire.answers import AgentUsage
 from moorage.wire.events import CREATED, ERROR, FAILED, OF_STATUS, OUTPUT_ITEM_DONE
 from moorage.wire.responses import ResponseState, Status, TokenUsage, response_object
 from moorage.wire.types import Event, Item
@@ -160,13 +163,14 @@ async def end_from_outside(
     """
     log = runtime.responses.log_of(stored)
     folded = fold(await log.read_all())
-    outcome = None if folded.is_final else await _last_outcome(runtime, stored)
-    used = StepOutcome(Next.DONE, 0) if outcome is None else outcome
-    await draw_last(runtime, stored, used.usage, used.calls_made, folded.output, used.rent)
+    outcomes = {} if folded.is_final else await _last_outcomes(runtime, stored)
+    for lane, used in (outcomes or {AgentLane(0): StepOutcome(Next.DONE, 0)}).items():
+        drawn = replace(stored, lane=lane.number)
+        await draw_last(runtime, drawn, used.usage, used.calls_made, () if lane.number else folded.output, used.rent)
     for _ in range(limits.END_TRIES_MAX):
         if folded.is_final:
             break
-        end = _end(runtime, stored, folded, status, error, incomplete_reason, outcome, drops_partial)
+        end = _end(runtime, stored, folded, status, error, incomplete_reason, outcomes, drops_partial)
         ended: dict[str, Any] = end.events[-1]["response"]
         await pay_rent(runtime, stored, (ended["usage"] or {}).get("cost"))
         if drops_partial:
@@ -208,10 +212,42 @@ async def forget_own_inputs(runtime: Runtime, stored: StoredResponse) -> None:
         await forget_inputs(runtime, stored.tenant_id, stored.own_input if is_shared else stored.input_items)
 
 
-async def _last_outcome(runtime: Runtime, stored: StoredResponse) -> StepOutcome | None:
-    """What the latest model step came to that has ended; None if none has."""
-    accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id)
-    return next((account.outcome for account in reversed(accounts) if account.outcome is not None), None)
+async def _last_outcomes(runtime: Runtime, stored: StoredResponse) -> dict[AgentLane, StepOutcome]:
+    """What the latest model step came to that has ended, by agent; without a team there is one at most."""
+    lanes = [AgentLane(0)] if stored.agent is None else await runtime.lanes.all(stored)
+    found: dict[AgentLane, StepOutcome] = {}
+    for lane in lanes:
+        accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id, since=lane.number * limits.LANE_STEPS)
+        outcome = next((account.outcome for account in reversed(accounts) if account.outcome is not None), None)
+        if outcome is not None:
+            found[lane] = outcome
+    return found
+
+
+def _usage_by_agent(outcomes: Mapping[AgentLane, StepOutcome]) -> list[AgentUsage]:
+    return [
+        {
+            "agent_name": lane.name,
+            "input_tokens": outcome.usage.input_tokens,
+            "output_tokens": outcome.usage.output_tokens,
+            "total_tokens": outcome.usage.input_tokens + outcome.usage.output_tokens,
+        }
+        for lane, outcome in outcomes.items()
+    ]
+
+
+def _together(outcomes: Mapping[AgentLane, StepOutcome]) -> StepOutcome | None:
+    """What the agents of a team have used together; of one agent, its own."""
+    if not outcomes:
+        return None
+    rents = [outcome.rent for outcome in outcomes.values() if outcome.rent is not None]
+    first = next(iter(outcomes.values()))
+    return replace(
+        first,
+        usage=sum((outcome.usage for outcome in outcomes.values()), TokenUsage()),
+        calls_made=sum(outcome.calls_made for outcome in outcomes.values()),
+        rent=min(rents, key=lambda rent: rent.since, default=None),
+    )
 
 
 def _end(
@@ -221,9 +257,10 @@ def _end(
     status: Status,
     error: dict[str, Any] | None,
     incomplete_reason: str | None,
-    outcome: StepOutcome | None,
+    outcomes: Mapping[AgentLane, StepOutcome],
     drops_partial: bool,
 ) -> EventBatch:
+    outcome = _together(outcomes)
     first = folded.next_number
     events = opening_events(stored) if first == 0 else []
     if drops_partial:
@@ -237,10 +274,12 @@ def _end(
         usage=None if outcome is None else outcome.usage,
         error=error,
         incomplete_reason=incomplete_reason,
+        service_tier=None if outcome is None or status != "completed" else outcome.service_tier,
     )
     if outcome is not None:
         cost = cost_of(runtime, stored, outcome.usage, response["output"], outcome.rent, seconds_run(runtime, stored))
         response["usage"] |= {} if cost is None else {"cost": cost}
+        response["usage"] |= {} if stored.agent is None else {"agents": _usage_by_agent(outcomes)}
     events += final_events(response)
     numbered = tuple(event | {"sequence_number": first + i} for i, event in enumerate(events))
     return EventBatch(first, numbered, LogWriterId(STEP_OF_THE_END, 1))
@@ -265,5 +304,6 @@ def closing_events(folded: FoldedState, *, is_said_anew: bool = False) -> list[E
         if item["type"] == "message" and is_said_anew:
             item["content"] = []
         folded.done.add(index)
-        events.append({"type": OUTPUT_ITEM_DONE, "output_index": index, "item": item})
+        agent = {"agent": item["agent"]} if "agent" in item else {}
+        events.append({"type": OUTPUT_ITEM_DONE, "output_index": index, "item": item, **agent})
     return events

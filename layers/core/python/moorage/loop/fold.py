@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moorage.store.event_log import FINAL_TYPES
+from moorage.store import keys
+from moorage.store.event_log import FINAL_TYPES, EventBatch
+from moorage.tools.function_items import without
 from moorage.tools.registry import ROOMS
 from moorage.wire import events
+from moorage.wire.events import OUTPUT_ITEM_ADDED
 from moorage.wire.types import Event, Item
 
 
@@ -57,6 +60,32 @@ def fold(events: Iterable[Event], onto: FoldedState | None = None) -> FoldedStat
     if pieces:
         _apply(state, _joined(pieces))
     return state
+
+
+def of_lane(batches: Iterable[EventBatch], lane: int | None) -> tuple[list[Event], dict[int, int]]:
+    """A log as a lane knows it: its own events with the output indexes of the lane, and those of others without any; and by these
+    indexes the response's. A lane's items are numbered in the order in which they were added. None: there is no team."""
+    if lane is None:
+        return [event for batch in batches for event in batch.events], {}
+    events: list[Event] = []
+    places: dict[int, int] = {}
+    own: dict[int, int] = {}
+    for batch in batches:
+        is_own = keys.lane_of(batch.writer.step) == lane
+        for event in batch.events:
+            place = event.get("output_index")
+            if place is None:
+                events.append(event)
+                continue
+            if is_own and event["type"] == OUTPUT_ITEM_ADDED:
+                own[place] = len(own)
+                places[own[place]] = place
+            if place not in own:
+                events.append({"type": event["type"], "sequence_number": event["sequence_number"]})
+                continue
+            item = {"item": without(event["item"], "agent")} if "item" in event else {}
+            events.append(event | item | {"output_index": own[place]})
+    return events, places
 
 
 _PIECE_NAMES: Final = frozenset({"type", "sequence_number", "delta", "logprobs"})

@@ -14,20 +14,22 @@ from moorage import limits, tracing
 from moorage.approvals import waiting as approvals
 from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
 from moorage.inputs import has_files
-from moorage.loop import documents, egress_approvals, finish
+from moorage.loop import documents, egress_approvals, finish, team
 from moorage.loop.ask import ModelAsk
 from moorage.loop.budget import reached
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
-from moorage.loop.fold import FoldedState, fold
+from moorage.loop.fold import FoldedState, fold, of_lane
+from moorage.loop.lanes import seen_as
 from moorage.loop.prewarm import SandboxPrewarm, have_sandbox
 from moorage.loop.prompt import StepPosition, for_a_last_answer
 from moorage.loop.sinks import LogSink
 from moorage.loop.waiting import PAUSED
 from moorage.runtime import Runtime
 from moorage.state import SERVICE, LoopState, Next, StepOutcome
+from moorage.store import keys
 from moorage.store.budget_draws import LimitReached
-from moorage.store.event_log import EventBatch, LogWriter, LogWriterId, taken_over
+from moorage.store.event_log import EventBatch, LogWriter, LogWriterId, OutputPlaces, taken_over
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Progress, StepAttempt
 from moorage.telemetry import Metric, tell
@@ -69,6 +71,8 @@ async def _of(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: 
         return state.done()
     if stored.is_pause_requested and await runtime.responses.park(stored, PAUSED):
         return state.done()  # The execution ends; another begins when it may go on.
+    stored = await seen_as(runtime, stored, keys.lane_of(state.step))
+    snapshot = replace(snapshot, stored=stored)
     if state.next is Next.TOOLS:
         return await _after_tools(runtime, snapshot, state, progress)
     return await _run(runtime, snapshot, state, progress)
@@ -76,10 +80,24 @@ async def _of(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: 
 
 async def _progress(runtime: Runtime, state: LoopState) -> Progress:
     """How the round stands that this run goes on from, and all that was made before; before the first step there is nothing."""
-    if state.next is not Next.TOOLS and state.step == 0:
+    if state.next is not Next.TOOLS and _is_first(state):
         return Progress()
     since = state.step if state.next is Next.TOOLS else state.step - 1
-    return await runtime.steps.read(state.tenant_id, state.response_id, since=since)
+    return await runtime.steps.read(state.tenant_id, state.response_id, since=since, lane=keys.lane_of(state.step))
+
+
+def _is_first(state: LoopState) -> bool:
+    """Whether the step is the first one of its agent, which is the only one where there is no team."""
+    return state.step % limits.LANE_STEPS == 0
+
+
+async def _fail(runtime: Runtime, stored: StoredResponse, state: LoopState, error: dict[str, Any]) -> LoopState:
+    """The response fails, or the agent of its team that cannot go on."""
+    if stored.agent is None:
+        await finish.end_from_outside(runtime, stored, status="failed", error=error)
+    else:
+        await team.end(runtime, stored, state.step, status="failed", error=error)
+    return state.done()
 
 
 async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
@@ -108,8 +126,7 @@ async def _send_again(runtime: Runtime, stored: StoredResponse, state: LoopState
     if max(call.fruitless for call in sent) > limits.CALL_ROUNDS_MAX:
         refusal = {"code": "server_error", "message": f"A tool call failed in {limits.CALL_ROUNDS_MAX} rounds in a row."}
     if refusal is not None:
-        await finish.end_from_outside(runtime, stored, status="failed", error=refusal)
-        return state.done()
+        return await _fail(runtime, stored, state, refusal)
     away = [call.waits for call in sent if call.is_host_away]
     if away:
         await runtime.responses.note_wait(stored, SandboxHostAway().message)
@@ -142,6 +159,9 @@ async def _over_budget(
     # A step that followed no call was the last answer already, or one whose calls were refused for the limit of the response alone.
     if over.on_limit == "finish" and (before.next is Next.TOOLS or before.had_no_calls_left):
         return None
+    if stored.agent is not None:
+        await team.end(runtime, stored, state.step, status="incomplete", text=f"I cannot go on. {over.what}", reason=BUDGET_REACHED)
+        return state.done()
     if _has_died_here(snapshot, state):
         await finish.end_from_outside(runtime, stored, status="incomplete", incomplete_reason=BUDGET_REACHED)
         return state.done()
@@ -168,12 +188,14 @@ def _cut(progress: Progress, state: LoopState, reason: str) -> Progress:
 
 
 async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
-    stored = snapshot.stored
-    if state.step and stored.is_steered:
+    stored, over = snapshot.stored, None
+    if not _is_first(state) and stored.is_steered:
         return await _steered(runtime, snapshot, state, progress)
-    over = None
-    if state.step:
-        over = await reached(runtime, stored, progress.outcomes[state.step - 1], progress.items, state.step)
+    if stored.agent is not None and await _stands_still(runtime, stored, state, progress):
+        return state.done()
+    if not _is_first(state):
+        number = state.step % limits.LANE_STEPS
+        over = await reached(runtime, stored, progress.outcomes[state.step - 1], progress.items, number)
     if over is not None:
         ended = await _over_budget(runtime, snapshot, state, progress, over)
         if ended is not None:
@@ -193,10 +215,9 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         if attempt.outcome is not None:
             await runtime.responses.note_wait(stored, None)
             return await _following(runtime, stored, state, attempt.outcome)
-        refusal = _bound(runtime, stored, state.step, attempt)
+        refusal = _bound(runtime, stored, state.step % limits.LANE_STEPS, attempt)
         if refusal is not None:
-            await finish.end_from_outside(runtime, stored, status="failed", error=refusal)
-            return state.done()
+            return await _fail(runtime, stored, state, refusal)
         async with runtime.steps.forgiving(stored, state.step):
             if isinstance(chain, BaseException):
                 raise chain
@@ -209,8 +230,19 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     except StorageFull:
         raise  # There will be room again.
     except ApiError as error:  # What the request refers to is gone: no retry will mend that.
-        await finish.end_from_outside(runtime, stored, status="failed", error=finish.error_of(error))
-        return state.done()
+        return await _fail(runtime, stored, state, finish.error_of(error))
+
+
+async def _stands_still(runtime: Runtime, stored: StoredResponse, state: LoopState, progress: Progress) -> bool:
+    """Whether an agent of a team takes no step now: it waits for messages, or its turn was ended by another one."""
+    until_ms = 0 if _is_first(state) else progress.outcomes[state.step - 1].waits_until_ms
+    if until_ms and await team.must_wait(runtime, stored, until_ms, progress.items):
+        if stored.lane == 0:
+            await runtime.responses.note_wait(stored, team.WAITS_FOR)
+        return True
+    if stored.lane == 0 or not (await runtime.lanes.get(stored, stored.lane)).is_interrupted:
+        return False
+    return await team.end(runtime, stored, state.step, status="interrupted")
 
 
 def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: StepAttempt) -> dict[str, Any] | None:
@@ -242,8 +274,10 @@ async def _superseded(runtime: Runtime, stored: StoredResponse, state: LoopState
 def _sink(runtime: Runtime, snapshot: Snapshot, step: int, attempt: int) -> LogSink:
     """A sink at the end of the log as the snapshot saw it; if the log has grown since, the first write finds out."""
     log = runtime.responses.log_of(snapshot.stored)
-    following = 0 if snapshot.last is None else snapshot.last.following
-    return LogSink(LogWriter(log, LogWriterId(step, attempt), following, on_predecessor=_look_again))
+    following, agent = 0 if snapshot.last is None else snapshot.last.following, snapshot.stored.agent
+    next_output = None if snapshot.last is None else snapshot.last.next_output
+    places = None if agent is None else OutputPlaces(agent, next_output or 0)
+    return LogSink(LogWriter(log, LogWriterId(step, attempt), following, on_predecessor=_look_again, places=places))
 
 
 def _look_again(late: EventBatch, pending: Any) -> Any:
@@ -256,7 +290,8 @@ async def _attempt(
 ) -> LoopState:
     stored, began, attempt = snapshot.stored, time.perf_counter(), begun.attempt
     results = {call_id: item for (step, call_id), item in progress.results.items() if step == state.step - 1}
-    position = StepPosition.after(progress.outcomes[state.step - 1], state.step) if state.step else StepPosition(0)
+    is_first = _is_first(state)
+    position = StepPosition(state.step) if is_first else StepPosition.after(progress.outcomes[state.step - 1], state.step)
     async with _sink(runtime, snapshot, state.step, attempt) as sink:
         if snapshot.last is None:
             for event in finish.opening_events(stored):
@@ -281,7 +316,8 @@ async def _attempt(
             if outcome.next is Next.WAIT:
                 await runtime.steps.postpone(stored, state.step, ask.waits_for)
                 await runtime.responses.note_wait(stored, ask.waits_for)
-            elif outcome.next is not Next.DONE:  # The final event holds the items, and no step follows that would look for them.
+            elif outcome.next is not Next.DONE or stored.agent is not None:
+                # Otherwise the final event holds the items, and no step follows that would look for them.
                 await runtime.steps.end(
                     stored,
                     state.step,
@@ -291,6 +327,7 @@ async def _attempt(
                     following=sink.writer.next_number,
                     first_output_at_ms=sink.first_output_at_ms,
                     request_id=sink.request_id,
+                    places=sink.writer.places,
                 )
             if outcome.next is not Next.WAIT:
                 await runtime.responses.note_wait(stored, None)
@@ -306,6 +343,11 @@ async def _attempt(
 async def _following(runtime: Runtime, stored: StoredResponse, state: LoopState, outcome: StepOutcome) -> LoopState:
     """The state that follows a step with this outcome. Calls that wait for a person's word are left out; if there are no others the
     execution ends, and another begins when there is one."""
+    if stored.agent is not None and outcome.next is not Next.WAIT:
+        await team.wake(runtime, stored, outcome.wakes)
+        if outcome.next is Next.DONE:
+            is_over = await team.follow(runtime, stored, state.step, outcome)
+            return state.done() if is_over else replace(state, step=state.step + 1, next=Next.MODEL, calls=())
     if outcome.next is not Next.TOOLS:
         return state.after(outcome)
     admitted = await approvals.admitted(runtime, stored, state.step, outcome.calls)
@@ -368,7 +410,11 @@ async def _take_over(
     log = runtime.responses.log_of(stored)
     batches = await log.read_from(0)
     sink.writer.next_number = max(sink.writer.next_number, taken_over(sink.writer.writer, batches))
-    folded = fold(event for batch in batches for event in batch.events)
+    events, places = of_lane(batches, None if stored.agent is None else stored.lane)
+    if stored.agent is not None:
+        next_output = next((batch.next_output for batch in reversed(batches) if batch.next_output is not None), 0)
+        sink.writer.places = OutputPlaces(stored.agent, next_output, places)
+    folded = fold(events)
     outputs: dict[str, Item] = {
         str(folded.items[index].get("call_id", folded.items[index]["id"])): folded.items[index] | {"output_index": index}
         for index in folded.open

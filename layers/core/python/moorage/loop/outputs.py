@@ -72,7 +72,9 @@ class Outputs:
 
     def add(self, item: Item, *, added: Item | None = None) -> None:
         """An item that is complete from the start; ``added`` is how it is announced, if otherwise."""
-        known = self.announced.get(item["id"])
+        known = self.announced.get(item["id"]) or self.announced.get(item.get("call_id", ""))
+        if known is not None:
+            item = item | {"id": known["id"]}
         index = self._open(item if added is None else added) if known is None else known["output_index"]
         self.items[index] = item
         self._done(index)

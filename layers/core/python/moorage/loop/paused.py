@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next
+from moorage.store.lanes import AgentLane
 from moorage.store.responses import StoredResponse
 
 
@@ -27,9 +29,14 @@ def stands_still(stored: StoredResponse) -> bool:
 
 
 async def _start(runtime: Runtime, stood: StoredResponse) -> bool:
-    """An execution for a response that stood so; False if it needs none."""
+    """An execution for a response that stood so, or for each agent of its team that ran; False if it needs none."""
     if not stood.parked_at:
         return False
+    if stood.agent is not None:
+        for lane in await runtime.lanes.all(stood):
+            if lane.status == "running":
+                await let_go(runtime, stood, lane)
+        return True
     name = f"{stood.response_id}-p{stood.pauses}"
     if await runtime.executions.start_soon(name, (await state_of(runtime, stood)).to_json(), stood.trace):
         await runtime.responses.set_execution(stood, name, instead_of=stood.execution)
@@ -42,7 +49,32 @@ async def state_of(runtime: Runtime, stored: StoredResponse) -> LoopState:
     state = LoopState(stored.response_id, stored.tenant_id, stored.container_id, step=step, from_step=step)
     if ended is None:
         return state
+    if ended.outcome.next is Next.DONE and await _has_ended(runtime, stored, step):
+        return state  # An agent of a team, which has something to say of its end.
     if ended.outcome.next is Next.TOOLS:
         # An empty round: the model step that follows it looks which calls are unfinished.
         return replace(state, next=Next.TOOLS)
     return replace(state, step=step + 1, from_step=step + 1)
+
+
+async def _has_ended(runtime: Runtime, stored: StoredResponse, step: int) -> bool:
+    """Whether the last step of an agent is the end of its present turn."""
+    return (await runtime.lanes.get(stored, stored.lane)).turn <= step
+
+
+async def let_go(runtime: Runtime, stored: StoredResponse, lane: AgentLane, *, is_lost: bool = False) -> bool:
+    """Give an agent of a team an execution where it has none, or has lost it (``is_lost``). False if somebody else has let it go on
+    meanwhile; of two callers that read the same one does it. Where it cannot be started now the reaper does that."""
+    name = f"{stored.response_id}-l{lane.number}-{lane.starts + 1}"
+    started = replace(runtime.lanes.started(lane, name), restarts=lane.restarts + is_lost)
+    going = await runtime.lanes.change(stored, started, as_of=lane)
+    if going is None:
+        return False
+    await begin(runtime, stored, going)
+    return True
+
+
+async def begin(runtime: Runtime, stored: StoredResponse, lane: AgentLane) -> None:
+    """Start the execution that the record of an agent names. Harmless to run twice."""
+    state = await state_of(runtime, await seen_as(runtime, stored, lane.number))
+    await runtime.executions.start_soon(lane.execution_of(stored.response_id), state.to_json(), stored.trace)

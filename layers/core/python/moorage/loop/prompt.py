@@ -12,7 +12,7 @@ from typing import Any, Final
 from moorage import limits
 from moorage.errors import step_not_found
 from moorage.inputs import resolve_inputs
-from moorage.loop import context, decide, truncate, upstream_shell
+from moorage.loop import brief, context, decide, truncate, upstream_shell
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import FoldedState, fold
 from moorage.loop.notes import reader, visible
@@ -104,17 +104,19 @@ class Prompt:
             open_sealed = partial(self.runtime.sealer.open, tenant_id)
             resolved = [reasoning.opened(item, open_sealed) for item in resolved]
 
+        tools = parameters.tools if self.stored.agent is None else (*parameters.tools, brief.TOOL)
+
         def fitted() -> LoweredInput:
             fitting = truncate.fit(
                 resolved,
-                frame_tokens=estimate_frame(parameters.instructions, parameters.tools),
+                frame_tokens=estimate_frame(parameters.instructions, tools),
                 window_tokens=self.entry.context_window_tokens,
                 output_tokens=parameters.max_output_tokens,
                 is_auto=parameters.truncation == "auto",
             )
             return lower(
                 tuple(fitting),
-                parameters.tools,
+                tools,
                 choice,
                 self.native_tools,
                 programs=self.stored.programs,
@@ -122,7 +124,7 @@ class Prompt:
                 view=self.entry.view,
             )
 
-        is_long = outweighs([*resolved, *parameters.tools], limits.LOWERED_HERE_MAX)
+        is_long = outweighs([*resolved, *tools], limits.LOWERED_HERE_MAX)
         lowered = await worked(fitted) if is_long else fitted()
         if self.entry.is_shell_sequential:
             lowered = one_command(lowered)
@@ -194,7 +196,7 @@ async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> SentPrompt
         stored = for_a_last_answer(stored, before)
     log = fold(await runtime.responses.log_of(stored).read_all())
     made = _made_before(log, position.next_index, None if following is None else following.next_index)
-    said = [*await load_chain(runtime, stored), *stored.input_items, *context.own_items(made)]
+    said = [*brief.of(stored), *await load_chain(runtime, stored), *stored.input_items, *context.own_items(made)]
     entry = runtime.catalog.resolve(stored.parameters.model)
     prompt = Prompt(runtime, stored, position, entry, runtime.catalog.provider(entry, runtime.http).native_tools)
     lowered = await prompt.lowered(visible(said, reader(runtime, stored.tenant_id)), is_opened=False)

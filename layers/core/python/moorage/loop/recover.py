@@ -9,12 +9,14 @@ from dataclasses import replace
 from moorage import limits, tracing
 from moorage.approvals import waiting as approvals
 from moorage.errors import ApiError, passing_over_what_is_gone
-from moorage.loop import finish
+from moorage.loop import finish, team
 from moorage.loop.create import give_up
+from moorage.loop.lanes import seen_as
 from moorage.loop.paused import state_of
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next
+from moorage.store import keys
 from moorage.store.executions import ENDED
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell, tell_error
@@ -57,6 +59,8 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
         return False
     if stored.parked_at:
         return await approvals.tend(runtime, stored)
+    if stored.agent is not None:
+        return await team.tend(runtime, stored)
     if not is_quiet or await runtime.executions.status(stored.execution) not in (None, *ENDED):
         return False
     if stored.session_id is not None and not await runtime.session_wants(stored):
@@ -91,7 +95,10 @@ async def continue_loop(runtime: Runtime, state: LoopState) -> LoopState:
     successor = replace(state, next=Next.MODEL, calls=(), from_step=state.step)
     stored = await runtime.responses.load(state.tenant_id, state.response_id)
     await runtime.executions.start(name, successor.to_json(), stored.trace)
-    await runtime.responses.set_execution(stored, name)
+    if stored.agent is None:
+        await runtime.responses.set_execution(stored, name)
+    else:
+        await runtime.lanes.set_execution(stored, keys.lane_of(state.step), name)
     return state.done()
 
 
@@ -113,4 +120,8 @@ async def fail_response(runtime: Runtime, state: LoopState) -> None:
         ids = {"response_id": state.response_id, "tenant_id": state.tenant_id, "step": state.step}
         tell("response_failed", ids, {Metric.ERRORS: 1})
     error = finish.error_of(RuntimeError("a step could not be run"))
+    if stored.agent is not None:
+        seen = await seen_as(runtime, stored, keys.lane_of(state.step))
+        await team.end(runtime, seen, state.step, status="failed", error=error)
+        return
     await finish.end_from_outside(runtime, stored, status="failed", error=error)

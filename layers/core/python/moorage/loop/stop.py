@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from moorage import limits
-from moorage.loop import finish, tool_step
+from moorage.loop import finish, team, tool_step
 from moorage.runtime import Runtime
 from moorage.store.executions import ENDED
 from moorage.store.responses import Snapshot, StoredResponse
@@ -15,12 +15,23 @@ async def stop(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
     the ended response object."""
     stored = snapshot.stored
     await runtime.responses.request_cancel(stored)
-    if snapshot.last is not None:
+    if stored.agent is not None:
+        await team.kill_all(runtime, stored)
+    elif snapshot.last is not None:
         await tool_step.kill_running(runtime, stored, snapshot.last.writer.step)
     ended = await finish.end_from_outside(runtime, stored, status="cancelled")
     if stored.is_looping:
-        await runtime.executions.stop(stored.execution)
+        for execution in await _executions(runtime, stored):
+            await runtime.executions.stop(execution)
     return ended
+
+
+async def _executions(runtime: Runtime, stored: StoredResponse) -> list[str]:
+    """That run it: one, or one for each agent of its team."""
+    if stored.agent is None:
+        return [stored.execution]
+    lanes = await runtime.lanes.all(stored)
+    return list(dict.fromkeys([stored.execution, *(lane.execution_of(stored.response_id) for lane in lanes)]))
 
 
 async def erase(runtime: Runtime, stored: StoredResponse) -> None:
@@ -28,7 +39,8 @@ async def erase(runtime: Runtime, stored: StoredResponse) -> None:
     if stored.is_looping or not stored.is_stored:
         deadline = asyncio.get_running_loop().time() + limits.ERASE_WAIT_SECONDS
         while asyncio.get_running_loop().time() < deadline:
-            if await runtime.executions.status(stored.execution) in (None, *ENDED):
+            states = [await runtime.executions.status(name) for name in await _executions(runtime, stored)]
+            if all(state in (None, *ENDED) for state in states):
                 break
             await asyncio.sleep(limits.TAIL_POLL_SECONDS_MAX)
     await finish.forget(runtime, stored)

@@ -24,13 +24,14 @@ from moorage.errors import ApiError, LostSight, SandboxError, SandboxHostAway, S
 from moorage.loop.call_containers import CallCleanup, container_of
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
-from moorage.loop.fold import fold
+from moorage.loop.fold import fold, of_lane
+from moorage.loop.lanes import seen_as
 from moorage.loop.prompt_stage import outside
 from moorage.loop.sinks import LogSink
 from moorage.runtime import Runtime
 from moorage.state import PendingCall
 from moorage.store import keys
-from moorage.store.event_log import EventBatch, LogWriter, LogWriterId, PendingEvent, taken_over
+from moorage.store.event_log import EventBatch, LogWriter, LogWriterId, OutputPlaces, PendingEvent, taken_over
 from moorage.store.responses import StoredResponse
 from moorage.store.steps import CallAttempt, Step
 from moorage.store.table import Record
@@ -47,6 +48,7 @@ async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step:
     """The tasks ``ToolStep`` and ``ServiceStep``. Returns when the call is finished, or when another run must go on with it; the model
     step looks."""
     stored, made_by, container = await _look(runtime, tenant_id, response_id, step, container_id)
+    stored = await seen_as(runtime, stored, keys.lane_of(step))
     if stored.is_cancel_requested or stored.is_pause_requested:
         return
     call = next(call for call in made_by.outcome.calls if call.call_id == call_id)
@@ -202,7 +204,7 @@ class _Attempt:
         me = LogWriterId(self.step, attempt.attempt, self.call.call_id)
         # If other calls have written since, the first write finds out where the log goes on.
         following = taken_over(me, batches) if batches else self.made_by.following
-        writer = LogWriter(log, me, following, on_predecessor=_fold_in)
+        writer = LogWriter(log, me, following, on_predecessor=_fold_in, places=self._places(batches))
         async with LogSink(writer) as sink:
             ends = ends or await self._must_end(attempt)
             if ends is not None:
@@ -215,12 +217,20 @@ class _Attempt:
             await sink.flush()
             await self.runtime.steps.postpone_call(self.stored, self.step, self.call.call_id)
 
+    def _places(self, batches: list[EventBatch]) -> OutputPlaces | None:
+        if self.stored.agent is None or self.made_by.places is None:
+            return None
+        next_output = next((batch.next_output for batch in reversed(batches) if batch.next_output is not None), None)
+        return OutputPlaces(
+            self.stored.agent, self.made_by.next_output if next_output is None else next_output, dict(self.made_by.places)
+        )
+
     def _recall(self, batches: list[EventBatch]) -> tuple[KnownCall, Item | None]:
         """What earlier runs of this call have put into the log; the whole item if they have closed it."""
         known, index = _known(self.stored, self.call, self.item), self.call.output_index
         if not batches:
             return known, None
-        folded = fold(event for batch in batches for event in batch.events)
+        folded = fold(of_lane(batches, None if self.stored.agent is None else self.stored.lane)[0])
         if index in folded.done:
             return known, folded.items[index]
         offsets: dict[int, int] = {}
@@ -272,7 +282,7 @@ class _Attempt:
 
     async def _earlier(self) -> AsyncIterator[Item]:
         """The latest first."""
-        progress = await self.runtime.steps.read(self.stored.tenant_id, self.stored.response_id)
+        progress = await self.runtime.steps.read(self.stored.tenant_id, self.stored.response_id, lane=self.stored.lane)
         first = min(call.call_index for call in self.made_by.outcome.calls if call.call_index >= 0)
         for index in sorted(progress.items, reverse=True):
             if index < first:

@@ -116,6 +116,8 @@ class ModelTurn:
             opens_with="{" if json_answers.begins_with_a_brace(self._format) else "",
             holds=lambda original: (original.namespace, original.name) in grammars,
             shown=self._shown,
+            is_of_team=self.stored.agent is not None,
+            is_named_anew=self.stored.lane > 0,
             mark_kinds=frozenset(
                 kind
                 for room in rooms_of(self.stored.parameters.tools)
@@ -229,7 +231,7 @@ def _place(citation: Mapping[str, Any]) -> int:
 
 def has_calls(assembler: Assembler) -> bool:
     """Whether the turn made calls that the client or the loop has to answer."""
-    return any(decide.is_hosted(item) or decide.is_for_client(item) for item in assembler.items.values())
+    return any(decide.is_hosted(item) or decide.is_own(item) or decide.is_for_client(item) for item in assembler.items.values())
 
 
 def _says_nothing(assembler: Assembler) -> bool:

@@ -7,7 +7,7 @@ writers always aim at the same slot, so one wins; keying by the last number woul
 A batch names its writer, ``(step, call, attempt)``. The loser of a race reads what was written since and decides (:func:`meet`):
 
 * a later step, a final batch, or its own step and call with a higher attempt: it is superseded, and stops;
-* another call of the same step: a peer; it goes on at the new number;
+* another call of the same step, or a step of another lane: a peer; it goes on at the new number;
 * its own step and call with a lower attempt: a dead predecessor wrote late. It folds that in, then goes on. The predecessor's next
   put finds the slot taken, and it stops in turn.
 
@@ -19,7 +19,7 @@ import struct
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -30,7 +30,7 @@ from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
 from moorage.store.packing import packed, unpacked, unpacked_with_size
 from moorage.store.table import Record, Table
-from moorage.wire.events import FINAL
+from moorage.wire.events import FINAL, OUTPUT_ITEM_ADDED
 from moorage.wire.types import Event
 
 FINAL_TYPES: Final = FINAL
@@ -60,6 +60,8 @@ class EventBatch:
     """When each event was said (milliseconds); empty where only the batch's own time is known."""
     request_id: str | None = None
     """What the model's upstream calls the request that made these events, in one batch of them at least."""
+    next_output: int | None = None
+    """Of a response with a team: the output index of the next item after this batch."""
 
     def said_at(self, position: int) -> int:
         """When the event at a position of the batch was said, in milliseconds."""
@@ -87,7 +89,11 @@ def meet(mine: LogWriterId, other: EventBatch) -> WriterConflict:
     theirs = other.writer
     if theirs == mine:
         return WriterConflict.MYSELF
-    if other.is_final or theirs.step > mine.step:
+    if other.is_final or theirs.step == STEP_OF_THE_END:
+        return WriterConflict.SUPERSEDED
+    if keys.lane_of(theirs.step) != keys.lane_of(mine.step):
+        return WriterConflict.PEER
+    if theirs.step > mine.step:
         return WriterConflict.SUPERSEDED
     if theirs.step < mine.step or theirs.call_id != mine.call_id:
         return WriterConflict.PEER
@@ -163,6 +169,8 @@ class EventLog:
         }
         if batch.request_id is not None:
             record["request"] = batch.request_id
+        if batch.next_output is not None:
+            record["next_output"] = batch.next_output
         if batch.times:
             record["times"] = _packed_times(batch.times)
         if batch.is_final and is_listed and self._listed is not None:
@@ -301,6 +309,7 @@ def _batch(record: Record, events: Sequence[Event]) -> EventBatch:
         at_ms=record["at_ms"],
         times=_unpacked_times(record["times"]) if "times" in record else (),
         request_id=record.get("request"),
+        next_output=record.get("next_output"),
     )
 
 
@@ -341,6 +350,42 @@ def weight(event: Event) -> int:
     return 64 + (len(delta) if isinstance(delta, str) else sum(map(len, delta.values())))
 
 
+@dataclass(slots=True)
+class OutputPlaces:
+    """Where the items of an agent stand among those of its response.
+
+    A step counts the items of its own lane. An item gets its index in the response when it is written, as an event gets its number:
+    a peer may be faster."""
+
+    agent: str
+    """Whose items they are: clients read the name on each item and event."""
+    next_output: int
+    """The index of the next item of the response."""
+    known: dict[int, int] = field(default_factory=dict)
+    """Index in the response of the items of the lane that the step writes about."""
+
+    def placed(self, events: Sequence[Event]) -> tuple[list[Event], "OutputPlaces"]:
+        """Events as clients read them, and the places after them."""
+        after = OutputPlaces(self.agent, self.next_output, dict(self.known))
+        return [after._take(event) for event in events], after
+
+    def _take(self, event: Event) -> Event:
+        own = event.get("output_index")
+        if own is None:
+            return event
+        if event["type"] == OUTPUT_ITEM_ADDED and own not in self.known:
+            self.known[own] = self.next_output
+            self.next_output += 1
+        agent = {"agent": {"agent_name": self.agent}}
+        item = {"item": event["item"] | agent} if "item" in event else {}
+        return event | item | agent | {"output_index": self.known[own]}
+
+    def unplaced(self, events: Sequence[Event]) -> tuple[Event, ...]:
+        """Events that an earlier run of the step has written, with the indexes of the lane."""
+        own = {place: index for index, place in self.known.items()}
+        return tuple(event | {"output_index": own[event["output_index"]]} if "output_index" in event else event for event in events)
+
+
 class LogWriter:
     """Appends one step's events, in batches, and deals with other writers.
 
@@ -355,8 +400,11 @@ class LogWriter:
         next_number: int,
         *,
         on_predecessor: Callable[[EventBatch, list[PendingEvent]], list[PendingEvent]] | None = None,
+        places: OutputPlaces | None = None,
     ) -> None:
+        """``places`` are given in a response with a team."""
         self._log = log
+        self.places = places
         self.writer = writer
         self.next_number = next_number
         self.request_id: str | None = None
@@ -393,21 +441,32 @@ class LogWriter:
             offsets = dict(self._offsets)
             for each in pending:
                 offsets |= each.offset
-            events = tuple(each.event | {"sequence_number": self.next_number + i} for i, each in enumerate(pending))
+            said, places = [each.event for each in pending], self.places
+            if self.places is not None:
+                said, places = self.places.placed(said)
+            events = tuple(event | {"sequence_number": self.next_number + i} for i, event in enumerate(said))
             times = tuple(each.at_ms for each in pending)
-            batch = EventBatch(self.next_number, events, self.writer, offsets, times=times, request_id=self.request_id)
+            batch = EventBatch(
+                self.next_number,
+                events,
+                self.writer,
+                offsets,
+                times=times,
+                request_id=self.request_id,
+                next_output=None if places is None else places.next_output,
+            )
             try:
                 self.written_at_ms = await self._log.append(batch)
             except ConditionFailed:
-                pending = await self._yield_slot(pending, events)
+                pending = await self._yield_slot(pending, events, places)
             else:
                 if self.request_id == batch.request_id:
                     self.request_id = None
                 self.next_number += len(events)
-                self._offsets = offsets
+                self._offsets, self.places = offsets, places
                 return
 
-    async def _yield_slot(self, pending: list[PendingEvent], mine: Sequence[Event]) -> list[PendingEvent]:
+    async def _yield_slot(self, pending: list[PendingEvent], mine: Sequence[Event], places: OutputPlaces | None) -> list[PendingEvent]:
         for batch in await self._log.read_from(self.next_number):
             match meet(self.writer, batch):
                 case WriterConflict.SUPERSEDED:
@@ -415,10 +474,13 @@ class LogWriter:
                 case WriterConflict.MYSELF:
                     # A put that was applied although its answer was lost; the SDK sent it again.
                     assert list(batch.events) == list(mine), f"{self.writer} found other events of its own at {batch.first}"
-                    pending, self.written_at_ms = [], batch.at_ms
+                    pending, self.written_at_ms, self.places = [], batch.at_ms, places
                 case WriterConflict.PREDECESSOR if self._on_predecessor is not None:
-                    pending = self._on_predecessor(batch, pending)
+                    own = batch if self.places is None else replace(batch, events=self.places.unplaced(batch.events))
+                    pending = self._on_predecessor(own, pending)
                 case _:
                     pass
             self.next_number = batch.following
+            if self.places is not None and batch.next_output is not None:
+                self.places.next_output = batch.next_output
         return pending

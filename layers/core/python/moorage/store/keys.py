@@ -82,9 +82,13 @@ the vector stores that a file is in        ``PK=T#t#F#id``, ``SK`` begins with `
 
 from typing import Final
 
+from moorage import limits
+
 META: Final = "META"
 EVENT_PREFIX: Final = "EV#"
 ATTEMPT_PREFIX: Final = "AT#"
+LANE_ATTEMPT_PREFIX: Final = "AL#"
+LANE_PREFIX: Final = "AG#"
 APPROVAL_PREFIX: Final = "AP#"
 FILE_PREFIX: Final = "FILE#"
 SESSION_PREFIX: Final = "SESSION#"
@@ -124,25 +128,45 @@ def event(sequence_number: int) -> str:
     return f"{EVENT_PREFIX}{sequence_number:012d}"
 
 
+def lane_of(step: int) -> int:
+    """The lane of a step, by its number: a lane's steps begin at its own number times a million. ``/root`` is lane 0."""
+    return max(0, step) // limits.LANE_STEPS
+
+
+def attempts_of(lane: int) -> str:
+    """What the sort keys of the steps of a lane begin with."""
+    return f"{LANE_ATTEMPT_PREFIX}{lane:06d}#" if lane else ATTEMPT_PREFIX
+
+
 def attempt(step: int, call_id: str | None = None) -> str:
     """Sort key of the record of one step, or of one tool call of it: its runs and its result."""
-    return f"{ATTEMPT_PREFIX}{step:06d}" if call_id is None else f"{ATTEMPT_PREFIX}{step:06d}#{call_id}"
+    named = f"{attempts_of(lane_of(step))}{step % limits.LANE_STEPS:06d}"
+    return named if call_id is None else f"{named}#{call_id}"
 
 
 def attempts_below(step: int) -> str | None:
     """The sort key before the records of a step, its calls, and the steps after it; None for all."""
-    return f"{attempt(step - 1)}#\uffff" if step else None
+    return f"{attempt(step - 1)}#\uffff" if step % limits.LANE_STEPS else None
 
 
 def step_of(sk: str) -> tuple[int, str | None]:
     """Step and call id back from :func:`attempt`."""
+    lane = 0
+    if sk.startswith(LANE_ATTEMPT_PREFIX):
+        named, _, sk = sk.removeprefix(LANE_ATTEMPT_PREFIX).partition("#")
+        lane = int(named)
     step, _, call_id = sk.removeprefix(ATTEMPT_PREFIX).partition("#")
-    return int(step), call_id or None
+    return lane * limits.LANE_STEPS + int(step), call_id or None
 
 
 def approval(approval_id: str) -> str:
     """Sort key, in a response's partition, of a call that needs a person's word."""
     return f"{APPROVAL_PREFIX}{approval_id}"
+
+
+def lane(number: int, prefix: str = LANE_PREFIX) -> str:
+    """Sort key, in a response's partition, of an agent of its team, of its first items (``AB#``), or of its messages (``AM#``)."""
+    return f"{prefix}{number:06d}"
 
 
 CONTAINERS: Final = "T#*#C#*"

@@ -31,6 +31,9 @@ from moorage.wire.types import Item
 
 T = TypeVar("T")
 
+ROOT_AGENT: Final = "/root"
+"""The agent of a team that the client speaks to."""
+
 UNSTORED_SECONDS = 600
 """How long a ``store: false`` response that needs the loop may outlive its end, should its eraser die."""
 
@@ -121,6 +124,10 @@ class StoredResponse:
     """The session of an agent that it belongs to."""
     is_steered: bool = False
     """It ends before its next model step: input of its session waits."""
+    lane: int = 0
+    """Of a response with a team: the agent as which it is looked at (``loop/lanes.py``)."""
+    agent: str | None = None
+    """That agent's name; None without a team."""
 
     @property
     def own_input(self) -> list[Item]:
@@ -181,7 +188,7 @@ _META: Final = Codec(
         "session_id",
         "is_steered",
     ),
-    beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors", "is_owed"),
+    beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors", "is_owed", "lane", "agent"),
 )
 """What the record itself tells; what was said lies packed in its body."""
 
@@ -442,11 +449,13 @@ class Responses:
         """``META``, and how many bytes of JSON its body is."""
         (found,) = await self._blobs.inlined([record], "body")
         body, size = await unpacked_with_size(found)
+        parameters = RECORD.unpack(body["request"])
         stored = _META.unpack(
             record,
             response_id=response_id,
             tenant_id=tenant_id,
-            parameters=RECORD.unpack(body["request"]),
+            parameters=parameters,
+            agent=None if parameters.multi_agent is None else ROOT_AGENT,
             echo=body["echo"],
             input_items=body["input"],
             ancestors=unpack_ancestors(record["ancestors"]) if with_ancestors else (),

@@ -21,6 +21,7 @@ from moorage.errors import ConditionFailed, Superseded
 from moorage.state import OUTCOME, StepOutcome
 from moorage.store import keys
 from moorage.store.blobs import Blobs
+from moorage.store.event_log import OutputPlaces
 from moorage.store.packing import packed, unpacked
 from moorage.store.responses import StoredResponse
 from moorage.store.table import TABLE_ERRORS, Record, Table
@@ -86,6 +87,10 @@ class Step:
     """Number of the next event when it ended."""
     items: Mapping[int, Item]
     """What it has made, by output index; the outputs of its calls are theirs. Below 0 stand calls that fill no item."""
+    places: Mapping[int, int] | None = None
+    """Of an agent in a team: the indexes in the response of what its calls fill."""
+    next_output: int = 0
+    """The response's next output index when it ended, then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +156,8 @@ class Steps:
         self._table = table
         self._blobs = blobs
         self._now_ms = now_ms
-        self._known: dict[str, _Known] = {}
+        self._known: dict[tuple[str, int], _Known] = {}
+        """By partition and lane."""
 
     # --- model steps ---
 
@@ -193,12 +199,16 @@ class Steps:
         begun_at_ms: int | None = None,
         first_output_at_ms: int | None = None,
         request_id: str | None = None,
+        places: OutputPlaces | None = None,
     ) -> None:
         """Store the result of a step. The log has it already. Raises :class:`Superseded` if a later attempt has begun: it may write
         more into the log than this one knows of. ``begun_at_ms`` is told of a run that was not begun here."""
         recorded = attempt - _unrecorded(stored, step)
         first: Record = {} if first_output_at_ms is None else {"first_ms": first_output_at_ms}
         first |= {} if request_id is None else {"request": request_id}
+        if places is not None:
+            filled = {str(call.output_index): places.known[call.output_index] for call in outcome.calls if call.output_index >= 0}
+            first |= {"places": filled, "next_output": places.next_output}
         try:
             await self._table.update(
                 _pk(stored),
@@ -229,13 +239,15 @@ class Steps:
         if "outcome" not in record:
             return None
         (items,) = await self._unpacked([record])
-        return Step(OUTCOME.unpack(record["outcome"]), record["following"], items)
+        places = {int(own): place for own, place in record["places"].items()} if "places" in record else None
+        return Step(OUTCOME.unpack(record["outcome"]), record["following"], items, places, record.get("next_output", 0))
 
     async def last(self, stored: StoredResponse) -> tuple[int, Step | None]:
-        """The last step that was begun, and its result if it has ended; for a reader that finds the loop without an owner."""
-        records = await self._table.query(_pk(stored), prefix=keys.ATTEMPT_PREFIX, descending=True, limit=1)
+        """The last step of its lane that was begun, and its result if it has ended; for a reader that finds the loop without an
+        owner."""
+        records = await self._table.query(_pk(stored), prefix=keys.attempts_of(stored.lane), descending=True, limit=1)
         if not records:
-            return 0, None
+            return stored.lane * limits.LANE_STEPS, None
         step, _ = keys.step_of(records[0]["SK"])
         return step, await self.get(stored.tenant_id, stored.response_id, step)
 
@@ -314,21 +326,23 @@ class Steps:
     # --- all of it ---
 
     async def accounts(self, tenant_id: str, response_id: str, *, since: int = 0) -> list[StepAccount]:
-        """The operator's view of the steps from ``since`` on and their calls, in order."""
+        """The operator's view of a lane's steps from ``since`` on and their calls, in order."""
         records = await self._table.query(
-            keys.response(tenant_id, response_id), prefix=keys.ATTEMPT_PREFIX, after=keys.attempts_below(since)
+            keys.response(tenant_id, response_id),
+            prefix=keys.attempts_of(keys.lane_of(since)),
+            after=keys.attempts_below(since),
         )
         return [_account(record) for record in records]
 
-    async def read(self, tenant_id: str, response_id: str, *, since: int | None = None) -> Progress:
-        """Everything that has been finished, and how the steps from ``since`` on stand.
+    async def read(self, tenant_id: str, response_id: str, *, since: int | None = None, lane: int = 0) -> Progress:
+        """Everything that has been finished in a lane, and how its steps from ``since`` on stand.
 
         A process that has read an earlier step of the same response reads only what is new: what is over never changes.
         """
         pk = keys.response(tenant_id, response_id)
-        known = self._known.get(pk, _Known())
+        known = self._known.get((pk, lane), _Known(lane * limits.LANE_STEPS))
         first = known.steps if since is None else min(since, known.steps)
-        records = await self._table.query(pk, prefix=keys.ATTEMPT_PREFIX, after=keys.attempts_below(first))
+        records = await self._table.query(pk, prefix=keys.attempts_of(lane), after=keys.attempts_below(first))
         found = await self._unpacked(records)
         fresh: dict[int, dict[int, Item]] = {}
         outcomes: dict[int, StepOutcome] = {}
@@ -347,20 +361,22 @@ class Steps:
         for items in fresh.values():
             everything |= items
         progress = Progress(outcomes, frozenset(finished), everything, results)
-        self._remember(pk, known, progress, fresh)
+        self._remember((pk, lane), known, progress, fresh)
         return progress
 
     def forget(self, tenant_id: str, response_id: str) -> None:
         """The response is being deleted."""
-        self._known.pop(keys.response(tenant_id, response_id), None)
+        pk = keys.response(tenant_id, response_id)
+        for place in [place for place in self._known if place[0] == pk]:
+            del self._known[place]
 
-    def _remember(self, pk: str, known: _Known, progress: Progress, fresh: Mapping[int, Mapping[int, Item]]) -> None:
+    def _remember(self, place: tuple[str, int], known: _Known, progress: Progress, fresh: Mapping[int, Mapping[int, Item]]) -> None:
         steps, items = known.steps, dict(known.items)
         while steps in progress.outcomes and not progress.unfinished(steps):
             items |= fresh[steps]
             steps += 1
-        self._known.pop(pk, None)
-        self._known[pk] = _Known(steps, items)
+        self._known.pop(place, None)
+        self._known[place] = _Known(steps, items)
         while len(self._known) > limits.KNOWN_RESPONSES_MAX:
             self._known.pop(next(iter(self._known)))
 
@@ -369,6 +385,7 @@ class Steps:
     async def _packed(self, stored: StoredResponse, name: str, items: Mapping[int, Item]) -> dict[str, Any]:
         """Items as an attribute. Large ones have gone to the bucket by then, under this name."""
         body = await packed([[index, item] for index, item in sorted(items.items())])
+        name = f"lane-{stored.lane}-{name}" if stored.lane else name
         if len(body) <= limits.ITEM_INLINE_BYTES_MAX:
             return {"items": body}
         key = keys.response_blob(stored.tenant_id, stored.response_id, name)

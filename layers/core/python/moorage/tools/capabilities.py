@@ -106,6 +106,10 @@ class AsksApproval(Room):
     pauses_in_place: ClassVar[bool] = True
     """Whether calls of a background response wait in their place by default."""
 
+    def may_ask(self, tool: Tool) -> bool:
+        """Whether calls of this tool may have to wait for a person."""
+        return bool(tool.get("require_approval", "never") != "never")
+
     @abstractmethod
     def hold_for_approval(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
         """How the call, or the question, of a model is shown. If a person has to allow it, it becomes the question that ends the

@@ -240,6 +240,7 @@ class _Lowering:
             self.tools[key] = native
         elif isinstance(room, OffersFunctions):
             self.of_rooms.append(tool)
+            self._take_offers(room, tool)
         elif room is not None:
             name = self._claim(type_, room.function_name, None)
             adapted = tool

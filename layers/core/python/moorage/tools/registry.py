@@ -15,6 +15,7 @@ from moorage.tools.function.room import Function
 from moorage.tools.image_generation.room import ImageGeneration
 from moorage.tools.local_shell.room import LocalShell
 from moorage.tools.mcp.room import Mcp
+from moorage.tools.multi_agent.room import AgentTeam
 from moorage.tools.programmatic_tool_calling.room import ProgrammaticToolCalling
 from moorage.tools.room import HostedTool, Room
 from moorage.tools.shell.room import Shell
@@ -127,5 +128,6 @@ ROOMS: Final = Registry(
         _FILES,
         _AUTOMATIONS,
         ProgrammaticToolCalling(),
+        AgentTeam(),
     )
 )

@@ -38,6 +38,8 @@ class CallRunner(StrEnum):
     """Beside the response's container, inside the sandboxes' network."""
     SERVICE = "service"
     """Outside of that network: it reaches the internet by guarded fetching, and never through a sandbox."""
+    STEP = "step"
+    """Nowhere: the model step that made the call settles it."""
 
 
 class RerunPolicy(StrEnum):

@@ -67,7 +67,16 @@ class Cost(TypedDict):
     sandbox: NotRequired[SandboxCost]
 
 
+class AgentUsage(TypedDict):
+    agent_name: str
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+
+
 class Usage(TypedDict):
+    agents: NotRequired[list[AgentUsage]]
+    """An addition to the API: what each agent of a team has used."""
     cost: NotRequired[Cost]
     input_tokens: int
     input_tokens_details: InputTokensDetails

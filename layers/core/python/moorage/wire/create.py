@@ -8,7 +8,6 @@ from typing_extensions import TypedDict
 from moorage import errors, limits
 from moorage.errors import invalid_json_schema, wrong_id
 from moorage.wire.choices import ToolChoice
-from moorage.wire.item import NO_TEAM
 from moorage.wire.items import Input, InputItem, distinct
 from moorage.wire.json_schemas import fault_of
 from moorage.wire.refusals import problem, wrong_value
@@ -254,9 +253,10 @@ class _Hints(TypedDict, total=False):
 
 @wire
 class MultiAgent(TypedDict, total=False):
-    enabled: Required[Annotated[bool, Only(False, NO_TEAM)]]
-    max_concurrent_subagents: Annotated[int, Field(ge=1)]
-    """Without meaning where there are none."""
+    """A team that the model may build (``loop/team.py``)."""
+
+    enabled: Required[bool]
+    max_concurrent_subagents: Annotated[int, Field(ge=1, le=limits.TEAM_ACTIVE_MAX)]
 
 
 @wire

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Annotated, Final, Literal, Required, TypeVar
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
-from moorage import ids
+from moorage import ids, limits
 from moorage.wire.types import Item
-from moorage.wire.validation import CallId, Dropped, Fields, Free, Id, OneOf, Only, Text, wire, wire_with
+from moorage.wire.validation import CallId, Dropped, Fields, Free, Id, OneOf, Text, wire, wire_with
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -40,23 +41,21 @@ def an_item(prefix: str, complete: Callable[[Fields], Fields] | None = None) -> 
 Status = Literal["in_progress", "completed", "incomplete"]
 
 
-NO_TEAM: Final = (
-    "Agents that a response starts by itself are not available in this version: let your program start a response for each of them."
-)
+AgentName = Annotated[str, Field(min_length=1, max_length=limits.TEAM_NAME_CHARS_MAX)]
 
 
 @wire
 class Agent(TypedDict):
-    """Whose item it is. Null and ``/root`` are the agent that the client speaks to, the only one here."""
+    """Whose item it is. Null and ``/root`` are the agent that the client speaks to, which does not see the items of others."""
 
-    agent_name: Required[Annotated[Text, Only("/root", f"An item of a subagent has no place here. {NO_TEAM}")]]
+    agent_name: Required[AgentName]
 
 
 class Common(TypedDict, total=False):
-    """Fields that any item may have. The last one is Codex CLI's. All but the id have no effect here."""
+    """Fields that any item may have. The last one is Codex CLI's; it and ``created_by`` have no effect here."""
 
     id: Id
-    agent: Annotated[Agent, Dropped]
+    agent: Agent
     created_by: Annotated[Text, Dropped]
     internal_chat_message_metadata_passthrough: Annotated[Free, Dropped]
 

@@ -13,7 +13,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import errors, ids, limits
 from moorage.wire import tool_shapes
-from moorage.wire.item import ID_PREFIXES, NO_TEAM, Agent, Call, Common, Status, an_item
+from moorage.wire.item import ID_PREFIXES, Agent, Call, Common, Status, an_item
 from moorage.wire.parts import AnsweredContent, SaidContent, ToolOutput, input_text
 from moorage.wire.refusals import LABEL, problem
 from moorage.wire.tools import BroughtTools
@@ -39,9 +39,6 @@ REFUSED_ITEMS: Final[dict[str, tuple[str, str]]] = {
         "unsupported_parameter",
         "Configuration updates are not available in this version: send 'reasoning' and 'text' with every request.",
     ),
-    "multi_agent_call": ("unsupported_parameter", NO_TEAM),
-    "multi_agent_call_output": ("unsupported_parameter", NO_TEAM),
-    "agent_message": ("unsupported_parameter", NO_TEAM),
 }
 """Item types that are refused by name: error code and sentence."""
 

@@ -44,6 +44,8 @@ class Parameters:
     """What the response may use (``create.py: Budget``)."""
     approvals: dict[str, Any] | None = None
     """How it waits for a person's word (``create.py: Approvals``)."""
+    multi_agent: dict[str, Any] | None = None
+    """The team that the model may build (``create.py: MultiAgent``); None without one."""
 
     @classmethod
     def of(cls, given: "Parameters", **others: Any) -> Self:

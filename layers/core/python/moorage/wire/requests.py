@@ -7,7 +7,7 @@ refuses with the field's name. ``docs/parameters.md`` lists every parameter with
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from moorage import errors
+from moorage import errors, limits
 from moorage.errors import ApiError
 from moorage.wire.choices import check_choice
 from moorage.wire.create import (
@@ -150,12 +150,14 @@ def parse_fork(
         "environment": environment(own_tools),
         "notices": tuple(notices),
     }
+    if "multi_agent" in fields:
+        others["multi_agent"] = _team(fields)
     if "context_management" in fields:
         others["context_management"] = tuple(fields["context_management"])
     if "include" in fields:
         others["include"] = tuple(dict.fromkeys(fields["include"]))
     return ForkRequest(
-        CreateRequest.of(before, **others),
+        _with_team_checked(CreateRequest.of(before, **others)),
         fields.get("at"),
         fields.get("container"),
         fields.get("rewind", False),
@@ -234,6 +236,31 @@ def parse_conversation_items(body: bytes | dict[str, Any]) -> tuple[Item, ...]:
 # --- From fields to a request ------------------------------------------------------------------------------------------------------
 
 
+_NOT_BESIDE: Final = "A team takes none in this version: leave it out, or 'multi_agent'."
+
+
+def _with_team_checked(request: CreateRequest) -> CreateRequest:
+    """Refuse what a team cannot keep to in this version."""
+    if request.multi_agent is None:
+        return request
+    for name, value in (("conversation", request.conversation_id), ("max_tool_calls", request.max_tool_calls)):
+        if value is not None:
+            raise errors.unsupported_parameter(name, _NOT_BESIDE)
+    if "wall_seconds" in (request.budget or {}):
+        raise errors.unsupported_parameter("budget.wall_seconds", "The agents of a team work at the same time: limit 'usd' or tokens.")
+    if request.input_items and request.input_items[-1]["type"] == "compaction_trigger":
+        raise errors.unsupported_value("input", "compaction_trigger", "It asks for notes alone: leave 'multi_agent' out.")
+    return request
+
+
+def _team(fields: dict[str, Any]) -> dict[str, Any] | None:
+    """The team that the model may build; None without one."""
+    asked = fields.get("multi_agent") or {}
+    if not asked.get("enabled"):
+        return None
+    return {"max_concurrent_subagents": asked.get("max_concurrent_subagents", limits.TEAM_ACTIVE)}
+
+
 def _without(fields: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if key not in names}
 
@@ -242,7 +269,7 @@ def _create(fields: dict[str, Any], web_search: WebSearchMode, *, needs_input: b
     tools, items, notices = _without_web_search(fields, web_search)
     notices += run_by_the_client(tools)
     _check_together(fields, tools, items, needs_input=needs_input)
-    return CreateRequest(
+    request = CreateRequest(
         **{
             **_without(fields, *_REWRITTEN),
             "input_items": items,
@@ -252,9 +279,11 @@ def _create(fields: dict[str, Any], web_search: WebSearchMode, *, needs_input: b
             "include_obfuscation": fields.get("stream_options", {}).get("include_obfuscation", True),
             "tools": tuple(redacted(tools)),
             "environment": environment(tools),
+            "multi_agent": _team(fields),
             "notices": tuple(notices),
         }
     )
+    return _with_team_checked(request)
 
 
 _REWRITTEN: Final = (

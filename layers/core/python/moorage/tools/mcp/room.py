@@ -180,6 +180,10 @@ class Mcp(
             if item["approve"] and label not in labels and request_id not in ran:
                 raise errors.bad_request(f"The server '{label}' of this call is not among 'tools'.", param="tools")
 
+    def may_ask(self, tool: Tool) -> bool:
+        """As at OpenAI, it does unless it is said that it does not."""
+        return bool(tool.get("require_approval", "always") != "never")
+
     def call_runner(self, thing: Tool | Item) -> CallRunner:
         return CallRunner.SANDBOX if places.is_workspace(thing) or places.runs_in_container(thing) else CallRunner.SERVICE
 

@@ -1,0 +1,201 @@
+"""The lives of the agents of a team: how they wait, go on and end, and how the response ends with the last of them.
+
+A waiting agent is a record without an execution. A message to it starts one, and where none comes the reaper does. Everything here is
+harmless to run twice, or twice at once.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from moorage import ids, limits
+from moorage.errors import Superseded
+from moorage.loop import finish, paused, tool_step
+from moorage.loop.lanes import seen_as
+from moorage.loop.team_calls import message_of, news
+from moorage.runtime import Runtime
+from moorage.state import StepOutcome
+from moorage.store.executions import ENDED
+from moorage.store.lanes import AgentLane, LaneStatus
+from moorage.store.responses import StoredResponse
+from moorage.tools.multi_agent.room import is_task
+from moorage.wire.types import Item
+
+WAITS_FOR: Final = "Messages of its agents."
+_CUT: Final = "\n[The rest was left out: it is too long for a message.]"
+
+
+async def wake(runtime: Runtime, stored: StoredResponse, numbers: Iterable[int]) -> None:
+    """Let agents begin or go on, if they do not run."""
+    for number in dict.fromkeys(numbers):
+        lane = await runtime.lanes.get(stored, number)
+        if lane.status == "waiting":
+            await paused.let_go(runtime, stored, lane)
+        elif lane.status == "running":
+            await paused.begin(runtime, stored, lane)
+
+
+async def must_wait(runtime: Runtime, stored: StoredResponse, until_ms: int, own: Mapping[int, Item]) -> bool:
+    """Whether an agent that waits for messages has none yet: then it stands still from now on, and its execution ends. An agent that
+    nobody could send anything to goes on."""
+    for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        lanes = await runtime.lanes.all(stored)
+        me = next(lane for lane in lanes if lane.number == stored.lane)
+        is_over = me.is_interrupted or runtime.now_ms() >= until_ms or not _others_run(lanes, me)
+        if is_over or await news(runtime, stored, own.values()):
+            if me.status != "waiting":
+                return False
+            going = await runtime.lanes.change(stored, replace(me, status="running", due_at_ms=0), as_of=me)
+        else:
+            if me.status == "waiting":
+                return True
+            going = await runtime.lanes.change(stored, replace(me, status="waiting", due_at_ms=until_ms), as_of=me)
+            if going is not None:
+                await _unblock(runtime, stored)
+                return True
+        if going is not None:
+            return False
+    raise Superseded(f"agent {stored.agent} of {stored.response_id} gets messages faster than it reads them")
+
+
+def _others_run(lanes: Iterable[AgentLane], me: AgentLane) -> bool:
+    return any(lane.status == "running" for lane in lanes if lane.number != me.number)
+
+
+async def _unblock(runtime: Runtime, stored: StoredResponse) -> None:
+    """Where all that are left wait for each other, they go on."""
+    lanes = await runtime.lanes.all(stored)
+    if not any(lane.status == "running" for lane in lanes):
+        await wake(runtime, stored, [lane.number for lane in lanes if lane.status == "waiting"])
+
+
+async def end(
+    runtime: Runtime,
+    stored: StoredResponse,
+    step: int,
+    *,
+    status: LaneStatus = "completed",
+    text: str = "",
+    error: Mapping[str, Any] | None = None,
+    reason: str | None = None,
+) -> bool:
+    """The turn of an agent ends at this step. False if it has a new task: then it goes on. A parent is told what a child has to say.
+    Where ``/root`` did not complete its turn, the response ends with it; otherwise it ends with its last agent."""
+    if stored.lane == 0 and status != "completed":
+        await _end_all(runtime, stored, status=status, error=error, reason=reason)
+        return True
+    for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        me = await runtime.lanes.get(stored, stored.lane)
+        if not me.is_active or me.turn > step:
+            break  # It has ended, and may be in its next turn.
+        if status in ("completed", "incomplete"):
+            made = (await runtime.steps.read(stored.tenant_id, stored.response_id, since=step, lane=stored.lane)).items
+            if any(is_task(item) for item in await news(runtime, stored, made.values())):
+                return False
+        await _tell_parent(runtime, stored, me, step, text or _words(status, error))
+        ended = replace(me, status=status, due_at_ms=0, is_interrupted=False, incomplete_reason=reason, turn=step + 1)
+        if await runtime.lanes.change(stored, ended, as_of=me) is not None:
+            break
+    else:
+        raise Superseded(f"agent {stored.agent} of {stored.response_id} gets messages faster than it reads them")
+    await settle(runtime, stored)
+    return True
+
+
+def _words(status: LaneStatus, error: Mapping[str, Any] | None) -> str:
+    if error is not None:
+        return f"This agent has failed, and cannot go on. {error['message']}"
+    return f"This agent ended its turn without an answer: {status}."
+
+
+async def _tell_parent(runtime: Runtime, stored: StoredResponse, me: AgentLane, step: int, text: str) -> None:
+    if me.number == 0:
+        return
+    parent = await runtime.lanes.get(stored, me.parent)
+    mark = ids.mark_of_item(me.number, 0x800000 + step % limits.LANE_STEPS)
+    told = text if len(text) <= limits.TEAM_MESSAGE_CHARS_MAX else text[: limits.TEAM_MESSAGE_CHARS_MAX] + _CUT
+    message = message_of(runtime, stored, parent, "FINAL_ANSWER", told, mark)
+    parent = await runtime.lanes.send(stored, parent.number, message, mark)
+    await wake(runtime, stored, [parent.number] if parent.status == "waiting" else [])
+
+
+async def settle(runtime: Runtime, stored: StoredResponse) -> None:
+    """Look whether the response ends, or agents wait for each other."""
+    lanes = await runtime.lanes.all(stored)
+    if any(lane.is_active for lane in lanes):
+        await _unblock(runtime, stored)
+        return
+    await finish.end_from_outside(runtime, stored, status="completed")
+
+
+async def _end_all(
+    runtime: Runtime, stored: StoredResponse, *, status: LaneStatus, error: Mapping[str, Any] | None, reason: str | None
+) -> None:
+    await finish.end_from_outside(
+        runtime,
+        stored,
+        status="failed" if status == "failed" else "incomplete",
+        error=None if error is None else dict(error),
+        incomplete_reason=reason,
+    )
+    await kill_all(runtime, stored)
+
+
+async def kill_all(runtime: Runtime, stored: StoredResponse) -> None:
+    """Kill what the agents run in the container."""
+
+    async def one(lane: AgentLane) -> None:
+        seen = await seen_as(runtime, stored, lane.number)
+        step, _ = await runtime.steps.last(seen)
+        await tool_step.kill_running(runtime, seen, step)
+
+    await asyncio.gather(*(one(lane) for lane in await runtime.lanes.all(stored) if lane.is_active))
+
+
+async def answer_of(runtime: Runtime, stored: StoredResponse, step: int) -> str:
+    """What an agent has said last in a step that has ended."""
+    made = await runtime.steps.get(stored.tenant_id, stored.response_id, step)
+    messages = [item for _, item in sorted(made.items.items()) if item["type"] == "message"] if made is not None else []
+    parts = messages[-1]["content"] if messages else []
+    return "".join(part.get("text") or part.get("refusal") or "" for part in parts)
+
+
+async def follow(runtime: Runtime, stored: StoredResponse, step: int, outcome: StepOutcome) -> bool:
+    """What a step of an agent with this outcome, which is its last, leads to; False if it goes on."""
+    status: LaneStatus = "failed" if outcome.status == "failed" else "incomplete" if outcome.status == "incomplete" else "completed"
+    text = await answer_of(runtime, stored, step)
+    said = "" if status == "failed" else text
+    return await end(runtime, stored, step, status=status, text=said, error=outcome.error, reason=outcome.incomplete_reason)
+
+
+async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
+    """Of the reaper: agents that have waited long enough go on, and those that have lost their execution get another. True if one
+    did."""
+    lanes, now = await runtime.lanes.all(stored), runtime.now_ms()
+    if not any(lane.is_active for lane in lanes):
+        await settle(runtime, stored)
+        return False
+    begun = False
+    for lane in lanes:
+        if lane.status == "waiting" and now >= lane.due_at_ms:
+            begun |= await paused.let_go(runtime, stored, lane)
+        elif lane.status == "running":
+            begun |= await _recover(runtime, stored, lane, now)
+    return begun
+
+
+async def _recover(runtime: Runtime, stored: StoredResponse, lane: AgentLane, now: int) -> bool:
+    touched = lane.touched_at_ms or stored.heartbeat_at_ms
+    if abs(now - touched) <= limits.RECOVERY_SECONDS * 1000:
+        return False
+    if await runtime.executions.status(lane.execution_of(stored.response_id)) not in (None, *ENDED):
+        return False
+    if lane.restarts >= limits.RECOVERIES_MAX:
+        seen = await seen_as(runtime, stored, lane.number)
+        step, _ = await runtime.steps.last(seen)
+        await end(
+            runtime, seen, step, status="failed", error={"code": "server_error", "message": "It was interrupted too often to go on."}
+        )
+        return False
+    return await paused.let_go(runtime, stored, lane, is_lost=True)

@@ -1,0 +1,250 @@
+"""What the agents of a team ask of each other: the six calls, settled by the step whose model made them.
+
+Each writes records whose keys follow from the call (``store/lanes.py``), so that a second run of the step changes nothing. An agent
+that was started, or has to go on, does so after the outcome of the step was stored (``loop/team.py: wake``).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from moorage import ids, limits
+from moorage.loop import brief, tool_step
+from moorage.loop.lanes import seen_as
+from moorage.runtime import Runtime
+from moorage.store.lanes import AgentLane, AgentMessage, MessageKind
+from moorage.store.responses import StoredResponse
+from moorage.tools.function_items import compact_json, parsed
+from moorage.tools.multi_agent.room import AgentTeam
+from moorage.tools.multi_agent.room import output as output_item
+from moorage.wire.types import Item
+
+HEARD: Final = frozenset(AgentTeam.id_prefixes) - {AgentTeam.call_type}
+"""Items that stand at the beginning of a step of an agent."""
+_NAME: Final = re.compile("[A-Za-z0-9_-]{1,64}")
+_RESUMABLE: Final = ("completed", "incomplete", "interrupted")
+Said = dict[str, Any]
+
+
+class _Refused(Exception):
+    """Why a call does nothing, in a sentence for the model."""
+
+
+def output(call: Item, said: Said) -> Item:
+    return output_item(call, compact_json(said))
+
+
+async def news(runtime: Runtime, stored: StoredResponse, own: Iterable[Item]) -> list[Item]:
+    """Messages to an agent that are not yet among its items."""
+    known = {item.get("id") for item in own}
+    return [message.item() for message in await runtime.lanes.messages(stored, stored.lane) if message.id not in known]
+
+
+def waits_over(own: Iterable[Item], response_id: str) -> list[Item]:
+    """Outputs for the waits of an agent that goes on."""
+    items = list(own)
+    answered = {item["call_id"] for item in items if item["type"] == AgentTeam.output_type}
+    return [
+        {"id": ids.new_item_id("maco", response_id), **output(item, {"message": "The wait is over: what has come follows."})}
+        for item in items
+        if item["type"] == AgentTeam.call_type and item["action"] == "wait_agent" and item["call_id"] not in answered
+    ]
+
+
+@dataclass
+class AgentCalls:
+    """The calls of one step of an agent."""
+
+    runtime: Runtime
+    stored: StoredResponse
+    said: Sequence[Item]
+    """What the agent knew before its model was asked."""
+    wakes: list[int] = field(default_factory=list)
+    """Agents that go on after the step."""
+    waits_until_ms: int = 0
+
+    async def settle(self, call: Item, index: int) -> Said | None:
+        """What came of a call, at this index of the agent's items; None for a wait, whose end is told by the next step."""
+        given = parsed(call["arguments"])
+        mark = ids.mark_of_item(self.stored.lane, index)
+        try:
+            match call["action"]:
+                case "spawn_agent":
+                    return await self._spawn(given, mark)
+                case "send_message":
+                    return await self._send(given, mark)
+                case "followup_task":
+                    return await self._follow_up(given, mark)
+                case "wait_agent":
+                    self._wait(given)
+                    return None
+                case "interrupt_agent":
+                    return await self._interrupt(given)
+                case _:
+                    return await self._list(given)
+        except _Refused as refused:
+            return {"error": str(refused)}
+
+    async def recall(self, settled: Item) -> None:
+        """Of a call that an earlier run of the step has settled: who goes on after the step."""
+        said = parsed("".join(part["text"] for part in settled["output"])) or {}
+        name = said.get("task_name") or said.get("target")
+        self.wakes += [lane.number for lane in await self.runtime.lanes.all(self.stored) if lane.name == name]
+
+    async def _spawn(self, given: Said, mark: str) -> Said:
+        task_name, text = _text_of(given, "task_name"), _message_of(given)
+        if not _NAME.fullmatch(task_name):
+            raise _Refused("'task_name' has 1 to 64 letters, digits, _ and -.")
+        beginning = _forked(self.said, given.get("fork_turns", "all"))
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            lanes = await self.runtime.lanes.all(self.stored)
+            lane = next((lane for lane in lanes if lane.called_by == mark), None)
+            if lane is None:
+                name = f"{self.stored.agent}/{task_name}"
+                self._check_room(lanes, name)
+                number = lanes[-1].number + 1
+                lane = AgentLane(
+                    number,
+                    name=name,
+                    parent=self.stored.lane,
+                    called_by=mark,
+                    task=text[: limits.TEAM_TASK_CHARS_TOLD],
+                    execution=f"{self.stored.response_id}-l{number}",
+                    turn=number * limits.LANE_STEPS,
+                    touched_at_ms=self.runtime.now_ms(),
+                )
+                told = brief.of_child(name, str(self.stored.agent))
+                if not await self.runtime.lanes.add(self.stored, lane, [*beginning, told]):
+                    continue
+            await self._put(lane, "NEW_TASK", text, mark)
+            self.wakes.append(lane.number)
+            return {"task_name": lane.name}
+        raise _Refused("Too many agents were started at the same moment. Try again.")
+
+    def _check_room(self, lanes: Sequence[AgentLane], name: str) -> None:
+        if any(lane.name == name for lane in lanes):
+            raise _Refused(f"There is an agent {name} already: give it a followup_task, or take another name.")
+        if name.count("/") - 1 > limits.TEAM_DEPTH_MAX:
+            raise _Refused(f"Agents stand at most {limits.TEAM_DEPTH_MAX} deep below /root.")
+        if len(lanes) > limits.TEAM_AGENTS_MAX:
+            raise _Refused(f"A response has at most {limits.TEAM_AGENTS_MAX} agents beside /root. Give one a followup_task.")
+        self._check_slots(lanes)
+
+    def _check_slots(self, lanes: Sequence[AgentLane]) -> None:
+        most = (self.stored.parameters.multi_agent or {})["max_concurrent_subagents"]
+        if sum(lane.is_active for lane in lanes if lane.number) >= most:
+            raise _Refused(f"{most} agents beside /root are active already. Wait for one, or do the task yourself.")
+
+    async def _send(self, given: Said, mark: str) -> Said:
+        text = _message_of(given)
+        _, lane = await self._target(given)
+        await self._deliver(lane, "MESSAGE", text, mark)
+        return {"target": lane.name, "status": lane.status}
+
+    async def _follow_up(self, given: Said, mark: str) -> Said:
+        text = _message_of(given)
+        lanes, lane = await self._target(given)
+        if lane.number == 0:
+            raise _Refused("/root takes no tasks. Send it a message.")
+        if lane.status == "failed":
+            raise _Refused(f"{lane.name} has failed and cannot go on. Start another agent.")
+        if lane.status in _RESUMABLE:
+            self._check_slots(lanes)
+        await self._deliver(lane, "NEW_TASK", text, mark)
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            now = await self.runtime.lanes.get(self.stored, lane.number)
+            if now.status not in _RESUMABLE:
+                break  # It runs, and finds its task before it ends.
+            step, _ = await self.runtime.steps.last(await seen_as(self.runtime, self.stored, lane.number))
+            going = self.runtime.lanes.started(now, f"{self.stored.response_id}-l{now.number}-{now.starts + 1}")
+            going = replace(going, turn=step + 1, task=text[: limits.TEAM_TASK_CHARS_TOLD], is_interrupted=False)
+            if await self.runtime.lanes.change(self.stored, going, as_of=now) is not None:
+                break
+        self.wakes.append(lane.number)
+        return {"target": lane.name, "previous_status": lane.status}
+
+    def _wait(self, given: Said) -> None:
+        asked = given.get("timeout_ms", limits.TEAM_WAIT_MS)
+        if not isinstance(asked, int | float) or isinstance(asked, bool):
+            raise _Refused("'timeout_ms' is a number of milliseconds.")
+        until = self.runtime.now_ms() + int(max(0, min(asked, limits.TEAM_WAIT_MS_MAX)))
+        self.waits_until_ms = max(self.waits_until_ms, until)
+
+    async def _interrupt(self, given: Said) -> Said:
+        _, lane = await self._target(given)
+        if lane.number == 0:
+            raise _Refused("/root cannot be interrupted by an agent.")
+        if lane.is_active:
+            now = await self.runtime.lanes.interrupt(self.stored, lane.number)
+            seen = await seen_as(self.runtime, self.stored, lane.number)
+            step, _ = await self.runtime.steps.last(seen)
+            await tool_step.kill_running(self.runtime, seen, step)
+            if now.status == "waiting":
+                self.wakes.append(lane.number)
+        return {"target": lane.name, "previous_status": lane.status}
+
+    async def _list(self, given: Said) -> Said:
+        prefix = given.get("path_prefix") or ""
+        lanes = await self.runtime.lanes.all(self.stored)
+        return {
+            "agents": [
+                {"agent_name": lane.name, "status": lane.status, "last_task_message": lane.task}
+                for lane in lanes
+                if lane.name.startswith(str(prefix))
+            ]
+        }
+
+    async def _target(self, given: Said) -> tuple[list[AgentLane], AgentLane]:
+        """All agents, and the one that is meant."""
+        named = _text_of(given, "target")
+        name = named if named.startswith("/") else f"{self.stored.agent}/{named}"
+        lanes = await self.runtime.lanes.all(self.stored)
+        lane = next((lane for lane in lanes if lane.name == name.rstrip("/")), None)
+        if lane is None:
+            raise _Refused(f"There is no agent {name}. There are: {', '.join(lane.name for lane in lanes)}.")
+        if lane.number == self.stored.lane:
+            raise _Refused("That is you.")
+        return lanes, lane
+
+    async def _deliver(self, lane: AgentLane, kind: MessageKind, text: str, mark: str) -> None:
+        if lane.mail >= limits.TEAM_MESSAGES_MAX:
+            raise _Refused(f"The mailbox of {lane.name} is full: it has got {limits.TEAM_MESSAGES_MAX} messages.")
+        now = await self._put(lane, kind, text, mark)
+        if now.status == "waiting":
+            self.wakes.append(lane.number)
+
+    async def _put(self, lane: AgentLane, kind: MessageKind, text: str, mark: str) -> AgentLane:
+        message = message_of(self.runtime, self.stored, lane, kind, text, mark)
+        return await self.runtime.lanes.send(self.stored, lane.number, message, mark)
+
+
+def message_of(runtime: Runtime, stored: StoredResponse, to: AgentLane, kind: MessageKind, text: str, mark: str) -> AgentMessage:
+    """A message of the agent as which the response is seen."""
+    message_id = ids.new_message_id(stored.response_id, mark)
+    return AgentMessage(message_id, kind, str(stored.agent), to.name, text, runtime.now_ms())
+
+
+def _text_of(given: Said, name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise _Refused(f"'{name}' is a text, and it is needed.")
+    return value
+
+
+def _message_of(given: Said) -> str:
+    text = _text_of(given, "message")
+    if len(text) > limits.TEAM_MESSAGE_CHARS_MAX:
+        raise _Refused(f"A message has at most {limits.TEAM_MESSAGE_CHARS_MAX} characters. Put the rest into a file.")
+    return text
+
+
+def _forked(said: Sequence[Item], turns: object) -> list[Item]:
+    """What an agent gets of the conversation of the one that starts it: all, none, or its latest turns; a user begins each."""
+    wanted = str(turns)
+    if wanted in ("all", "none"):
+        return list(said) if wanted == "all" else []
+    if not wanted.isdecimal() or int(wanted) < 1:
+        raise _Refused("'fork_turns' is 'all', 'none', or a number from 1 on.")
+    begins = [index for index, item in enumerate(said) if item.get("role") == "user"]
+    return list(said[begins[-int(wanted)] :]) if len(begins) >= int(wanted) else list(said)

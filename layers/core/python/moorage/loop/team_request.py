@@ -1,0 +1,42 @@
+"""What a request with a team may not ask for in this version: its agents have no way to their client, nor to a person."""
+
+from typing import Final
+
+from moorage.errors import invalid_value, unsupported_value
+from moorage.loop import context, upstream_shell
+from moorage.loop.prepare import ResolvedInput
+from moorage.store.responses import StoredResponse
+from moorage.tools.capabilities import AsksApproval
+from moorage.tools.lowering import is_hosted
+from moorage.tools.registry import ROOMS
+from moorage.tools.room import makes_calls
+from moorage.wire.requests import CreateRequest
+
+_NO_CLIENT: Final = "The agents of a team cannot wait for their client in this version: leave it out, or 'multi_agent'."
+_NO_PERSON: Final = "the agents of a team cannot wait for a person in this version: say 'never', or leave 'multi_agent' out."
+_NO_PROGRAMS: Final = "The agents of a team write no programs in this version: leave it out, or 'multi_agent'."
+
+
+def check(request: CreateRequest, said: ResolvedInput) -> None:
+    """Raises :class:`~moorage.errors.ApiError`."""
+    for index, tool in enumerate(request.tools):
+        kind, room = tool["type"], ROOMS.of_tool(tool["type"])
+        if room is None or not is_hosted(tool):
+            raise unsupported_value(f"tools[{index}].type", kind, _NO_CLIENT)
+        if makes_calls(room):
+            raise unsupported_value(f"tools[{index}].type", kind, _NO_PROGRAMS)
+        if isinstance(room, AsksApproval) and room.may_ask(tool):
+            raise invalid_value(f"tools[{index}].require_approval", _NO_PERSON)
+    if upstream_shell.goes_there(said.entry, request.tools):
+        raise unsupported_value("multi_agent.enabled", "true", "Its shell runs at the provider of the model, without room for a team.")
+    if context.tools_of(said.items):
+        raise unsupported_value("input", "additional_tools", _NO_CLIENT)
+    policy = None if request.environment is None else request.environment.network_policy
+    if policy is not None and policy.approvals:
+        raise invalid_value("tools", f"'require_approval' of a network: {_NO_PERSON}")
+
+
+def check_container(stored: StoredResponse) -> None:
+    """The same of the container that it has got. Raises :class:`~moorage.errors.ApiError`."""
+    if stored.agent is not None and stored.has_gated_network:
+        raise invalid_value("tools", f"the container's network asks for approvals: {_NO_PERSON}")

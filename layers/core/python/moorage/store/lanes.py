@@ -1,0 +1,205 @@
+"""The agents of a response with a team: one record for each, what each began with, and its mailbox.
+
+An agent is a lane of the response's log (``keys.lane_of``). Its record says whether it runs, and by which execution. Everything is
+written under a key that follows from the call that asked for it, so that a second run of the step that made the call changes nothing.
+
+``/root`` is lane 0. Its record is written when something has to be said of it; until then it is as a new one.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from moorage import limits
+from moorage.codec import Codec
+from moorage.errors import ConditionFailed
+from moorage.store import keys
+from moorage.store.blobs import Blobs
+from moorage.store.packing import packed, unpacked
+from moorage.store.responses import ROOT_AGENT, StoredResponse
+from moorage.store.table import Record, Table
+from moorage.wire.types import Item
+
+LaneStatus = Literal["running", "waiting", "completed", "incomplete", "failed", "interrupted"]
+MessageKind = Literal["NEW_TASK", "MESSAGE", "FINAL_ANSWER"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLane:
+    number: int
+    name: str = ROOT_AGENT
+    parent: int = 0
+    called_by: str = ""
+    """The mark (``ids.mark_of_item``) of the ``spawn_agent`` that asked for it."""
+    task: str = ""
+    """The beginning of its latest task."""
+    status: LaneStatus = "running"
+    execution: str = ""
+    """That runs it, or ran it last; empty for the response's own."""
+    starts: int = 0
+    """How often it was let go on."""
+    restarts: int = 0
+    """How often its execution was lost."""
+    mail: int = 0
+    """Messages that were sent to it, or more: who has counted this many and looked has missed none of them."""
+    due_at_ms: int = 0
+    """When it does not wait any longer, if it does."""
+    turn: int = 0
+    """The step with which its latest turn may begin."""
+    is_interrupted: bool = False
+    """It ends its turn before its next model step."""
+    touched_at_ms: int = 0
+    """When it was let go on, the last time."""
+    incomplete_reason: str | None = None
+    """Of one that has ended so."""
+
+    @property
+    def is_active(self) -> bool:
+        return self.status in ("running", "waiting")
+
+    def execution_of(self, response_id: str) -> str:
+        return self.execution or response_id
+
+
+@dataclass(frozen=True, slots=True)
+class AgentMessage:
+    id: str
+    """Of the item that its recipient reads."""
+    kind: MessageKind
+    author: str
+    recipient: str
+    text: str
+    sent_at_ms: int
+
+    def item(self) -> Item:
+        head = f"Message Type: {self.kind}\nTask name: {self.recipient}\nSender: {self.author}\nPayload:\n{self.text}"
+        content = [{"type": "input_text", "text": head}]
+        return {"id": self.id, "type": "agent_message", "author": self.author, "recipient": self.recipient, "content": content}
+
+
+_LANE: Final = Codec(
+    AgentLane,
+    sparse=(
+        "name", "parent", "called_by", "task", "status", "execution", "starts", "restarts", "mail", "due_at_ms", "turn",
+        "is_interrupted", "touched_at_ms", "incomplete_reason",
+    ),
+    beside=("number",),
+)  # fmt: skip
+_MESSAGE: Final = Codec(AgentMessage, beside=("text",))
+
+
+class Lanes:
+    def __init__(self, table: Table, blobs: Blobs, *, now_ms: Callable[[], int]) -> None:
+        self._table = table
+        self._blobs = blobs
+        self._now_ms = now_ms
+
+    async def all(self, stored: StoredResponse) -> list[AgentLane]:
+        """In the order in which they began; ``/root`` is the first."""
+        records = await self._table.query(_pk(stored), prefix=keys.LANE_PREFIX)
+        found = [_lane(record) for record in records]
+        return found if found and found[0].number == 0 else [AgentLane(0), *found]
+
+    async def get(self, stored: StoredResponse, number: int) -> AgentLane:
+        record = await self._table.get(_pk(stored), keys.lane(number))
+        assert record is not None or number == 0, f"{stored.response_id} has no agent {number}"
+        return AgentLane(0) if record is None else _lane(record)
+
+    async def add(self, stored: StoredResponse, lane: AgentLane, beginning: Sequence[Item]) -> bool:
+        """False if its number is taken: somebody was faster."""
+        body = await packed(list(beginning))
+        record: Record = {"PK": _pk(stored), "SK": keys.lane(lane.number, _BEGINNING), "ttl": stored.expires_at}
+        if len(body) > limits.ITEM_INLINE_BYTES_MAX:
+            record["blob"] = keys.response_blob(stored.tenant_id, stored.response_id, f"agent-{lane.called_by}")
+            await self._blobs.put_bytes(record["blob"], body)
+        else:
+            record["body"] = body
+        made = {"PK": _pk(stored), "SK": keys.lane(lane.number), "ttl": stored.expires_at, **_LANE.pack(lane)}
+        return not await self._table.write_together([made, record], [])
+
+    async def beginning(self, stored: StoredResponse, number: int) -> list[Item]:
+        """What it was given to begin with."""
+        record = await self._table.get(_pk(stored), keys.lane(number, _BEGINNING))
+        assert record is not None, f"{stored.response_id} has no agent {number}"
+        (body,) = await self._blobs.inlined([record], "body")
+        items: list[Item] = await unpacked(body)
+        return items
+
+    async def change(self, stored: StoredResponse, lane: AgentLane, *, as_of: AgentLane) -> AgentLane | None:
+        """Write a change of a record that was read so. None if somebody has let it go on meanwhile, or sent to it."""
+        after, before = _LANE.pack(lane), _LANE.pack(as_of)
+        try:
+            record = await self._table.update(
+                _pk(stored),
+                keys.lane(lane.number),
+                set={"ttl": stored.expires_at, **{name: value for name, value in after.items() if before.get(name) != value}},
+                remove=tuple(name for name in before if name not in after),
+                condition={name: before[name] for name in _COMPARED if name in before},
+                absent=tuple(name for name in _COMPARED if name not in before),
+                must_exist=False,
+            )
+        except ConditionFailed:
+            return None
+        return _lane(record)
+
+    async def interrupt(self, stored: StoredResponse, number: int) -> AgentLane:
+        """Its turn is to end; answers how it stands afterwards."""
+        return _lane(await self._table.update(_pk(stored), keys.lane(number), set={"is_interrupted": True}))
+
+    async def set_execution(self, stored: StoredResponse, number: int, name: str) -> None:
+        """Note the execution that runs it now."""
+        await self._table.update(
+            _pk(stored),
+            keys.lane(number),
+            set={"execution": name, "touched_at_ms": self._now_ms(), "ttl": stored.expires_at},
+            must_exist=number != 0,
+        )
+
+    async def send(self, stored: StoredResponse, number: int, message: AgentMessage, sent_by: str) -> AgentLane:
+        """Put a message into a mailbox, once; answers how its owner stands afterwards."""
+        body = await packed(message.text)
+        record: Record = {
+            "PK": _pk(stored),
+            "SK": f"{keys.lane(number, _MESSAGES)}#{sent_by}",
+            "ttl": stored.expires_at,
+            "body": body,
+            **_MESSAGE.pack(message),
+        }
+        with suppress(ConditionFailed):  # Sent by an earlier run of the same step, which may not have counted it.
+            await self._table.put(record, if_absent=True)
+        return _lane(
+            await self._table.update(
+                _pk(stored), keys.lane(number), add={"mail": 1}, set={"ttl": stored.expires_at}, must_exist=number != 0
+            )
+        )
+
+    async def messages(self, stored: StoredResponse, number: int) -> list[AgentMessage]:
+        """All that were ever sent to it, in the order of their times."""
+        records = await self._table.query(_pk(stored), prefix=f"{keys.lane(number, _MESSAGES)}#")
+        found = [_MESSAGE.unpack(record, text=await unpacked(record["body"])) for record in records]
+        return sorted(found, key=lambda message: (message.sent_at_ms, message.id))
+
+    def started(self, lane: AgentLane, execution: str) -> AgentLane:
+        """The same as one that is let go on by this execution."""
+        return replace(
+            lane,
+            status="running",
+            execution=execution,
+            starts=lane.starts + 1,
+            due_at_ms=0,
+            touched_at_ms=self._now_ms(),
+        )
+
+
+_BEGINNING: Final = "AB#"
+_MESSAGES: Final = "AM#"
+_COMPARED: Final = ("status", "mail", "starts", "is_interrupted")
+
+
+def _lane(record: Record) -> AgentLane:
+    return _LANE.unpack(record, number=int(record["SK"].removeprefix(keys.LANE_PREFIX)))
+
+
+def _pk(stored: StoredResponse) -> str:
+    return keys.response(stored.tenant_id, stored.response_id)

@@ -1,0 +1,252 @@
+"""A model that starts agents, seen through the SDK's beta client on a running stack. Each agent plays the script in its task."""
+
+import itertools
+import json
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from openai import BadRequestError, OpenAI
+
+from tests.stack import SHELL, say, shell
+
+TOOLS: Any = [SHELL]
+TEAM: Any = {"enabled": True}
+BETAS: Any = ["responses_multi_agent=v1"]
+
+
+def script(*steps: dict[str, Any]) -> str:
+    """As in tests/stack.py, of steps that may hold scripts of other agents."""
+    return "```moorage-script\n" + json.dumps(steps).replace("`", "\\u0060") + "\n```"
+
+
+def ask(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"call": {"name": name, "arguments": arguments}}
+
+
+def spawn(name: str, *steps: dict[str, Any], **others: Any) -> dict[str, Any]:
+    return {"name": "spawn_agent", "arguments": {"task_name": name, "message": script(*steps), **others}}
+
+
+def wait(**given: Any) -> dict[str, Any]:
+    return ask("wait_agent", **given)
+
+
+def run(client: OpenAI, *steps: dict[str, Any], **others: Any) -> Any:
+    given = {"tools": TOOLS, "multi_agent": TEAM, "betas": BETAS, **others}
+    return client.beta.responses.create(model="demo", input=script(*steps), **given)
+
+
+def agent(item: Any) -> str:
+    return str(item.agent.agent_name)
+
+
+def of(items: Iterable[Any], name: str) -> list[Any]:
+    return [item for item in items if agent(item) == name]
+
+
+def answers(response: Any) -> dict[str, str]:
+    """What each agent has said last."""
+    found = [item for item in response.output if item.type == "message" and item.phase == "final_answer"]
+    return {agent(item): item.content[0].text for item in found}
+
+
+def results(response: Any) -> list[Any]:
+    """What came of the calls to the team."""
+    return [json.loads(item.output[0].text) for item in response.output if item.type == "multi_agent_call_output"]
+
+
+def messages(items: Iterable[Any], name: str) -> list[tuple[str, str]]:
+    """Author and text of the messages that an agent was sent."""
+    return [
+        (item.author, item.content[0].text.partition("Payload:\n")[2])
+        for item in items
+        if item.type == "agent_message" and item.recipient == name
+    ]
+
+
+def test_three_agents_work_in_one_container(client: OpenAI) -> None:
+    names = ("a", "b", "c")
+    events = list(
+        run(
+            client,
+            {"calls": [spawn(name, shell(f"echo {name} > {name}.txt; echo wrote {name}"), say(f"{name} is done")) for name in names]},
+            *[wait()] * 3,
+            shell("cat a.txt b.txt c.txt"),
+            say("All: {{output}}"),
+            stream=True,
+        )
+    )
+    response = events[-1].response
+    assert (response.status, [event.sequence_number for event in events]) == ("completed", list(range(len(events))))
+    assert answers(response) == {
+        "/root/a": "a is done",
+        "/root/b": "b is done",
+        "/root/c": "c is done",
+        "/root": "All: [exit code 0]\na\nb\nc",
+    }
+    assert {(author, said) for author, said in messages(response.output, "/root")} == {(f"/root/{n}", f"{n} is done") for n in names}
+    added = [event for event in events if event.type == "response.output_item.added"]
+    assert [event.output_index for event in added] == list(range(len(response.output)))
+    assert [event.agent.agent_name for event in added] == [agent(item) for item in response.output]
+    assert [event.agent for event in events if hasattr(event, "response") and getattr(event, "agent", None)] == []
+    used = response.usage.model_extra["agents"]
+    assert [each["agent_name"] for each in used] == ["/root", "/root/a", "/root/b", "/root/c"]
+    assert sum(each["total_tokens"] for each in used) == response.usage.total_tokens
+
+
+def test_an_agent_starts_another_and_sees_the_conversation_or_none_of_it(client: OpenAI) -> None:
+    below = {"calls": [spawn("tests", say("The tests pass."), fork_turns="none")]}
+    response = run(client, {"calls": [spawn("review", below, wait(), say("Reviewed."))]}, wait(), say("Fine."))
+    assert answers(response) == {"/root/review/tests": "The tests pass.", "/root/review": "Reviewed.", "/root": "Fine."}
+    assert messages(response.output, "/root/review")[1:] == [("/root/review/tests", "The tests pass.")]
+    assert messages(response.output, "/root") == [("/root/review", "Reviewed.")]
+
+
+def test_an_agent_that_fails_is_told_to_its_parent(client: OpenAI) -> None:
+    broken: dict[str, Any] = {"fail": {"status": 400, "times": 0}}
+    response = run(
+        client,
+        {"calls": [spawn("a", broken, say("never"))]},
+        wait(),
+        ask("followup_task", target="a", message="Again."),
+        say("So be it."),
+    )
+    assert (response.status, answers(response)) == ("completed", {"/root": "So be it."})
+    ((author, said),) = messages(response.output, "/root")
+    assert (author, said.startswith("This agent has failed, and cannot go on.")) == ("/root/a", True)
+    assert results(response)[-1] == {"error": "/root/a has failed and cannot go on. Start another agent."}
+
+
+def test_a_wait_ends_at_its_time(client: OpenAI) -> None:
+    began = time.monotonic()
+    response = run(client, {"calls": [spawn("a", shell("sleep 12"), say("Late."))]}, wait(timeout_ms=1_000), say("I did not wait."))
+    assert answers(response) == {"/root": "I did not wait.", "/root/a": "Late."}
+    waited = next(item for item in response.output if item.type == "message" and agent(item) == "/root")
+    late = next(item for item in response.output if item.type == "message" and agent(item) == "/root/a")
+    assert response.output.index(waited) < response.output.index(late)
+    assert time.monotonic() - began > 10
+
+
+def test_an_agent_is_interrupted_and_goes_on_with_what_it_knows(client: OpenAI) -> None:
+    response = run(
+        client,
+        {"calls": [spawn("a", shell("echo begun; sleep 300"), say("never"))]},
+        wait(timeout_ms=3_000),
+        ask("interrupt_agent", target="a"),
+        wait(),
+        ask("list_agents"),
+        ask("followup_task", target="/root/a", message=script(say("It had begun."))),
+        wait(),
+        say("Good."),
+    )
+    said = results(response)
+    assert {"target": "/root/a", "previous_status": "running"} in said
+    listed = next(each for each in said if "agents" in each)["agents"]
+    assert [(one["agent_name"], one["status"]) for one in listed] == [("/root", "running"), ("/root/a", "interrupted")]
+    assert {"target": "/root/a", "previous_status": "interrupted"} in said
+    assert next(text for _, text in messages(response.output, "/root")) == "This agent ended its turn without an answer: interrupted."
+    assert answers(response) == {"/root/a": "It had begun.", "/root": "Good."}
+    (killed,) = [item for item in response.output if item.type == "shell_call_output"]
+    assert (killed.output[0].stdout, killed.output[0].outcome.exit_code == 0) == ("begun\n", False)
+
+
+def test_a_message_reaches_an_agent_that_works(client: OpenAI) -> None:
+    response = run(
+        client,
+        {"calls": [spawn("a", shell("sleep 3"), wait(timeout_ms=60_000), say("Heard."))]},
+        ask("send_message", target="a", message="Use port 8080."),
+        wait(),
+        say("Done."),
+    )
+    assert ("/root", "Use port 8080.") in messages(response.output, "/root/a")
+    assert answers(response) == {"/root/a": "Heard.", "/root": "Done."}
+
+
+def test_no_more_agents_are_active_than_the_request_allows(client: OpenAI) -> None:
+    two = {"calls": [spawn("a", say("a")), spawn("b", say("b"))]}
+    response = run(client, two, wait(), say("Done."), multi_agent={"enabled": True, "max_concurrent_subagents": 1})
+    assert results(response)[:2] == [
+        {"task_name": "/root/a"},
+        {"error": "1 agents beside /root are active already. Wait for one, or do the task yourself."},
+    ]
+
+
+def test_cancelling_a_team_ends_all_of_its_agents(client: OpenAI) -> None:
+    long = shell("echo begun; sleep 300")
+    stream = run(client, {"calls": [spawn("a", long), spawn("b", long)]}, wait(), say("x"), background=True, stream=True)
+    begun: set[str] = set()
+    response_id = ""
+    for event in stream:
+        if event.type == "response.created":
+            response_id = event.response.id
+        if event.type == "response.shell_call_output_content.delta" and "begun" in (event.delta.stdout or ""):
+            begun.add(event.agent.agent_name)
+        if begun == {"/root/a", "/root/b"}:
+            break
+    cancelled = client.beta.responses.cancel(response_id)
+    assert cancelled.status == "cancelled"
+    killed = [agent(item) for item in cancelled.output if item.type == "shell_call_output"]
+    assert sorted(killed) == ["/root/a", "/root/b"]
+    assert client.beta.responses.retrieve(response_id).output == cancelled.output
+
+
+def test_a_budget_bounds_all_agents_together(client: OpenAI) -> None:
+    endless = {"repeat": {"times": 50, "step": shell("true")}}
+    begin, budget = {"calls": [spawn("a", endless, say("x"))]}, {"budget": {"total_tokens": 6_000}}
+    response = run(client, begin, wait(), say("Enough."), extra_body=budget)
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "budget_reached")
+    assert 6_000 < response.usage.total_tokens < 20_000
+
+
+def test_what_a_team_has_said_goes_on_without_a_store(client: OpenAI) -> None:
+    asked: Any = [
+        {"role": "user", "content": script({"calls": [spawn("a", shell("echo anchor"), say("a: {{output}}"))]}, wait(), say("One."))}
+    ]
+    given: Any = {"model": "demo", "tools": TOOLS, "multi_agent": TEAM, "betas": BETAS, "store": False}
+    first = client.beta.responses.create(input=asked, **given)
+    asked += [*(item.model_dump() for item in first.output), {"role": "user", "content": script(say("Two."))}]
+    second = client.beta.responses.create(input=asked, **given)
+    assert (answers(first)["/root"], answers(second)) == ("One.", {"/root": "Two."})
+
+
+def test_the_next_response_goes_on_from_what_root_has_read(client: OpenAI) -> None:
+    first = run(client, {"calls": [spawn("a", say("The anchor is up."))]}, wait(), say("One."))
+    asked: Any = {"tools": TOOLS, "model": "demo", "input": script(say("Two.")), "previous_response_id": first.id}
+    second = client.responses.create(**asked)
+    assert second.output_text == "Two."
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"tools": [{"type": "function", "name": "look", "parameters": {}}]}, "tools[0].type"),
+    ({"tools": [{"type": "custom", "name": "look"}]}, "tools[0].type"),
+    ({"tools": [{"type": "apply_patch"}]}, "tools[0].type"),
+    ({"tools": [{"type": "programmatic_tool_calling"}]}, "tools[0].type"),
+    ({"tools": [SHELL | {"require_approval": "always"}]}, "tools[0].require_approval"),
+    ({"tools": [{"type": "mcp", "server_label": "x", "server_url": "https://api.example.com"}]}, "tools[0].require_approval"),
+    ({"max_tool_calls": 3}, "max_tool_calls"),
+    ({"extra_body": {"budget": {"wall_seconds": 10}}}, "budget.wall_seconds"),
+    ({"multi_agent": {"enabled": True, "max_concurrent_subagents": 17}}, "multi_agent.max_concurrent_subagents"),
+    (
+        {"input": [{"role": "user", "content": "x"}, {"type": "compaction_trigger"}]},
+        "input",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "param"), REFUSED)
+def test_what_a_team_cannot_do_is_refused_by_name(client: OpenAI, given: dict[str, Any], param: str) -> None:
+    with pytest.raises(BadRequestError) as refused:
+        client.beta.responses.create(**{"model": "demo", "input": "hi", "multi_agent": TEAM, "betas": BETAS, **given})
+    assert refused.value.param == param
+
+
+def test_a_team_without_tools_runs_in_the_foreground_and_streams(client: OpenAI) -> None:
+    events = list(run(client, {"calls": [spawn("a", say("Hello from a."))]}, wait(), say("Bye."), tools=[], stream=True))
+    said = [(event.agent.agent_name, event.delta) for event in events if event.type == "response.output_text.delta"]
+    joined = {
+        name: "".join(delta for _, delta in group)
+        for name, group in itertools.groupby(sorted(said, key=lambda one: one[0]), key=lambda one: one[0])
+    }
+    assert joined == {"/root/a": "Hello from a.", "/root": "Bye."}

@@ -1,0 +1,120 @@
+"""A team in the loop: each agent has a script of its own, and all executions are played side by side, a step at a time."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+from moorage.loop.recover import continue_loop
+from moorage.model.base import Delta, ModelRequest
+from moorage.state import LoopState, Next
+from moorage.store.responses import StoredResponse
+from moorage.wire.types import Item
+
+from tests.unit.loop.lab import SHELL_TOOL, FakeModel, Lab, Turn, _Died, _dies_at, call
+
+TEAM: dict[str, Any] = {"max_concurrent_subagents": 3}
+
+
+def ask(action: str, call_id: str = "call_1", **arguments: Any) -> Turn:
+    return call(action, json.dumps(arguments), call_id)
+
+
+def spawn(name: str, message: str = "Do it.", *, call_id: str = "call_1", **others: Any) -> Turn:
+    return ask("spawn_agent", call_id, task_name=name, message=message, **others)
+
+
+def wait(**given: Any) -> Turn:
+    return ask("wait_agent", "call_wait", **given)
+
+
+def agent_of(request: ModelRequest) -> str:
+    """Who is asked, by what it was told."""
+    name = "/root"
+    for item in request.items:
+        text = text_of(item)
+        if item.get("role") == "developer" and text.startswith("From here on you are "):
+            name = text.removeprefix("From here on you are ").partition(",")[0]
+    return name
+
+
+def text_of(item: Item) -> str:
+    parts = item.get("content", item.get("output", ""))
+    return str(parts) if not isinstance(parts, list) else "".join(part.get("text", "") for part in parts)
+
+
+class TeamModel(FakeModel):
+    """What each agent says, one turn after another: whoever asks a step again hears the same."""
+
+    def __init__(self, **scripts: list[Turn]) -> None:
+        super().__init__([])
+        self.scripts = {f"/{name}".replace("__", "/"): list(turns) for name, turns in scripts.items()}
+        self.asked: list[tuple[str, ModelRequest]] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        name = agent_of(request)
+        self.asked.append((name, request))
+        script = self.scripts[name]
+        self.turns = [script[min(_turns_made(request), len(script) - 1)]]
+        async for delta in super().stream(request):
+            yield delta
+
+    def prompts(self, name: str) -> list[tuple[Item, ...]]:
+        return [request.items for asked, request in self.asked if asked == name]
+
+
+def _turns_made(request: ModelRequest) -> int:
+    """How many turns the agent has made that is asked, each with one call or one message."""
+    begins = [index for index, item in enumerate(request.items) if text_of(item).startswith("From here on you are ")]
+    own = request.items[begins[-1] :] if begins else request.items
+    return sum(item["type"] == "function_call" or item.get("role") == "assistant" for item in own)
+
+
+class TeamLab(Lab):
+    """Agents by ``root=[...]``, ``root__a=[...]``."""
+
+    def __init__(self, **scripts: list[Turn]) -> None:
+        super().__init__()
+        self.model = self.team = TeamModel(**scripts)
+        self.states: dict[str, LoopState] = {}
+        self.deaths = 0
+
+    async def begin(self, **changes: Any) -> StoredResponse:
+        parameters = {"multi_agent": TEAM, **changes.pop("parameters", {})}
+        return await self.background(tools=[SHELL_TOOL], parameters=parameters, agent="/root", **changes)
+
+    async def play(self, *, newest_first: bool = False, most: int = 400) -> None:
+        """Every execution, a task at a time in turns, until none goes on."""
+        for _ in range(most):
+            going = [name for name in self.executions.started if self.executions.states[name] == "RUNNING"]
+            if not going:
+                return
+            for name in reversed(going) if newest_first else going:
+                await self._task(name)
+        raise AssertionError("they never end")
+
+    async def _task(self, name: str) -> None:
+        state = self.states.get(name) or LoopState.from_json(self.executions.started[name])
+        try:
+            if state.next is Next.TOOLS:
+                await self.tools(state)
+            if state.next is Next.CONTINUE:
+                state = await continue_loop(self.runtime, state)
+            elif state.next is not Next.DONE:
+                state = await self.step(state)
+        except _Died:
+            self.table.before_write = None
+            self.deaths += 1
+        self.states[name] = state
+        if state.next is Next.DONE:
+            self.executions.states[name] = "SUCCEEDED"
+
+    def die_at(self, number: int) -> None:
+        self.table.before_write = _dies_at(number)
+
+
+def by_agent(response: dict[str, Any]) -> dict[str, list[str]]:
+    """Types of the items, by whose they are."""
+    found: dict[str, list[str]] = {}
+    for item in response["output"]:
+        found.setdefault(cast("str", item["agent"]["agent_name"]), []).append(item["type"])
+    return found
