@@ -17,6 +17,7 @@ BASE = {"function", "custom", "tool_search"}
 
 SPEAKERS = {
     "moorage.model.openai_responses": "which of them OpenAI's models were trained on, and OpenAI's form of their items",
+    "moorage.model.anthropic_computer": "Anthropic's form of its calls",
     "moorage.model.demo": "a scripted model's own words for its calls",
     "moorage.store.lanes": "the item that a message between agents is",
     "moorage.cli.checks.deployment": "a client of the API that asks a deployment for a shell",

@@ -326,3 +326,15 @@ def test_two_computers_are_refused() -> None:
     preview = {"type": "computer_use_preview", "display_width": 800, "display_height": 600, "environment": "browser"}
     with pytest.raises(ApiError, match="a container has one screen"):
         Computer().validate_items([], [], [TOOL, preview])
+
+
+async def test_a_toolset_of_the_upstream_is_for_a_hosted_computer_alone() -> None:
+    native = frozenset({"function", "computer.hosted"})
+    lab = Lab(natively(CLICKED), say("Done."), native_tools=native)
+    await ran(lab)
+    assert lab.model.requests[0].tools == ({"type": "computer"},)
+    assert [item["type"] for item in lab.model.requests[1].items[1:]] == ["computer_call", "computer_call_output"]
+    lab = Lab(acts(CLICKED), native_tools=native)
+    await ran(lab, tools=[{"type": "computer"}])
+    (tool,) = lab.model.requests[0].tools
+    assert (tool["type"], tool["name"]) == ("function", "computer")

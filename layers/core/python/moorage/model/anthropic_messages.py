@@ -12,9 +12,10 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from moorage.model import base, content, reasoning
+from moorage.model import anthropic_computer, base, content, reasoning
+from moorage.model.anthropic_computer import HOSTED_COMPUTER
 from moorage.model.base import Delta, ModelRequest
-from moorage.model.http import Upstream, broken, error_in_stream, json_event
+from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
 from moorage.model.output_checks import unfenced
 from moorage.model.stream_endings import counted, finish_reason
 from moorage.model.text_tool_calls import chosen_tools
@@ -39,6 +40,8 @@ _BUDGETS: Final = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_3
 """Thinking tokens for models before 4.6, which take a budget instead of an effort."""
 
 _WITH_BUDGET: Final = re.compile(r"claude-3|claude-(?:opus|sonnet|haiku)-4(?:-[015](?!\d)|-2\d|@|$)")
+_WITH_TOOLSETS: Final = re.compile(r"claude-(?:opus|sonnet|haiku|fable|mythos)-[5-9]|claude-opus-4-8")
+"""Models that take the toolset for computers (Anthropic's guide "Computer use tool"); older ones take another tool, or none."""
 _EFFORTS: Final = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 _ANSWER_TOKENS_MIN: Final = 1_024
 _EPHEMERAL: Final = {"type": "ephemeral"}
@@ -53,14 +56,21 @@ class AnthropicMessages:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         body = request_body(request, output_tokens_max=self.output_tokens_max)
-        return self.upstream.stream(body, lambda: unfenced(MessagesDecoder(self.upstream.secrets), request))
+        return self.upstream.stream(body, lambda: unfenced(self._decoder(request), request))
+
+    def _decoder(self, request: ModelRequest) -> Decoder:
+        decoder = MessagesDecoder(self.upstream.secrets)
+        if HOSTED_COMPUTER not in self.native_tools:
+            return decoder
+        return anthropic_computer.ToolsetDecoder(decoder, anthropic_computer.pointer_of(request.items))
 
 
 # --- the request ----------------------------------------------------------------------------------------------------------------
 
 
 def request_body(request: ModelRequest, *, output_tokens_max: int = OUTPUT_TOKENS_DEFAULT) -> dict[str, Any]:
-    turns = ConversationTurns.of(request.instructions, request.items)
+    items = anthropic_computer.expanded(request.items)
+    turns = ConversationTurns.of(request.instructions, items)
     format_ = (request.text or {}).get("format") or {}
     if format_.get("type") == "json_object":
         turns.system.append(_JSON_PLEASE)
@@ -87,10 +97,17 @@ def request_body(request: ModelRequest, *, output_tokens_max: int = OUTPUT_TOKEN
     output_config = body.get("output_config", {}) | thinking.pop("output_config", {})
     return (
         body
-        | _tools(request, turns, is_thinking=bool(thinking))
+        | _tools(request, turns, is_thinking=bool(thinking), has_used_toolset=anthropic_computer.is_used(items))
         | thinking
         | ({"output_config": output_config} if output_config else {})
     )
+
+
+def natives_of(model: str, *, is_anthropics: bool, asked: str | None) -> frozenset[str]:
+    """The tools that a model takes as they are; ``asked`` is ``computer`` of models.toml. Other servers than Anthropic's own may not
+    know the newest."""
+    has_toolset = asked == "native" or (asked is None and is_anthropics and _WITH_TOOLSETS.match(model) is not None)
+    return frozenset({"function", HOSTED_COMPUTER} if has_toolset else {"function"})
 
 
 def thinking_fields(request: ModelRequest, output_tokens: int, *, is_possible: bool) -> dict[str, Any]:
@@ -104,11 +121,13 @@ def thinking_fields(request: ModelRequest, output_tokens: int, *, is_possible: b
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _BUDGETS["minimal"] else {}
 
 
-def _tools(request: ModelRequest, turns: ConversationTurns, *, is_thinking: bool) -> dict[str, Any]:
+def _tools(request: ModelRequest, turns: ConversationTurns, *, is_thinking: bool, has_used_toolset: bool) -> dict[str, Any]:
     tools, choice = chosen_tools(request)
-    if not tools:
+    has_toolset = any(tool["type"] == anthropic_computer.FAMILY for tool in request.tools)
+    if not tools and not has_toolset:
         tools, choice = turns.stand_ins(), "none"
-    if not tools:
+        has_toolset = has_used_toolset
+    if not tools and not has_toolset:
         return {}
     named = [
         {
@@ -118,6 +137,7 @@ def _tools(request: ModelRequest, turns: ConversationTurns, *, is_thinking: bool
         }
         for tool in tools
     ]
+    named += [anthropic_computer.TOOLSET] if has_toolset else []
     chosen: dict[str, Any] = {"type": choice if isinstance(choice, str) else "tool"}
     if chosen["type"] == "required":
         chosen["type"] = "any"
@@ -138,8 +158,9 @@ def _block(block: Block) -> dict[str, Any]:
             return {"type": "image", "source": _source(url)}
         case FileContent(name, source):
             return _document(name, source)
-        case ToolUse(call_id, name, input_):
-            return {"type": "tool_use", "id": tool_id(call_id), "name": name, "input": input_}
+        case ToolUse(call_id, name, input_, toolset):
+            family = {"toolset_name": toolset} if toolset else {}
+            return {"type": "tool_use", "id": tool_id(call_id), "name": name, "input": input_, **family}
         case ToolResult(call_id, parts):
             return {"type": "tool_result", "tool_use_id": tool_id(call_id), "content": [_block(part) for part in parts]}
         case ReasoningContent(thought):
@@ -263,7 +284,7 @@ class MessagesDecoder:
                 closed = self._close()
                 self._open, self._has_arguments = "tool_use", False
                 self._calls += 1
-                return [*closed, base.CallStarted(block["name"], block["id"])]
+                return [*closed, base.CallStarted(block["name"], block["id"], namespace=block.get("toolset_name"))]
         closed = self._close()
         self._open = "other"
         return closed

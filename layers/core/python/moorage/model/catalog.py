@@ -307,7 +307,9 @@ class ModelCatalog:
             case "anthropic_messages":
                 bound = entry.max_output_tokens or anthropic_messages.OUTPUT_TOKENS_DEFAULT
                 upstream = self._over_http(entry, transport, "/messages", key_header="x-api-key")
-                return AnthropicMessages(upstream, output_tokens_max=bound)
+                is_anthropics = urlsplit(entry.base_url).hostname == urlsplit(ANTHROPIC_URL).hostname
+                natives = anthropic_messages.natives_of(entry.upstream_model, is_anthropics=is_anthropics, asked=entry.computer)
+                return AnthropicMessages(upstream, natives, output_tokens_max=bound)
             case "bedrock_converse":
                 url = entry.base_url or f"https://bedrock-runtime.{self._region(entry)}.amazonaws.com"
                 upstream = self._over_http(replace(entry, base_url=url, auth="bearer" if entry.key else "sigv4"), transport, "")

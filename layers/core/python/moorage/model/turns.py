@@ -39,6 +39,8 @@ class ToolUse:
     call_id: str
     name: str
     input: dict[str, Any]
+    toolset: str = ""
+    """The upstream's own family of tools that it belongs to; empty for a function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,9 @@ class ConversationTurns:
 
     def stand_ins(self) -> list[Tool]:
         """Tools that earlier calls used, for a request that offers none: a conversation with calls has to name some."""
-        names = dict.fromkeys(block.name for turn in self.turns for block in turn.blocks if isinstance(block, ToolUse))
+        names = dict.fromkeys(
+            block.name for turn in self.turns for block in turn.blocks if isinstance(block, ToolUse) and not block.toolset
+        )
         return [{"type": "function", "name": name} for name in names]
 
     @property
@@ -95,7 +99,9 @@ class ConversationTurns:
             case "message":
                 self._message(item)
             case "function_call":
-                self._append("assistant", ToolUse(item["call_id"], item["name"], _object(item.get("arguments"))))
+                self._append(
+                    "assistant", ToolUse(item["call_id"], item["name"], _object(item.get("arguments")), item.get("toolset", ""))
+                )
             case "function_call_output":
                 self._result(ToolResult(item["call_id"], tuple(_parts(item.get("output")))))
             case "reasoning":

@@ -235,7 +235,9 @@ class _Lowering:
     def _add_other(self, tool: Tool) -> None:
         type_ = tool["type"]
         room = ROOMS.of_tool(type_)
-        if type_ in self.native and (room is None or room.may_run_upstream):
+        is_here = room is not None and room.call_runner(tool) is not CallRunner.CLIENT
+        is_native = type_ in self.native or (is_here and f"{type_}.hosted" in self.native)
+        if is_native and (room is None or room.may_run_upstream):
             key, native = (f"\0{compact_json(tool)}", tool) if room is None else room.native_tool(tool, self)
             self.tools[key] = native
         elif isinstance(room, OffersFunctions):

@@ -87,12 +87,14 @@ async def run(run: Run) -> AsyncGenerator[Piece, None]:
 
 
 async def _shown(run: Run, batch: DeskBatch) -> _Shown:
-    """The result of the batch; of one that was lost, how the browser looks now. Raises :class:`SandboxLost`."""
+    """The result of the batch; of one that was lost, how the browser looks now. Raises :class:`SandboxLost`, or
+    :class:`SandboxError` if nothing was begun."""
     known, size = run.known, ScreenSize.of(next(iter(run.tools), {}))
     batch_id, has_elements = exec_id(known.response_id, known.call_id, 0), bool(known.item.get(WITH_ELEMENTS))
     if run.workplace.is_lost:
         raise SandboxLost
     is_attaching, begun_on = run.is_resumed, ""
+    broken: SandboxError = SandboxGone("The browser does not answer.")
     for _ in range(limits.CALL_ATTEMPTS_MAX):
         try:
             async with run.workplace.desk() as desk:
@@ -107,9 +109,12 @@ async def _shown(run: Run, batch: DeskBatch) -> _Shown:
                     begun_on = state.desk_id
                     result = await desk.run(batch_id, batch.actions, picture=_PICTURE, has_tree=has_elements)
                 return _Shown(state, result, result.is_lost)
-        except (SandboxGone, SandboxUnreachable):
+        except (SandboxGone, SandboxUnreachable) as error:
+            broken = error
             if not await run.workplace.is_alive():
                 break
+    if not is_attaching and not begun_on:
+        raise broken
     raise SandboxLost
 
 

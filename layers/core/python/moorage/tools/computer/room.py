@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from moorage import errors, limits
+from moorage.model.anthropic_computer import HOSTED_COMPUTER
 from moorage.model.catalog import ModelEntry
 from moorage.sandbox.exec_client import ExecClient
 from moorage.store.item_contents import KEPT
@@ -174,7 +175,7 @@ class Computer(
         is_output = item["type"] == self.output_type
         is_native = bool(reader.native & set(self.types))
         if reading.is_ours(item) if is_output else "container" in item:
-            if is_native and reader.offered(self.types) is None:
+            if (is_native or HOSTED_COMPUTER in reader.native) and reader.offered(self.types) is None:
                 return _native_output(item) if is_output else [_native_call(item)]
             return [_function_output(item, reader) if is_output else self._function_call(item, reader)]
         if is_native:
