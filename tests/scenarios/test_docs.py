@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,8 +60,14 @@ def test_the_python_of_a_page_needs_the_sdk_alone(page: str) -> None:
     assert {name.partition(".")[0] for name in imported} - READERS_HAVE - sys.stdlib_module_names == set()
 
 
+NEEDS = {"docs/computer.md": "chromium"}
+"""Programs of the machine without which a page cannot be tried."""
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_each_block_of_a_page_runs_alone(page: str, stack: Stack, tmp_path: Path) -> None:
+    if page in NEEDS and shutil.which(NEEDS[page]) is None:
+        pytest.skip(f"{NEEDS[page]} is not installed ('make setup-dev' installs it).")
     (tmp_path / "data.csv").write_text("month,amount\n1,30\n2,12\n")
     key = make_key(stack, re.sub("[^a-z0-9]", "-", page.lower()))
     blocks = [block.replace("http://127.0.0.1:8080/v1", stack.url).replace("sk-moorage-...", key) for block in blocks_of(page)]
