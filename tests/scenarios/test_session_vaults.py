@@ -12,7 +12,8 @@ from playwright.sync_api import expect
 from tests.browser import WAIT_MS, Console, chromium, context_of
 from tests.mcp_servers import LOOPBACK, Depot, Running, depot_beside
 from tests.processes import until
-from tests.stack import Stack, say, script
+from tests.stack import Stack, say, script, shell
+from tests.token_endpoint import TokenEndpoint, token_endpoint
 
 expect.set_options(timeout=WAIT_MS)
 
@@ -28,8 +29,15 @@ def depot() -> Iterator[tuple[Depot, Running]]:
 
 
 @pytest.fixture(scope="module")
-def client(depot: tuple[Depot, Running], tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
-    opened = {"MOORAGE_FETCH_ALLOWED_NETWORKS": ",".join(LOOPBACK), "MOORAGE_EGRESS_PORTS": str(depot[1].port)}
+def endpoint() -> Iterator[TokenEndpoint]:
+    with token_endpoint() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(depot: tuple[Depot, Running], endpoint: TokenEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
+    ports = f"{depot[1].port},{endpoint.port}"
+    opened = {"MOORAGE_FETCH_ALLOWED_NETWORKS": ",".join(LOOPBACK), "MOORAGE_EGRESS_PORTS": ports}
     stack = Stack(tmp_path_factory.mktemp("vaults"), opened).start()
     yield stack.client()
     assert stack.stop() == 0
@@ -138,3 +146,32 @@ def test_a_person_decides_about_a_call_in_the_console(client: OpenAI, depot: tup
         expect(asked).to_have_count(0)
         assert console.said == []
     assert there.orders == [("B-1", 1)]
+
+
+def test_a_token_that_ends_within_a_response_is_refreshed_once(
+    client: OpenAI, depot: tuple[Depot, Running], endpoint: TokenEndpoint
+) -> None:
+    """It is refreshed in the second half of its life, which the two calls behind the pause meet."""
+    sessions, there = client.beta.agents.sessions, depot[0]
+    endpoint.expires_in = 20
+    vault = client.beta.agents.vaults.create(name="depot")
+    way: Any = {"type": "none"}
+    refresh: Any = {"client_id": "moorage", "refresh_token": endpoint.refresh_token, "token_endpoint": endpoint.url}
+    refresh["token_endpoint_auth"] = way
+    auth: Any = {"type": "mcp_oauth", "mcp_server_url": f"{depot[1].url}/mcp", "access_token": "access-0", "refresh": refresh}
+    auth["expires_at"] = "2001-01-01T00:00:00Z"
+    client.beta.agents.vaults.credentials.create(vault.id, name="depot", auth=auth)
+    there.headers.clear()
+    calls = [{"name": "depot__find_part", "arguments": {"sku": sku}} for sku in ("A-1", "A-2")]
+    order = script({"call": calls[0]}, shell("sleep 11"), {"calls": calls}, say("Found."))
+    session = sessions.create(agent=served(depot), environment={"type": "openai_hosted"}, input=order, vault_ids=[vault.id])
+    until(lambda: sessions.retrieve(session.id).status == "idle", 120)
+    (turn,) = sessions.turns.list(session.id)
+    found = [item for item in sessions.items.list(session.id, order="asc") if item.type == "mcp_call"]
+    assert (turn.status, [call.status for call in found]) == ("completed", ["completed"] * 3)
+    sent = [headers["authorization"].removeprefix("Bearer ") for headers in there.headers]
+    assert len(set(sent)) >= 2
+    assert sent == sorted(sent, key=lambda token: int(token.partition("-")[2])), "no token comes back"
+    assert [f"access-{number}" for number in range(1, endpoint.given + 1)] == list(dict.fromkeys(sent)), "none is asked for twice"
+    told = [session.to_dict(), turn.to_dict(), *(call.to_dict() for call in found)]
+    assert not any(token in json.dumps(told, default=str) for token in (*sent, endpoint.refresh_token))

@@ -79,7 +79,7 @@ def run_with(found: list[Hit] | Exception, asked: list[Any], so_far: dict[str, A
         settings=nothing,
         now=lambda: 0.0,
         earlier=nothing,
-        service=Service(nothing, lambda handle: None, nothing, nothing, search_files),
+        service=Service(nothing, lambda handle: None, nothing, nothing, search_files, nothing),
     )
 
 

@@ -23,12 +23,24 @@ def chosen(settings: Mapping[str, Any], credentials: Sequence[CredentialRecord])
     return found
 
 
-async def with_tokens(
-    runtime: Runtime, tenant_id: str, settings: Mapping[str, Any], vault_ids: Sequence[str], tools: Sequence[Tool]
-) -> list[Tool]:
-    """The tools of a request with the tokens for their servers. Raises :class:`~moorage.errors.ApiError`."""
-    if not vault_ids:
-        return list(tools)
-    credentials = chosen(settings, await credentials_in(runtime, tenant_id, vault_ids))
+async def credentials_of(
+    runtime: Runtime, tenant_id: str, settings: Mapping[str, Any], vault_ids: Sequence[str]
+) -> dict[str, CredentialRecord]:
+    """:func:`chosen` of the session's vaults."""
+    return chosen(settings, await credentials_in(runtime, tenant_id, vault_ids)) if vault_ids else {}
+
+
+async def with_tokens(runtime: Runtime, credentials: Mapping[str, CredentialRecord], tools: Sequence[Tool]) -> list[Tool]:
+    """The tools of a request with the tokens for their servers, as they are now. Raises :class:`~moorage.errors.ApiError`."""
     tokens = {label: await bearer_token(runtime, credential) for label, credential in credentials.items()}
     return [tool | {"authorization": tokens[tool["server_label"]]} if tool.get("server_label") in tokens else tool for tool in tools]
+
+
+def with_credentials(credentials: Mapping[str, CredentialRecord], tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    """The tools of a checked request, of which each knows whose token opens its server: a response may outlive it."""
+
+    def of(tool: Tool) -> Tool:
+        credential = credentials.get(tool.get("server_label", ""))
+        return tool if credential is None else tool | {"credential": (credential.vault_id, credential.id)}
+
+    return tuple(map(of, tools))

@@ -17,7 +17,7 @@ from moorage import ids, limits
 from moorage.agents.session_past import owned_past, root_of
 from moorage.agents.session_start import make_anew
 from moorage.agents.session_store import AgentSessions, ArtifactRecord, BegunResponse, SessionRecord, TurnRecord, WaitingInput
-from moorage.agents.session_vaults import with_tokens
+from moorage.agents.session_vaults import credentials_of, with_credentials, with_tokens
 from moorage.agents.session_webhooks import tell_endpoints
 from moorage.agents.settings import as_request
 from moorage.approvals import waiting as approvals
@@ -424,7 +424,8 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
     if previous is not None:
         asked["previous_response_id"] = previous.stored.response_id
         past = await owned_past(runtime, session, standing.turn, previous, items)
-    asked["tools"] = await with_tokens(runtime, session.tenant_id, session.settings, session.vault_ids, asked["tools"])
+    credentials = await credentials_of(runtime, session.tenant_id, session.settings, session.vault_ids)
+    asked["tools"] = await with_tokens(runtime, credentials, asked["tools"])
     if session.container_id is not None:
         place = {"type": "container_reference", "container_id": session.container_id}
         asked["tools"] = [*asked["tools"], {"type": "shell", "environment": place}]
@@ -433,7 +434,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
     prepared = await prepare(
         runtime,
         session.tenant_id,
-        request,
+        replace(request, tools=with_credentials(credentials, request.tools)),
         recent=past,
         key_id=payer.key_id,
         draws_on=payer.draws(session),

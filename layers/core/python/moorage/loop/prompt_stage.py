@@ -17,6 +17,7 @@ from moorage.tools.calls import ItemPosition
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Room
 from moorage.tools.run import Service
+from moorage.vaults.tokens import bearer_token
 from moorage.wire.events import OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE
 from moorage.wire.types import Event, Item, Tool
 
@@ -34,9 +35,14 @@ def outside(runtime: Runtime, stored: StoredResponse) -> Service:
     async def search_files(store_ids: Sequence[str], queries: Sequence[str], options: SearchOptions) -> list[Hit]:
         return await runtime.vector_stores.search(stored.tenant_id, store_ids, queries, options, draws_on=stored.draws_on)
 
+    async def token(vault_id: str, credential_id: str) -> str:
+        return await bearer_token(runtime, await runtime.vaults.credential(stored.tenant_id, vault_id, credential_id))
+
     contents = runtime.contents_of(stored.tenant_id)
     act = None if stored.session_id is None or runtime.session_automations is None else partial(runtime.session_automations, stored)
-    return Service(Fetcher.of(runtime.settings), secret, contents, signature, search_files, is_stored=stored.is_stored, automations=act)
+    return Service(
+        Fetcher.of(runtime.settings), secret, contents, signature, search_files, token, is_stored=stored.is_stored, automations=act
+    )
 
 
 def rooms_of(tools: Sequence[Tool]) -> list[Room]:

@@ -120,6 +120,9 @@ class Service:
     search_files: Callable[[Sequence[str], Sequence[str], SearchOptions], Awaitable[list[Hit]]]
     """By ids of vector stores and queries. Raises :class:`~moorage.errors.ApiError` for a store that is not there (any more), and
     :class:`~moorage.errors.UpstreamError`."""
+    token: Callable[[str, str], Awaitable[str]]
+    """The token of a credential, by the ids of its vault and of itself, as it is now; refreshed if it ends. Raises
+    :class:`~moorage.errors.ApiError`."""
     is_stored: bool = True
     """Whether what comes of the response outlives it."""
     automations: Callable[[str, Mapping[str, Any]], Awaitable[str]] | None = None

@@ -347,7 +347,11 @@ class Mcp(
             yield self._failed(run.known, _error(CallEnd.GAVE_UP, "Its server is not known any more."))
             return
         try:
+            server = await server.refreshed(run.outside.token)
             called = await session.call_tool(server, run.outside.fetcher, item["name"], orjson.loads(item["arguments"]))
+        except errors.ApiError as error:
+            yield self._failed(run.known, _error(CallEnd.GAVE_UP, error.message))
+            return
         except session.ServerFailure as failure:
             yield self._failed(run.known, failure.error)
             return
@@ -461,7 +465,10 @@ async def _listed(tool: Tool, stage: Stage) -> dict[str, Any]:
     from moorage.tools.mcp import session
 
     try:
+        server = await server.refreshed(stage.outside.token)
         found = await session.list_tools(server, stage.outside.fetcher)
+    except errors.ApiError as error:
+        return {"tools": [], "error": error.message}
     except session.ServerFailure as failure:
         return {"tools": [], "error": failure.sentence}
     tools = [each for each in found if listing.is_allowed(tool, each)]

@@ -4,8 +4,8 @@ Nothing of this is stored, shown or told to a model: it is sealed in the respons
 are secrets too, because many servers take their key in the path.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -14,7 +14,10 @@ import orjson
 from moorage.model.remote_servers import RemoteServer
 from moorage.wire.types import Tool
 
-SECRET_FIELDS: Final = ("server_url", "authorization", "headers")
+SECRET_FIELDS: Final = ("server_url", "authorization", "headers", "credential")
+
+TokenOf = Callable[[str, str], Awaitable[str]]
+"""The present token of a credential, by the ids of its vault and of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,9 @@ class McpServer:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     is_operators: bool = False
     """The operator has named it: it may stand in a private network."""
+    vault_id: str = ""
+    credential_id: str = ""
+    """Whose token opens it: it may end, and be followed by another one, while a response runs."""
 
     @classmethod
     def of_request(cls, tool: Tool) -> "McpServer":
@@ -30,7 +36,8 @@ class McpServer:
         if tool.get("authorization") is not None:
             headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
             headers["Authorization"] = f"Bearer {tool['authorization']}"
-        return cls(tool["server_url"], headers)
+        vault_id, credential_id = tool.get("credential", ("", ""))
+        return cls(tool["server_url"], headers, vault_id=vault_id, credential_id=credential_id)
 
     @classmethod
     def of_operator(cls, server: RemoteServer) -> "McpServer":
@@ -41,6 +48,13 @@ class McpServer:
         """The server of a tool without its secrets; None if that is not known (any more)."""
         sealed = secret(tool["server"]) if "server" in tool else None
         return None if sealed is None else cls(**orjson.loads(sealed))
+
+    async def refreshed(self, token_of: TokenOf) -> "McpServer":
+        """With the token that opens it now. Raises :class:`~moorage.errors.ApiError`."""
+        if not self.credential_id:
+            return self
+        token = await token_of(self.vault_id, self.credential_id)
+        return replace(self, headers={**self.headers, "Authorization": f"Bearer {token}"})
 
     def to_secret(self) -> str:
         return orjson.dumps(asdict(self)).decode()
