@@ -131,7 +131,7 @@ class Api(Construct):
 
     @property
     def base_url(self) -> str:
-        """What a client's ``base_url`` is set to."""
+        """The value of a client's ``base_url``."""
         if self._config.domain_name:
             return f"https://{self._config.domain_name}/v1"
         return self.rest_api.url_for_path("/v1")
@@ -162,14 +162,14 @@ class Api(Construct):
             acknowledge(method, "AwsSolutions-APIG4", "authorizer: false is for emulators; the application checks every key itself.")
 
     def _console(self, integration: apigateway.LambdaIntegration) -> None:
-        """Files for browsers, which have no key before they have them. They can be read and nothing else."""
+        """Files for browsers, before they have a key. They can be read and nothing else."""
         console = self.rest_api.root.add_resource("console")
         for resource in (console, console.add_resource("{proxy+}")):
             method = resource.add_method("GET", integration, authorization_type=apigateway.AuthorizationType.NONE)
             _leave_open(method, "The console's own files say nothing of anybody; what they show they ask of /v1, with a key.")
 
     def _approval_page(self, integration: apigateway.LambdaIntegration) -> None:
-        """What people open who got a link: the link itself is the key, for one decision."""
+        """The pages behind a link: the link itself is the key, for one decision."""
         page = self.rest_api.root.add_resource("approve").add_resource("{proxy+}")
         reason = "The last part of the address is a sealed, expiring token for one decision, which the application opens and checks."
         for verb in _APPROVAL_METHODS:
@@ -187,7 +187,7 @@ class Api(Construct):
         )
 
     def _gateway_errors(self) -> None:
-        """What API Gateway answers by itself looks like OpenAI's errors too."""
+        """API Gateway's own answers look like OpenAI's errors too."""
         no_key = errors.invalid_api_key()
         no_route = errors.unknown_url("$context.httpMethod", "$context.path", ())
         kind = apigateway.ResponseType

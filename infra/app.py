@@ -50,7 +50,7 @@ def check_microvms(config: Config, region: str | None) -> None:
 
 
 def check_arns(config: Config, region: str | None) -> None:
-    """Raises :class:`ConfigError` for what is in another region, where none of these can be used from."""
+    """Raises :class:`ConfigError` for resources of another region: none of these can be used from there."""
     names = ("kms_key_arn", "model_keys_kms_arn", "alarm_topic_arn", "waf_acl_arn")
     given: dict[str, str | None] = {name: getattr(config, name) for name in names}
     for name, arn in given.items():
@@ -59,7 +59,7 @@ def check_arns(config: Config, region: str | None) -> None:
 
 
 def _context(app: cdk.App) -> dict[str, object]:
-    """What ``moorage`` and ``moorage:<name>`` hold: CDK answers only for names that one asks for."""
+    """The values of ``moorage`` and ``moorage:<name>``: CDK answers only for requested names."""
     names = [CONTEXT_KEY, *(f"{CONTEXT_KEY}:{name}" for name in Config.model_fields)]
     return {name: value for name in names if (value := app.node.try_get_context(name)) is not None}
 

@@ -59,7 +59,7 @@ Target = Literal["lambda", "host"]
 
 @jsii.implements(cdk.ILocalBundling)
 class LocalBundling:
-    """Runs ``build(output directory)`` where CDK would start a container."""
+    """Runs ``build(output directory)`` in place of CDK's container."""
 
     def __init__(self, build: Callable[[Path], None]) -> None:
         self._build = build

@@ -143,7 +143,7 @@ GroupId = Annotated[str, Field(pattern=r"^sg-[0-9a-f]{8,17}$")]
 
 
 class UsagePlan(BaseModel):
-    """What API Gateway lets each tenant of a tier do; what is left out is not limited."""
+    """API Gateway's limits for each tenant of a tier; a missing one is no limit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -159,7 +159,7 @@ class UsagePlan(BaseModel):
 
 
 class Oidc(BaseModel):
-    """Whose tokens open the API beside its keys, and what they mean (``docs/sign-in.md``)."""
+    """The issuer of tokens beside the API's keys, and the meaning of their claims (``docs/sign-in.md``)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -188,7 +188,7 @@ class Oidc(BaseModel):
 
 
 class GivenVpc(BaseModel):
-    """A network that is there already, of which the deployment changes nothing (``docs/aws_company.md``)."""
+    """An existing network: the deployment changes nothing of it (``docs/aws_company.md``)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -545,7 +545,7 @@ class Config(BaseModel):
         return self
 
     def _check_private(self) -> None:
-        """What a private API has not (API Gateway developer guide, "Private REST APIs")."""
+        """Settings that a private API cannot have (API Gateway developer guide, "Private REST APIs")."""
         without = {
             "websocket": "a WebSocket API is public",
             "waf": "callers come through an endpoint of yours",
@@ -600,7 +600,7 @@ class Config(BaseModel):
 
 
 def _parsed(value: Any) -> Any:
-    """A value of ``-c``: what JSON can read (true, 3, ["a"]) is that, everything else is text."""
+    """A value of ``-c``: JSON if it is JSON (true, 3, ["a"]), else text."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:

@@ -112,7 +112,7 @@ class EgressProxy(Construct):
     def _define(
         self, config: Config, image: ContainerImage, table: dynamodb.ITable, own_networks: Sequence[str]
     ) -> ecs.FargateTaskDefinition:
-        """The proxy's task, and what it may read."""
+        """The proxy's task, and its rights to read."""
         execution_role = iam.Role(self, "ExecutionRole", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
         image.grant_pull(execution_role)
         definition = ecs.FargateTaskDefinition(
@@ -160,7 +160,7 @@ class EgressProxy(Construct):
         return definition
 
     def grant_scale(self, grantee: iam.IGrantable) -> None:
-        """Raise and lower the service between zero and one, and see where it stands."""
+        """Raise and lower the service between zero and one, and read its state."""
         iam.Grant.add_to_principal(
             grantee=grantee,
             actions=["ecs:DescribeServices", "ecs:UpdateService"],
@@ -179,7 +179,7 @@ class EgressProxy(Construct):
 
 @dataclass(frozen=True)
 class _ProxyPlacement:
-    """Where the proxy is, and who reaches it."""
+    """The network of the proxy, and its clients."""
 
     vpc: ec2.IVpc
     subnets: ec2.SubnetSelection

@@ -1,4 +1,4 @@
-"""How the REST API is reached: by which TLS, by which addresses, and whether from the internet at all."""
+"""The endpoint of the REST API: its TLS, its addresses, and whether it is on the internet at all."""
 
 import json
 from typing import Any, Final
@@ -17,7 +17,7 @@ PRIVATE: Final = "PRIVATE"
 
 
 def set_endpoint(api: apigateway.RestApi, config: Config) -> None:
-    """What is not asked for is not in the template."""
+    """Parts without a setting are not in the template."""
     resource = api.node.default_child
     assert isinstance(resource, apigateway.CfnRestApi)
     _set_tls(resource, config)

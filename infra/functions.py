@@ -50,7 +50,7 @@ LIVE: Final = "live"
 
 
 def audit_log_group(scope: Construct, construct_id: str, config: Config) -> logs.LogGroup:
-    """Lines about people and keys, which stay when the stack goes."""
+    """Lines about people and keys. They stay when the stack goes."""
     kept = cdk.RemovalPolicy.RETAIN if config.retain else cdk.RemovalPolicy.DESTROY
     return logs.LogGroup(
         scope,

@@ -22,7 +22,7 @@ from infra.nag import acknowledge, acknowledge_wildcard
 
 
 class ContainerImage(Construct):
-    """An image: given by its URI, or built from ``context`` and tagged with the hash of what is in it."""
+    """An image: given by its URI, or built from ``context`` and tagged with the hash of its content."""
 
     def __init__(
         self,

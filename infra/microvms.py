@@ -49,7 +49,7 @@ _OPERATOR_POLICY: Final = "AWSLambdaNetworkConnectorOperatorPolicy"
 
 @dataclass(frozen=True)
 class _MicrovmPlacement:
-    """Where the connector leads."""
+    """The network behind the connector."""
 
     subnet_ids: Sequence[str]
     group_id: str
@@ -89,7 +89,7 @@ class MicrovmNetwork(Construct):
         return _MicrovmPlacement([subnet.subnet_id for subnet in vpc.isolated_subnets], self._make_group(vpc), None, described)
 
     def _in_given(self, given: GivenVpc) -> _MicrovmPlacement:
-        """Subnets of the owner's, which another account may share with this one."""
+        """Subnets of the owner's. Another account may share them with this one."""
         # The CDK wants a zone; nothing here asks for it.
         vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=given.id, availability_zones=["any"])
         group = given.sandbox_group or self._make_group(vpc)
@@ -102,7 +102,7 @@ class MicrovmNetwork(Construct):
         return group.security_group_id
 
     def _make_operator_role(self) -> iam.Role:
-        """For Lambda, which makes network interfaces by it: in these subnets, with this group, and nowhere else."""
+        """Lambda's rights to make network interfaces: in these subnets, with this group, and nowhere else."""
         role = iam.Role(
             self,
             "OperatorRole",
@@ -184,7 +184,7 @@ class Microvms(Construct):
         self._end.node.add_dependency(*self._images.values(), self.network)
 
     def _make_build_role(self, state: State, key: str) -> iam.Role:
-        """For Lambda, which builds images by it: pull the container image, read the Dockerfile, write the build's log."""
+        """Lambda's rights to build images: pull the container image, read the Dockerfile, write the build's log."""
         stack = cdk.Stack.of(self)
         images = stack.format_arn(
             service="lambda", resource="microvm-image", resource_name="*", arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME

@@ -15,7 +15,7 @@ def acknowledge_wildcard(construct: IConstruct, finding: str, reason: str) -> No
 
 
 def _printed(stack: Stack, text: str) -> str:
-    """cdk-nag prints what is only known at deployment as ``<AWS::AccountId>``."""
+    """cdk-nag prints values of the deployment as ``<AWS::AccountId>``."""
     pseudo = {stack.account: "<AWS::AccountId>", stack.region: "<AWS::Region>", stack.partition: "<AWS::Partition>"}
     for value, printed in pseudo.items():
         if Token.is_unresolved(value):

@@ -44,7 +44,7 @@ def reserved_zones(scope: Construct, config: Config) -> int:
 
 
 def isolated_subnets(name: str, part: int, config: Config) -> ec2.SubnetConfiguration:
-    """One in each zone, whose prefix has ``part`` bits more than the network's."""
+    """One in each zone, with a prefix of ``part`` bits more than the network's."""
     prefix = ipaddress.IPv4Network(config.vpc_cidr).prefixlen
     return ec2.SubnetConfiguration(name=name, subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=prefix + part)
 
@@ -55,7 +55,7 @@ def named_by(construct_id: str, cidr: str) -> str:
 
 
 class Network(Construct):
-    """The security groups of sandboxes and of the functions that reach them, and what lets them through."""
+    """The security groups of sandboxes and of the functions that reach them, with their rules."""
 
     vpc: ec2.IVpc
     sandbox_subnet_ids: Sequence[str]
@@ -180,7 +180,7 @@ class IsolatedNetwork(Network):
 
     @property
     def _own_account(self) -> dict[str, dict[str, str]]:
-        """Whoever comes through an endpoint must be of this account: credentials smuggled into a sandbox lead nowhere."""
+        """A caller through an endpoint must be of this account: credentials smuggled into a sandbox lead nowhere."""
         return {"StringEquals": {"aws:PrincipalAccount": cdk.Stack.of(self).account}}
 
     def _dns_firewall(self, bucket: s3.IBucket, *, has_logs: bool) -> None:
@@ -256,7 +256,7 @@ class GivenNetwork(Network):
         )
 
     def own_or(self, scope: Construct, name: str, given: str | None, description: str) -> ec2.ISecurityGroup:
-        """A given group, of which no rule is changed, or one of the deployment's own."""
+        """A given group, with its rules unchanged, or one of the deployment's own."""
         if given:
             return ec2.SecurityGroup.from_security_group_id(scope, name, given, mutable=False)
         return ec2.SecurityGroup(scope, name, vpc=self.vpc, allow_all_outbound=False, description=description)

@@ -1,4 +1,4 @@
-"""What the owner looks at: one dashboard and a few alarms, from metrics that AWS services publish anyway."""
+"""The owner's view: one dashboard and a few alarms, from metrics that AWS services publish anyway."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -45,7 +45,7 @@ class Observability(Construct):
         all_functions: list[lambda_.Function],
         cluster_name: str | None,
     ) -> None:
-        """``functions`` are those whose work is shown one by one, ``all_functions`` those that are paid for."""
+        """``functions`` are shown one by one, ``all_functions`` count for the cost."""
         super().__init__(scope, construct_id)
         self._service = config.name
         self._topics = self._find_topics(config)
@@ -198,7 +198,7 @@ class Observability(Construct):
 
 
 def described(name: str, description: str) -> str:
-    """What an alarm's message says: a sentence, and where the steps are."""
+    """The message of an alarm: a sentence, and the place of the remedy's steps."""
     return f"{description} What to do: {RUNBOOK}#{name.lower()}"
 
 

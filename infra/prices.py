@@ -54,7 +54,7 @@ class Prices:
         return running_seconds * baseline + burst + MICROVM_SNAPSHOT_GB * (self.microvm_read_gb + self.microvm_write_gb)
 
     def reaper(self, functions: int) -> float:
-        """A month of its functions, which look once a minute whether there is something to do."""
+        """A month of its functions: they look for work once a minute."""
         look = self.lambda_request + REAPER_SECONDS * REAPER_MEMORY_MIB / 1024 * self.lambda_gb_second
         return HOURS_A_MONTH * 60 * (functions * look + REAPER_READ_UNITS * self.read_unit)
 

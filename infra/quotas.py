@@ -181,7 +181,7 @@ def _policies(resources: Mapping[str, Any]) -> Iterator[Excess]:
 
 
 def _code(template: Mapping[str, Any], assembly: Path) -> Iterator[Excess]:
-    """Where packages were put together: each function with its layers."""
+    """Checks packages after their assembly: each function with its layers."""
     resources = template["Resources"]
     for name, resource in resources.items():
         if resource["Type"] != "AWS::Lambda::Function":
@@ -199,7 +199,7 @@ def _unzipped(assembly: Path, place: Mapping[str, Any]) -> int:
 
 
 def _length(value: Any) -> int:
-    """Bytes of a value as AWS gets it, without white space; a reference counts with what it can become."""
+    """Bytes of a value in AWS's form, without white space; a reference counts with its longest value."""
     match value:
         case str():
             return len(value.encode())

@@ -206,7 +206,7 @@ PROGRAMS: Final = {
 
 
 def programs(config: Config) -> str:
-    """Of an image that somebody else has made nothing is known but what he says."""
+    """Of a foreign image nothing is known but its owner's words."""
     if config.sandbox_programs is not None:
         return config.sandbox_programs
     return PROGRAMS[config.sandbox_runtimes] if config.sandbox_image is None else ""

@@ -1,4 +1,4 @@
-"""Two stacks: ``<name>-state`` outlives what is built on it, ``<name>`` is everything else and may come and go."""
+"""Two stacks: ``<name>-state`` stays, ``<name>`` is everything else and may come and go."""
 
 from dataclasses import fields
 from pathlib import Path

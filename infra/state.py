@@ -1,4 +1,4 @@
-"""What outlives a deployment: the table, the bucket, and the key that seals content."""
+"""The lasting part of a deployment: the table, the bucket, and the key that seals content."""
 
 import string
 from typing import Final
@@ -37,7 +37,7 @@ _OBJECT_ACTIONS: Final = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetO
 
 
 def _versions(days: int) -> list[s3.LifecycleRule]:
-    """What was overwritten or deleted goes after so many days, and then the mark of a deletion too."""
+    """Overwritten and deleted versions go after so many days, and then the mark of a deletion too."""
     if not days:
         return []
     return [s3.LifecycleRule(noncurrent_version_expiration=cdk.Duration.days(days), expired_object_delete_marker=True)]
@@ -168,7 +168,7 @@ class State(Construct):
             self.content_key = secrets.Secret.from_secret_complete_arn(self, "AdoptedContentKey", content_key_arn)
 
     def tell_content_key(self, function: lambda_.Function) -> None:
-        """Where it is, and leave to read it there: no variable holds it."""
+        """Its ARN, and leave to read it there: no variable holds it."""
         function.add_environment("MOORAGE_CONTENT_KEY_SECRET", self.content_key.secret_arn)
         self.grant_content_key(function)
 
@@ -203,13 +203,13 @@ class State(Construct):
         self.grant_key(function)
 
     def grant_key(self, grantee: iam.IGrantable) -> None:
-        """What a customer-managed key asks of everyone who reads or writes the table or the bucket."""
+        """The rights under a customer-managed key for each reader or writer of the table or the bucket."""
         if self.key:
             self.key.grant(grantee, "kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey")
 
     @property
     def _exported_bucket_arn(self) -> str:
-        """The name under which the other stack imports the bucket's ARN: cdk-nag prints it in its place."""
+        """The other stack's import name of the bucket's ARN: cdk-nag prints it in its place."""
         stack = cdk.Stack.of(self)
         if not cdk.Token.is_unresolved(self.bucket.bucket_name):
             return f"arn:{stack.partition}:s3:::{self.bucket.bucket_name}"

@@ -36,7 +36,7 @@ class WebSocketDoor(Construct):
     """The API and its stage; the functions are joined to it when they are made, because they are told its address."""
 
     def __init__(self, scope: Construct, construct_id: str, *, config: Config, after: IConstruct) -> None:
-        """``after`` is the REST API, which sets the role by which API Gateway writes logs, for all of the account."""
+        """``after`` is the REST API: it sets the role that API Gateway writes logs with, for all of the account."""
         super().__init__(scope, construct_id)
         self.api = gateway.WebSocketApi(
             self,
@@ -98,7 +98,7 @@ class WebSocketDoor(Construct):
 
     @property
     def address(self) -> str:
-        """What a client connects to."""
+        """The address for clients."""
         name = self._config.websocket_domain_name
         return f"wss://{name}/{STAGE}" if name else f"{self.api.api_endpoint}/{STAGE}"
 
@@ -110,7 +110,7 @@ class WebSocketDoor(Construct):
         return {"MOORAGE_WEBSOCKET_ENDPOINT": f"https://{host}/{STAGE}"}
 
     def join(self, door: lambda_.Function, work: lambda_.Function, authorizer: lambda_.Function | None) -> None:
-        """Routes to the door, and what both functions may do on connections."""
+        """Routes to the door, and the rights of both functions to connections."""
         integration = WebSocketLambdaIntegration("Door", live(door))
         identity = ["route.request.header.Authorization"]
         checked = WebSocketLambdaAuthorizer("Authorizer", authorizer, identity_source=identity) if authorizer else None

@@ -72,7 +72,7 @@ class Admission:
             pass
 
     def admit_one(self) -> float | None:
-        """Serve the next whose turn it is; returns the seconds until somebody's turn comes, or None if nobody waits."""
+        """Serve the next in turn; returns the seconds until the next turn, or None if nobody waits."""
         now = self._clock()
         pauses = []
         for place in list(self._waiting):

@@ -41,7 +41,7 @@ class DecisionLog:
         self._keep(entry)
 
     def ended(self, entry: EgressLogEntry) -> None:
-        """A refusal, or the end of what was allowed."""
+        """A refusal, or the end of an allowed request."""
         self._keep(entry)
         fields = {key: value for key, value in asdict(entry).items() if value not in (None, ())}
         counted = embedded({Metric.EGRESS_DENIED: entry.count}) if entry.decision == "denied" else {}

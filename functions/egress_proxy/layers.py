@@ -1,4 +1,4 @@
-"""The protocol layers that mitmproxy does not have: bounds on what either side may send, a counted tunnel, a clear refusal."""
+"""The protocol layers that mitmproxy does not have: bounds on both sides' bytes, a counted tunnel, a clear refusal."""
 
 import re
 

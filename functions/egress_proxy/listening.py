@@ -102,7 +102,7 @@ def _bound(path: Path) -> socket.socket:
 
 
 class _NamedWriter:
-    """A Unix connection for mitmproxy, which asks every connection for an address and a port: it gets the place."""
+    """A Unix connection for mitmproxy. It asks every connection for an address and a port, and gets the socket's path."""
 
     def __init__(self, writer: asyncio.StreamWriter, place: str) -> None:
         self._writer = writer

@@ -1,4 +1,4 @@
-"""What is read from a request, and how a refusal is written: HTTP without a connection."""
+"""The read parts of a request, and the form of a refusal: HTTP without a connection."""
 
 import base64
 import binascii
@@ -39,7 +39,7 @@ def connect_host(request: http.Request) -> str:
 
 
 def url_host(request: http.Request) -> str:
-    """The name of an absolute URL, of which mitmproxy keeps only the decoded form."""
+    """The name of an absolute URL: mitmproxy keeps only its decoded form."""
     host = request.data.host
     if host.isascii():
         return host
@@ -50,7 +50,7 @@ def url_host(request: http.Request) -> str:
 
 
 def host_header(request: http.Request) -> str:
-    """What the request says it is for; empty if it does not say, or says different things."""
+    """The host in the request; empty if it has none, or different ones."""
     names = [value.decode("utf-8", "replace").lower() for name, value in request.headers.fields if name.lower() == b"host"]
     if request.data.authority:
         names.append(request.data.authority.decode("utf-8", "replace").lower())
@@ -58,7 +58,7 @@ def host_header(request: http.Request) -> str:
 
 
 def is_malformed(request: http.Request) -> bool:
-    """What no honest client sends, and what another server might read differently."""
+    """Forms that no honest client sends, and that another server might read differently."""
     texts = [text for pair in request.headers.fields for text in pair] + [request.data.path, request.data.method]
     return any(byte in text for text in texts for byte in (b"\r", b"\n", b"\0")) or b" " in request.data.path
 

@@ -32,7 +32,7 @@ _LOOK_AGAIN_SECONDS = 0.02
 
 @dataclass
 class NextPieceHook(commands.StartHook):
-    """The stream goes on when the client has taken what it was sent."""
+    """The stream goes on when the client has taken its bytes."""
 
     client: Connection
 
@@ -106,7 +106,7 @@ class PacedConnection(ProxyConnectionHandler):
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     async def drain_writers(self) -> None:
-        """Called after each event, before more is read from where it came."""
+        """Called after each event, before the next read."""
         await super().drain_writers()
         task = asyncio.current_task()
         reading = next((connection for connection, io in self.transports.items() if io.handler is task), self.client)
@@ -141,7 +141,7 @@ class PacedConnection(ProxyConnectionHandler):
 
 
 def _innermost(layer: Layer | None) -> Layer | None:
-    """A connection to a host is a stack of layers (TLS, HTTP), of which the lowest is registered."""
+    """A connection to a host is a stack of layers (TLS, HTTP). The lowest is registered."""
     while layer is not None and not isinstance(layer, Http2Connection) and (child := getattr(layer, "child_layer", None)) is not None:
         layer = child
     return layer

@@ -32,7 +32,7 @@ def new_id(prefix: str) -> str:
 
 
 def new_listed_id(prefix: str, now: float) -> str:
-    """The same of what is listed: 172 random bits."""
+    """The same for listed objects: 172 random bits."""
     return f"{prefix}_{_microsecond(now):05x}{secrets.token_hex(24)[5:]}"
 
 
@@ -65,7 +65,7 @@ def new_message_id(response_id: str, mark: str) -> str:
 
 
 def approval_id(response_id: str, output_index: int) -> str:
-    """The id of the approval of a response's call, which has one at most; :func:`response_of` finds the response again."""
+    """The id of the one approval of a response's call; :func:`response_of` finds the response again."""
     return f"apr_{response_id.removeprefix('resp_')[:_UNIQUE_HEX]}{output_index:08x}"
 
 
@@ -82,7 +82,7 @@ def response_of(item_id: str) -> str | None:
 
 
 def response_digits(response_id: str) -> bytes:
-    """What tells a response's id from others, packed: 20 bytes."""
+    """The random part of a response's id, packed: 20 bytes."""
     return bytes.fromhex(response_id.removeprefix("resp_")[:_UNIQUE_HEX])
 
 
@@ -113,7 +113,7 @@ def turn_item_mark(digest: str, position: int) -> str:
 
 
 def turn_number(turn_id: str) -> int:
-    """Which of a session's turns it would be: 0 for an id that was not made here, and there is no such turn."""
+    """The number of a session's turn: 0 for an id that was not made here, and there is no such turn."""
     digits = turn_id.removeprefix("turn_")
     return int(digits[:8], 16) if len(digits) == 48 and set(digits) <= set(string.hexdigits) else 0
 
@@ -124,7 +124,7 @@ def container_of_session(session_id: str) -> str:
 
 
 def approval_event_id(approval_id: str, asked_at: int) -> str:
-    """The id of the event that tells of a question: the same whoever tells of it, and in the order of time."""
+    """The id of a question's event: the same for every teller, and in the order of time."""
     digits = approval_id.removeprefix("apr_")
     return f"evt_{asked_at * 1000:012x}{digits[:28]}{digits[-8:]}"
 
@@ -135,7 +135,7 @@ def new_call_id() -> str:
 
 
 def new_file_id(now: float) -> str:
-    """A file's id: ``file-`` and 24 base-62 characters, of which four are of time."""
+    """A file's id: ``file-`` and 24 base-62 characters, four of them of time."""
     return "file-" + _base62(_microsecond(now), 4) + _base62(secrets.randbelow(62**20), 20)
 
 
@@ -148,15 +148,15 @@ def _base62(number: int, length: int) -> str:
 
 
 def new_webhook_endpoint_id(now_ms: int) -> str:
-    """``wh_`` and 48 hex digits, which begin with its time: in the order of their ids endpoints stand as they were made."""
+    """``wh_`` and 48 hex digits that begin with its time: endpoints stand in the order of their making by id."""
     return f"wh_{now_ms:012x}{secrets.token_hex(18)}"
 
 
 def new_credential_id(now: float) -> str:
-    """``cred_`` and 48 hex digits, which begin with its microsecond: in the order of their ids credentials stand as they were made."""
+    """``cred_`` and 48 hex digits that begin with its microsecond: credentials stand in the order of their making by id."""
     return f"cred_{int(now * 1_000_000):014x}{secrets.token_hex(17)}"
 
 
 def event_id(response_id: str, ended_at_ms: int) -> str:
-    """The id of the event that tells of a response's end: the same whoever tells of it, and in the order of time."""
+    """The id of the event of a response's end: the same for every teller, and in the order of time."""
     return f"evt_{ended_at_ms:012x}{response_id.removeprefix('resp_')[:36]}"

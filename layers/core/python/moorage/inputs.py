@@ -51,7 +51,7 @@ _SHOWN_WITH_CONTAINER: Final = ("application/pdf", "text/")
 
 
 class Resources(Protocol):
-    """What of the runtime is needed here."""
+    """The needed part of the runtime."""
 
     @property
     def table(self) -> Table: ...
@@ -66,7 +66,7 @@ class Resources(Protocol):
 
 
 class Networks(Reachable, Protocol):
-    """The settings that say what may be fetched, and how long it is kept."""
+    """The settings of fetching, and the time that content is kept."""
 
     @property
     def retention_seconds(self) -> int: ...
@@ -107,7 +107,7 @@ async def files_to_stage(resources: Resources, tenant_id: str, items: Iterable[I
 
 
 async def forget_inputs(resources: Resources, tenant_id: str, items: Iterable[Item]) -> None:
-    """Erase what the items' URLs gave: the response was deleted, or was not to be stored."""
+    """Erase the content of the items' URLs: the response was deleted, or was not to be stored."""
     await _inputs(resources).forget(tenant_id, items)
 
 
@@ -117,7 +117,7 @@ async def has_files(items: Sequence[Item]) -> bool:
 
 
 async def purge_inputs(resources: Resources, now: float) -> int:
-    """Erase what has been kept for the whole retention; answers of how many items. Harmless to repeat."""
+    """Erase content at the end of its retention; answers of how many items. Harmless to repeat."""
     return await _inputs(resources).purge_due(now)
 
 
@@ -151,7 +151,7 @@ class Inputs:
     async def resolve(
         self, tenant_id: str, items: Sequence[Item], *, has_container: bool, attachments: AttachmentReader | None = None
     ) -> list[Item]:
-        """Of more than fits into one request, what was said last is shown."""
+        """If there is more than fits into one request, the latest is shown."""
         room = _ImageBudget(limits.INPUT_FILE_BYTES_MAX)
         read = None if has_container else attachments
         has_media = await _looked_over(items, lambda item: bool(_media(item)))
@@ -248,7 +248,7 @@ class Inputs:
         return f"[File {name}]\n{shown}{left}\n[End of {name}]"
 
     async def read(self, tenant_id: str, document: UnreadDocument, attachments: AttachmentReader) -> bytes:
-        """The text, which is kept."""
+        """The text, and it is kept."""
         try:
             data = await attachments.read(document.kind, document.content())
         except UnreadableDocument as error:
@@ -271,7 +271,7 @@ class Inputs:
             return part
 
     async def _source(self, tenant_id: str, item: Item, part: Part, *, param: str = "input") -> "_PartSource":
-        """Where the content of a part is; ``param`` names its id. Raises :class:`ApiError` if the content cannot be had."""
+        """The source of a part's content; ``param`` names its id. Raises :class:`ApiError` if the content cannot be had."""
         filename = part.get("filename")
         if "file_id" in part:
             file = await self._files.get(tenant_id, part["file_id"], param=param)
@@ -285,7 +285,7 @@ class Inputs:
         return _PartSource(filename or "file", len(content), sha256, lambda: _once(content), media_type)
 
     async def _fetched(self, tenant_id: str, item_id: str, url: str) -> Blob:
-        """What the URL gave; it is fetched if that was not done for this item yet."""
+        """The content of the URL; it is fetched if that was not done for this item yet."""
         pk, name = keys.input_item(tenant_id, item_id), hashlib.sha256(url.encode()).hexdigest()[:32]
         key = keys.input_objects(tenant_id, item_id) + name
         record = await self._table.get(pk, keys.input_url(name))
@@ -327,7 +327,7 @@ class _PartSource:
     """Of the object that holds it; empty where the item does."""
 
     async def head(self) -> bytes:
-        """What tells its kind."""
+        """The bytes that tell its kind."""
         head, chunks = b"", self.chunks()
         try:
             async for chunk in chunks:
@@ -340,7 +340,7 @@ class _PartSource:
         return head[:HEAD_BYTES]
 
     async def is_plain(self) -> bool:
-        """Whether it is text in UTF-8, which every model is shown as it is."""
+        """Whether it is text in UTF-8: every model is shown that as it is."""
         decoder = codecs.getincrementaldecoder("utf-8-sig")()
         try:
             async for chunk in self.chunks():
@@ -382,7 +382,7 @@ def _read_once(source: _PartSource) -> Callable[[], AsyncIterator[bytes]]:
 
 @dataclass(slots=True)
 class _ImageBudget:
-    """What one request to a model has room for."""
+    """The image bytes left in one request to a model."""
 
     left: int
 
@@ -436,7 +436,7 @@ def _media_type(source: _PartSource, content: bytes) -> str:
 
 
 def _field(item: Item) -> str:
-    """Where an item's parts stand."""
+    """The field of an item's parts."""
     return "content" if item.get("type") == "message" else "output"
 
 
@@ -462,7 +462,7 @@ def _placed_media(item: Item) -> list[tuple[str, Part]]:
 
 
 async def _looked_over(items: Sequence[Item], look: Callable[[Item], T]) -> list[T]:
-    """What a look at each item gives: on a thread if they hold much."""
+    """The result of a look at each item: on a thread if they hold much."""
     is_long = outweighs(items, limits.LOWERED_HERE_MAX)
     return await worked(lambda: [look(item) for item in items]) if is_long else [look(item) for item in items]
 

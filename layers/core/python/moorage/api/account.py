@@ -1,4 +1,4 @@
-"""``/v1/me``: who asks. An extension of ours."""
+"""``/v1/me``: the caller. An extension of ours."""
 
 from dataclasses import asdict
 
@@ -18,7 +18,7 @@ router = Router()
 
 @router.get("/me", "me", "What the key of this request stands for")
 async def me(request: Request, caller: Caller) -> Me:
-    """What the key of this request stands for."""
+    """The identity behind this request's key."""
     runtime, settings = caller.runtime, caller.runtime.settings
     key = await runtime.caller_of(secret_of(request.headers))
     assert key is not None, "the gate has let a request without a key through"

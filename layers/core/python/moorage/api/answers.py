@@ -1,4 +1,4 @@
-"""What a request is answered with."""
+"""The answers to requests."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -30,7 +30,7 @@ class JsonResponse(Response):
 
 
 async def _send_body(send: Send, body: bytes, *, is_last: bool) -> None:
-    """In pieces. A server hands all it is given to the kernel in one turn of the loop, which takes long for a body of some MiB."""
+    """In pieces. A server hands its whole input to the kernel in one turn of the loop, and a body of some MiB takes long."""
     size, breath = limits.BLOB_READ_BYTES, Breath()
     for at in range(0, max(len(body), 1), size):
         await breath.taken()

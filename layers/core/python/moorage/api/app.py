@@ -114,7 +114,7 @@ def _sign_in(runtime: Runtime) -> "SignIn | None":
 
 
 async def _welcome(request: Request) -> Response:
-    """For whoever opens the address in a browser."""
+    """For people who open the address in a browser."""
     return PlainTextResponse(as_typed(_WELCOME, request.app.state.runtime.command))
 
 
@@ -125,7 +125,7 @@ async def _healthz(request: Request) -> dict[str, Any]:
 
 
 def _never() -> float | None:
-    """Where a platform watches the process, as Lambda does."""
+    """For platforms that watch the process, such as Lambda."""
     return None
 
 
@@ -145,13 +145,13 @@ def _refusal(error: ApiError, command: str) -> JsonResponse:
 
 
 async def _on_upstream_error(request: Request, error: Exception) -> Response:
-    """Of an embedding model, or of what else a request has asked for outside."""
+    """Of an embedding model, or of another upstream of a request."""
     assert isinstance(error, UpstreamError)
     return await _on_api_error(request, failure(error.code, error.message, error.param, error.retry_after_seconds))
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
-    """What the router itself refuses, in OpenAI's envelope."""
+    """The router's own refusals, in OpenAI's envelope."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         refusal = unknown_url(request.method, request.url.path, _served(request.app))
@@ -168,14 +168,14 @@ def _served(app: FastAPI) -> list[str]:
 
 
 def _methods(request: Request) -> list[str]:
-    """What the address takes, over all of its routes."""
+    """The methods of the address, over all of its routes."""
     path = request.url.path.removeprefix(_PREFIX)
     routes = [route for route in request.app.state.routes if route.path_regex.match(path)]
     return sorted({method for route in routes for method in route.methods}) or ["GET"]  # what is outside of /v1 can only be read
 
 
 def _said_by_authorizer(scope: Scope) -> Any:
-    """Of an event of API Gateway's, which Mangum puts into the scope; a client writes nothing of it."""
+    """From an event of API Gateway's, put into the scope by Mangum; a client cannot write it."""
     return (scope.get("aws.event", {}).get("requestContext", {}).get("authorizer") or {}).get(CALLER)
 
 
@@ -267,7 +267,7 @@ class AuthenticationMiddleware:
 
 
 def _is_open(path: str) -> bool:
-    """What needs no key: it says nothing of anybody, or the address itself is one."""
+    """Addresses without a key: they say nothing of anybody, or the address itself is a key."""
     return path in _OPEN_PATHS or path == "/console" or path.startswith(("/console/", APPROVAL_PAGE))
 
 

@@ -13,7 +13,7 @@ from moorage.wire.types import Event
 
 
 class AttachedStream:
-    """As :class:`Foreground` to those who read it. What it reads is the log, from its beginning."""
+    """As :class:`Foreground` to its readers. It reads the log, from its beginning."""
 
     is_handed_over: Final = True
     retry_after_seconds: Final = None

@@ -1,4 +1,4 @@
-"""What every route asks for: who calls, and what serves them."""
+"""Every route's input: its caller, and the runtime that serves it."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -77,7 +77,7 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
 
 
 async def _streamed(run: Foreground | AttachedStream, wanted: ChatRequest, headers: dict[str, str]) -> Response:
-    """The stream begins when there is something to say, so that what fails at once is an HTTP error, as these clients expect."""
+    """The stream begins with its first event, so that an immediate failure is an HTTP error, as these clients expect."""
     batches = run.batches()
     begun: list[Event] = []
     async for events in batches:

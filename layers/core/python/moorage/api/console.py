@@ -68,7 +68,7 @@ class Asset:
 
 
 class Console:
-    """What is served, read when it is first asked for."""
+    """The served files, read on first request."""
 
     def __init__(self, folder: Path, vendors: Sequence[Path], command: str = "moorage", *, has_sign_in: bool = False) -> None:
         """``has_sign_in``: whether people may sign in with an issuer (``api/sign_in.py``)."""
@@ -79,7 +79,7 @@ class Console:
 
     @classmethod
     def beside_the_package(cls, command: str = "moorage", *, has_sign_in: bool = False) -> "Console":
-        """``command`` is the word that starts moorage where the console's reader is thought to be."""
+        """``command`` is the word that starts moorage on the reader's machine."""
         return cls(_PACKAGE / "console", _VENDORS, command, has_sign_in=has_sign_in)
 
     def add_to(self, app: FastAPI) -> None:

@@ -1,4 +1,4 @@
-"""The API key that a request brings, what it may do, and how many connections one may hold."""
+"""The API key of a request, its rights, and its number of connections."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def secret_of(headers: Headers) -> str:
 
 
 def check_scope(key: ApiKey, scope: Scope) -> None:
-    """Raises :class:`ApiError` for what this key may not do."""
+    """Raises :class:`ApiError` for an action that this key may not do."""
     if key.scope == CODE and scope["path"] != EXCHANGE:
         raise key_is_code()
     if scope["type"] == "http" and (scope["method"] in _LOOKING or (scope["method"], scope["path"]) == ("DELETE", EXCHANGE)):

@@ -1,4 +1,4 @@
-"""``/v1/containers/{id}/egress``: what a container tried to reach, and what came of it. An extension of ours."""
+"""``/v1/containers/{id}/egress``: a container's attempts to reach hosts, and their results. An extension of ours."""
 
 from typing import Final
 

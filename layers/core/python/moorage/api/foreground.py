@@ -40,7 +40,7 @@ def status_of(code: str) -> int:
 def failure(
     code: str, message: str, param: str | None, retry_after_seconds: float | None, *, is_worth_repeating: bool = True
 ) -> ApiError:
-    """What failed before it put anything out is answered like a request that failed."""
+    """A failure before the first output is answered like a failed request."""
     headers = {} if retry_after_seconds is None else {"retry-after": str(math.ceil(retry_after_seconds))}
     if not is_worth_repeating:
         headers["x-should-retry"] = "false"
@@ -75,7 +75,7 @@ class Foreground:
 
     @property
     def is_handed_over(self) -> bool:
-        """The state machine has it: commands may have run, and it goes on whatever happens here."""
+        """The state machine has it: commands may have run, and it goes on in any case."""
         return self._inline.is_handed_over
 
     @property
@@ -153,7 +153,7 @@ class Foreground:
             self._waiter.set_result(None)
 
     async def _next(self, task: "asyncio.Task[None]", *, may_wait_long: bool) -> list[Event] | None:
-        """What has come, at least one event; an empty list after a silence, None when no more will come from this process."""
+        """The new events, at least one; an empty list after a silence, None when no more will come from this process."""
         loop = asyncio.get_running_loop()
         wake_at = self._wake_at(may_wait_long=may_wait_long)
         while not self._has_news(task):
@@ -177,7 +177,7 @@ class Foreground:
         return usual if self._until is None or may_wait_long else min(usual, self._until)
 
     async def _rest(self) -> AsyncGenerator[list[Event], None]:
-        """The log, from where this process's events ended."""
+        """The log, from the end of this process's events."""
         stored, is_stopped = self._prepared.stored, False
         loop = asyncio.get_running_loop()
         quiet_since = loop.time()
@@ -200,7 +200,7 @@ class Foreground:
                 is_stopped = True
 
     def _leave(self, task: asyncio.Task[None]) -> None:
-        """The stream is over or its client is gone. What has been handed over, or is about to be, goes on; the rest is cancelled."""
+        """The stream is over or its client is gone. Handed-over work, and work that is about to be, goes on; the rest is cancelled."""
         stored, attempt = self._prepared.stored, self._attempt
         is_going_on = self._inline.is_handing_over and not self._has_ended
         if attempt is not None:

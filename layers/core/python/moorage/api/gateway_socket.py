@@ -47,7 +47,7 @@ async def work(runtime: Runtime, connections: Connections, rate_limits: RateLimi
 
 
 class GatewaySocket:
-    """What ``Connection`` takes for its socket."""
+    """The socket of ``Connection``."""
 
     def __init__(
         self, runtime: Runtime, sockets: Sockets, connections: Connections, rate_limits: RateLimits, begun: SocketWork, holder: str
@@ -133,7 +133,7 @@ class GatewaySocket:
 
 
 class StoredUnstoredResponses(UnstoredResponses):
-    """Unstored responses of a connection whose workers come and go."""
+    """Unstored responses of a connection with workers that come and go."""
 
     def __init__(self, sockets: Sockets, opened: SocketOpening) -> None:
         super().__init__()
@@ -173,7 +173,7 @@ class StoredUnstoredResponses(UnstoredResponses):
 
 
 def _steering_of(response_id: str) -> str:
-    """Under what messages are kept that steered a response."""
+    """The key of messages that steered a response."""
     return f"steering:{response_id}"
 
 

@@ -63,7 +63,7 @@ def key_of(headers: Headers) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class IdempotentCreate:
-    """One request for a response, and what it shares with its repeats."""
+    """One request for a response, and its state shared with its repeats."""
 
     runtime: Runtime
     repeats: IdempotencyKeys
@@ -96,7 +96,7 @@ class IdempotentCreate:
 
     @property
     def outlives_client(self) -> bool:
-        """A repeat will ask for what this one makes, so it goes on without its client."""
+        """A repeat will ask for this one's result, so it goes on without its client."""
         return self.key is not None
 
     @property
@@ -106,7 +106,7 @@ class IdempotentCreate:
 
     @property
     def _note(self) -> str:
-        """What a retry without a key is told by: the request, and the API key that sent it."""
+        """The identity of a retry without a key: the request, and the API key that sent it."""
         return hashlib.sha256(f"{self.api_key} {self.digest}".encode()).hexdigest()
 
     async def earlier(self) -> Snapshot | None:
@@ -146,7 +146,7 @@ class IdempotentCreate:
         self.runtime.attempts[self._note] += 1
 
     async def begin(self, stored: StoredResponse) -> Snapshot | None:
-        """Claim the key for this response, which must not run if another one has it: that one is the answer."""
+        """Claim the key for this response. It must not run if another one has the key: that one is the answer."""
         if self.key is None:
             return None
         other = await self.repeats.claim(self.tenant_id, self.key, self._claim(stored))
@@ -204,7 +204,7 @@ class IdempotentCreate:
 
 
 def _came_to_nothing(snapshot: Snapshot) -> bool:
-    """A response that failed before it put anything out was answered as an error, which is for trying again."""
+    """A response that failed before its first output was answered as an error, so that clients try again."""
     return snapshot.is_final and snapshot.final_object["status"] == "failed" and not snapshot.final_object["output"]
 
 
@@ -230,7 +230,7 @@ class IdempotentRequests:
             await answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> Response | None:
-        """What another request with this key was answered; None if this one is the first, and has been answered."""
+        """The answer of another request with this key; None if this one is the first, and has been answered."""
         tenant_id, key = scope["state"]["tenant_id"], key_of(headers)
         assert key is not None
         claim = IdempotencyClaim(scope["state"]["request_id"], int(self._clock()))

@@ -1,4 +1,4 @@
-"""Query strings of the lists of files, containers and what belongs to them."""
+"""Query strings of the lists of files, containers and their parts."""
 
 from typing import Annotated, Any
 

@@ -54,7 +54,7 @@ def document(version: str) -> JsonSchema:
 
 
 class _Description:
-    """One operation: what it takes and what it answers when all goes well. ``types`` gets the types of its body and answer."""
+    """One operation: its body and its answer on success. ``types`` gets the types of both."""
 
     def __init__(self, route: APIRoute, operation: Operation, types: dict[str, JsonValidator[Any]]) -> None:
         self._route = route

@@ -32,7 +32,7 @@ async def as_it_was(runtime: Runtime, snapshot: Snapshot, number: int, view: Res
 
 
 async def _files(runtime: Runtime, snapshot: Snapshot, then: PastResponse) -> list[ContainerFileRecord] | None:
-    """None if it is not known (any more) which there were, and without a container."""
+    """None if they are not known (any more), and without a container."""
     container_id = snapshot.stored.container_id
     if container_id is None or then.files_at_ms is None:
         return None

@@ -36,7 +36,7 @@ Amounts = dict[str, float]
 
 @dataclass(slots=True)
 class _Share:
-    """What this process knows of a key's buckets, and what it has taken from them."""
+    """This process's view of a key's buckets, and its takings from them."""
 
     levels: BucketLevels = field(default_factory=BucketLevels)
     """As last seen. Since then others may have taken, so it is never less than this."""
@@ -90,7 +90,7 @@ class RateLimits:
         return self._shares.setdefault(key, _Share())
 
     async def _take(self, key: str, share: _Share, wanted: Amounts) -> None:
-        """Take what is missing, and what the next second will need, from the buckets."""
+        """Take the missing tokens, and those of the next second, from the buckets."""
         missing = {kind: max(0.0, amount - share.taken[kind]) for kind, amount in wanted.items()}
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             now = max(self.clock(), share.levels.at)

@@ -257,7 +257,7 @@ def status_of(snapshot: Snapshot) -> str:
 
 
 def summary(snapshot: Snapshot) -> dict[str, Any]:
-    """A response in a list: without its output, and with what an operator looks for first."""
+    """A response in a list: without its output, and with an operator's first questions answered."""
     stored = snapshot.stored
     final = snapshot.final_object if snapshot.is_final else {}
     row = None
@@ -291,7 +291,7 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def first_words(items: Sequence[dict[str, Any]]) -> str:
-    """The beginning of what the user said last."""
+    """The beginning of the user's last message."""
     for item in reversed(items):
         if item.get("type", "message") == "message" and item.get("role") == "user":
             content = item["content"]

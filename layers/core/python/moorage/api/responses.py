@@ -75,7 +75,7 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
 
 
 async def _go_on(request: Request, caller: Caller, body: bytes, wanted: CreateRequest, decided_on: Snapshot) -> Response:
-    """The answer to a request that has decided what a response waited for: that response, as its client wants it."""
+    """The answer to a request that has decided a waiting response's approval: that response, as its client wants it."""
     runtime, stored = caller.runtime, decided_on.stored
     request.state.response_id = stored.response_id
     said = notice(body)
@@ -226,7 +226,7 @@ class CreateAnswer:
             task.cancel()
 
     async def _outcome_or_failure(self, task: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
-        """The status line has gone out: what cannot be an HTTP error any more is a response that failed."""
+        """The status line has gone out: an error from here on is a response that failed."""
         try:
             return await task
         except Exception as error:
@@ -338,7 +338,7 @@ async def pause(caller: Caller, response_id: str) -> Response:
 
 @router.post("/responses/{response_id}/resume", "resumeResponse", "Go on with a paused response", answers=ResponseObject)
 async def resume(caller: Caller, response_id: str) -> Response:
-    """It goes on where it stood still; one that does not is left as it is."""
+    """A paused response goes on; another is left as it is."""
     runtime = caller.runtime
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.is_final and snapshot.stored.is_pause_requested:

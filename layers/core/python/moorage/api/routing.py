@@ -29,7 +29,7 @@ BINARY: Final = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What the OpenAPI document tells of a route beside its path, its handler's body and its summary."""
+    """The OpenAPI document's facts of a route beside its path, its handler's body and its summary."""
 
     answers: Any
     """The type of an answer of JSON, or the name of its schema; None where success is something else."""
@@ -50,7 +50,7 @@ class Routed(Protocol):
 
 
 class Router:
-    """FastAPI's router for handlers that return what is sent as JSON, or a response of their own."""
+    """FastAPI's router for handlers that return JSON values, or a response of their own."""
 
     def __init__(self, *, prefix: str = "", route_class: type[APIRoute] = APIRoute) -> None:
         self._router = APIRouter(prefix=prefix, route_class=route_class)
@@ -138,7 +138,7 @@ def _rendered(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable
 
 
 def body_model(route: APIRoute) -> Any:
-    """What the handler's body is checked by (``body_of``); None if it takes none, or reads it by itself."""
+    """The validator of the handler's body (``body_of``); None if it takes none, or reads it by itself."""
     models = (getattr(dependency.call, "model", None) for dependency in route.dependant.dependencies)
     return next((model for model in models if model is not None), None)
 

@@ -66,7 +66,7 @@ def steer_failed(number: int, code: str, message: str, steer: dict[str, Any]) ->
 
 
 def required_input(output: Sequence[Item]) -> list[dict[str, Any]]:
-    """What the client owes a response that has ended: the beginnings of its outputs and decisions."""
+    """The client's due inputs for a response that has ended: the beginnings of its outputs and decisions."""
     answered = {item.get("call_id") for item in output if item["type"].endswith("_output")}
     return [_stub(item) for item in output if decide.is_for_client(item) and item.get("call_id") not in answered]
 

@@ -32,7 +32,7 @@ _FAILED: Final = """\
 
 
 def add_sign_in(app: FastAPI, sign_in: SignIn, console: Console) -> None:
-    """Before the console's own routes, which take every address below theirs."""
+    """Before the console's own routes: those take every address below theirs."""
 
     async def start() -> Response:
         try:

@@ -84,7 +84,7 @@ def _groups(day: int, sums: Sums, group_by: str) -> Iterator[tuple[str, Sum]]:
 
 
 def _parts(sums: Mapping[str, Sum], split_by: str) -> list[UsageGroup]:
-    """What responses have used; what was embedded, and sandboxes that none has paid for, is in the day alone."""
+    """The usage of responses. Embeddings, and sandboxes without a paying response, are in the day alone."""
     return [_as_object(each, EmbeddingCounts(), SandboxRest(), name, split_by) for name, each in sorted(sums.items())]
 
 
@@ -103,7 +103,7 @@ def _day(moment: int) -> str:
 
 
 def _as_object(total: Sum, embedding: EmbeddingCounts, rest: SandboxRest, name: str, group_by: str) -> UsageGroup:
-    """Tokens and dollars belong to a response, or to what was embedded, and not to one of its tools: by tool there are none."""
+    """Tokens and dollars belong to a response, or to embeddings, and not to one of its tools: by tool there are none."""
     dollars = usd(total.nanodollars + embedding.nanodollars + rest.nanodollars)
     cost = {"cost_usd": dollars, "unpriced_responses": total.unpriced}
     sandboxes = {"seconds": rest.seconds, "cost_usd": usd(rest.nanodollars)}

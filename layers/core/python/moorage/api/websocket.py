@@ -103,7 +103,7 @@ class _ReceivedFrame:
 
 
 class Socket(Protocol):
-    """What carries the frames: this process's own connection, or one that API Gateway holds (``api/gateway_socket.py``)."""
+    """The carrier of the frames: this process's own connection, or one that API Gateway holds (``api/gateway_socket.py``)."""
 
     async def receive(self) -> Mapping[str, Any]: ...
 
@@ -230,7 +230,7 @@ class Connection:
             raise not_found(f"No response '{response_id}' runs on this connection.", param="response_id", code="response_not_found")
 
     def _end(self, running: RunningResponse, reason: str) -> None:
-        """Also if the connection ends meanwhile: what runs in a sandbox is stopped after the client was told of the end."""
+        """Also if the connection ends meanwhile: processes in a sandbox are stopped after the client was told of the end."""
         running.is_ending = True
         self._runtime.keep(asyncio.create_task(self._ended_by(running, reason)))
 
@@ -242,7 +242,7 @@ class Connection:
             tell_error(error, "a response was not interrupted", response_id=running.stored.response_id, tenant_id=self._tenant_id)
 
     async def _steer(self, frame: _ReceivedFrame) -> None:
-        """Take it, or give it back with the reason. A client that has gone is noticed where frames are received."""
+        """Take it, or give it back with the reason. The receive loop notices a client that has gone."""
         response_id = frame.parent or ""
         running = self._running.get(response_id)
         try:
@@ -341,7 +341,7 @@ class Connection:
         return None
 
     async def _fail(self, frame: _ReceivedFrame, running: RunningResponse | None, error: ApiError) -> None:
-        """A request that was refused, or (``running``) a response whose end this connection cannot tell."""
+        """A request that was refused, or (``running``) a response with an end that this connection cannot tell."""
         await self._recent.fail(frame.parent, frame.stream_id)
         if running is not None:
             await self._give_back(running.steers, running.number, "response_not_active", error.message, frame.stream_id)

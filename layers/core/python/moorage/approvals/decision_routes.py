@@ -53,7 +53,7 @@ async def decided(caller: Caller, wanted: CreateRequest) -> Snapshot | None:
 
 
 def _verdicts(wanted: CreateRequest) -> dict[str, CallApproval]:
-    """Those of the request that are about calls which wait in their place, by the ids of their approvals."""
+    """The request's decisions on calls that wait in their place, by the ids of their approvals."""
     found: dict[str, CallApproval] = {}
     for item in wanted.input_items:
         room = ROOMS.of_item(item["type"])
@@ -64,7 +64,7 @@ def _verdicts(wanted: CreateRequest) -> dict[str, CallApproval]:
 
 
 async def _is_meant(caller: Caller, wanted: CreateRequest, response_id: str) -> bool:
-    """Whether the request goes on from the response whose approval it decides."""
+    """Whether the request goes on from the response of its approval."""
     if wanted.previous_response_id is not None:
         return wanted.previous_response_id == response_id
     if wanted.conversation_id is None:
@@ -92,14 +92,14 @@ async def _check(caller: Caller, wanted: CreateRequest, response_id: str, verdic
 
 
 def notice(body: bytes) -> str:
-    """What of the request has no say, for the ``x-moorage-notice`` header; empty if all has."""
+    """The ignored parts of the request, for the ``x-moorage-notice`` header; empty if there are none."""
     given = sorted(name for name, value in orjson.loads(body).items() if value is not None and name not in _HAS_A_SAY)
     named = ", ".join(f"'{name}'" for name in given)
     return f"The response goes on as it was begun; this request changes nothing of it by {named}." if given else ""
 
 
 class ContinuedStream:
-    """As :class:`~moorage.api.foreground.Foreground` to whoever waits for the end of the response that goes on."""
+    """As :class:`~moorage.api.foreground.Foreground` to the waiters for the end of the response that goes on."""
 
     is_handed_over: Final = True
     retry_after_seconds: Final = None

@@ -42,7 +42,7 @@ class ApprovalLinks:
         return base64.urlsafe_b64encode(sealing.seal(said, self.key, _BOUND_TO)).decode().rstrip("=")
 
     def open(self, token: str, now: float) -> ApprovalLinkRecord | None:
-        """None for what is no link of this deployment, and for one that has expired."""
+        """None for a text that is no link of this deployment, and for an expired one."""
         try:
             data = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
             link = ApprovalLinkRecord(*orjson.loads(sealing.unseal(data, self.key, _BOUND_TO)))

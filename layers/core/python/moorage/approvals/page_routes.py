@@ -88,7 +88,7 @@ async def _decide(request: Request, token: str) -> Response:
 
 
 async def _opened(runtime: Runtime, token: str) -> tuple[ApprovalLinkRecord, str]:
-    """With the response that it is about. A link ends with the key that made it: whoever takes a key away takes away all it can do."""
+    """With the response that it is about. A link ends with the key that made it: a revoked key takes its links along."""
     link = runtime.approval_links.open(token, runtime.clock())
     response_id = None if link is None else response_of(link.approval_id)
     if link is None or response_id is None or not await runtime.api_keys.is_known(link.key_id):

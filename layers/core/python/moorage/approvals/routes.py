@@ -36,7 +36,7 @@ router = Router()
 
 @router.get("/approvals", "listApprovals", "The calls that wait for a person's word, newest first", query=PAGE)
 async def list_waiting(caller: Caller, page: AnyPage) -> ListOf[ResponseApproval]:
-    """What waits, over all responses of the tenant."""
+    """The open approvals of all responses of the tenant."""
     found = await caller.runtime.approvals.waiting(caller.tenant_id, page, caller.runtime.clock())
     return list_object(await _shown(caller.runtime, found.approvals), has_more=found.has_more)
 
@@ -87,7 +87,7 @@ async def decide_approval(
 async def link_approval(
     caller: Caller, response_id: str, approval_id: str, wanted: Annotated[ApprovalLink, body_of(ApprovalLink)]
 ) -> ApprovalLinkAnswer:
-    """For a person without a key. Nothing is stored: what may be decided stands in the link, sealed."""
+    """For a person without a key. Nothing is stored: the link has its decision sealed in it."""
     runtime = caller.runtime
     if caller.subject:
         raise link_needs_key()
@@ -100,7 +100,7 @@ async def link_approval(
 
 
 async def _shown(runtime: Runtime, approvals: Sequence[Approval], *, has_ended: bool = False) -> list[ResponseApproval]:
-    """As clients see them, with the whole of what is asked: nobody decides on the beginning of a command."""
+    """As clients see them, with the whole question: nobody decides on the beginning of a command."""
 
     async def one(approval: Approval) -> ResponseApproval:
         step = await runtime.steps.get(approval.tenant_id, approval.response_id, approval.step)

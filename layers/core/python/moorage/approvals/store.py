@@ -99,7 +99,7 @@ class ApprovalStore:
         await self._table.write_together(records, [running])
 
     async def of(self, tenant_id: str, response_id: str) -> list[Approval]:
-        """All of a response, in the order in which its calls stand."""
+        """All of a response, in the order of its calls."""
         pk = keys.response(tenant_id, response_id)
         return [_approval(record) for record in await self._table.query(pk, prefix=keys.APPROVAL_PREFIX)]
 
@@ -133,7 +133,7 @@ class ApprovalStore:
         return standing
 
     async def waiting(self, tenant_id: str, page: PageQuery, now: float) -> ApprovalPage:
-        """A page of what waits, over all responses of the tenant that have not ended."""
+        """A page of open approvals, over all responses of the tenant that have not ended."""
         place = None if page.after is None else await self._place(tenant_id, page.after)
         wanted = page.limit + 1
         kept: list[Approval] = []
@@ -158,7 +158,7 @@ class ApprovalStore:
         return found
 
     async def _place(self, tenant_id: str, approval_id: str) -> str:
-        """Where it stands in the list, or stood before it was decided."""
+        """Its place in the list, now or before its decision."""
         response_id = response_of(approval_id)
         found = None if response_id is None else await self.get(tenant_id, response_id, approval_id)
         if found is None:

@@ -48,7 +48,7 @@ async def admitted(runtime: Runtime, stored: StoredResponse, step: int, calls: S
 
 
 async def _waiting(runtime: Runtime, stored: StoredResponse, step: int, held: Sequence[PendingCall]) -> list[Approval]:
-    """Those of the calls' approvals that are not decided; what has not been asked yet is asked now."""
+    """The undecided approvals of the calls; a missing question is asked now."""
     known = await runtime.approvals.those(stored, [call.approval for call in held])
     missing = [_approval(runtime, stored, step, call) for call in held if call.approval not in known]
     if missing:
@@ -88,7 +88,7 @@ def _approval(runtime: Runtime, stored: StoredResponse, step: int, call: Pending
 
 
 def approval_of(runtime: Runtime, stored: StoredResponse, step: int, approval_id: str, **about: Any) -> Approval:
-    """One that nobody has decided, with what the request says about its time."""
+    """An undecided one, with the request's words about its time."""
     asked = stored.parameters.approvals or {}
     now = int(runtime.clock())
     return Approval(
@@ -110,13 +110,13 @@ async def stand_still(runtime: Runtime, stored: StoredResponse, waiting: Sequenc
 
 
 def reason(waiting: Sequence[Approval]) -> str:
-    """What clients and operators read."""
+    """The view of clients and operators."""
     named = ", ".join(approval.id for approval in waiting)
     return f"It waits for approval {named}: POST /v1/responses/{{id}}/approvals/{{approval_id}}, or 'moorage approvals', decides."
 
 
 async def find(runtime: Runtime, tenant_id: str, response_id: str, approval_id: str) -> Approval:
-    """Raises an :class:`~moorage.errors.ApiError` for what is unknown, foreign, or gone with its response."""
+    """Raises an :class:`~moorage.errors.ApiError` for an unknown or foreign one, and for one that is gone with its response."""
     await runtime.responses.load(tenant_id, response_id)
     approval = await runtime.approvals.get(tenant_id, response_id, approval_id)
     if approval is None:
@@ -166,14 +166,14 @@ async def _note(runtime: Runtime, approval: Approval, status: str, by: str) -> N
 
 
 def question_of(approval: Approval, items: Mapping[int, Item]) -> Item:
-    """What a person is asked about: the call, among its step's items, or a way out of the container."""
+    """The subject of a question to a person: the call, among its step's items, or a way out of the container."""
     if approval.opens:
         return network.question(EgressOpening.of_key(approval.opens))
     return items.get(approval.call_index, {})
 
 
 def denial_of(approval: Approval) -> str | None:
-    """What the model is told of why a call does not run; None if it may."""
+    """The model's text for a call that does not run; None if it may."""
     if approval.status != "denied":
         return None
     return approval.reason if approval.decided_by == BY_TIMEOUT or not approval.reason else f"They say: {approval.reason}"

@@ -20,7 +20,7 @@ STORAGE_LIMIT: Final = "storage_limit_reached"
 
 
 def unknown_parameter(param: str, advice: str = "", known: Iterable[str] = ()) -> ApiError:
-    """400 for a name that means nothing here; ``known`` are the names of which it may be a mistyped one."""
+    """400 for an unknown name; ``known`` are the names that it may be mistyped from."""
     if not advice and (near := difflib.get_close_matches(param, list(known), 1, cutoff=0.75)):
         advice = f" Did you mean '{near[0]}'?"
     return bad_request(f"Unknown parameter: '{param}'.{advice}", param=param, code="unknown_parameter")
@@ -80,7 +80,7 @@ def invalid_api_key() -> ApiError:
 
 
 def invalid_token(reason: str) -> ApiError:
-    """``reason`` is what is wrong with it, without a word of it."""
+    """``reason`` names its fault, without a word of it."""
     return ApiError(401, f"This token opens nothing: {reason}.", code="invalid_token")
 
 
@@ -274,7 +274,7 @@ def idempotency_key_reused() -> ApiError:
 
 
 def idempotency_key_pending() -> ApiError:
-    """409, which the SDKs send again."""
+    """409: the SDKs send it again."""
     return ApiError(
         409,
         "Another request with this Idempotency-Key is being processed. Retry when it has ended.",
@@ -560,7 +560,7 @@ def network_unavailable(param: str) -> ApiError:
 
 
 def upgrade_required() -> ApiError:
-    """426: the address speaks WebSocket to those who ask for it, and otherwise takes POST only."""
+    """426: the address speaks WebSocket on request, and otherwise takes POST only."""
     return ApiError(
         426,
         "This address answers GET with a WebSocket only, and none was asked for or none can pass here. Use POST /v1/responses.",
@@ -664,7 +664,7 @@ def model_not_budgetable(model: str, otherwise: str) -> ApiError:
 
 
 def budget_reached(message: str) -> ApiError:
-    """429, which the SDKs need not send again: it takes an operator, or another budget."""
+    """429, but the SDKs need not send it again: it takes an operator, or another budget."""
     return ApiError(429, message, type="insufficient_quota", code="budget_reached", headers={"x-should-retry": "false"})
 
 
@@ -735,7 +735,7 @@ def container_unavailable(message: str) -> ApiError:
 
 
 def storage_limit_reached(used: int, most: int) -> ApiError:
-    """429, which the SDKs need not send again: it takes a deletion, or an operator."""
+    """429, but the SDKs need not send it again: it takes a deletion, or an operator."""
     return ApiError(
         429,
         f"Your files, containers and vector stores hold {used} of {most} bytes, and this does not fit beside them. Delete some of them "

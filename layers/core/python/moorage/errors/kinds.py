@@ -1,4 +1,4 @@
-"""What is raised: the kinds of errors, named for what happens next."""
+"""The kinds of errors, named for the engine's next step."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -84,7 +84,7 @@ _TYPE_OF: Final = {
 
 
 def type_of(code: str) -> str:
-    """The ``type`` beside the code that a response failed with; what is neither ours nor passing lies in the request."""
+    """The ``type`` beside the code of a failed response; an error that is neither ours nor passing lies in the request."""
     return _TYPE_OF.get(code, INVALID_REQUEST)
 
 
@@ -160,7 +160,7 @@ class VectorBucketError(UpstreamError):
 
 
 class SandboxError(MoorageError):
-    """A container could not do what was asked; ``message`` may be shown to the model and to the user."""
+    """A container could not do its task; ``message`` may be shown to the model and to the user."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -180,7 +180,7 @@ class SandboxSettingUp(SandboxStarting):
 
 
 class SandboxOrdered(SandboxStarting):
-    """The same, and somebody will note where it listens (``Sandboxes.announce``): there is no need to ask again."""
+    """The same, and its address will be noted (``Sandboxes.announce``): there is no need to ask again."""
 
     def __init__(self, sandbox_id: str) -> None:
         super().__init__(0)
@@ -195,21 +195,21 @@ class SandboxElsewhere(SandboxStarting):
 
 
 class SandboxHostAway(SandboxStarting):
-    """What starts sandboxes does not answer. That says nothing of the container: the call waits until it is there again."""
+    """The provisioner does not answer. That says nothing of the container: the call waits until it is there again."""
 
     def __init__(self) -> None:
         super().__init__(SANDBOX_HOST_POLL_SECONDS, "What starts sandboxes on this machine does not answer.")
 
 
 class SandboxUnreachable(SandboxStarting):
-    """What stands before the sandbox answered in its place. That says nothing of the container: it is asked again, and not ended."""
+    """The proxy before the sandbox answered in its place. That says nothing of the container: it is asked again, and not ended."""
 
     def __init__(self) -> None:
         super().__init__(SANDBOX_HOST_POLL_SECONDS, "The way to the container is busy.")
 
 
 class SandboxGone(SandboxError):
-    """The sandbox died or was stopped; what ran in it is lost, its saved files are not."""
+    """The sandbox died or was stopped; its processes are lost, its saved files are not."""
 
 
 class SandboxCapacity(SandboxError):
@@ -229,11 +229,11 @@ class SandboxFileMissing(SandboxError):
 
 
 class DeskUnavailable(SandboxError):
-    """There is no browser for this sandbox; ``message`` says why and what to do."""
+    """There is no browser for this sandbox; ``message`` gives the reason and the remedy."""
 
 
 class DeskHeld(SandboxError):
-    """Another person has control of the browser, or whoever asks has none."""
+    """Another person has control of the browser, or the caller has none."""
 
 
 class Superseded(MoorageError):
@@ -249,7 +249,7 @@ class LostSight(MoorageError):
 
 
 class ConditionFailed(MoorageError):
-    """A conditional write met another state than it asked for; ``item`` is what stands there, if the table said so."""
+    """A conditional write met another state than its condition; ``item`` is the present record, if the table returned it."""
 
     def __init__(self, item: dict[str, Any] | None = None) -> None:
         super().__init__("The conditional write did not apply.")
@@ -257,7 +257,7 @@ class ConditionFailed(MoorageError):
 
 
 class SettingsConflict(MoorageError):
-    """An operator's command or configuration cannot work as given; the message says what would."""
+    """An operator's command or configuration cannot work as given; the message gives the remedy."""
 
 
 class UnfitAnswer(UpstreamError):

@@ -39,7 +39,7 @@ class StoredFile:
 
     @property
     def key(self) -> str:
-        """Where its bytes are in the bucket."""
+        """The key of its bytes in the bucket."""
         return keys.file_object(self.tenant_id, self.id)
 
     @property
@@ -108,7 +108,7 @@ class FileStore:
         await self._blobs.delete(keys.file_object(content.tenant_id, content.file_id))
 
     async def add(self, content: StoredContent, *, filename: str, purpose: str, expires_after_seconds: int | None = None) -> StoredFile:
-        """Make a file of received bytes, which are gone if there is no room for it by now. One that there is already stays."""
+        """Make a file of received bytes. They are gone if there is no room for the file by now. An earlier file stays."""
         created_at = content.began_at
         lifetime = expires_after_seconds or (limits.FILE_EXPIRES_SECONDS_MAX if purpose == "batch" else None)
         file = StoredFile(
@@ -128,7 +128,7 @@ class FileStore:
             raise
 
     async def _put(self, file: StoredFile) -> StoredFile:
-        """The records and what is counted of them, at once."""
+        """The records and their counted bytes, at once."""
         records = _records(file)
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             refused = await self._table.write_together(records, self.stored.changes(file.holder, file.bytes, is_bounded=True))

@@ -79,7 +79,7 @@ class Uploads:
         mime_type: str,
         expires_after_seconds: int | None = None,
     ) -> UploadRecord:
-        """Raises ``storage_limit_reached`` for a file that its tenant has no room for; what is left is looked at again at its end."""
+        """Raises ``storage_limit_reached`` for a file beyond its tenant's storage; the rest is looked at again at its end."""
         await self._files.stored.check(tenant_id, size)
         now = self._clock()
         upload = UploadRecord(
@@ -231,7 +231,7 @@ class Uploads:
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in parts] + [(pk, keys.PURGE)])
 
     def _seen_now(self, upload: UploadRecord) -> UploadRecord:
-        """An upload whose hour is over is expired, even before the sweep has come."""
+        """An upload is expired after its hour, even before the sweep has come."""
         if upload.status == "pending" and upload.expires_at <= self._clock():
             return UploadRecord(**{**_UPLOAD.pack(upload), "status": "expired"})
         return upload

@@ -66,7 +66,7 @@ class Issuer:
         return self._metadata
 
     def _may_refresh_again(self) -> bool:
-        """What is known can be used meanwhile, so that one request waits for the issuer and not all of them."""
+        """The known keys can be used meanwhile, so that one request waits for the issuer and not all of them."""
         return not self._refreshing.locked() and self._clock() - self._refreshes[-1] >= limits.ISSUER_REFRESHES_SECONDS
 
     async def key(self, key_id: str | None, algorithm: str) -> Any:
@@ -166,7 +166,7 @@ def _bits_min(described: Mapping[str, Any]) -> int:
 
 
 def _fits(described: Mapping[str, Any], algorithm: str) -> bool:
-    """The kind of key, its curve, and its own word on what it is for."""
+    """The kind of key, its curve, and its own word on its use."""
     return (
         described["kty"] == FAMILIES[algorithm]
         and described.get("alg", algorithm) == algorithm

@@ -34,7 +34,7 @@ _BOUND_TO: Final = b"moorage sign-in"
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """What is known of a browser until it comes back from the issuer."""
+    """The state of a browser until it comes back from the issuer."""
 
     state: str
     nonce: str

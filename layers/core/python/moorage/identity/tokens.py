@@ -55,7 +55,7 @@ class Tokens:
         return cls(settings, issuer, table, EndedSessions(table, clock), clock)
 
     async def find(self, token: str) -> ApiKey:
-        """The key that a token stands for. Raises :class:`~moorage.errors.ApiError`, which says what is wrong with it."""
+        """The key that a token stands for. Raises :class:`~moorage.errors.ApiError` with the token's fault."""
         digest, now = hash_of(token), self._clock()
         if await self._ended.has(session_digest(token)):
             raise invalid_token("its session was ended")
@@ -158,7 +158,7 @@ class Tokens:
 
 
 def as_said(token: str, key: ApiKey) -> str:
-    """What an authorizer hands on of a token that it has verified. The hash ties it to this token: a request may bring several."""
+    """An authorizer's claims of a token that it has verified. The hash ties it to this token: a request may bring several."""
     return json.dumps({"digest": hash_of(token), **{name: getattr(key, name) for name in _SAID}})
 
 

@@ -104,7 +104,7 @@ class ModelAsk:
         return outcome
 
     def _context(self) -> list[Item]:
-        """What has been said so far, whole items only."""
+        """The whole items so far."""
         return [*self.chain, *self.stored.input_items, *context.own_items(self.done | self.items)]
 
     async def _hear(self) -> None:
@@ -176,7 +176,7 @@ class ModelAsk:
             self.position = replace(self.position, next_index=stage.next_index)
 
     async def _tell_of_network(self) -> None:
-        """Questions about what the container may reach, and what was decided about them."""
+        """Questions about the container's egress, and the decisions about them."""
         if self.position.step == 0:
             await egress_approvals.open_allowed(self.runtime, self.stored, self.stored.own_input, self._context())
             return
@@ -363,7 +363,7 @@ class ModelAsk:
             self.position = replace(self.position, rent=await budget.rent_of(self.runtime, self.stored))
 
     def _follow(self, decision: LoopDecision) -> StepOutcome:
-        """Emit what belongs to a decision."""
+        """Emit the events of a decision."""
         outputs = self._outputs()
         outputs.refuse(decision.refused)
         calls = [*(outputs.announce(index) for index in decision.hosted), *self._runs()]

@@ -258,7 +258,7 @@ class Assembler:
             self.close(is_last=True)
 
     def take_back(self) -> None:
-        """Close it without its text, which does not count: as one that broke off."""
+        """Close it without its text, and it does not count: as one that broke off."""
         if self._open is not None:
             self._open.settle()
             self._open.item["content"], self._open.part_open = [], False
@@ -509,7 +509,7 @@ class Assembler:
     # --- whole items ---
 
     def _pass_checked(self, item: Item) -> None:
-        """An item of an upstream's, which need not have the fields that its kind promises."""
+        """An item of an upstream's. It may lack the fields of its kind."""
         try:
             self._pass(item)
         except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:

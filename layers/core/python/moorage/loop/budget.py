@@ -43,7 +43,7 @@ def own_budget(stored: StoredResponse) -> Budget | None:
 
 
 async def standings(runtime: Runtime, tenant_id: str, draws_on: Iterable[str]) -> list[BudgetShown]:
-    """How the budgets of a key and its tenant stand, for whoever asks."""
+    """The state of the budgets of a key and its tenant."""
     found = [await runtime.budgets.standing(tenant_id, Scope.of(text)) for text in draws_on]
     return [standing.to_json() for standing in found if standing is not None]
 
@@ -108,7 +108,7 @@ async def counts_calls(
 async def draw_last(
     runtime: Runtime, stored: StoredResponse, usage: TokenUsage, calls_made: int, items: Sequence[Item], rent: Rent | None = None
 ) -> None:
-    """The response ends: what it has used counts, and nothing is held."""
+    """The response ends: its use counts, and nothing is held."""
     if stored.draws_on:
         await draw_of(runtime, stored).end(_used(runtime, stored, usage, calls_made, items, rent))
 
@@ -120,7 +120,7 @@ def draw_of(runtime: Runtime, stored: StoredResponse) -> BudgetDraw:
 
 
 def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: int | None) -> dict[str, int]:
-    """What a first step may take, by estimate; without dollars if the price is not known."""
+    """The estimate of a first step; without dollars if the price is not known."""
     price = runtime.catalog.price_of(model)
     tokens_out = min(limits.BUDGET_HELD_OUTPUT_TOKENS, tokens_out_max or limits.BUDGET_HELD_OUTPUT_TOKENS)
     holding = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
@@ -130,7 +130,7 @@ def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: 
 
 
 async def rent_of(runtime: Runtime, stored: StoredResponse) -> Rent | None:
-    """What a response pays for its container's sandbox from now on; None if that costs nothing."""
+    """The price of a response's sandbox from now on; None if that costs nothing."""
     price = runtime.sandbox_usage.price
     if price is None or stored.container_id is None:
         return None
@@ -143,7 +143,7 @@ async def rent_of(runtime: Runtime, stored: StoredResponse) -> Rent | None:
 def cost_of(
     runtime: Runtime, stored: StoredResponse, usage: TokenUsage, items: Sequence[Item], rent: Rent | None, ran: int
 ) -> Cost | None:
-    """What a response that has run so many seconds has cost, at the prices of now; None if its model's are not known."""
+    """The cost of a response after so many seconds, at the prices of now; None if its model's are not known."""
     price, sandboxes = runtime.catalog.price_of(stored.parameters.model), runtime.sandbox_usage.price
     if price is None:
         return None

@@ -32,7 +32,7 @@ async def container_of(runtime: Runtime, stored: StoredResponse, seen: Record | 
 
 @dataclass(frozen=True, slots=True)
 class CallCleanup:
-    """What is done when the commands of a call have ended."""
+    """The work after the end of a call's commands."""
 
     runtime: Runtime
     container_id: str
@@ -44,7 +44,7 @@ class CallCleanup:
     """When the response began, by the times of the files."""
 
     async def leave(self) -> CallLeftovers:
-        """What the model has to know of the container, once its files are stored, and these."""
+        """The model's notes about the container, once its files are stored, and the files."""
         stored = await self._stored()
         return replace(stored, notes=self.live.notes + stored.notes + await self._refusals() + self._end_of_life())
 
@@ -63,14 +63,14 @@ class CallCleanup:
         return CallLeftovers(synced.notes, tuple(sorted(synced.changed, key=lambda file: file.path)), synced.at_ms)
 
     def _end_of_life(self) -> tuple[str, ...]:
-        """A word to whoever has something run in a sandbox that is about to end."""
+        """A word to the processes of a sandbox that is about to end."""
         left = self.live.record.seconds_left(self.runtime.clock())
         if left > limits.SANDBOX_REPLACED_SECONDS:
             return ()
         return (_ENDS_SOON.format(minutes=max(1, int(left // 60))),)
 
     async def _refusals(self) -> tuple[str, ...]:
-        """What the egress proxy refused meanwhile, and how to allow it: many tools hide the proxy's own words."""
+        """The egress proxy's refusals meanwhile, and how to allow them: many tools hide the proxy's own words."""
         record = self.live.record
         if record.network_policy["type"] == "disabled":
             return ()

@@ -27,7 +27,7 @@ from moorage.wire.types import Item
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What becomes of a conversation that is compacted."""
+    """The result of compacting a conversation."""
 
     runtime: Runtime
     tenant_id: str
@@ -143,7 +143,7 @@ def _is_due(plan: CompactionPlan, parameters: Parameters, items: Sequence[Item],
 async def compact(
     runtime: Runtime, tenant_id: str, entry: ModelEntry, items: Sequence[Item], instructions: str | None
 ) -> tuple[str, list[Item], TokenUsage]:
-    """The new response's id, its output items, and what the notes cost. Raises :class:`UpstreamError`."""
+    """The new response's id, its output items, and the notes' cost. Raises :class:`UpstreamError`."""
     plan = CompactionPlan(runtime, tenant_id, entry, entry.compaction, _threshold({}, entry), instructions)
     notes, usage = await plan.carry_out(items)
     response_id = ids.new_response_id(runtime.clock())

@@ -132,7 +132,7 @@ def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
 
 
 def trimmed(items: Sequence[Item]) -> list[Item]:
-    """A conversation without what the rooms of its items leave out of older ones."""
+    """A conversation without the parts that the rooms leave out of older items."""
     for room in dict.fromkeys(ROOMS.of_item(item["type"]) for item in items):
         if isinstance(room, TrimsContext):
             items = room.trim_context(items)
@@ -145,7 +145,7 @@ def tools_of(items: Iterable[Item]) -> list[dict[str, Any]]:
 
 
 def container_of(items: Iterable[Item]) -> str | None:
-    """The container that the chain used last, which ``container_auto`` goes on with."""
+    """The container that the chain used last; ``container_auto`` goes on with it."""
     found = None
     for item in items:
         room = ROOMS.of_call(item["type"])

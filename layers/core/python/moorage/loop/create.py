@@ -167,7 +167,7 @@ async def _tree(runtime: Runtime, tenant_id: str, response_id: str, request: Cre
 
 
 async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateRequest, said: ResolvedInput) -> StoredResponse:
-    """The response with the container that its calls run in, and with what its model and its client are told of that."""
+    """The response with the container of its calls, and the notes about it for model and client."""
     if upstream_shell.goes_there(said.entry, request.tools):
         await upstream_shell.admit(runtime, stored.tenant_id, said.entry, request)
         container, skills, files = None, None, list[StoredFile]()
@@ -191,7 +191,7 @@ async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateReque
 
 
 async def _with_files(runtime: Runtime, container: ContainerRecord, environment: Environment | None, said: ResolvedInput) -> list[Item]:
-    """The request's items, and before them what the model is to be told of the container's files."""
+    """The request's items, and before them the model's notes about the container's files."""
     items = said.input_items
     if environment is None or not (environment.has_file_map or environment.agents_md):
         return items
@@ -206,14 +206,14 @@ async def _with_files(runtime: Runtime, container: ContainerRecord, environment:
 
 
 def _given(environment: Environment | None, files: list[StoredFile]) -> str:
-    """What the model is told of the request's files; nothing if the map of the files tells it."""
+    """The model's note about the request's files; nothing if the map of the files has them."""
     if environment is None or environment.has_file_map or not files:
         return ""
     return line_of(list(places(files)))
 
 
 async def _check_room(runtime: Runtime, tenant_id: str, follows: str | None = None) -> None:
-    """Refuse what would run in the state machine beside too many others of the tenant's."""
+    """Refuse a response that would exceed the tenant's number in the state machine."""
     most = runtime.settings.running_responses_max
     running = len({*await runtime.responses.inflight_of(tenant_id)} - {follows})
     if running >= most:
@@ -315,7 +315,7 @@ async def give_up(runtime: Runtime, stored: StoredResponse) -> None:
 
 
 async def _start(runtime: Runtime, stored: StoredResponse, state: LoopState) -> None:
-    """What its records say is enough for the reaper to start it, if Step Functions takes no more now."""
+    """Its records are enough for the reaper to start it, if Step Functions takes no more now."""
     if not await runtime.executions.start_soon(stored.response_id, state.to_json(), stored.trace):
         tell("start_postponed", {"response_id": stored.response_id, "tenant_id": stored.tenant_id})
 
@@ -422,7 +422,7 @@ class InlineFirstStep:
             self._asking.cancel()
 
     def interrupt(self, reason: str) -> bool:
-        """End the response as ``incomplete`` for this reason, without what is half said. False if its first step is over."""
+        """End the response as ``incomplete`` for this reason, without half items. False if its first step is over."""
         self._interruption = reason
         return self._asking is not None and self._asking.cancel()
 
@@ -442,7 +442,7 @@ class InlineFirstStep:
         self.listener(event)
 
     async def _fail(self, error: Exception) -> None:
-        """End the response as ``failed``. What is stored is ended in the log, where the client goes on reading; what is not, here."""
+        """End the response as ``failed``. A stored one is ended in the log, for its client's reads; another one, here."""
         stored = self.prepared.stored
         reason = finish.error_of(error)
         if reason["code"] == "server_error":
@@ -511,7 +511,7 @@ class InlineFirstStep:
         self.is_handed_over = True
 
     async def _pulse(self) -> None:
-        """Write behind what has come, and show that this process lives."""
+        """Write the new events, and show that this process lives."""
         stored, sink = self.prepared.stored, self._sink
         await asyncio.sleep(limits.INLINE_RECORD_SECONDS)
         await sink.record()

@@ -1,4 +1,4 @@
-"""What follows a model step: a pure decision over what the model said."""
+"""The next step after a model step: a pure decision over the model's items."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
@@ -18,7 +18,7 @@ _HOSTED: Final = frozenset({CallRunner.SANDBOX, CallRunner.SERVICE})
 
 
 def where(item: Item) -> CallRunner | None:
-    """Who runs a call; None for an item that is none."""
+    """The runner of a call; None for another item."""
     room = ROOMS.of_call(item["type"])
     return None if room is None else room.call_runner(item)
 
@@ -40,7 +40,7 @@ def is_upstreams(item: Item, own_container: str | None) -> bool:
 
 
 def is_for_client(item: Item) -> bool:
-    """True for what the client answers: the response ends with it. Half a call is nobody's."""
+    """True for items that the client answers: the response ends with them. Half a call has no answer."""
     if item.get("status") == "incomplete":
         return False
     return ROOMS.of_question(item["type"]) is not None or where(item) is CallRunner.CLIENT
@@ -115,7 +115,7 @@ def after_model(
 
 
 def _within_bounds(hosted: Sequence[int], items: Mapping[int, Item], budget: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Which calls run, and which are refused: over ``budget``, or over what their tool allows in one round."""
+    """The calls that run, and the refused ones: over ``budget``, or over their tool's limit for one round."""
     run: list[int] = []
     made: Counter[str] = Counter()
     for index in hosted:

@@ -41,7 +41,7 @@ _REFUSAL: Final = "refusal"
 
 
 async def send(runtime: Runtime, stored: StoredResponse, state: LoopState, documents: tuple[UnreadDocument, ...]) -> LoopState:
-    """What the model step of ``state`` cannot read is listed, and gets a sandbox."""
+    """The documents that the model step of ``state`` cannot read are listed, and get a sandbox."""
     readings = state.readings + 1
     if readings > limits.ATTACHMENT_READINGS_MAX:
         error = finish.error_of(unreadable_now(_NONE_CAME))
@@ -56,7 +56,7 @@ async def send(runtime: Runtime, stored: StoredResponse, state: LoopState, docum
 
 
 async def come_back(runtime: Runtime, snapshot: Snapshot, state: LoopState) -> dict[str, Any] | None:
-    """After :func:`read_step`: let go of the container, once it is not needed. Returns what the response fails with, if it does."""
+    """After :func:`read_step`: let go of the container, once it is not needed. Returns the failure of the response, if there is one."""
     stored = snapshot.stored
     if not (state.is_read or snapshot.is_final or stored.is_cancel_requested):
         return None
@@ -70,7 +70,7 @@ async def come_back(runtime: Runtime, snapshot: Snapshot, state: LoopState) -> d
 
 
 async def _source_key(runtime: Runtime, stored: StoredResponse, document: UnreadDocument) -> str:
-    """An object that holds it: what came as data is put into one until it is read."""
+    """An object that holds it: data is put into one until it is read."""
     if document.source_key:
         return document.source_key
     key = _key(stored.tenant_id, stored.response_id, document.text_key.rpartition("/")[2])
@@ -171,12 +171,12 @@ async def _is_there(runtime: Runtime, key: str) -> bool:
 
 
 async def _refused(runtime: Runtime, state: LoopState, error: ApiError) -> LoopState:
-    """The response is ended outside, where webhooks and traces can be sent."""
+    """The response is ended outside: webhooks and traces can be sent there."""
     key = _key(state.tenant_id, state.response_id, _REFUSAL)
     await runtime.blobs.put_bytes(key, orjson.dumps(finish.error_of(error)))
     return replace(state, is_read=True)
 
 
 def _key(tenant_id: str, response_id: str, name: str) -> str:
-    """What is deleted with the response."""
+    """The objects that are deleted with the response."""
     return keys.response_blob(tenant_id, response_id, f"documents/{name}")

@@ -1,4 +1,4 @@
-"""What of a request its response repeats."""
+"""The request's fields that its response repeats."""
 
 from typing import Any
 

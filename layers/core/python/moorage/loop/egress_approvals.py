@@ -29,7 +29,7 @@ def waits_in_place(stored: StoredResponse) -> bool:
 
 
 async def stands_still(runtime: Runtime, stored: StoredResponse, step: int) -> bool:
-    """Open what was allowed; whether the response waits for more of it from now on. Called when all calls of a round have ended."""
+    """Open the allowed hosts; whether the response waits for more from now on. Called when all calls of a round have ended."""
     if not waits_in_place(stored) or stored.container_id is None:
         return False
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
@@ -65,7 +65,7 @@ async def news(runtime: Runtime, stored: StoredResponse, made: Iterable[Item]) -
 
 
 async def open_allowed(runtime: Runtime, stored: StoredResponse, own_input: Sequence[Item], items: Sequence[Item]) -> None:
-    """Open what the client allows by the items of this request, of what the responses before it have asked for."""
+    """Open the hosts that the items of this request allow, from the questions of the responses before it."""
     if stored.has_gated_network and stored.container_id is not None:
         await runtime.egress.allow(stored.tenant_id, stored.container_id, network.allowed_by(own_input, items))
 

@@ -65,7 +65,7 @@ def object_of(
 
 
 def tool_usage(items: Sequence[Item]) -> dict[str, Any]:
-    """What the calls among a response's items have used, by tool."""
+    """The usage of the calls among a response's items, by tool."""
     return {name: used for room in ROOMS if isinstance(room, ReportsUsage) for name, used in room.usage(items).items()}
 
 
@@ -82,14 +82,14 @@ def failure_events(response: dict[str, Any]) -> list[Event]:
 
 
 def final_events(response: dict[str, Any]) -> list[Event]:
-    """The last event or events of a log. The SDKs have no event for a response that was cancelled; its status says what it is."""
+    """The last event or events of a log. The SDKs have no event for a cancelled response; its status says so."""
     if response["status"] == "failed":
         return failure_events(response)
     return [{"type": OF_STATUS[response["status"]], "response": response}]
 
 
 def error_of(error: Exception) -> dict[str, Any]:
-    """What a response says of the error that ended it: the API's own words, or a calm sentence."""
+    """A response's words for the error that ended it: the API's own words, or a calm sentence."""
     if isinstance(error, ApiError):
         # SDKs know a closed set of codes here; this one is theirs for what lies in the request, and what it names may be gone.
         code = "invalid_prompt" if error.code is None or error.status == _GONE else error.code
@@ -106,7 +106,7 @@ async def conclude(
     *,
     error: dict[str, Any] | None = None,
 ) -> None:
-    """Write the final event, then what hangs on the end: the conversation grows, the loop's claim is dropped."""
+    """Write the final event, then its consequences: the conversation grows, the loop's claim is dropped."""
     response = object_of(
         stored,
         status=outcome.status,
@@ -133,7 +133,7 @@ async def conclude(
 
 
 async def _grow_conversation(runtime: Runtime, stored: StoredResponse, response: dict[str, Any]) -> None:
-    """What was said joins the response's conversation, if it has one. Harmless to run twice."""
+    """The items join the response's conversation, if it has one. Harmless to run twice."""
     if stored.conversation_id is None:
         return
     output = context.output_items(response["output"], is_cut=response["status"] == "incomplete")
@@ -205,7 +205,7 @@ async def forget(runtime: Runtime, stored: StoredResponse) -> None:
 
 
 async def forget_own_inputs(runtime: Runtime, stored: StoredResponse) -> None:
-    """Remove what the URLs and documents of its input gave, unless others still go on from there."""
+    """Remove the content of its input's URLs and documents, unless others still go on from there."""
     if stored.conversation_id is None:  # A conversation still shows the items to its model.
         # What a fork, or a response of a session, began with is its predecessor's too.
         is_shared = stored.forked_from is not None or stored.session_id is not None

@@ -35,7 +35,7 @@ class FoldedState:
         return sorted(index for index in self.items if index not in self.done)
 
     def drop_open(self) -> None:
-        """Forget what is half said."""
+        """Forget incomplete items."""
         for index in self.open:
             del self.items[index]
 
@@ -46,7 +46,7 @@ class FoldedState:
 
 
 def fold(events: Iterable[Event], onto: FoldedState | None = None) -> FoldedState:
-    """Add events up, after those of ``onto``, which is changed and returned. Raises AssertionError at a gap or a repeat."""
+    """Add events up, after those of ``onto``: it is changed and returned. Raises AssertionError at a gap or a repeat."""
     state = onto or FoldedState()
     pieces: list[Event] = []
     for event in events:

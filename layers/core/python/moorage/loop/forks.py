@@ -89,7 +89,7 @@ async def fork(
 
 
 def _check_tools(old: StoredResponse) -> None:
-    """What a client has trusted one response with is not known to another."""
+    """One response's secrets are not known to another."""
     for index, tool in enumerate(old.parameters.tools):
         room = ROOMS.of_tool(tool["type"])
         if isinstance(room, HoldsSecrets) and not room.is_repeatable(tool):
@@ -100,7 +100,7 @@ def _check_tools(old: StoredResponse) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What had been said before the old response's own items."""
+    """The items before the old response's own."""
 
     items: list[Item]
     append: int | None
@@ -108,7 +108,7 @@ class _Before:
 
 
 async def _before(runtime: Runtime, old: StoredResponse) -> _Before:
-    """Of a conversation, what came before its items."""
+    """The part of a conversation before its items."""
     if old.conversation_id is None:
         return _Before(await load_chain(runtime, old), None)
     own = [item["id"] for item in old.input_items[old.conversation_items :] if "id" in item]

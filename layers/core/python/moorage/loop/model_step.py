@@ -45,7 +45,7 @@ STEERED: Final = "steered"
 
 
 async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
-    """The task ``ModelStep``. Raises only what a retry may mend."""
+    """The task ``ModelStep``. Raises only errors that a retry may mend."""
     # The two reads do not wait for each other. What the second finds was true at some moment of this run, and more is not needed: an
     # outcome is written once, and a call that ends in between is sent round once more and found finished.
     snapshot, progress = await asyncio.gather(runtime.responses.snapshot(state.tenant_id, state.response_id), _progress(runtime, state))
@@ -149,7 +149,7 @@ async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
 async def _over_budget(
     runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress, over: LimitReached
 ) -> LoopState | None:
-    """What its budget says is done once it is used up; None if one last answer is to be asked for."""
+    """Its budget's rule after its end; None if one last answer is to be asked for."""
     stored, before = snapshot.stored, progress.outcomes[state.step - 1]
     if over.on_limit == "pause" and stored.is_background:
         await runtime.responses.request_pause(stored)
@@ -177,12 +177,12 @@ async def _steered(runtime: Runtime, snapshot: Snapshot, state: LoopState, progr
 
 
 def _has_died_here(snapshot: Snapshot, state: LoopState) -> bool:
-    """Whether a run of this step has died in the middle: what it has said stands in the log alone."""
+    """Whether a run of this step has died in the middle: its items stand in the log alone."""
     return snapshot.last is not None and snapshot.last.writer.step == state.step
 
 
 def _cut(progress: Progress, state: LoopState, reason: str) -> Progress:
-    """As if the step before had ended the response, which is not complete."""
+    """As if the step before had ended the response. The response is not complete."""
     cut = replace(progress.outcomes[state.step - 1], next=Next.DONE, status="incomplete", incomplete_reason=reason)
     return replace(progress, outcomes={**progress.outcomes, state.step - 1: cut})
 
@@ -264,7 +264,7 @@ def _over_time(runtime: Runtime, stored: StoredResponse) -> dict[str, Any] | Non
 
 
 async def _superseded(runtime: Runtime, stored: StoredResponse, state: LoopState) -> LoopState:
-    """Another attempt took over, or the response was ended. Either way this run's answer must fit what happens there."""
+    """Another attempt took over, or the response was ended. Either way this run's answer must fit the log."""
     snapshot = await runtime.responses.snapshot(state.tenant_id, state.response_id)
     if snapshot.is_final:
         return state.done()

@@ -48,7 +48,7 @@ class Notes:
         return cls(fields["text"], tuple(fields["recent"]), fields["user_tokens"], fields["is_cut"])
 
     def told(self) -> str:
-        """What a model reads in place of the item."""
+        """The model's text in place of the item."""
         return "\n\n".join([*([_HEADING + self.text] if self.text else []), *([_LEFT_OUT] if self.is_cut else [])])
 
 
@@ -116,7 +116,7 @@ def spoken_before_root(items: Sequence[Item]) -> Sequence[Item]:
 
 
 def _before(items: Sequence[Item], kept: Sequence[Item], read: Reader) -> list[Item]:
-    """What stays of the items before a compaction. It speaks for those before it, but for what only an upstream can read."""
+    """The kept part of the items before a compaction. It speaks for those before it, but for items that only an upstream can read."""
     seen = {id(item) for item in kept}
     return [item for item in items if id(item) in seen or (stays(item) and (item["type"] != "compaction" or read(item) is None))]
 
@@ -138,5 +138,5 @@ def latest_of_user(items: Sequence[Item], recent: Sequence[Item] = (), *, tokens
 
 
 def _bare(item: Item) -> dict[str, Any]:
-    """A message without what differs when its client sends it again."""
+    """A message without the fields that differ when its client sends it again."""
     return {name: value for name, value in item.items() if name not in ("id", "status")}

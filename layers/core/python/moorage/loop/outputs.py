@@ -1,4 +1,4 @@
-"""What stands between a model step and its tool calls: outputs that are announced, and outputs that are known without a run."""
+"""The items between a model step and its tool calls: announced outputs, and outputs that are known without a run."""
 
 from dataclasses import dataclass, replace
 
@@ -39,7 +39,7 @@ class Outputs:
         return replace(call, call_id=item["call_id"], output_index=self._open(output), output_item_id=output["id"])
 
     def _approval(self, room: Room, index: int) -> str:
-        """The id of the approval without which a call must not run; empty if it needs none."""
+        """The id of the approval that a call must wait for; empty if it needs none."""
         approval_id = ids.approval_id(self.stored.response_id, index)
         needs = isinstance(room, AsksApproval) and room.needs_approval(
             self.items[index], self.stored.parameters.tools, self.stored.input_items, approval_id

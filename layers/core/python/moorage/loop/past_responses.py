@@ -25,7 +25,7 @@ from moorage.wire.types import Event, Item
 
 @dataclass(frozen=True, slots=True)
 class ForkPoint:
-    """Where another response can begin."""
+    """A point for another response to begin at."""
 
     number: int
     """The last event before it."""
@@ -85,7 +85,7 @@ async def as_of(runtime: Runtime, snapshot: Snapshot, number: int | None) -> Pas
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """What is known of a response up to an event."""
+    """The known facts of a response up to an event."""
 
     stored: StoredResponse
     folded: FoldedState

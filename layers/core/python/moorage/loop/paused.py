@@ -1,4 +1,4 @@
-"""Responses that stand still, without an execution, and how they go on where they stood."""
+"""Paused responses, without an execution, and their resumption."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ async def _start(runtime: Runtime, stood: StoredResponse) -> bool:
 
 
 async def state_of(runtime: Runtime, stored: StoredResponse) -> LoopState:
-    """Where the records say that the loop stood."""
+    """The loop's position by the records."""
     step, ended = await runtime.steps.last(stored)
     state = LoopState(stored.response_id, stored.tenant_id, stored.container_id, step=step, from_step=step)
     if ended is None:

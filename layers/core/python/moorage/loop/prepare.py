@@ -108,7 +108,7 @@ def conceal(runtime: Runtime, tenant_id: str, tools: Sequence[Tool]) -> tuple[tu
 async def check_tools(
     runtime: Runtime, tenant_id: str, said: ResolvedInput, tools: Sequence[Tool], *, in_session: bool = False
 ) -> None:
-    """Refuse items and tools that do not belong together, and to search in what is not there. To name a vector store is to use it."""
+    """Refuse items and tools that do not belong together, and missing vector stores. To name a vector store is to use it."""
     for room in ROOMS:
         own = [tool for tool in tools if tool["type"] in room.types]
         if own and isinstance(room, MayBeUnavailable):

@@ -17,7 +17,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 async def have_sandbox(runtime: Runtime, stored: StoredResponse) -> None:
-    """See that the response's container has a sandbox or gets one; what stands in the way is for the tool step to say."""
+    """See that the response's container has a sandbox or gets one; the tool step reports an obstacle."""
     if stored.container_id is not None:
         with suppress(ApiError):  # Deleted meanwhile.
             await runtime.containers.sandboxes.place(stored.tenant_id, stored.container_id)
@@ -41,7 +41,7 @@ class SandboxPrewarm:
         await asyncio.wait({self.task})
 
     async def give_up(self) -> None:
-        """Nobody waits for it any more. What has been started is found by the next who wants it, or is stopped when it has idled."""
+        """The waiter is gone. A started sandbox serves the next response, or is stopped when it has idled."""
         self.task.cancel()
         await self.ready()
 

@@ -52,7 +52,7 @@ class OpenProgram:
         return without(said, "id")
 
     def order(self, tools: Sequence[Tool]) -> Item:
-        """What a run of it is given: the program, what it may call, and what its calls have come to."""
+        """The input of its run: the program, its functions, and the outputs of its calls."""
         names = lowered_for_programs(tools).names
         return {
             **self.item,
@@ -98,7 +98,7 @@ def fits(original: OriginalTool, arguments: str) -> bool:
 
 
 def _recorded(call: Item, output: Item, tools: Sequence[Tool]) -> Any:
-    """What a program gets of a call: what a model would read, and JSON if the function says that it gives some."""
+    """A program's view of an output: the model's view, and JSON if the function says that it gives some."""
     said = lower((without(call, "caller"), without(output, "caller")), (), "auto", frozenset()).items[-1]["output"]
     if isinstance(said, str) and _output_schema(call, tools) is not None:
         return orjson.loads(said)
@@ -106,7 +106,7 @@ def _recorded(call: Item, output: Item, tools: Sequence[Tool]) -> Any:
 
 
 def _output_schema(call: Item, tools: Sequence[Tool]) -> Any:
-    """The schema of what a function gives; None if it has none."""
+    """The schema of a function's output; None if it has none."""
     space = call.get("namespace")
     members = tools if space is None else [inner for tool in tools if tool.get("name") == space for inner in tool.get("tools", ())]
     named = (tool for tool in members if tool["type"] == "function" and tool["name"] == call.get("name"))
@@ -142,7 +142,7 @@ def check(items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -
 
 
 def check_choice(chosen: str | dict[str, Any], tools: Sequence[Tool]) -> None:
-    """A model cannot be made to call what only programs may call. Raises :class:`~moorage.errors.ApiError`."""
+    """A model cannot be made to call functions for programs only. Raises :class:`~moorage.errors.ApiError`."""
     if isinstance(chosen, str):
         return
     wanted = [(each["type"], each.get("name")) for each in chosen.get("tools", (chosen,))]

@@ -45,7 +45,7 @@ _DATA_CHARS_SHOWN: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class StepPosition:
-    """Where a step, or a turn of it, begins."""
+    """The start of a step, or of a turn of it."""
 
     step: int
     next_index: int = 0
@@ -60,7 +60,7 @@ class StepPosition:
 
 
 def for_a_last_answer(stored: StoredResponse, before: StepOutcome) -> StoredResponse:
-    """The response as one that has made all its calls: the model is offered none, and what it asks for is refused."""
+    """The response as one that has made all its calls: the model is offered none, and its calls are refused."""
     return replace(stored, parameters=replace(stored.parameters, max_tool_calls=before.calls_made))
 
 
@@ -156,7 +156,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class SentPrompt:
-    """What a model step was sent when it began. What a run of it that broke off had finished was added behind it."""
+    """The request of a model step at its beginning. Finished items of a run that broke off were added behind it."""
 
     step: StepHistory
     request: ModelRequest
@@ -181,7 +181,7 @@ class SentPrompt:
 
 
 async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> SentPrompt:
-    """Raises 404 for what is no step that asked a model, and if the model is not there any more."""
+    """Raises 404 for a step that asked no model, and if the model is not there any more."""
     stored = snapshot.stored
     steps = await unroll(runtime, snapshot)
     step = next((each for each in steps if each.id == step_id and each.call_id is None), None)
@@ -222,7 +222,7 @@ def _put_in_front(log: FoldedState, own: Sequence[int]) -> Iterator[int]:
 
 
 def _shown(value: Any) -> Any:
-    """What files and pictures hold is left out; the model was sent it."""
+    """The content of files and pictures is left out; the model was sent it."""
     match value:
         case dict():
             return {name: _shown(inner) for name, inner in value.items()}

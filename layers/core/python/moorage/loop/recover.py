@@ -103,7 +103,7 @@ async def continue_loop(runtime: Runtime, state: LoopState) -> LoopState:
 
 
 async def declare_lost(runtime: Runtime, snapshot: Snapshot) -> Snapshot:
-    """A foreground response whose API process has gone silent before it handed over ends as ``failed``."""
+    """A foreground response ends as ``failed`` if its API process has gone silent before the handover."""
     stored = snapshot.stored
     silent_ms = runtime.now_ms() - _last_sign(snapshot)
     if snapshot.is_final or stored.is_looping or silent_ms < limits.INLINE_STALE_SECONDS * 1000:

@@ -20,7 +20,7 @@ _OWN: Final = frozenset({"id", "call_id", "status"})
 
 
 def is_repeating(items: Sequence[Item]) -> bool:
-    """Whether the latest hosted calls repeat those before them, each with the same result. What a user says begins anew."""
+    """Whether the latest hosted calls repeat those before them, each with the same result. A user's message begins anew."""
     calls = _calls_with_results(items)
     return any(_ends_twice(calls, period) for period in range(1, _PERIODS_MAX + 1))
 
@@ -30,7 +30,7 @@ def _ends_twice(calls: Sequence[bytes], period: int) -> bool:
 
 
 def _calls_with_results(items: Sequence[Item]) -> list[bytes]:
-    """The latest calls since a user spoke, oldest first, as what is equal in equal ones."""
+    """The latest calls since a user's message, oldest first, in a form for comparison."""
     latest: list[Item] = []
     outputs: dict[Any, Item] = {}
     for item in reversed(items):

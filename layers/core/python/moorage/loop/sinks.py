@@ -30,7 +30,7 @@ class Sink(Protocol):
         ...
 
     def note_request(self, request_id: str) -> None:
-        """What the model's upstream calls the request that it answers: the log keeps it beside what is emitted next."""
+        """The upstream's id of the request that it answers: the log keeps it beside the next events."""
         ...
 
     async def flush(self) -> None:
@@ -156,7 +156,7 @@ class InlineSink:
         return self._recording is not None
 
     async def record(self, first: EventBatch | None = None) -> None:
-        """Return when the response's record is there. Raises what its writer raised."""
+        """Return when the response's record is there. Raises its writer's error."""
         if self._recording is None:
             assert self._create is not None, "no record for what is not stored"
             self._recording = asyncio.ensure_future(self._create(first))
@@ -204,7 +204,7 @@ class InlineSink:
         return self._now_ms()
 
     async def has_ended(self) -> bool:
-        """Whether the final event was given; returns when it is in the log. Raises what its writer raised."""
+        """Whether the final event was given; returns when it is in the log. Raises its writer's error."""
         if self._end is not None:
             await self._end
         return self._end is not None

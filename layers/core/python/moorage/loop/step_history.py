@@ -78,7 +78,7 @@ class StepHistory:
 
 @dataclass(frozen=True, slots=True)
 class _StepEvents:
-    """What the log tells of the events of one model step."""
+    """The log's facts about one model step."""
 
     first_at_ms: int
     first_output_at_ms: int | None
@@ -117,14 +117,14 @@ async def unroll(runtime: Runtime, snapshot: Snapshot) -> list[StepHistory]:
 
 
 def _cost(step: StepHistory, price: Price | None) -> float | None:
-    """What a step cost: its tokens, or its call."""
+    """The cost of a step: its tokens, or its call."""
     if price is None:
         return None
     return usd(price.nanodollars(step.usage or TokenUsage(), {} if step.call_id is None else {step.type: 1}))
 
 
 async def _spoken(runtime: Runtime, snapshot: Snapshot, following: int, step: int) -> _StepEvents | None:
-    """What the log says of the events of a model step whose record has no end; None if it has said nothing yet."""
+    """The log's facts about a model step without an end in its record; None if there are none yet."""
     batches = [
         batch
         for batch in await runtime.responses.log_of(snapshot.stored).read_from(following)

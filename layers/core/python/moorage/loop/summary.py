@@ -43,7 +43,7 @@ _UNREAD: Final = frozenset({"id", "type", "status", "encrypted_content", "image_
 
 @dataclass(frozen=True, slots=True)
 class NotesWriter:
-    """Who writes the notes, and of what kind."""
+    """The model of the notes, and their kind."""
 
     runtime: Runtime
     entry: ModelEntry
@@ -54,7 +54,7 @@ class NotesWriter:
     """Says when nobody wants the notes any more."""
 
     async def write(self, items: Sequence[Item]) -> tuple[str, TokenUsage]:
-        """The notes on what a model sees, and what they cost. Raises :class:`UpstreamError`."""
+        """The notes on a model's input, and their cost. Raises :class:`UpstreamError`."""
         share = round(self.entry.context_window_tokens * limits.COMPACTION_PART_SHARE)
         told = await worked(lambda: transcript(items))
         if estimate_text(told) > share * limits.COMPACTION_PARTS_MAX:
@@ -89,7 +89,7 @@ class NotesWriter:
         return notes, usage
 
     def wanted(self) -> str:
-        """What the model is told to write."""
+        """The instructions for the notes."""
         window = self.entry.context_window_tokens
         words = round(min(limits.COMPACTION_NOTES_TOKENS, window * limits.COMPACTION_NOTES_SHARE) * limits.WORDS_PER_TOKEN)
         told = [_TASK, self.prompt or WANTED, _EARLIER, _SIZE.format(words=words)]

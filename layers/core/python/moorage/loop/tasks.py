@@ -26,7 +26,7 @@ class Throttled(Exception):
 
 
 async def run(runtime: Runtime, name: str, given: State) -> State:
-    """Run a task, ``ModelStep`` for example. Raises :class:`Throttled`, and whatever else the step raises."""
+    """Run a task, ``ModelStep`` for example. Raises :class:`Throttled`, and the step's own errors."""
     with throttles_named(), working_for(given["tenant_id"]):
         return await TASKS[name](runtime, given)
 

@@ -63,7 +63,7 @@ async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step:
 
 
 async def _take(run: "_Attempt") -> None:
-    """Run it, and say in the log what came of it."""
+    """Run it, and write its result into the log."""
     began = time.perf_counter()
     with suppress(Superseded):  # Another attempt goes on, or the response was ended: nothing is left to do here.
         await run.run()
@@ -100,7 +100,7 @@ async def _look(
 
 
 async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> None:
-    """Kill what the calls of a step run in the container: the response is being cancelled."""
+    """Kill the processes of a step's calls in the container: the response is being cancelled."""
     made_by = await runtime.steps.get(stored.tenant_id, stored.response_id, step)
     if made_by is None or stored.container_id is None:
         return
@@ -226,7 +226,7 @@ class _Attempt:
         )
 
     def _recall(self, batches: list[EventBatch]) -> tuple[KnownCall, Item | None]:
-        """What earlier runs of this call have put into the log; the whole item if they have closed it."""
+        """The log's items from earlier runs of this call; the whole item if they have closed it."""
         known, index = _known(self.stored, self.call, self.item), self.call.output_index
         if not batches:
             return known, None
@@ -241,7 +241,7 @@ class _Attempt:
         return replace(known, so_far=folded.items.get(index), offsets=offsets), None
 
     async def _must_end(self, attempt: CallAttempt) -> tuple[CallEnd, str] | None:
-        """Why the call does not run any more, if so. One that attaches finds out by itself what was lost."""
+        """The reason that the call does not run any more, if there is one. A call that attaches finds lost output by itself."""
         if attempt.attempt <= 1 or self.room.rerun_policy is RerunPolicy.ATTACH:
             return None
         again = await self.room.rerun_policy_of(self.item, self._earlier())
@@ -291,7 +291,7 @@ class _Attempt:
             yield item
 
     async def _work(self, sink: LogSink, run: Run) -> CallFinished | None:
-        """What the call came to; None when time is up and another run must go on."""
+        """The result of the call; None when time is up and another run must go on."""
         progress = _CallProgress(self.room, run, sink)
         watch = asyncio.create_task(CancelWatch.of(self.runtime, self.stored).requested())
         work = asyncio.create_task(progress.follow())
@@ -331,7 +331,7 @@ class _Attempt:
 
 @dataclass(slots=True)
 class _CallProgress:
-    """What a run says, as far as its bounds let it."""
+    """A run's output, within its limits."""
 
     room: HostedTool
     run: Run
@@ -347,7 +347,7 @@ class _CallProgress:
             self.so_far = orjson.loads(orjson.dumps(known.so_far or begun))
 
     async def follow(self) -> CallFinished:
-        """Emit what it says; the item that it fills, at the end."""
+        """Emit its output; returns its item at the end."""
         async with aclosing(self.room.run(self.run)) as pieces:
             async for piece in pieces:
                 if self._is_over(piece):
@@ -386,7 +386,7 @@ def _emit(sink: LogSink, pieces: Iterable[Piece]) -> CallFinished:
 
 
 def _fold_in(batch: EventBatch, pending: list[PendingEvent]) -> list[PendingEvent]:
-    """A dead predecessor wrote late: what it wrote need not be written again."""
+    """A dead predecessor wrote late: its events need not be written again."""
     said = {_identity(event) for event in batch.events} - {None}
     return [
         each
@@ -396,7 +396,7 @@ def _fold_in(batch: EventBatch, pending: list[PendingEvent]) -> list[PendingEven
 
 
 def _identity(event: Event) -> Hashable | None:
-    """What an event says once of the call, or of one of its parts; None for a delta, of which there are many."""
+    """The key of an event that comes once for the call, or for one of its parts; None for a delta: there are many."""
     if event["type"].endswith(".delta"):
         return None
     return event["type"], *sorted((key, value) for key, value in event.items() if key.endswith("_index"))

@@ -83,7 +83,7 @@ async def _export(runtime: Runtime, stored: StoredResponse) -> None:
 
 
 async def _send(runtime: Runtime, body: Mapping[str, Any]) -> None:
-    """By the transport to model upstreams, which keeps its connections."""
+    """By the transport to model upstreams. It keeps its connections."""
     settings = runtime.settings
     assert settings.otlp_endpoint is not None
     url = settings.otlp_endpoint.rstrip("/") + "/v1/traces"
@@ -214,7 +214,7 @@ def _step(snapshot: Snapshot, step: StepHistory, parent_id: str, begun: int, end
 
 
 def _times(step: StepHistory, root: TraceSpan) -> tuple[int, int]:
-    """What is not known of a step is taken from what it stands in."""
+    """Missing facts of a step come from its parent."""
     begun = step.started_at_ms or step.queued_at_ms or root.begun_at_ms
     return begun, step.ended_at_ms or root.ended_at_ms
 

@@ -55,7 +55,7 @@ def fit(items: Sequence[Item], *, frame_tokens: int, window_tokens: int, output_
 
 
 def stays(item: Item) -> bool:
-    """What is never left out, however old it is."""
+    """Items that are never left out, however old they are."""
     if item["type"] in ("additional_tools", "compaction") or item.get("role") in ("system", "developer"):
         return True
     room = ROOMS.of_item(item["type"])
@@ -63,7 +63,7 @@ def stays(item: Item) -> bool:
 
 
 def cuts(items: Sequence[Item]) -> list[int]:
-    """Where the beginning may be cut off, the shortest beginning first."""
+    """The possible cuts of the beginning, the shortest first."""
     found: list[int] = []
     unanswered: set[str | None] = set()
     for end, item in enumerate(items, 1):
