@@ -12,8 +12,10 @@ from moorage.errors import ApiError
 from moorage.files.store import FileStore
 from moorage.loop.finish import forget
 from moorage.model.base import ItemRelayed, StreamFinished, UsageReported
+from moorage.model.catalog import ModelEntry
 from moorage.model.models_file import ComputerMode
 from moorage.sandbox.desk_client import BatchResult
+from moorage.settings import ProvisionerKind, Settings
 from moorage.store import keys
 from moorage.store.responses import StoredResponse
 from moorage.store.stored_bytes import StoredBytes
@@ -338,3 +340,12 @@ async def test_a_toolset_of_the_upstream_is_for_a_hosted_computer_alone() -> Non
     await ran(lab, tools=[{"type": "computer"}])
     (tool,) = lab.model.requests[0].tools
     assert (tool["type"], tool["name"]) == ("function", "computer")
+
+
+@pytest.mark.parametrize("kind", ["docker", "fargate", "lambda_microvm", "elsewhere"])
+def test_where_a_browser_would_share_its_walls_with_commands_there_is_none(kind: ProvisionerKind) -> None:
+    settings = Settings("t", "b", provisioner=kind, sandbox_programs="chromium 156.0")
+    why = Computer().unavailable([TOOL], ModelEntry("m", "demo", "m"), settings)
+    assert why is not None
+    assert "walls of its own" in why
+    assert Computer().unavailable([{"type": "computer"}], ModelEntry("m", "demo", "m"), settings) is None

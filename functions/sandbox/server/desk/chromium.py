@@ -195,6 +195,6 @@ class Chromium:
 
 def unavailable() -> str:
     return (
-        "There is no browser in this sandbox. On one machine: 'apt install chromium', then start moorage again. In an image: build it "
-        "with COMPUTER=1."
+        "There is no browser in this sandbox. Install the package 'chromium' on this machine ('apt install chromium'), and start "
+        "moorage again."
     )

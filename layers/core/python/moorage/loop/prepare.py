@@ -112,7 +112,7 @@ async def check_tools(
     for room in ROOMS:
         own = [tool for tool in tools if tool["type"] in room.types]
         if own and isinstance(room, MayBeUnavailable):
-            why = room.unavailable(own, said.entry, runtime.settings.sandbox_programs)
+            why = room.unavailable(own, said.entry, runtime.settings)
             if why is not None:
                 raise bad_request(why, param="tools", code="unsupported_value")
         if isinstance(room, ValidatesItems):

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Protocol
 
 from moorage.model.catalog import ModelEntry
 from moorage.model.remote_servers import RemoteServers
+from moorage.settings import Settings
 from moorage.tools.calls import CallApproval, ItemPosition, OfferedFunctions, ToolKey
 from moorage.tools.room import InputWriter, Room
 from moorage.tools.run import Service
@@ -76,9 +77,8 @@ class ValidatesItems(Room):
 
 class MayBeUnavailable(Room):
     @abstractmethod
-    def unavailable(self, tools: Sequence[Tool], entry: ModelEntry, programs: str) -> str | None:
-        """Why calls of these tools cannot run here, in a sentence; None if they can. ``entry`` is the model that makes them.
-        ``programs`` are those of the sandboxes, empty if they are unknown."""
+    def unavailable(self, tools: Sequence[Tool], entry: ModelEntry, settings: Settings) -> str | None:
+        """Why calls of these tools cannot run here, in a sentence; None if they can. ``entry`` is the model that makes them."""
 
 
 class AdaptsToModel(Room):

@@ -14,6 +14,7 @@ from moorage import errors, limits
 from moorage.model.anthropic_computer import HOSTED_COMPUTER
 from moorage.model.catalog import ModelEntry
 from moorage.sandbox.exec_client import ExecClient
+from moorage.settings import Settings
 from moorage.store.item_contents import KEPT
 from moorage.tools import approval_items
 from moorage.tools.calls import CallEnd, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
@@ -39,8 +40,12 @@ from moorage.wire.types import Event, Item, Tool
 _IMAGE: Final = "computer_call_output.output.image_url"
 _BROWSER: Final = re.compile(r"\bchromium\b")
 _NO_BROWSER: Final = (
-    "The containers of this deployment have no browser. On this machine, install the package 'chromium' and start moorage again; an "
-    "image for sandboxes has it if it is built with COMPUTER=1. Or leave 'container' out, and run the calls yourself."
+    "The containers of this deployment have no browser. Install the package 'chromium' on this machine and start moorage again. Or "
+    "leave 'container' out, and run the calls yourself."
+)
+_NO_WALLS: Final = (
+    "In this version a browser has walls of its own beside bubblewrap's sandboxes alone, and this deployment has others. Leave "
+    "'container' out, and run the calls yourself."
 )
 _OURS: Final = (KEPT, "container", "actions", "page", batches.WITH_ELEMENTS)
 """Fields of hosted items that no upstream knows. A call's own actions are another field of the same name."""
@@ -80,11 +85,15 @@ class Computer(
     def call_runner(self, thing: Tool | Item) -> CallRunner:
         return CallRunner.SANDBOX if thing.get("container") else CallRunner.CLIENT
 
-    def unavailable(self, tools: Sequence[Tool], entry: ModelEntry, programs: str) -> str | None:
+    def unavailable(self, tools: Sequence[Tool], entry: ModelEntry, settings: Settings) -> str | None:
         if all(self.call_runner(tool) is CallRunner.CLIENT for tool in tools):
             return None
         if entry.view == "off":
             return f"The operator offers no hosted computer to '{entry.name}': leave 'container' out, and run the calls yourself."
+        if settings.provisioner != "launcher":
+            return _NO_WALLS
+        # What is not known is found out by the first call.
+        programs = settings.sandbox_programs
         return _NO_BROWSER if programs and not _BROWSER.search(programs) else None
 
     # --- a person's word ---
