@@ -35,12 +35,17 @@ def endpoint() -> Iterator[TokenEndpoint]:
 
 
 @pytest.fixture(scope="module")
-def client(depot: tuple[Depot, Running], endpoint: TokenEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
+def running(depot: tuple[Depot, Running], endpoint: TokenEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     ports = f"{depot[1].port},{endpoint.port}"
     opened = {"MOORAGE_FETCH_ALLOWED_NETWORKS": ",".join(LOOPBACK), "MOORAGE_EGRESS_PORTS": ports}
     stack = Stack(tmp_path_factory.mktemp("vaults"), opened).start()
-    yield stack.client()
+    yield stack
     assert stack.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def client(running: Stack) -> OpenAI:
+    return running.client()
 
 
 def served(depot: tuple[Depot, Running], **fields: Any) -> Any:
@@ -149,7 +154,7 @@ def test_a_person_decides_about_a_call_in_the_console(client: OpenAI, depot: tup
 
 
 def test_a_token_that_ends_within_a_response_is_refreshed_once(
-    client: OpenAI, depot: tuple[Depot, Running], endpoint: TokenEndpoint
+    running: Stack, client: OpenAI, depot: tuple[Depot, Running], endpoint: TokenEndpoint
 ) -> None:
     """It is refreshed in the second half of its life, which the two calls behind the pause meet."""
     sessions, there = client.beta.agents.sessions, depot[0]
@@ -173,5 +178,8 @@ def test_a_token_that_ends_within_a_response_is_refreshed_once(
     assert len(set(sent)) >= 2
     assert sent == sorted(sent, key=lambda token: int(token.partition("-")[2])), "no token comes back"
     assert [f"access-{number}" for number in range(1, endpoint.given + 1)] == list(dict.fromkeys(sent)), "none is asked for twice"
-    told = [session.to_dict(), turn.to_dict(), *(call.to_dict() for call in found)]
-    assert not any(token in json.dumps(told, default=str) for token in (*sent, endpoint.refresh_token))
+    told = json.dumps([session.to_dict(), turn.to_dict(), *(call.to_dict() for call in found)], default=str).encode()
+    kept = [path for path in (*running.state_dir.glob("*"), *(running.state_dir / "store").rglob("*")) if path.is_file()]
+    places = {"what clients are told": told} | {str(path): path.read_bytes() for path in kept}
+    secrets = {token.encode() for token in (*sent, endpoint.refresh_token)}
+    assert {place for place, content in places.items() if any(secret in content for secret in secrets)} == set()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from moorage import limits
+from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerRecord
 from moorage.egress.service import EgressService
 from moorage.environments.answers import environment_of, state_of
@@ -277,6 +278,16 @@ async def test_an_environment_is_made_before_there_is_a_session_and_its_sandbox_
     for asked in (theirs.retrieve, theirs.files.list, partial(theirs.files.create, **inline("/workspace/a"))):
         with pytest.raises(NotFoundError):
             await asked(made.id)
+
+
+async def test_where_sandboxes_cannot_be_reached_one_is_ordered_before_the_answer(service: Service) -> None:
+    """The process may stand still behind its answer. Who can reach the sandbox sets it up."""
+    runtime, store = service.runtime, service.store
+    parts = (store.table, store.blobs, service.provisioner, runtime.files)
+    runtime.containers = Containers(*parts, clock=service.clock, sandbox_key=lambda: b"k" * 32, connect=None)
+    made = await service.sdk.beta.agents.environments.create(environment=HOSTED)
+    assert (made.status, service.provisioner.running()) == ("pending", ["sb-1"])
+    assert (await service.sdk.beta.agents.environments.retrieve(made.id)).status == "pending"
 
 
 async def test_files_are_put_into_an_environment_and_listed_page_by_page(service: Service) -> None:

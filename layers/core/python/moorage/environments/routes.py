@@ -53,7 +53,10 @@ async def create(caller: Caller, body: RawBody) -> EnvironmentInfo:
         caller.runtime, caller.tenant_id, wanted["environment"], param="environment", credentials=credentials
     )
     assert record is not None, "an environment of this route is a container"
-    caller.runtime.keep(asyncio.create_task(_start(caller.runtime, record)))
+    start = asyncio.create_task(_start(caller.runtime, record))
+    caller.runtime.keep(start)
+    if not caller.runtime.containers.sandboxes.can_connect:  # On AWS, where a process stands still behind its answer.
+        await start
     return await info_of(caller.runtime, record)
 
 
