@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,8 +92,8 @@ class Field:
     """A stack with everything around it that can go wrong. Late commits and faults of the upstream begin with ``begin``. One that is
     not whole has neither egress proxy nor a small disk, and starts quickly; its history has no budgets and no webhooks."""
 
-    def __init__(self, folder: Path, seed: int, *, is_whole: bool, receiver_port: int) -> None:
-        """``receiver_port`` is of a receiver of webhooks on this machine."""
+    def __init__(self, folder: Path, seed: int, *, is_whole: bool, ports: Sequence[int]) -> None:
+        """``ports`` are of servers on this machine that may be reached: a receiver of webhooks, and a server of tools."""
         self._folder = folder / "faults"
         self._folder.mkdir(parents=True)
         for name in ("clock", "faults"):
@@ -105,7 +105,7 @@ class Field:
             "MOORAGE_CHAOS_SEED": str(seed),
             "MOORAGE_UPSTREAM_URL": self._upstream.url,
             "MOORAGE_UPSTREAM_MODEL": "scripted",
-            "MOORAGE_EGRESS_PORTS": f"80,443,{receiver_port}",
+            "MOORAGE_EGRESS_PORTS": ",".join(map(str, (80, 443, *ports))),
             "MOORAGE_FETCH_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
             "PYTHONPATH": str(Path(__file__).parent / "faults"),
         }

@@ -38,10 +38,11 @@ import httpx
 
 from tests.chaos import document
 from tests.chaos.nemesis import Event, Field, Nemesis, is_serving, schedule
-from tests.chaos.sessions import SessionClient, SessionTold, session_violations
+from tests.chaos.sessions import SessionClient, SessionTold, ordered_wrong, session_violations
 from tests.chaos.shrink import shrink
 from tests.chaos.thrift import HOLD_SECONDS, Seen, Thrift, judged, listen, moods, unheard, untried
 from tests.chaos.upstream import NAME
+from tests.mcp_servers import Depot, depot_beside
 from tests.processes import descendants, until
 from tests.receivers import receiver_beside
 from tests.stack import SHELL, Stack, assert_well_formed, raw_events, say, script, shell
@@ -73,6 +74,8 @@ class Told:
     read: dict[str, list[dict[int, bytes]]] = field(default_factory=dict)
     """What each reader saw, by number."""
     sessions: list[SessionTold] = field(default_factory=list)
+    depot: Depot = field(default_factory=Depot)
+    """What the server of tools was told."""
     begun: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     """Processes that carried a token in their command line and whose parent did not."""
     errors: Counter[str] = field(default_factory=Counter)
@@ -116,13 +119,16 @@ def _carrier(pid: int) -> tuple[str, int, str] | None:
 class Load:
     """Clients that go on whatever happens; an error is an answer, and is counted."""
 
-    def __init__(self, stack: Stack, told: Told, seed: int, *, url: str | None = None, models: Sequence[str] = ("demo",)) -> None:
+    def __init__(
+        self, stack: Stack, told: Told, seed: int, *, url: str | None = None, models: Sequence[str] = ("demo",), depot_url: str = ""
+    ) -> None:
+        """``depot_url`` is of the server of tools that sessions have, where they have one."""
         self._stack, self._told, self._rng = stack, told, random.Random(seed)
         self._url, self._models = url, models
         self._answers: deque[str] = deque()
         self._runs_of_late: deque[str] = deque(maxlen=6)
         self.stopped = threading.Event()
-        person = SessionClient(told.sessions, random.Random(seed), self.stopped)
+        person = SessionClient(told.sessions, random.Random(seed), self.stopped, depot_url)
         self.threads = [
             threading.Thread(target=self._until_stopped, args=(work,), daemon=True)
             for work in (self._runs, self._runs, self._runs, self._plain, self._files, self._follow, person.drive)
@@ -256,6 +262,7 @@ def violations(stack: Stack, told: Told, seed: int) -> list[str]:
         for session in told.sessions:
             try:
                 found += session_violations(http, session, told.begun, rng)
+                found += ordered_wrong(session, told.depot.orders)
             except (AssertionError, httpx.HTTPError, KeyError, IndexError) as error:
                 found.append(f"{session.id}: {type(error).__name__}: {error}")
         for file_id, content in told.files.items():
@@ -338,9 +345,14 @@ class Report:
 def play(seed: int, events: list[Event], folder: Path, *, is_whole: bool = True) -> Report:
     """One history: strike, come to rest, look. See :class:`Field` for what is whole."""
     began, told, not_tried = time.monotonic(), Told(), list[str]()
-    with receiver_beside(*moods(seed)) as receiver, Field(folder, seed, is_whole=is_whole, receiver_port=receiver.port) as played:
+    with (
+        receiver_beside(*moods(seed)) as receiver,
+        depot_beside(told.depot) as depot,
+        Field(folder, seed, is_whole=is_whole, ports=(receiver.port, depot.port)) as played,
+    ):
         stack, nemesis = played.stack, Nemesis(played)
-        watch, load = Watch(told), Load(stack, told, seed, url=played.wire.url, models=("demo", NAME))
+        models = ("demo", NAME)
+        watch, load = Watch(told), Load(stack, told, seed, url=played.wire.url, models=models, depot_url=f"{depot.url}/mcp")
         thrift = Thrift(stack, played.wire.url)
         if is_whole:
             listen(stack, receiver)

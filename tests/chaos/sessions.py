@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -41,17 +41,21 @@ class SessionTold:
     """Keys by ``call_id``."""
     tokens: list[str] = field(default_factory=list)
     """Of commands."""
+    decisions: dict[str, str] = field(default_factory=dict)
+    """About orders that waited for a person, by ``sku``: whoever decides twice decides alike."""
 
 
 class SessionClient:
-    """A person, and whoever runs the functions of the agent."""
+    """A person, who decides about orders too, and whoever runs the functions of the agent."""
 
-    def __init__(self, told: list[SessionTold], dice: random.Random, stopped: threading.Event) -> None:
-        self._told, self._dice, self._stopped = told, dice, stopped
+    def __init__(self, told: list[SessionTold], dice: random.Random, stopped: threading.Event, depot_url: str = "") -> None:
+        self._told, self._dice, self._stopped, self._depot_url = told, dice, stopped, depot_url
 
     def drive(self, http: httpx.Client) -> None:
         """One session, from its beginning to its last message."""
-        body = {"agent": {"model": "demo", "tools": [WEIGH]}, "environment": HOSTED}
+        transport = {"type": "http", "server_url": self._depot_url}
+        depot = {"type": "mcp", "server_label": "depot", "transport": transport, "require_approval": "always"}
+        body = {"agent": {"model": "demo", "tools": [WEIGH, depot] if self._depot_url else [WEIGH]}, "environment": HOSTED}
         answer = http.post("/agents/sessions", json=body)
         answer.raise_for_status()
         session = SessionTold(answer.json()["id"])
@@ -76,6 +80,8 @@ class SessionClient:
             steps.append(shell(f"echo {token} ; sleep {self._dice.uniform(0.2, 1.5):.2f} ; echo end"))
         if self._dice.random() < 0.5:
             steps.insert(0, {"call": {"name": "weigh", "arguments": {"parcel": secrets.token_hex(4)}}})
+        if self._depot_url and self._dice.random() < 0.5:
+            steps.insert(0, {"call": {"name": "depot__order_part", "arguments": {"sku": secrets.token_hex(8), "count": 1}}})
         return script(*steps, say(f"Heard {secrets.token_hex(8)}."))
 
 
@@ -96,13 +102,24 @@ def delivered(http: httpx.Client, session: SessionTold, key: str, event: Mapping
 
 
 def answered(http: httpx.Client, session: SessionTold) -> None:
-    """Give a result to each call that waits for one, unless the turn was cancelled meanwhile."""
+    """Give a result to each call that waits for one, and decide about each order, unless the turn was cancelled meanwhile."""
     shown = http.get(f"/agents/sessions/{session.id}")
     for action in shown.json()["required_actions"] if shown.status_code == 200 else ():
+        if action["type"] == "mcp_approval_request":
+            _decide(http, session, action)
+            continue
         key = session.results.setdefault(action["call_id"], secrets.token_hex(8))
         event = {"type": "agent.session.input.tool_result", "turn_id": action["turn_id"], "call_id": action["call_id"]}
         body = {"events": [{**event, "success": True, "output": f"3 kg {action['call_id']}"}]}
         http.post(f"/agents/sessions/{session.id}/events", json=body, headers={"idempotency-key": key})
+
+
+def _decide(http: httpx.Client, session: SessionTold, action: Mapping[str, Any]) -> None:
+    sku = action["request"]["arguments"]["sku"]
+    decision = session.decisions.setdefault(sku, "approve" if int(sku, 16) % 3 else "deny")
+    response = {"type": "mcp_tool_call", "decision": decision}
+    event = {"type": "agent.session.input.mcp_approval_request_result", "request_id": action["request_id"], "response": response}
+    http.post(f"/agents/sessions/{session.id}/events", json={"events": [event]})
 
 
 # --- afterwards --------------------------------------------------------------------------------------------------------------
@@ -140,6 +157,12 @@ def session_violations(
         if len(begun.get(token, ())) > 1 and not any(words in whole for words in MARKED):
             found.append(f"{session.id}: {token} has begun {len(begun[token])} times, and nothing says so")
     return found + _told_wrong(http, session, turns, dice)
+
+
+def ordered_wrong(session: SessionTold, orders: Sequence[tuple[str, int]]) -> list[str]:
+    """Orders that were denied and made all the same."""
+    made = {sku for sku, _ in orders}
+    return [f"{session.id}: {sku} was denied and ordered" for sku, said in session.decisions.items() if said == "deny" and sku in made]
 
 
 def _told_wrong(http: httpx.Client, session: SessionTold, turns: list[dict[str, Any]], dice: random.Random) -> list[str]:

@@ -386,3 +386,16 @@ async def test_a_plain_turn_writes_one_record_more_than_a_response() -> None:
     await lab.say("go")
     await lab.play()
     assert lab.lab.table.writes - before == of_response + 1
+
+
+async def test_input_that_waits_keeps_its_order_although_the_clock_is_set_back() -> None:
+    lab = await SessionLab.begun(shell("a"), say("Done."))
+
+    async def before() -> None:
+        for text in ("first", "second", "third"):
+            await lab.say(text)
+            lab.lab.now -= 3600
+
+    lab.lab.model.before_answer = before
+    await lab.play()
+    assert lab.asked() == ["go", "first", "second", "third"]

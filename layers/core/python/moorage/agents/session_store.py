@@ -31,6 +31,8 @@ from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
 
 KIND: Final = "agent-sessions"
+_TIME_DIGITS: Final = 12
+"""Hex digits of the milliseconds in the key of input that waits."""
 _DELETED: Final = "deleted"
 """Stands in the record of a session whose deletion has begun."""
 
@@ -142,6 +144,11 @@ class WaitingInput:
     messages: Sequence[Item]
     results: Mapping[str, Item]
     """Outputs of functions by ``call_id``."""
+
+    @property
+    def at_ms(self) -> int:
+        """When it came, by its place."""
+        return int(self.sort_key.removeprefix(keys.INPUT_PREFIX)[:_TIME_DIGITS], 16)
 
 
 _SESSION: Final = Codec(
@@ -525,16 +532,22 @@ class AgentSessions:
 
     # --- Input that waits -----------------------------------------------------------------------------------------------
 
-    async def add_input(self, session: SessionRecord, messages: Sequence[Item], results: Mapping[str, Item]) -> None:
-        """It waits from now on. Raises 404 if the session was deleted meanwhile."""
-        given = await self.input_write(session, messages, results)
+    async def add_input(
+        self, session: SessionRecord, messages: Sequence[Item], results: Mapping[str, Item], *, behind: WaitingInput | None = None
+    ) -> None:
+        """It waits from now on, ``behind`` what waits already, also where the clock was set back since. Raises 404 if the session was
+        deleted meanwhile."""
+        given = await self.input_write(session, messages, results, behind=behind)
         await self._table.write(given)
         await self._check_there(session, given.sk, (given.record or {}).get("blob"))
 
-    async def input_write(self, session: SessionRecord, messages: Sequence[Item], results: Mapping[str, Item]) -> Write:
+    async def input_write(
+        self, session: SessionRecord, messages: Sequence[Item], results: Mapping[str, Item], *, behind: WaitingInput | None = None
+    ) -> Write:
         """What lets it wait."""
         pk = keys.agent_session(session.tenant_id, session.id)
-        sort_key = f"{keys.INPUT_PREFIX}{int(self._clock() * 1000):012x}{secrets.token_hex(8)}"
+        at = max(int(self._clock() * 1000), 0 if behind is None else behind.at_ms + 1)
+        sort_key = f"{keys.INPUT_PREFIX}{at:0{_TIME_DIGITS}x}{secrets.token_hex(8)}"
         body = await self._body(session, {"messages": list(messages), "results": dict(results)})
         return Write.put({"PK": pk, "SK": sort_key, **body}, if_absent=True)
 

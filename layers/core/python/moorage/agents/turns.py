@@ -231,7 +231,7 @@ async def advance(
         elif offer is not None:
             if len(waiting) >= limits.AGENT_SESSION_INPUTS_MAX:
                 raise rate_limited("Too much input waits for the next step of this session's turn. Retry later.", _RETRY_SECONDS)
-            await sessions.add_input(session, offer.messages, offer.results)
+            await sessions.add_input(session, offer.messages, offer.results, behind=waiting[-1] if waiting else None)
             await _take_up(runtime, session, payer, may_begin=may_begin)
             return
         else:
