@@ -175,3 +175,44 @@ def test_a_stranger_and_a_key_that_only_reads_change_no_session(browser: Browser
     console.page.evaluate("(where) => { location.hash = where }", f"#/sessions/{made}")
     expect(console.page.get_by_role("alert")).to_contain_text("not found")
     context.close()
+
+
+def test_a_session_is_forked_after_the_turn_that_is_chosen(console: Console, client: OpenAI) -> None:
+    sessions = client.beta.agents.sessions
+    session_id = begun(client, f"First. {script(say('One.'))}")
+    with sessions.stream(session_id, input=f"Second. {script(say('Two.'))}") as stream:
+        stream.get_final_result()
+    page = console.go(f"#/sessions/{session_id}").page
+    expect(page.get_by_role("button", name="Fork", exact=True)).to_be_visible()
+    page.get_by_role("button", name=re.compile("^Turn 1")).click()
+    page.get_by_role("button", name="Fork after turn 1").click()
+    expect(page.get_by_text("fork of")).to_be_visible()
+    forks: list[Any] = [each for each in sessions.list() if (each.to_dict()["forked_from"] or {}).get("session_id") == session_id]  # type: ignore[attr-defined]
+    (first, *_) = list(sessions.turns.list(session_id, order="asc"))
+    assert [each.forked_from["turn_id"] for each in forks] == [first.id]
+    page.locator(f'a[href*="{session_id}"]').first.click()
+    expect(page.get_by_role("list", name="Turns").get_by_role("button")).to_have_count(2)
+
+
+def test_the_budget_of_a_session_is_shown_and_changed(console: Console, client: OpenAI) -> None:
+    session_id = begun(client, f"First. {script(say('One.'))}")
+    page = console.go(f"#/sessions/{session_id}?tab=budget").page
+    panel = page.get_by_role("tabpanel")
+    expect(panel).to_contain_text("This session has no budget.")
+    panel.get_by_label("tokens").fill("5000")
+    panel.get_by_label("At the limit").select_option("pause")
+    panel.get_by_role("button", name="Set the budget").click()
+    expect(panel).to_contain_text("of 5,000")
+    shown: Any = client.beta.agents.sessions.retrieve(session_id)
+    assert shown.budget == {"total_tokens": 5000, "on_limit": "pause"}
+    panel.get_by_label("tokens").fill("")
+    panel.get_by_role("button", name="Set the budget").click()
+    expect(panel).to_contain_text("This session has no budget.")
+
+
+def test_a_run_of_a_session_leads_to_it(console: Console, client: OpenAI) -> None:
+    session_id = begun(client, f"First. {script(say('One.'))}")
+    turn: Any = next(iter(client.beta.agents.sessions.turns.list(session_id)))
+    page = console.go(f"#/runs/{turn.response_ids[0]}").page
+    page.locator(f'a[href*="{session_id}"]').first.click()
+    expect(page.get_by_role("heading", level=1, name="First.")).to_be_visible()

@@ -260,7 +260,9 @@ async def retrieve(request: Request, caller: Caller, response_id: str) -> Respon
     if retrieval.at is not None:
         return JsonResponse(await as_it_was(runtime, snapshot, retrieval.at, view))
     if not retrieval.stream:
-        return JsonResponse(view.response(await current_object(runtime, snapshot, view.include)))
+        shown = view.response(await current_object(runtime, snapshot, view.include))
+        session_id = snapshot.stored.session_id
+        return JsonResponse(shown if session_id is None else shown | {"session_id": session_id})
     after = -1 if retrieval.starting_after is None else retrieval.starting_after
     log = runtime.responses.log_of(snapshot.stored)
     if snapshot.last is not None and snapshot.is_final and after >= snapshot.last.following - 1:

@@ -225,6 +225,8 @@ class Response(TypedDict):
     user: str | None
     conversation: NotRequired[ConversationOfResponse]
     forked_from: NotRequired[ForkedFrom]
+    session_id: NotRequired[str]
+    """Of the agent's session whose turn it is of, where it is retrieved."""
     as_of: NotRequired[AsOf]
     prompt_cache_options: NotRequired[EchoedCacheOptions]
 

@@ -57,3 +57,21 @@ export const tookMs = (turn, nowMs) => Math.max(0, (turn.completed_at ? turn.com
 
 // An item as the cards of a run take it: they read arguments as a text.
 export const asCard = (item) => ("arguments" in item && typeof item.arguments !== "string" ? { ...item, arguments: JSON.stringify(item.arguments) } : item);
+
+// What a budget of a session limits, as it is shown.
+export const MEASURES = [
+  { id: "usd", shown: "dollars", step: "any" },
+  { id: "total_tokens", shown: "tokens", step: "1" },
+  { id: "tool_calls", shown: "tool calls", step: "1" },
+  { id: "wall_seconds", shown: "seconds", step: "1" },
+];
+
+export const wordsOfBudget = (budget) => ({ ...Object.fromEntries(MEASURES.map(({ id }) => [id, budget?.[id] ?? ""])), on_limit: budget?.on_limit ?? "stop", rest: budget ?? {} });
+
+// The budget of a form; null for one without limits. Limits that the form does not show stay.
+export function budgetOf(words) {
+  const given = MEASURES.filter(({ id }) => Number(words[id])).map(({ id }) => [id, Number(words[id])]);
+  const others = Object.entries(words.rest).filter(([id]) => id !== "on_limit" && MEASURES.every((each) => each.id !== id));
+  const limits = Object.fromEntries([...given, ...others]);
+  return Object.keys(limits).length ? { ...limits, on_limit: words.on_limit } : null;
+}

@@ -111,6 +111,7 @@ function Lineage({ response, containerId }) {
   return html`${response.forked_from && html`<span class="muted">fork of</span><${Id} id=${response.forked_from.response_id} href=${address("runs", response.forked_from.response_id, { at: response.forked_from.at })} />`}
     ${response.previous_response_id && html`<span class="muted">after</span><${Id} id=${response.previous_response_id} href=${address("runs", response.previous_response_id)} />`}
     ${response.conversation && html`<span class="muted">conversation</span><${Id} id=${response.conversation.id} href=${address("runs", "", { q: `conversation:${response.conversation.id}` })} />`}
+    ${response.session_id && html`<span class="muted">session</span><${Id} id=${response.session_id} href=${address("sessions", response.session_id)} />`}
     ${containerId && html`<span class="muted">in</span><${Id} id=${containerId} href=${address("containers", containerId)} />`}`;
 }
 

@@ -16,13 +16,15 @@ import { Split } from "../ui/split.js";
 import { Table } from "../ui/list.js";
 import { Terminal } from "../ui/terminal.js";
 import { Block } from "../ui/virtual.js";
-import { answerOf, asCard, isOver, itemsOf, questionOf, shownStatus, tookMs, turnsOf } from "../model/session.js";
+import { MEASURES, answerOf, asCard, budgetOf, isOver, itemsOf, questionOf, shownStatus, tookMs, turnsOf, wordsOfBudget } from "../model/session.js";
 import { message } from "../model/agents.js";
 import { headline } from "../model/outcome.js";
 import { bytes, duration, plural, tokens } from "../model/text.js";
 
 // Times of turns are whole seconds.
 const lasted = (ms) => (ms < 1000 ? "< 1 s" : duration(ms));
+
+const numberOf = (value) => value.toLocaleString("en", { maximumFractionDigits: 4 });
 
 const FILES_SHOWN = 6;
 const ITEMS_TOGETHER = 20; // drawn, or not, at once
@@ -55,6 +57,8 @@ function Shown({ live }) {
       second=${html`<${Details} live=${live} tab=${query.tab ?? "environment"} />`} /></div>`;
 }
 
+const forkAt = (live, turn) => post(`agents/sessions/${encodeURIComponent(live.id)}/fork`, turn ? { turn_id: turn } : {});
+
 const send = (live, events) => post(`agents/sessions/${encodeURIComponent(live.id)}/events`, { events });
 
 function SessionHead({ live, turns, isBusy }) {
@@ -70,10 +74,16 @@ function SessionHead({ live, turns, isBusy }) {
     if (!answer.ok) return notify(answer.message, "bad");
     return go("sessions");
   };
+  const fork = async () => {
+    const answer = await forkAt(live, route.value.query.turn);
+    if (!answer.ok) return notify(answer.message, "bad");
+    return go("sessions", answer.data.id);
+  };
+  const chosen = turns.findIndex((turn) => turn.id === route.value.query.turn);
   return html`<header class="run-head"><div class="line"><${Status} status=${shownStatus(session.status)} /><h1 class="run-title"><${Name}>${title}</${Name}></h1>
-      <span class="actions"><${Acting}>${isBusy ? html`<${Button} icon="stop" tone="danger" onClick=${cancel}>Cancel the turn</${Button}>` : html`<${Sure} onClick=${erase}>Delete</${Sure}>`}</${Acting}></span></div>
+      <span class="actions"><${Acting}>${turns.some(isOver) && html`<${Button} icon="fork" onClick=${fork}>${chosen < 0 ? "Fork" : `Fork after turn ${chosen + 1}`}</${Button}>`}${isBusy ? html`<${Button} icon="stop" tone="danger" onClick=${cancel}>Cancel the turn</${Button}>` : html`<${Sure} onClick=${erase}>Delete</${Sure}>`}</${Acting}></span></div>
     <div class="line facts-line"><${Id} id=${live.id} /><span class="muted">agent</span>${agent.id.startsWith("agent_") && agent.version ? html`<a href=${address("agents", agent.id, { version: agent.version })}><${Name}>${agent.name || "unnamed"}</${Name}> version ${agent.version}</a>` : html`<span class="muted">of its own</span>`}
-      <span class="muted">${agent.model}</span><span class="muted">${plural(turns.length, "turn")}</span>${usage && html`<span class="number" title="Tokens">${tokens(usage.input_tokens, usage.output_tokens)}</span>`}<span class="muted"><${Ago} at=${session.created_at} /></span></div></header>`;
+      <span class="muted">${agent.model}</span><span class="muted">${plural(turns.length, "turn")}</span>${usage && html`<span class="number" title="Tokens">${tokens(usage.input_tokens, usage.output_tokens)}</span>`}${session.forked_from && html`<span class="muted">fork of</span><${Id} id=${session.forked_from.session_id} href=${address("sessions", session.forked_from.session_id, { turn: session.forked_from.turn_id })} />`}<span class="muted"><${Ago} at=${session.created_at} /></span></div></header>`;
 }
 
 // What it waits for, whole: nobody decides on the beginning of a command.
@@ -188,10 +198,11 @@ function Details({ live, tab }) {
     { id: "environment", title: "Environment" },
     { id: "artifacts", title: "Artifacts", count: live.artifacts.length || null },
     { id: "agent", title: "Agent" },
+    { id: "budget", title: "Budget" },
     { id: "automations", title: "Automations" },
     { id: "object", title: "Object" },
   ];
-  const View = { artifacts: Artifacts, agent: AgentOf, automations: Automations, object: ({ live: { session } }) => html`<${Json} value=${session} depth=${2} />` }[tab] ?? Environment;
+  const View = { artifacts: Artifacts, agent: AgentOf, budget: Budget, automations: Automations, object: ({ live: { session } }) => html`<${Json} value=${session} depth=${2} />` }[tab] ?? Environment;
   return html`<aside class="inspector" aria-label="Details"><${Tabs} label="Details" tabs=${tabs} chosen=${tab} onChoose=${(next) => setQuery(route.value, { tab: next, artifact: "" })} />
     <div class="inside tab-body" role="tabpanel" aria-label=${tab}><${View} live=${live} /></div></aside>`;
 }
@@ -241,6 +252,23 @@ function AgentOf({ live }) {
     ["service tier", agent.service_tier],
     ["instructions", agent.instructions && html`<span class="said plain">${agent.instructions}</span>`],
   ]} />${agent.tools.length > 0 && html`<h3>Tools</h3><${Json} value=${agent.tools} depth=${2} />`}`;
+}
+
+// What all of its responses may use together, and have used. A number alone sets a limit; an empty field takes it away.
+function Budget({ live }) {
+  const { budget, budget_used: used } = live.session;
+  const [wanted, want] = useState(() => wordsOfBudget(budget));
+  const change = async () => {
+    const answer = await post(`agents/sessions/${encodeURIComponent(live.id)}`, { budget: budgetOf(wanted) });
+    if (!answer.ok) return notify(answer.message, "bad");
+    notify(answer.data.budget ? "The budget counts from the next step on." : "The session has no budget any more.");
+    return live.reload();
+  };
+  const field = (name) => (event) => want({ ...wanted, [name]: event.target.value });
+  return html`<div>${budget ? html`<${Facts} facts=${[...MEASURES.filter(({ id }) => budget[id] != null).map(({ id, shown }) => [shown, `${numberOf(used?.[id] ?? 0)} of ${numberOf(budget[id])}`]), ["at the limit", budget.on_limit ?? "stop"]]} />` : html`<p class="muted">This session has no budget.</p>`}
+    <${Acting}>${MEASURES.map(({ id, shown, step }) => html`<label key=${id}>${shown}<input type="number" min="0" step=${step} value=${wanted[id]} onInput=${field(id)} /></label>`)}
+      <label>At the limit<select value=${wanted.on_limit} onInput=${field("on_limit")}>${["stop", "pause", "finish"].map((each) => html`<option key=${each}>${each}</option>`)}</select></label>
+      <p><${Button} tone="primary" onClick=${change}>Set the budget</${Button}></p></${Acting}></div>`;
 }
 
 function Automations({ live }) {
