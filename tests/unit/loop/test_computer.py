@@ -14,11 +14,12 @@ from moorage.loop.finish import forget
 from moorage.model.base import ItemRelayed, StreamFinished, UsageReported
 from moorage.model.catalog import ModelEntry
 from moorage.model.models_file import ComputerMode
+from moorage.recount import recount_due
 from moorage.sandbox.desk_client import BatchResult
 from moorage.settings import ProvisionerKind, Settings
 from moorage.store import keys
 from moorage.store.responses import StoredResponse
-from moorage.store.stored_bytes import StoredBytes
+from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.tools.computer.room import Computer
 from openai.types.responses.response_computer_tool_call import ResponseComputerToolCall
 from openai.types.responses.response_computer_tool_call_output_item import ResponseComputerToolCallOutputItem
@@ -215,6 +216,18 @@ async def test_pictures_are_counted_and_go_with_the_response() -> None:
     await forget(lab.runtime, replace(stored))
     assert (await lab.runtime.files.stored.standing("t")).used == 0
     assert await lab.blobs.bytes_under(prefix) == 0
+
+
+async def test_pictures_that_were_counted_twice_are_counted_anew() -> None:
+    lab = Lab(acts(SHOT), say("Done."))
+    stored = await lab.background(tools=[TOOL])
+    await lab.run(stored)
+    counted = lab.runtime.files.stored
+    await counted.correct(Holder.response("t", stored.response_id), 5)
+    await counted.standing("t")
+    for _ in range(5):
+        await recount_due(lab.runtime, lab.now)
+    assert (await counted.standing("t")).used == len(png("1"))
 
 
 async def test_a_tenant_without_room_gets_words_in_place_of_the_picture() -> None:

@@ -6,7 +6,7 @@ import orjson
 import pytest
 from moorage.errors import ApiError
 from moorage.loop.echo import echo
-from moorage.wire.environments import Environment
+from moorage.wire.environments import Environment, unplaced
 from moorage.wire.network_policy import DomainSecret, NetworkPolicy
 from moorage.wire.requests import CreateRequest, parse_create
 
@@ -138,6 +138,13 @@ AT_ODDS: dict[str, tuple[list[Any], str]] = {
         [interpreter({"type": "auto", "network_policy": POLICY}), shell(type="container_reference", container_id="cntr_1")],
         "tools[0].container.network_policy",
     ),
+    "a computer in another container": (
+        [
+            shell(type="container_reference", container_id="cntr_1"),
+            {"type": "computer", "container": {"type": "container_reference", "container_id": "cntr_2"}},
+        ],
+        "tools[1].container.container_id",
+    ),
     "two code interpreters": ([interpreter("cntr_1"), interpreter("cntr_1")], "tools[1]"),
 }
 
@@ -147,6 +154,26 @@ def test_tools_that_want_different_containers_are_refused(tools: list[Any], para
     with pytest.raises(ApiError) as refused:
         parse_create({"model": "m", "input": "x", "tools": tools})
     assert (refused.value.status, refused.value.param) == (400, param)
+
+
+COMPUTERS: list[dict[str, Any]] = [
+    {"type": "computer"},
+    {"type": "computer_use_preview", "display_width": 1024, "display_height": 768, "environment": "browser"},
+]
+
+
+@pytest.mark.parametrize("computer", COMPUTERS, ids=lambda tool: tool["type"])
+def test_a_hosted_computer_shares_the_container_and_keeps_its_secrets(computer: dict[str, Any]) -> None:
+    secrets = [{"domain": "a.example", "name": "TOKEN", "value": SECRET}]
+    container = {"type": "container_auto", "memory_limit": "4g", "network_policy": {**POLICY, "domain_secrets": secrets}}
+    tools = [{**computer, "container": container}, shell(type="container_auto", file_ids=["file-1"])]
+    request = parse_create({"model": "m", "input": "x", "tools": tools})
+    assert request.environment is not None
+    assert (request.environment.memory_limit, list(request.environment.file_ids)) == ("4g", ["file-1"])
+    assert SECRET.encode() not in orjson.dumps(request.tools)
+    reference = {"type": "container_reference", "container_id": "cntr_1"}
+    assert echo(request, "cntr_1")["tools"][0] == {**computer, "container": reference}
+    assert unplaced(request.tools)[0] == {**computer, "container": {"type": "container_auto"}}
 
 
 def test_the_secrets_of_a_code_interpreter_stay_out_of_tools_and_echo() -> None:
