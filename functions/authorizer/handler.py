@@ -52,7 +52,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def handle(event: dict[str, Any], _context: object) -> dict[str, Any]:
-    """Entry point of the function. Raises ``Unauthorized``, which API Gateway answers with 401."""
+    """Entry point of the function. Raises ``Unauthorized``: API Gateway answers it with 401."""
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
     scheme, _, secret = headers.get("authorization", "").partition(" ")
     found = _loop().run_until_complete(found_by(secret.strip(), _keys(), _tokens())) if scheme.lower() == "bearer" else None
@@ -62,7 +62,7 @@ def handle(event: dict[str, Any], _context: object) -> dict[str, Any]:
 
 
 async def found_by(secret: str, keys: ApiKeys, tokens: "Tokens | None") -> ApiKey | None:
-    """Of a token only what it says itself: whether its session was ended, the application asks."""
+    """A token's own claims alone: the application checks whether its session was ended."""
     if tokens is None or not looks_like_token(secret):
         return await keys.find(secret)
     try:

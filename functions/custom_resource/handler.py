@@ -80,7 +80,7 @@ def respond(event: Event, client: Clients, pause: Callable[[float], None] = time
 
 
 def requested(event: Event, client: Clients, pause: Callable[[float], None]) -> None:
-    """Do what a custom resource asks for. What goes wrong is the answer: without one CloudFormation waits until its timeout."""
+    """Do a custom resource's task. An error is an answer too: without one CloudFormation waits until its timeout."""
     try:
         data = _data(event, client, pause)
     except Exception as error:  # the rim
@@ -195,7 +195,7 @@ def microvm_base(event: Event, client: Clients, pause: Callable[[float], None]) 
 
 
 def microvm_source(event: Event, s3: Any) -> Mapping[str, str]:
-    """Put an archive with nothing but a Dockerfile where an image's build reads it."""
+    """Put an archive with nothing but a Dockerfile into the place that an image's build reads."""
     wanted = event["ResourceProperties"]
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as writer:
@@ -232,7 +232,7 @@ def let_go_of_key(event: Event, kms: Any) -> None:
 
 
 def sandbox_key(event: Event, secrets: Any) -> Mapping[str, str]:
-    """What follows from the content key that seals for the tokens of sandboxes; ``moorage.store.deployment_keys`` does the same."""
+    """The seed of the sandboxes' tokens, from the content key that seals; ``moorage.store.deployment_keys`` does the same."""
     newest = secrets.get_secret_value(SecretId=event["ResourceProperties"]["Secret"])["SecretString"].split()[0]
     content_key = bytes.fromhex(newest)
     return {"Hex": hmac.digest(content_key, b"moorage sandboxes", "sha256").hex()}
@@ -330,7 +330,7 @@ def share_concurrency(wanted: Mapping[str, str], functions: Any) -> Mapping[str,
 
 
 def build_ended(event: Event, codebuild: Any) -> None:
-    """Tell CloudFormation how a build ended, and if not well, why and where its log is."""
+    """Tell CloudFormation the end of a build, and for a failure the reason and the place of its log."""
     build_id = event["detail"]["build-id"].rpartition("/")[2]
     (build,) = codebuild.batch_get_builds(ids=[build_id])["builds"]
     variables = {each["name"]: each["value"] for each in build["environment"]["environmentVariables"]}
@@ -344,7 +344,7 @@ def build_ended(event: Event, codebuild: Any) -> None:
 
 
 def _why(build: Mapping[str, Any]) -> str:
-    """The log's address first: what follows may be cut."""
+    """The log's address first: the rest may be cut."""
     phases = [text for phase in build.get("phases", []) if (text := _complaint(phase))]
     log = build.get("logs", {}).get("deepLink", "none was written")
     return f"Image build {build['id']}: {build['buildStatus']}. Log: {log} {'; '.join(phases)}".strip()

@@ -40,19 +40,19 @@ def recover_responses(_event: Any, _context: object) -> None:
 
 
 async def take_up(runtime: Runtime) -> tuple[int, int, int]:
-    """Side by side: endpoints may be slow, and responses must not wait for them. What stops one does not stop the others."""
+    """Side by side: endpoints may be slow, and responses must not wait for them. A failure of one does not stop the others."""
     restarted, delivered, invoked = await side_by_side(lambda work: work(runtime), (recover, deliver_due, invoke_due), at_once=3)
     await runtime.rest(limits.OTLP_SECONDS_MAX)  # Traces of what was ended; Lambda stops the process afterwards.
     return restarted, delivered, invoked
 
 
 def expire_containers(_event: Any, _context: object) -> None:
-    """Entry point: what nobody uses any more, and the warm pool."""
+    """Entry point: idle containers, expired content, and the warm pool."""
     settled = _loop().run_until_complete(expire(_runtime()))
     tell("expired", {"settled": settled})
 
 
 def retire_sandboxes(_event: Any, _context: object) -> None:
-    """Entry point: which sandboxes nobody uses; ``expire_containers`` stops them."""
+    """Entry point: the unused sandboxes; ``expire_containers`` stops them."""
     runtime = _runtime()
     tell("retired", {"retired": _loop().run_until_complete(runtime.containers.sweep.retire_idle(runtime.clock()))})

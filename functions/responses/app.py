@@ -19,7 +19,7 @@ from moorage.telemetry import open_log
 
 
 def make_app() -> FastAPI:
-    """What uvicorn serves (``--factory``)."""
+    """The application for uvicorn (``--factory``)."""
     settings = Settings.from_environment()
     open_log(level=settings.log_level, service=settings.name)
     app = create_app(build_runtime(settings), ROUTERS)

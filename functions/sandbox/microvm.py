@@ -38,7 +38,7 @@ TOUCH_SECONDS = 60
 
 
 class HookRefused(Exception):
-    """What a hook asks for cannot be done: a status and a sentence that quotes nothing of the payload."""
+    """A hook's task cannot be done: a status and a sentence that quotes nothing of the payload."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -69,7 +69,7 @@ class ServerStarter:
         wait_until_listening(port)
 
     def validate(self) -> None:
-        """Read from the disk what a start and its first commands read. AWS calls it in a trial VM, which serves no container."""
+        """Read the files of a start and its first commands from the disk. AWS calls it in a trial VM without a container."""
         with self._lock:
             if self._started is not None:
                 raise HookRefused(409, "The sandbox serves its container.")
@@ -114,7 +114,7 @@ def wait_until_listening(port: int) -> None:
 
 
 def run_payload(body: bytes) -> str:
-    """What ``RunMicrovm`` was given as ``runHookPayload``: AWS's words leave open whether it is the body or a field of it."""
+    """The ``runHookPayload`` of ``RunMicrovm``: AWS's words leave open whether it is the body or a field of it."""
     try:
         envelope = json.loads(body)
         payload = envelope.get("runHookPayload", envelope)
@@ -124,7 +124,7 @@ def run_payload(body: bytes) -> str:
 
 
 def exec_port(payload: str) -> int:
-    """The port of ``listen``, of a payload that has what the exec server needs."""
+    """The port of ``listen``, of a payload with the exec server's configuration."""
     try:
         config: Any = json.loads(payload)
         assert len(config["token_sha256"]) == 64

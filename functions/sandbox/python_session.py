@@ -99,13 +99,13 @@ def replaced(lines: List[str], at: int) -> bool:
 
 
 class Notebook:
-    """What the lines of notebooks do, as IPython does it."""
+    """The magic lines of notebooks, as IPython has them."""
 
     def __init__(self, namespace: Dict[str, Any]) -> None:
         self._namespace = namespace
 
     def run(self, command: str) -> None:
-        """What it prints goes where prints go; its exit code is ``_exit_code``."""
+        """Its output goes to the usual prints; its exit code is ``_exit_code``."""
         flush()
         self._namespace["_exit_code"] = subprocess.run(["/bin/bash", "-c", self._filled(command)]).returncode
 
@@ -128,7 +128,7 @@ class Notebook:
         return None
 
     def _filled(self, command: str) -> str:
-        """With the values of variables where they are named, ``{name}`` or ``$name``; the rest is the shell's."""
+        """With the values of named variables, ``{name}`` or ``$name``; the rest is the shell's."""
 
         def value(match: "re.Match[str]") -> str:
             name = match[1] or match[2]

@@ -10,7 +10,7 @@ SYSTEM_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-b
 
 
 class CommandEnvironment:
-    """What a command finds: its variables and its directories."""
+    """The environment of a command: its variables and its directories."""
 
     def __init__(self, config: ServerConfig, owner: Optional[int]) -> None:
         """``owner`` is the user of the commands, if it is not ours."""
@@ -44,7 +44,7 @@ CJK_FONT = "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc"
 
 
 def base_environment(config: ServerConfig) -> Dict[str, str]:
-    """What every command finds: a plain environment, nothing of the server's, and what the owner adds."""
+    """The environment of every command: a plain one, nothing of the server's, and the owner's additions."""
     environment = {
         "PATH": config.path,
         "HOME": config.home,

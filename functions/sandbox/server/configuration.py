@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional
 
 
 class ServerConfig:
-    """What the owner of the sandbox decides. Every field but the token (or its hash) and ``listen`` has a default."""
+    """The owner's configuration of the sandbox. Every field but the token (or its hash) and ``listen`` has a default."""
 
     def __init__(self, values: Dict[str, Any]) -> None:
         self.token_sha256: str = values.get("token_sha256") or hashed(values["token"])

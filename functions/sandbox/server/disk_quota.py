@@ -51,7 +51,7 @@ class DiskQuota:
 
     @property
     def charged(self) -> int:
-        """What the container holds: its quota if that cannot be measured, so that it weighs in a sum what one container can."""
+        """The container's bytes: its quota if they cannot be measured, so that it counts in a sum with its maximum."""
         return self.used if self.used < sys.maxsize else self._config.disk_bytes_max
 
     async def watch(self) -> None:
@@ -107,7 +107,7 @@ class DiskQuota:
         return ""
 
     def _is_machine_full(self) -> bool:
-        """Whatever the accounting says, the last of a shared disk is not for sandboxes."""
+        """With any accounting, the last of a shared disk is not for sandboxes."""
         try:
             disk = os.statvfs(self._config.workspace)
         except OSError:
@@ -138,7 +138,7 @@ class DiskQuota:
         return used + self._nameless(used), entries
 
     def _nameless(self, named: int) -> int:
-        """What deleted files take, or may take; ``named`` is what the others do."""
+        """The bytes of deleted files, now or at most; ``named`` are those of the others."""
         uid = self._execs.processes.other_uid
         if uid is None:
             held = holdings(self._roots)

@@ -53,7 +53,7 @@ class Execs:
 
     @property
     def running(self) -> int:
-        """What somebody waits for; a session that nobody looks at holds up no end of its sandbox."""
+        """Waited-for execs; a session that nobody looks at holds up no end of its sandbox."""
         return sum(not record.is_finished for record in self._by_id.values()) + self.sessions.looked_at + self.terminals.watched
 
     def get(self, exec_id: str) -> ExecRecord:

@@ -1,4 +1,4 @@
-"""What the kernel has refused the commands: memory and processes. It counts both in their control group."""
+"""The kernel's refusals to the commands: memory and processes. It counts both in their control group."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class HealthCounters:
         return HealthMark(self._memory_kills(), frozenset(path for path in self._scratch if room(path) < SCRATCH_FULL_BYTES))
 
     def news_since(self, mark: HealthMark) -> str:
-        """What a command should know of that went wrong since ``mark``; empty if nothing did."""
+        """A command's notes of failures since ``mark``; empty if there are none."""
         news = ""
         if self._memory_kills() > mark.memory_kills:
             share = f"has {self._memory_bytes_max >> 20} MiB" if self._memory_bytes_max else "has a limit"

@@ -57,7 +57,7 @@ def holdings(roots: List[str]) -> DeletedFiles:
 
 
 def written_by_ended() -> int:
-    """What the processes have written that this one, the first of its namespace, has seen end."""
+    """The writes of processes that have ended under this one, the first of its namespace."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_oublock * SECTOR_BYTES
 
 

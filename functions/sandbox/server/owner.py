@@ -20,7 +20,7 @@ class Owner:
         self._quota = quota
 
     async def met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until the owner leaves. What it has said last holds no longer then."""
+        """Until the owner leaves. Its last words do not hold any longer then."""
         reporting = asyncio.ensure_future(self._report(writer))
         try:
             async for line in reader:
@@ -33,7 +33,7 @@ class Owner:
             self._quota.hear("")
 
     async def _report(self, writer: asyncio.StreamWriter) -> None:
-        """Say what is used, whenever that has changed."""
+        """Report the used bytes at each change."""
         told = -1
         while True:
             if self._quota.charged != told:

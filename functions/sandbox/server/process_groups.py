@@ -1,4 +1,4 @@
-"""Whose process is whose: finding and killing all that one exec has started."""
+"""The owners of processes: finding and killing all that one exec has started."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def kill_all_of(uid: int) -> None:
 
 
 def done_as(uid: int, action: Callable[[], str]) -> str:
-    """What ``action`` returns when a child of ours does it as another user; empty if it fails."""
+    """The result of ``action``, if a child of ours does it as another user; empty if it fails."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

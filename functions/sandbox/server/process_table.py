@@ -104,7 +104,7 @@ def boot_seconds() -> float:
 
 
 class ListeningPorts:
-    """The TCP ports on which processes listen, by the inodes of their sockets."""
+    """The TCP ports of listening processes, by the inodes of their sockets."""
 
     def __init__(self) -> None:
         self._by_inode = listening()

@@ -33,7 +33,7 @@ class LanguageSession:
         language: str,
         program: List[str],
     ) -> None:
-        """``program`` is the command that is started, but for the two descriptors by which it is spoken to."""
+        """``program`` is the started command, but for the two descriptors that it is spoken to by."""
         self._language = language
         self._program = program
         self._loop = loop
@@ -51,7 +51,7 @@ class LanguageSession:
         self._answers = b""
 
     def run(self, record: ExecRecord, code: Optional[str]) -> None:
-        """Run the code after what waits; None ends the process, so that the next run begins a new one."""
+        """Run the code after the waiting ones; None ends the process, so that the next run begins a new one."""
         self._queue.append((record, code))
         self._next()
 

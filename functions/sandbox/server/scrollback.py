@@ -7,7 +7,7 @@ PIECE_CHARS = 4_096
 
 
 class Scrollback:
-    """The end of what a terminal has shown, by offsets: any number of readers, each of whom knows how far it has read."""
+    """The end of a terminal's output, by offsets: any number of readers, each with its own offset."""
 
     def __init__(self, chars_max: int) -> None:
         self._chars_max = chars_max
@@ -27,7 +27,7 @@ class Scrollback:
             self._kept -= len(self._pieces.popleft())
 
     def after(self, offset: int, chars_max: int) -> Tuple[int, str]:
-        """What was shown from there on, as far as it is kept and at most so much, and where that begins."""
+        """The output from there on, as far as it is kept and at most so much, and its offset."""
         offset = min(max(offset, self.end - self._kept), self.end)
         at = self.end
         found: List[str] = []

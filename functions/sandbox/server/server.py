@@ -137,7 +137,7 @@ class ExecServer:
             raise RequestError(404, "not_found", f"Unknown: {method} /{'/'.join(path)}")
 
     async def _claim(self, request: HttpRequest, response: HttpResponse) -> None:
-        """Give the sandbox to its one container, which has another token. The old one is dead at once."""
+        """Give the sandbox to its one container with another token. The old one is dead at once."""
         token_sha256 = field(await request.json(), "token_sha256", str)
         if not TOKEN_SHA256.match(token_sha256):
             raise RequestError(400, "invalid_request", "A claim takes the hash of a token.")

@@ -130,7 +130,7 @@ class Session:
         return True
 
     def take(self) -> Dict[str, object]:
-        """What it has printed since somebody last looked, and how it stands."""
+        """Its output since the last look, and its state."""
         chars = self._unread.chars
         return {"output": self._unread.take(), "chars": chars, "outcome": self.outcome, "exit_code": self.exit_code}
 

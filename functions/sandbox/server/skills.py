@@ -29,7 +29,7 @@ class SkillFolders:
         self._is_protected = os.geteuid() == 0 and config.uid is not None
 
     async def add(self, directory: str, pieces: AsyncIterator[bytes]) -> None:
-        """Unpack a zip (one top-level folder, whose name does not matter) as ``directory``. One that is there stays as it is."""
+        """Unpack a zip (one top-level folder of any name) as ``directory``. An existing one stays as it is."""
         if not _DIRECTORY.match(directory):
             raise RequestError(400, "invalid_path", "A skill's folder is called by lower-case letters, digits, '-' and '_'.")
         if not self._is_protected:
@@ -43,7 +43,7 @@ class SkillFolders:
         await asyncio.get_running_loop().run_in_executor(None, self._unpack, bytes(archive), target)
 
     def _unpack(self, archive: bytes, target: str) -> None:
-        """As a whole: what has the name is complete."""
+        """As a whole: a folder with the name is complete."""
         if os.path.isdir(target):
             return
         aside = "%s.%s" % (target, secrets.token_hex(8))

@@ -11,7 +11,7 @@ DRAIN_BYTES_MAX = 1024 * 1024
 
 
 class StreamReader:
-    """The end of a pipe or a terminal from which comes what a command says."""
+    """The end of a pipe or a terminal with a command's output."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._loop = loop
@@ -23,7 +23,7 @@ class StreamReader:
         loop.add_reader(fd, self._readable)
 
     def drain(self) -> None:
-        """Read what is there now."""
+        """Read the bytes that are there now."""
         left = DRAIN_BYTES_MAX
         while self.is_open and left > 0:
             count = self._readable()
@@ -32,7 +32,7 @@ class StreamReader:
             left -= count
 
     def discard_from_now(self) -> None:
-        """Keep reading for a background service that would die of a closed pipe, but forget what it says."""
+        """Keep reading for a background service that would die of a closed pipe, but forget its output."""
         self._on_data = lambda data: None
         self._on_end = lambda: None
 

@@ -1,4 +1,4 @@
-"""A pseudo-terminal: what is typed goes in, what is shown comes out."""
+"""A pseudo-terminal: keys go in, output comes out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PseudoTerminal(StreamReader):
         super().__init__(loop, fd, on_data, on_end)
 
     def let_go(self) -> None:
-        """The command has ended: what still holds the terminal now are processes that it has left."""
+        """The command has ended: only processes that it has left hold the terminal now."""
         os.close(self.command_fd)
 
     async def type(self, data: bytes, deadline: float) -> int:
@@ -55,5 +55,5 @@ class PseudoTerminal(StreamReader):
 
 
 def take_terminal() -> None:
-    """In a new process, the leader of its session: what stands at its stdin is its terminal from now on."""
+    """In a new process, the leader of its session: its stdin is its terminal from now on."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

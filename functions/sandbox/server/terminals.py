@@ -90,7 +90,7 @@ class TerminalSession(Session):
         return "taken"
 
     async def read(self, offset: int, seconds: float) -> AsyncIterator[bytes]:
-        """Heartbeats until there is something behind the offset, or it has ended, or time is up; last what there is."""
+        """Heartbeats until there is output behind the offset, or it has ended, or time is up; last the output."""
         deadline = self._loop.time() + seconds
         while True:
             self._used_at = self._loop.time()
@@ -186,7 +186,7 @@ class Terminals:
         return session
 
     def close(self, terminal_id: str) -> bool:
-        """End what runs at it; False if it had ended, or there is none."""
+        """End its processes; False if it had ended, or there is none."""
         session = self._by_id.get(terminal_id)
         return session is not None and session.kill("killed")
 

@@ -167,7 +167,7 @@ class Spool:
         self._fd: Optional[int] = None
 
     def write(self, data: bytes) -> None:
-        """Append what still fits. A full disk ends the spool, not the command."""
+        """Append as much as fits. A full disk ends the spool, not the command."""
         try:
             while data and self._left > 0:
                 written = os.write(self._open(), data[: self._left])

@@ -47,7 +47,7 @@ class UnreadOutput:
             self._tail_chars -= min(excess, len(first))
 
     def take(self) -> str:
-        """What there is, which is read then."""
+        """The unread output; it is read then."""
         lost = self.chars - self._head_chars - self._tail_chars
         marker = MARKER.format(count=lost) if lost else ""
         text = "".join(self._head) + marker + "".join(self._tail)

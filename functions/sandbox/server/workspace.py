@@ -28,7 +28,7 @@ class Workspace:
         self._uid = config.uid if config.uid is not None and os.geteuid() == 0 else None
 
     def entries(self, root: str) -> Iterator[Optional[Dict[str, Any]]]:
-        """Every file below ``root``; None where the tree is deeper than the bound or closed."""
+        """Every file below ``root``; None if the tree is deeper than the bound or closed."""
         if os.path.normpath(root) != self.root:
             raise RequestError(400, "invalid_request", f"Only {self.root} can be listed.")
         try:

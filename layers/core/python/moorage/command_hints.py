@@ -14,7 +14,7 @@ _PAGE: Final = re.compile(r"(?<![\w/])docs/[\w/]+\.md")
 
 
 def as_typed(text: str, command: str) -> str:
-    """The text with ``command`` where it names ``'moorage COMMAND'``."""
+    """The text with ``command`` in place of the word in ``'moorage COMMAND'``."""
     return _NAMED.sub(lambda _: command, text)
 
 

@@ -25,7 +25,7 @@ _tenant: Final[ContextVar[str]] = ContextVar("tenant", default="")
 
 @contextmanager
 def working_for(tenant_id: str) -> Iterator[None]:
-    """What goes to threads inside is this tenant's work, and takes turns with that of others."""
+    """Work on threads inside is this tenant's, and takes turns with that of others."""
     token = _tenant.set(tenant_id)
     try:
         yield

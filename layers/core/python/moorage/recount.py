@@ -32,7 +32,7 @@ _ENTRIES: Final = "entries"
 
 
 class CountedResources(Protocol):
-    """What of the runtime is needed here."""
+    """The needed part of the runtime."""
 
     @property
     def table(self) -> Table: ...

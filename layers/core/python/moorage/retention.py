@@ -13,7 +13,7 @@ from moorage.vector_stores.vector_stores import VectorStores
 
 
 class ExpiringResources(Resources, Protocol):
-    """What of the runtime is needed here."""
+    """The needed part of the runtime."""
 
     @property
     def uploads(self) -> Uploads: ...

@@ -1,4 +1,4 @@
-"""The composition root: one runtime per process, built from the settings and passed to whoever needs it."""
+"""The composition root: one runtime per process, built from the settings and passed to its users."""
 
 import asyncio
 import gc
@@ -152,7 +152,7 @@ class Runtime:
 
     @property
     def knowledge(self) -> Knowledge:
-        """One for the process: it holds what was read of indexes."""
+        """One for the process: it holds the read parts of indexes."""
         if self._knowledge is None:
             self._knowledge = Knowledge(
                 self.catalog,
@@ -187,13 +187,13 @@ class Runtime:
         )
 
     def attachments(self, tenant_id: str, entry: ModelEntry) -> AttachmentReader:
-        """What reads the documents of an input for a model."""
+        """The reader of an input's documents for a model."""
         chars_max = min(limits.ATTACHMENT_CHARS_MAX, entry.context_window_tokens * limits.ATTACHMENT_CHARS_PER_WINDOW_TOKEN)
         return AttachmentReader(self.containers, self.attachment_turns, tenant_id, takes=entry.documents, chars_max=chars_max)
 
     @property
     def ended(self) -> EndedSessions:
-        """Sessions of the console, and of tokens, that were ended before their time. One for the process: it holds what was read."""
+        """Sessions of the console, and of tokens, that were ended before their time. One for the process: it holds its reads."""
         if self._ended is None:
             self._ended = EndedSessions(self.table, self.clock)
         return self._ended
@@ -277,7 +277,7 @@ class Runtime:
 
     @property
     def web_search(self) -> WebSearchMode:
-        """What becomes of tools that search the web."""
+        """The fate of tools that search the web."""
         return "serve" if self.catalog.searches_web else self.settings.web_search
 
     def now_ms(self) -> int:

@@ -37,7 +37,7 @@ ProvisionerKind = Literal["launcher", "fargate", "elsewhere", "docker", "lambda_
 
 
 class SettingsError(ValueError):
-    """A setting is missing or wrong; the message names the variable and what it takes."""
+    """A setting is missing or wrong; the message names the variable and its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ OTHER_VARIABLES: Final = frozenset(
 
 
 def unknown_variables(environ: Mapping[str, str], models_toml: str = "") -> list[str]:
-    """A sentence for each ``MOORAGE_*`` that means nothing: most are mistyped. What ``models.toml`` refers to means something."""
+    """A sentence for each ``MOORAGE_*`` without a meaning: most are mistyped. References of ``models.toml`` have one."""
     known, families = frozenset(VARIABLES) | OTHER_VARIABLES, tuple(GROUPS.values())
     return [
         f"{name} is no setting{nearest(name, known)}."
@@ -288,7 +288,7 @@ def _completed(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def environment() -> Mapping[str, str]:
-    """The process's environment, for the command line, which looks for a deployment before it has settings."""
+    """The process's environment, for the command line: it looks for a deployment before it has settings."""
     return os.environ
 
 
@@ -299,7 +299,7 @@ def as_deployed(models_toml: str, name: str) -> str:
 
 
 def api_port(environ: Mapping[str, str]) -> int:
-    """Where the local stack serves; 0 is any free port."""
+    """The port of the local stack; 0 is any free port."""
     port = _whole("MOORAGE_PORT", environ.get("MOORAGE_PORT") or "8080")
     if not 0 <= port < 65536:
         raise SettingsError(f"MOORAGE_PORT takes a port number, not '{port}'.")

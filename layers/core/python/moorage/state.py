@@ -139,7 +139,7 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class Rent:
-    """What a response pays for its sandbox."""
+    """A response's payment for its sandbox."""
 
     since: int
     """Seconds that the response had run, pauses left out, when it asked for the first call that needs it."""
@@ -153,7 +153,7 @@ class Rent:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What a model step came to; stored with the step, so that a second run of it answers the same."""
+    """The result of a model step; stored with the step, so that a second run of it answers the same."""
 
     next: Next
     next_index: int

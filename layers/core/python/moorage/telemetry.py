@@ -102,7 +102,7 @@ def tell_error(error: BaseException, event: str = "error", **ids: Any) -> None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error, what it was raised from, and so on, as a traceback would show them; of a group first those that are in it."""
+    """An error, its cause, and so on, as a traceback would show them; of a group first those that are in it."""
     left = [error]
     for _ in range(_CAUSES_MAX):
         if not left:
@@ -140,7 +140,7 @@ _service: Final = [NAMESPACE]
 
 
 def open_log(out: TextIO | None = None, *, level: str = "INFO", service: str = NAMESPACE) -> logging.Handler:
-    """Write what moorage's modules log to ``out`` (standard output) as lines of JSON. For a process's entry point, once."""
+    """Write the log of moorage's modules to ``out`` (standard output) as lines of JSON. For a process's entry point, once."""
     return _attach(logging.StreamHandler(sys.stdout if out is None else out), level, service)
 
 

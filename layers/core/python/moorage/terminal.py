@@ -26,12 +26,12 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same for a cell or a name, which has no lines."""
+    """The same for a cell or a name without lines."""
     return re.sub(r"[\n\t]", _visible, printable(text))
 
 
 def inert_json(text: str) -> str:
-    """JSON without control codes. They stand in its strings alone, where their escapes mean the same."""
+    """JSON without control codes. They stand in its strings alone, and their escapes mean the same there."""
     return _HOSTILE.sub(_escaped, text)
 
 
@@ -48,13 +48,13 @@ def paint(text: str, colour: str, out: TextIO) -> str:
 
 
 def pass_on(text: str) -> None:
-    """What a terminal in a container shows, as it is: whoever has opened one looks at its screen, which is drawn by control codes."""
+    """A container's terminal output, as it is: its reader looks at its screen, and control codes draw it."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def show_status(text: str, out: TextIO | None = None) -> None:
-    """A word about what is being waited for, on a terminal alone: the last line, until :func:`clear_status`."""
+    """A word about a wait, on a terminal alone: the last line, until :func:`clear_status`."""
     shown = sys.stderr if out is None else out
     if shown.isatty():
         shown.write(f"\r\x1b[K{paint(one_line(text), 'dim', shown)}")

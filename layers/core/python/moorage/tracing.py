@@ -23,7 +23,7 @@ _UNDECIDED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Where somebody stands in a trace."""
+    """A position in a trace."""
 
     trace_id: str
     """32 hex digits."""
@@ -97,13 +97,13 @@ _current: Final[ContextVar[Trace | None]] = ContextVar("trace", default=None)
 
 
 def current() -> Trace | None:
-    """The trace of what runs now."""
+    """The trace of the present task."""
     return _current.get()
 
 
 @contextmanager
 def within(trace: Trace | None) -> Iterator[None]:
-    """What runs inside belongs to this trace, and so do the tasks that it starts."""
+    """The work inside belongs to this trace, and so do the tasks that it starts."""
     token = _current.set(trace)
     try:
         yield

@@ -113,7 +113,7 @@ class Conversations:
         return _CONVERSATION.unpack(record)
 
     async def delete(self, tenant_id: str, conversation_id: str) -> None:
-        """Delete it with its items. What hangs below goes first, so that a deletion that breaks off can be repeated."""
+        """Delete it with its items. Its children go first, so that a deletion that breaks off can be repeated."""
         await self.get(tenant_id, conversation_id)
         pk = keys.conversation(tenant_id, conversation_id)
         await self._blobs.delete_prefix(keys.conversation_objects(tenant_id, conversation_id))

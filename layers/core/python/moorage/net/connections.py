@@ -1,4 +1,4 @@
-"""WebSocket connections that API Gateway holds: its management API, by which functions send on them and close them."""
+"""WebSocket connections that API Gateway holds: its management API, to send on them and close them."""
 
 import asyncio
 from concurrent.futures import Executor

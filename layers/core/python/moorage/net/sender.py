@@ -34,7 +34,7 @@ _PIECE_BYTES: Final = 64 * limits.KIB
 
 
 def sends_directly(client: "DynamoDBClient", *, read_seconds: float, clock: Callable[[], float] = time.time) -> "DynamoDBClient":
-    """The client, whose requests go this way from now on. ``clock`` gives seconds and goes on while a function is frozen."""
+    """The client sends its requests this way from now on. ``clock`` gives seconds and goes on while a function is frozen."""
     if urlsplit(client.meta.endpoint_url).scheme not in urllib.request.getproxies():
         sender = Sender(read_seconds=read_seconds, clock=clock)
         client.meta.events.register("before-send.dynamodb", sender.send)  # type: ignore[arg-type]  # the stubs know of no answers
@@ -54,7 +54,7 @@ class Sender:
         weakref.finalize(self, _close, self._idle)  # botocore tells nobody when a client is closed.
 
     def send(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
-        """The answer, or None if botocore is to send the request itself. Raises botocore's errors, which it repeats."""
+        """The answer, or None if botocore is to send the request itself. Raises botocore's errors: it repeats them."""
         url = urlsplit(request.url)
         idle = self._idle.setdefault(f"{url.scheme}://{url.netloc}", deque())
         connection = self._kept(idle) or self._open(url)
@@ -122,7 +122,7 @@ def _close(idle: "dict[str, deque[_PooledConnection]]") -> None:
 
 
 def _payload(request: Any, url: SplitResult) -> bytes:
-    """What botocore's prepared request is on the wire. Its headers are text or bytes."""
+    """The bytes of botocore's prepared request on the wire. Its headers are text or bytes."""
     lines = [f"{request.method} {url.path or '/'} HTTP/1.1\r\nHost: {url.netloc}".encode()]
     for name, value in request.headers.items():
         lines.append(b"%b: %b" % (name.encode(), value if isinstance(value, bytes) else value.encode()))
@@ -130,7 +130,7 @@ def _payload(request: Any, url: SplitResult) -> bytes:
 
 
 class _Answer(AWSResponse):
-    """An answer whose body is there already."""
+    """An answer with its body there already."""
 
     def __init__(self, url: str, status: int, headers: Mapping[str, str], body: bytes) -> None:
         super().__init__(url, status, cast("Any", headers), None)

@@ -42,7 +42,7 @@ def upstream_transport() -> httpx.AsyncBaseTransport:
 
 
 class ThroughProxy(httpx.AsyncBaseTransport):
-    """httpx's client, which knows ``HTTPS_PROXY`` and ``NO_PROXY``."""
+    """httpx's client: it knows ``HTTPS_PROXY`` and ``NO_PROXY``."""
 
     def __init__(self) -> None:
         connections = httpx.Limits(max_connections=None, max_keepalive_connections=limits.UPSTREAM_IDLE_CONNECTIONS_MAX)
@@ -131,7 +131,7 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         return self._tls
 
     def _release(self, connection: "_HttpConnection") -> None:
-        """Keep a connection whose answer has been read to its end, close any other."""
+        """Keep a connection with an answer that has been read to its end, close any other."""
         self._active.discard(connection)
         if not connection.is_reusable:
             connection.abort()
@@ -212,7 +212,7 @@ class _HttpConnection(asyncio.Protocol):
         return is_at_rest and self._error is None and not self._is_closed
 
     async def ask(self, head: bytes, body: bytes, silence_seconds: float | None) -> tuple[int, list[tuple[bytes, bytes]]]:
-        """Send a request; the answer's status and headers. What the connection does not take now goes out while the answer comes."""
+        """Send a request; the answer's status and headers. The rest of the body goes out while the answer comes."""
         assert self._transport is not None
         self._begin()
         self._transport.write(head + body[:_PIECE_BYTES])
@@ -237,7 +237,7 @@ class _HttpConnection(asyncio.Protocol):
         return self._transport.get_write_buffer_size() + len(self._left)
 
     async def read(self) -> bytes:
-        """What of the body has come, at least a byte; empty at its end."""
+        """The new bytes of the body, at least one; empty at its end."""
         while not self._pieces and not self._has_ended:
             await self._wait()
         piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
@@ -256,7 +256,7 @@ class _HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     async def _wait(self) -> None:
-        """Until something has come. Raises what went wrong."""
+        """Until bytes have come. Raises the connection's error."""
         if self._error is not None:
             raise self._error
         self._waiter = self._loop.create_future()
@@ -271,7 +271,7 @@ class _HttpConnection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def _fail(self, error: httpx.TransportError) -> None:
-        """What came before is still read; the error is raised after it."""
+        """Earlier bytes are still read; the error is raised after them."""
         if self._error is None:
             self._error = error
         self._wake()

@@ -32,7 +32,7 @@ class WholeFrames(WebSocketsSansIOProtocol):
         next(self.conn.parser)
 
     def handle_text(self, event: Frame) -> None:
-        """A large text stays bytes. Whoever parses its JSON, on a thread, sees whether it is UTF-8."""
+        """A large text stays bytes. The JSON parser, on a thread, sees whether it is UTF-8."""
         if event.fin and len(event.data) > limits.WORKED_HERE_BYTES_MAX:
             self.handle_bytes(event)
         else:

@@ -111,7 +111,7 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What a batch has done, and how the page looks after it."""
+    """The results of a batch, and the page after it."""
 
     actions: tuple[ActionOutcome, ...]
     """As far as it went: nothing follows a failed one."""
@@ -141,7 +141,7 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class DeskFrame:
-    """What a viewer sees."""
+    """A viewer's picture."""
 
     number: int
     picture: bytes = field(repr=False)

@@ -163,7 +163,7 @@ class DockerProvisioner:
             raise SettingsConflict(f"MOORAGE_DOCKER_RUNTIME is '{runtime}'. The engine has {', '.join(sorted(runtimes)) or 'none'}.")
 
     async def start(self, spec: SandboxSpec) -> Handle:
-        """Idempotent by the container's name, which the engine keeps unique."""
+        """Idempotent by the container's name: the engine keeps it unique."""
         name = self._name(spec)
         found = await self._inspect(name)
         if found is not None and not (found["State"]["Running"] and found["Config"]["Labels"].get(TOKEN_LABEL) == _hash(spec.token)):
@@ -189,7 +189,7 @@ class DockerProvisioner:
         shutil.rmtree(self.settings.runtime_dir / found["Name"].lstrip("/"), ignore_errors=True)
 
     async def stop_all(self) -> int:
-        """End every container of this deployment, whoever started it; answers how many there were."""
+        """End every container of this deployment, by any starter; answers how many there were."""
         left = await self.running()
         for sandbox in left:
             await self.stop(sandbox.sandbox_id)
@@ -200,7 +200,7 @@ class DockerProvisioner:
         return [each for each in await self._listed() if each.labels.get(DEPLOYMENT_LABEL) == self.settings.deployment]
 
     async def data_root(self) -> str:
-        """Where the engine keeps its volumes, on its side."""
+        """The engine's folder of volumes, on its side."""
         return str((await self._engine.read("/info"))["DockerRootDir"])
 
     async def _listed(self) -> list[DockerSandbox]:
@@ -352,7 +352,7 @@ async def _held(directory: Path) -> AsyncIterator[None]:
 
 
 def _write_users(directory: Path, uid: int) -> None:
-    """``/etc/passwd`` and ``/etc/group`` of a container, in which its commands have a name."""
+    """``/etc/passwd`` and ``/etc/group`` of a container: its commands have a name there."""
     for name, text in (("passwd", _USERS.format(uid=uid)), ("group", _GROUPS.format(uid=uid))):
         (directory / name).write_text(text)
         (directory / name).chmod(0o644)

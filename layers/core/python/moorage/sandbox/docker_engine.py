@@ -80,7 +80,7 @@ class Engine:
         await self._http.aclose()
 
     async def ask(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        """The answer, whatever its status is. Raises :class:`SandboxCapacity` if the engine is away."""
+        """The answer, with any status. Raises :class:`SandboxCapacity` if the engine is away."""
         try:
             return await self._http.request(method, f"/v{await self.version()}{path}", **arguments)
         except httpx.TransportError as error:
@@ -117,7 +117,7 @@ class Engine:
         return self._is_podman
 
     async def build(self, context: bytes, tag: str, arguments: Mapping[str, str]) -> AsyncIterator[str]:
-        """Build an image from a tar; yields what the engine says, line by line. Raises :class:`SandboxError` if it fails."""
+        """Build an image from a tar; yields the engine's output, line by line. Raises :class:`SandboxError` if it fails."""
         params = {"t": tag, "buildargs": json.dumps(dict(arguments)), "rm": "true", "forcerm": "true"}
         timeout = httpx.Timeout(_BUILD_SECONDS_MAX, connect=limits.EXEC_CONNECT_SECONDS)
         request = self._http.build_request(
@@ -167,7 +167,7 @@ def _away(socket: str) -> SandboxCapacity:
 
 
 def refusal(response: httpx.Response) -> SandboxError:
-    """What an engine said, for a model and its user to read."""
+    """An engine's message, for a model and its user to read."""
     try:
         message = response.json()["message"]
     except (ValueError, KeyError, TypeError):

@@ -96,7 +96,7 @@ class SessionCommand:
 
 @dataclass(frozen=True, slots=True)
 class SessionOutput:
-    """What a session has printed since the look before, and how it stands."""
+    """A session's output since the last look, and its state."""
 
     session_id: int
     output: str
@@ -174,7 +174,7 @@ class ExecClient(OverHttp):
         auth: httpx.Auth | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``auth`` adds what the way to the server asks for beside the server's own token (a MicroVM's endpoint)."""
+        """``auth`` adds the header of the way to the server beside the server's own token (a MicroVM's endpoint)."""
         self.handle = handle
         self._clock = clock
         self.auth = auth
@@ -289,7 +289,7 @@ class ExecClient(OverHttp):
         return bool(response.json()["killed"])
 
     async def processes(self) -> RunningProcesses:
-        """What runs, by process id."""
+        """The running processes, by id."""
         body = await self.ask("GET", "/v1/processes")
         running = [each | {"ports": None if each["ports"] is None else tuple(each["ports"])} for each in body["processes"]]
         return RunningProcesses(tuple(RunningProcess(**each) for each in running), body["complete"])
@@ -341,7 +341,7 @@ class ExecClient(OverHttp):
             _refuse_errors(response)
 
     def _within_life(self, timeout_ms: int) -> int:
-        """The time of a run whose end comes before the sandbox's, so that what it leaves can be stored."""
+        """The time of a run that ends before the sandbox does, so that its files can be stored."""
         if not self.handle.ends_at:
             return timeout_ms
         left = self.handle.ends_at - SANDBOX_LAST_SECONDS - self._clock()
@@ -355,7 +355,7 @@ class ExecClient(OverHttp):
                 yield json.loads(text)
 
     async def last_line(self, kind: str, method: str, path: str, **arguments: Any) -> dict[str, Any]:
-        """What a stream of heartbeats ends with."""
+        """The last line of a stream of heartbeats."""
         last: dict[str, Any] = {}
         async with self._stream(method, path, **arguments) as response:
             async for text in response.aiter_lines():
@@ -443,7 +443,7 @@ class _Pieces:
 
 @cache
 def _public_tls() -> ssl.SSLContext:
-    """For endpoints on the open internet, whose certificates are checked."""
+    """For endpoints on the open internet: their certificates are checked."""
     return ssl.create_default_context()
 
 

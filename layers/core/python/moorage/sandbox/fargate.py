@@ -64,7 +64,7 @@ _CAPACITY_WORDS: Final = ("capacity", "limit", "quota")
 
 @dataclass(frozen=True, slots=True)
 class FargateSettings:
-    """Where tasks run, from ``MOORAGE_FARGATE_*``."""
+    """The network of tasks, from ``MOORAGE_FARGATE_*``."""
 
     cluster: str
     subnets: tuple[str, ...]
@@ -113,7 +113,7 @@ class RunningTask:
 
 @dataclass(frozen=True, slots=True)
 class StartedTask:
-    """What ECS says of a sandbox whose state has changed (EventBridge, "ECS Task State Change")."""
+    """ECS's event about a sandbox with a changed state (EventBridge, "ECS Task State Change")."""
 
     sandbox_id: str
     tenant_id: str

@@ -67,7 +67,7 @@ _RETRY_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class MicrovmSettings:
-    """Which images there are and how VMs are connected, from ``MOORAGE_MICROVM_*``."""
+    """The images and the connectors of VMs, from ``MOORAGE_MICROVM_*``."""
 
     images: Mapping[int, str]
     """ARN by GiB of memory: a VM's size is its image's."""
@@ -110,7 +110,7 @@ class LambdaMicrovmProvisioner:
         return ExecClient(handle, auth=auth)
 
     async def start(self, spec: SandboxSpec) -> Handle:
-        """Idempotent by the client token, which names container and incarnation. The first request wakes a VM that sleeps."""
+        """Idempotent by the client token: it names container and incarnation. The first request wakes a VM that sleeps."""
         vm = await self._run(spec)
         if vm["state"] == "PENDING":
             raise SandboxStarting(_POLL_SECONDS)
@@ -310,7 +310,7 @@ def _url(endpoint: str) -> str:
 
 
 def _retry_seconds(error: ClientError) -> float:
-    """``Retry-After``, which both models of these errors have."""
+    """``Retry-After``, a field of both models of these errors."""
     told = error.response["ResponseMetadata"].get("HTTPHeaders", {}).get("retry-after", "")
     return float(told) if told.isdecimal() else _RETRY_SECONDS
 

@@ -66,7 +66,7 @@ class LauncherProvisioner(OverHttp):
         return [RunningSandbox(**sandbox) for sandbox in (await self._ask("GET", "/v1/sandboxes"))["data"]]
 
     async def programs(self) -> str:
-        """What commands find in a sandbox of this machine."""
+        """The programs in a sandbox of this machine."""
         return str((await self._ask("GET", "/v1/place"))["programs"])
 
     async def _ask(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from moorage.errors import SandboxCapacity, SandboxError
 
 @dataclass(frozen=True, slots=True)
 class SandboxShare:
-    """What one sandbox takes of its machine."""
+    """One sandbox's share of its machine."""
 
     tenant_id: str
     memory_gib: int

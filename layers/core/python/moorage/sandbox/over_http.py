@@ -1,4 +1,4 @@
-"""What those have in common who speak to a sandbox, or to its owner, over one HTTP client."""
+"""The common part of clients that speak to a sandbox, or to its owner, over one HTTP client."""
 
 from types import TracebackType
 from typing import Self

@@ -28,7 +28,7 @@ class SandboxStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Where a sandbox's exec server listens, and the token that it takes."""
+    """The address of a sandbox's exec server, and its token."""
 
     endpoint: str
     """``unix:/absolute/path`` or ``http://10.0.0.5:8080``."""
@@ -100,5 +100,5 @@ class Provisioner(Protocol):
         ...
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:
-        """What the owner of the sandbox knows of it. Equal to ``"starting"``, ``"running"``, ``"asleep"`` and ``"stopped"``."""
+        """The owner's state of the sandbox. Equal to ``"starting"``, ``"running"``, ``"asleep"`` and ``"stopped"``."""
         ...

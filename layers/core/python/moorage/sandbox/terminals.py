@@ -12,7 +12,7 @@ from moorage.sandbox.exec_client import ExecClient
 
 @dataclass(frozen=True, slots=True)
 class TerminalOutput:
-    """What a terminal has shown behind an offset."""
+    """A terminal's output behind an offset."""
 
     begin: int
     """Where ``output`` begins: beyond the offset that was asked for, where what lay between is not kept any more."""
@@ -36,7 +36,7 @@ class SandboxTerminal:
         await self._client.ask("PUT", self._path, json={"command": command, "rows": rows, "columns": columns})
 
     async def read(self, after: int, *, wait_ms: int) -> TerminalOutput:
-        """What there is behind ``after``, as soon as there is something, or when it has ended; after ``wait_ms`` nothing."""
+        """The output behind ``after``, as soon as there is some, or when it has ended; after ``wait_ms`` nothing."""
         query = {"after": str(after), "wait_ms": str(wait_ms)}
         return TerminalOutput(**await self._client.last_line("shown", "GET", self._path, params=query))
 
@@ -52,5 +52,5 @@ class SandboxTerminal:
         await self._client.ask("POST", f"{self._path}/size", json={"rows": rows, "columns": columns})
 
     async def close(self) -> bool:
-        """End what runs at it; False if it had ended, or is unknown."""
+        """End its processes; False if it had ended, or is unknown."""
         return bool((await self._client.ask("POST", f"{self._path}/kill"))["killed"])

@@ -45,7 +45,7 @@ class PooledProvisioner(Provisioner, Protocol):
 
     @property
     def revision(self) -> str:
-        """Of what sandboxes are started from: another one after a deployment has changed their image, size or network."""
+        """The version of sandboxes' start: another one after a deployment has changed their image, size or network."""
         ...
 
     async def running(self) -> Sequence[PooledSandbox]: ...

@@ -46,7 +46,7 @@ class GivenSkill:
         return directory_of(self.name, self.digest)
 
     def to_json(self) -> dict[str, Any]:
-        """As a response's tools show it: which version it was, and where it lies."""
+        """As a response's tools show it: its version, and its folder."""
         what = {"type": "inline"}
         if self.skill_id is not None and self.version is not None:
             what = {"type": "skill_reference", "skill_id": self.skill_id, "version": self.version}
@@ -66,7 +66,7 @@ class GivenSkills:
         self._blobs = blobs
 
     async def of(self, record: ContainerRecord) -> list[ContainerSkill]:
-        """What the container has been given, by folder."""
+        """The container's skills, by folder."""
         return await self._rows.of(record) if record.has_skills else []
 
     async def resolve(

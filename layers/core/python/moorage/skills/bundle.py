@@ -204,7 +204,7 @@ def _in_folder(entries: Sequence[BundleFile]) -> Iterator[BundleFile]:
 
 
 def _check_distinct(files: Sequence[BundleFile]) -> None:
-    """No two names that some file system takes for the same, and no file where another has a folder."""
+    """No two names that some file system takes for the same, and no file in the place of another's folder."""
     seen: dict[str, str] = {}
     folders: dict[str, str] = {}
     for entry in files:

@@ -137,7 +137,7 @@ async def _form(request: Request, *, of_version: bool = False) -> tuple[SkillBun
 
 
 async def checked(param: str, make: Callable[[], SkillBundle]) -> SkillBundle:
-    """A bundle, made on another thread; what is wrong with it is an error of ``param``."""
+    """A bundle, made on another thread; its fault is an error of ``param``."""
     try:
         return await worked(make)
     except SkillProblem as problem:

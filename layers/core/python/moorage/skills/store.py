@@ -347,7 +347,7 @@ def _busy() -> ApiError:
 
 
 def _number(version: int | str) -> int | None:
-    """A version's number as the wire has it; None for what is no number."""
+    """A version's number as the wire has it; None for a text that is no number."""
     text = str(version)
     return int(text) if text.isascii() and text.isdigit() and len(text) <= limits.QUERY_DIGITS_MAX and int(text) > 0 else None
 

@@ -37,7 +37,7 @@ _BEHIND_ALL: Final = 1 << 52
 
 @dataclass(frozen=True, slots=True)
 class TerminalRead:
-    """What a reader is told."""
+    """A reader's answer."""
 
     session: ContainerSession
     begin: int
@@ -82,7 +82,7 @@ class TerminalSessions:
         return session if session.status != "starting" else await self._start(session, container)
 
     async def read(self, tenant_id: str, session_id: str, after: int, *, wait_ms: int) -> TerminalRead:
-        """What it has shown behind an offset, as soon as there is something."""
+        """Its output behind an offset, as soon as there is some."""
         session, container = await self._rows.get(tenant_id, session_id)
         try:
             live, session = await self._live(session, container)

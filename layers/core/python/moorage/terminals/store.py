@@ -1,4 +1,4 @@
-"""The sessions of a container: rows beside those of its files, so that any process can go on where another one has begun."""
+"""The sessions of a container: rows beside those of its files, so that any process can go on with another one's session."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class ContainerSessions:
         return session
 
     async def open(self, container: ContainerRecord) -> list[ContainerSession]:
-        """Those of which nobody has seen the end, the oldest first."""
+        """Ended ones that no reader has seen the end of, the oldest first."""
         records = await self._table.query(keys.container(container.tenant_id, container.id), prefix=keys.SESSION_PREFIX)
         sessions = [_CODEC.unpack(record) for record in records if record["ttl"] > self._clock()]
         return sorted((each for each in sessions if not each.outcome), key=lambda each: (each.created_at, each.id))
@@ -71,7 +71,7 @@ class ContainerSessions:
         return _CODEC.unpack(record), container_of(meta)
 
     async def begun(self, session: ContainerSession, incarnation: int) -> ContainerSession:
-        """Note in which sandbox it was opened; as somebody else has noted, if that was first."""
+        """Note the sandbox of its opening; an earlier note stays."""
         return await self._change(session, {"incarnation": incarnation}, {"incarnation": 0})
 
     async def resized(self, session: ContainerSession, *, rows: int, columns: int) -> ContainerSession:

@@ -1,4 +1,4 @@
-"""Which credential of some vaults is for an MCP server."""
+"""The credential of some vaults for an MCP server."""
 
 import asyncio
 from collections.abc import Iterable, Sequence

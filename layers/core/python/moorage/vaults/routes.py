@@ -1,4 +1,4 @@
-"""``/v1/vaults``: credentials for MCP servers and for what containers reach. No answer shows a secret."""
+"""``/v1/vaults``: credentials for MCP servers and for containers' hosts. No answer shows a secret."""
 
 from typing import Annotated, Literal, cast
 

@@ -45,7 +45,7 @@ class VaultRecord:
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """How a credential opens something: what everybody may see of it, and its secrets."""
+    """A credential: its public fields, and its secrets."""
 
     shown: Mapping[str, Any]
     """``type``, and the fields of its answer but ``expires_at``."""
@@ -116,7 +116,7 @@ class Vaults:
         return vault
 
     async def get(self, tenant_id: str, vault_id: str, *, param: str | None = None) -> VaultRecord:
-        """Raises 404 for what is unknown, deleted or foreign."""
+        """Raises 404 for an unknown, deleted or foreign one."""
         record = await self._table.get(keys.vault(tenant_id, vault_id), keys.META)
         if record is None:
             raise vault_not_found(vault_id, param=param)

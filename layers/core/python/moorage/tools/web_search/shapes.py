@@ -1,4 +1,4 @@
-"""What is said about web search on the wire: its definitions, its item, and its events in their order."""
+"""Web search on the wire: its definitions, its item, and its events in their order."""
 
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, Required

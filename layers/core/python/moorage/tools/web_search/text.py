@@ -87,7 +87,7 @@ class ReadablePage:
 
 
 def page_of(content: bytes, media_type: str, charset: str) -> ReadablePage:
-    """What a reader of it would read."""
+    """The text for a reader."""
     decoded = _decoded(content, charset)
     if media_type in ("text/html", "application/xhtml+xml") or (not media_type and "<html" in decoded[:1_000].lower()):
         return _read(decoded)
@@ -164,7 +164,7 @@ class _HtmlReader:
                 yield self._said(piece)
 
     def _other(self, at: int) -> tuple[int, str]:
-        """What begins like a tag and is none: a comment, a declaration, or a plain character."""
+        """Text that begins like a tag and is none: a comment, a declaration, or a plain character."""
         following = self.markup[at + 1 : at + 2]
         if self.markup.startswith("<!--", at):
             return self._after("-->", at + 4), ""
@@ -182,7 +182,7 @@ class _HtmlReader:
         return len(self.markup) if found < 0 else found + len(mark)
 
     def _behind(self, tag: re.Match[str]) -> int:
-        """Where text goes on: behind the whole element, if nothing of it is text."""
+        """The start of the next text: behind the whole element, if nothing of it is text."""
         name = tag[2].lower()
         if tag[1] or name not in _RAW_ENDS or tag[3].endswith("/"):
             return tag.end()

@@ -1,4 +1,4 @@
-"""What models read of web search: the function that stands for it, its calls, and what the web said, marked as a stranger's words."""
+"""The model's texts about web search: its function, its calls, and passages of the web, marked as a stranger's words."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -25,7 +25,7 @@ _PARAMETERS: Final[dict[str, Any]] = {
 
 
 def offered(name: str, tool: Tool) -> Tool:
-    """The function, with what the request says about its user."""
+    """The function, with the request's facts about its user."""
     told = [DESCRIPTION, *_location(tool.get("user_location") or {}), *_domains(domains_of(tool)), *_blocked(blocked_of(tool))]
     return function(name, "\n".join(told), _PARAMETERS, ["action"])
 
@@ -86,7 +86,7 @@ def arguments_of(action: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(item: Item) -> str:
-    """What came of a call."""
+    """The output of a call."""
     if (nothing := without_results(item)) is not None:
         return nothing
     said = "\n\n".join(_result(number, result) for number, result in enumerate(item["results"], 1))
