@@ -274,6 +274,7 @@ def test_what_a_turn_leaves_is_published_and_outlives_its_container(client: Open
     assert sessions.artifacts.retrieve(artifacts[0].id, session_id=session.id) == artifacts[0]
     assert sessions.artifacts.content(artifacts[0].id, session_id=session.id).read() == b"one\n"
     assert sessions.artifacts.delete(artifacts[0].id, session_id=session.id).deleted
+    assert [one.id for one in sessions.artifacts.list(session.id, order="asc", after=artifacts[0].id)] == [artifacts[1].id]
     assert [one.id for one in sessions.artifacts.list(session.id)] == [artifacts[1].id]
     stored = {file.filename for file in client.files.list(purpose="assistants_output")}
     assert {"report.txt", "b.txt"} & stored == {"b.txt"}

@@ -399,3 +399,9 @@ async def test_input_that_waits_keeps_its_order_although_the_clock_is_set_back()
     lab.lab.model.before_answer = before
     await lab.play()
     assert lab.asked() == ["go", "first", "second", "third"]
+
+
+async def test_a_list_of_artifacts_does_not_begin_behind_an_unknown_one() -> None:
+    lab = await SessionLab.begun(first=None)
+    answer = await lab.served.get(f"{lab.path}/artifacts", after="artifact_1")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "after")

@@ -23,7 +23,7 @@ from moorage.ids import new_listed_id, new_turn_id
 from moorage.store import keys, schema
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
-from moorage.store.listing import gone_record, listing_attributes, read_page
+from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.packing import packed, unpacked, unpacked_with_size
 from moorage.store.table import Record, Table, Write
 from moorage.wire.queries import PageQuery
@@ -500,8 +500,11 @@ class AgentSessions:
         return [_ARTIFACT.unpack(record) for record in records]
 
     async def artifacts(self, session: SessionRecord, page: PageQuery, container_id: str | None) -> tuple[list[ArtifactRecord], bool]:
-        """A page in the order of turns and of ids, of one container's if one is named; and whether there is more."""
+        """A page in the order of turns and of ids, of one container's if one is named; and whether there is more. Raises
+        :class:`~moorage.errors.ApiError` for an ``after`` that never was an artifact of the session."""
         pk, descending = keys.agent_session(session.tenant_id, session.id), page.order == "desc"
+        if page.after is not None and await self._table.get(pk, keys.artifact(page.after)) is None:
+            raise unknown_after(page.after)
         found: list[ArtifactRecord] = []
         place = None if page.after is None else keys.artifact(page.after)
         while len(found) <= page.limit:
