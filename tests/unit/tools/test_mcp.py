@@ -3,7 +3,9 @@
 from contextlib import suppress
 from typing import Any
 
+import orjson
 import pytest
+from moorage import limits
 from moorage.errors import ApiError
 from moorage.loop.truncate import fit
 from moorage.model.remote_servers import RemoteServer, RemoteServers
@@ -329,6 +331,8 @@ def test_a_true_schema_stays_but_for_what_stands_beside_an_object() -> None:
 
 # --- what a model reads ---
 
+PICTURE = {"type": "image", "data": "iVBORw0KGgoA", "mimeType": "image/png"}
+
 ANSWERS: dict[str, tuple[dict[str, Any], Any]] = {
     "text": ({"output": "14"}, "14"),
     "nothing": ({"output": ""}, "(no output)"),
@@ -354,6 +358,25 @@ ANSWERS: dict[str, tuple[dict[str, Any], Any]] = {
         {"output": "a" * 70_000 + "b" * 70_000},
         "a" * 32_768 + "\n… 74464 chars truncated …\n" + "b" * 32_768,
     ),
+    "long texts beside a picture": (
+        {"output": orjson.dumps([*({"type": "text", "text": letter * 30_000} for letter in "abcd"), PICTURE]).decode()},
+        [
+            {"type": "input_text", "text": "a" * 30_000},
+            {"type": "input_text", "text": "b" * 2_768 + "\n… 54464 chars truncated …\n"},
+            {"type": "input_text", "text": "c" * 2_768},
+            {"type": "input_text", "text": "d" * 30_000},
+            {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,iVBORw0KGgoA"},
+        ],
+    ),
+    "a text that is left out whole": (
+        {"output": orjson.dumps([*({"type": "text", "text": letter * 40_000} for letter in "abc"), PICTURE]).decode()},
+        [
+            {"type": "input_text", "text": "a" * 32_768 + "\n… 54464 chars truncated …\n"},
+            {"type": "input_text", "text": "c" * 32_768},
+            {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,iVBORw0KGgoA"},
+        ],
+    ),
+    "a long error of old": ({"error": "e" * 65_530}, "Error: " + "e" * 32_761 + "\n… 1 chars truncated …\n" + "e" * 32_768),
     "a long error": (
         {"error": {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "e" * 65_530}]}},
         "Error: " + "e" * 32_761 + "\n… 1 chars truncated …\n" + "e" * 32_768,
@@ -365,6 +388,13 @@ ANSWERS: dict[str, tuple[dict[str, Any], Any]] = {
 def test_what_a_model_reads_of_a_call(fields: dict[str, Any], expected: Any) -> None:
     asked, answered = lowered(LIST, called(**fields)).items
     assert (asked["name"], asked["arguments"], answered["output"]) == ("depot__find", "{}", expected)
+
+
+@pytest.mark.parametrize(("count", "is_shown"), [(limits.MCP_READ_PARTS_MAX, True), (limits.MCP_READ_PARTS_MAX + 1, False)])
+def test_a_server_does_not_fill_the_models_window_with_pictures(count: int, is_shown: bool) -> None:
+    _, answered = lowered(LIST, called(output=orjson.dumps([PICTURE] * count).decode())).items
+    assert isinstance(answered["output"], list) is is_shown
+    assert is_shown or len(answered["output"]) <= limits.MCP_READ_CHARS_MAX + 40
 
 
 def test_the_model_reads_a_denials_reason_and_an_approvals_call() -> None:

@@ -24,7 +24,11 @@ MCP_OUTPUT_BYTES_MAX: Final = 4 * MIB
 """Of the item of a call: its result stands in the log twice, and pictures come as base64."""
 
 MCP_READ_CHARS_MAX: Final = 64 * KIB
-"""Of one text that a model reads, some 16,000 tokens; the item has it whole."""
+"""Of the texts of one result that a model reads, some 16,000 tokens; the item has them whole."""
+
+MCP_READ_PARTS_MAX: Final = 64
+"""Texts and pictures of one result that a model reads as such; of more it reads the JSON, bounded. A result has room for 40,000
+pictures of one pixel, which no window takes."""
 
 MCP_MESSAGE_BYTES_MAX: Final = 6 * MIB
 MCP_CONNECTION_BYTES_MAX: Final = 16 * MIB

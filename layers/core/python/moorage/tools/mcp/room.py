@@ -519,7 +519,7 @@ def _answer(item: Item) -> Any:
         said = error.get("message") if content is None else listing.output_of(content, None) if isinstance(content, list) else content
         return _bounded(f"Error: {said if isinstance(said, str) else compact_json(said)}")
     if error is not None:
-        return f"Error: {error}"
+        return _bounded(f"Error: {error}")
     output = item.get("output")
     return "(no output)" if not output else _parts(output)
 
@@ -534,18 +534,31 @@ def _parts(output: str) -> str | list[dict[str, Any]]:
         return _bounded(output)
     if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
         return _bounded(output)
-    if not any(_is_picture(part) for part in parts):
+    if len(parts) > limits.MCP_READ_PARTS_MAX or not any(_is_picture(part) for part in parts):
         return _bounded(output)
-    return [_part(part) for part in parts]
+    texts = iter(_all_bounded([_text(part) for part in parts if not _is_picture(part)]))
+    shown = [_picture(part) if _is_picture(part) else {"type": "input_text", "text": next(texts)} for part in parts]
+    return [part for part in shown if part.get("text") != ""]
 
 
 def _bounded(text: str) -> str:
     """The model's view of a text: all, or its beginning and its end. A server must not fill a model's window."""
-    left_out = len(text) - limits.MCP_READ_CHARS_MAX
-    if left_out <= 0:
-        return text
+    return _all_bounded([text])[0]
+
+
+def _all_bounded(texts: Sequence[str]) -> list[str]:
+    """The same of texts that follow each other, within one bound. What is left out is told where it begins."""
+    total = sum(map(len, texts))
+    if total <= limits.MCP_READ_CHARS_MAX:
+        return list(texts)
     half = limits.MCP_READ_CHARS_MAX // 2
-    return f"{text[:half]}\n… {left_out} chars truncated …\n{text[-half:]}"
+    bounded: list[str] = []
+    begin = 0
+    for text in texts:
+        mark = f"\n… {total - 2 * half} chars truncated …\n" if begin <= half < begin + len(text) else ""
+        bounded.append(text[: max(0, half - begin)] + mark + text[max(0, total - half - begin) :])
+        begin += len(text)
+    return bounded
 
 
 _PICTURES: Final = {"image/png": "iVBORw0KGgo", "image/jpeg": "/9j/", "image/gif": "R0lGOD", "image/webp": "UklGR"}
@@ -557,11 +570,12 @@ def _is_picture(part: Mapping[str, Any]) -> bool:
     return part["type"] == "image" and beginning is not None and isinstance(data, str) and data.startswith(beginning)
 
 
-def _part(part: Mapping[str, Any]) -> dict[str, Any]:
-    if _is_picture(part):
-        return {"type": "input_image", "detail": "auto", "image_url": f"data:{part['mimeType']};base64,{part['data']}"}
-    text = str(part["text"]) if part["type"] == "text" and "text" in part else compact_json(part)
-    return {"type": "input_text", "text": _bounded(text)}
+def _picture(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "input_image", "detail": "auto", "image_url": f"data:{part['mimeType']};base64,{part['data']}"}
+
+
+def _text(part: Mapping[str, Any]) -> str:
+    return str(part["text"]) if part["type"] == "text" and "text" in part else compact_json(part)
 
 
 def _error(end: CallEnd, detail: str) -> dict[str, Any]:
