@@ -401,6 +401,12 @@ def inline_skills(at: Bounds) -> Json:
     return {"input": "hi", "tools": [{"type": "shell", "environment": {"type": "container_auto", "skills": skills}}]}
 
 
+def a_large_inline_skill(at: Bounds) -> Json:
+    source = {"type": "base64", "media_type": "application/zip", "data": "A" * (at.REQUEST_BODY_BYTES_MAX - 10_000)}
+    skill = {"type": "inline", "name": "large", "description": "d", "source": source}
+    return {"input": "hi", "tools": [{"type": "shell", "environment": {"type": "container_auto", "skills": [skill]}}]}
+
+
 def a_grammar(at: Bounds) -> Json:
     rules = "\n".join(f'r{n}: "a{n}"' for n in range(at.GRAMMAR_CHARS_MAX // 20))
     grammar = {"type": "grammar", "syntax": "lark", "definition": f"start: r0\n{rules}\n"}
@@ -515,6 +521,7 @@ REQUESTS: dict[str, Callable[[Bounds], Json]] = {
     "a network": a_network,
     "a full environment": a_full_environment,
     "inline skills": inline_skills,
+    "a large inline skill": a_large_inline_skill,
     "a grammar": a_grammar,
     "a grammar that is slow": a_grammar_that_is_slow,
     "compacted": compacted,

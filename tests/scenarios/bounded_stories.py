@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import socket
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -392,6 +394,32 @@ def frames(at: Bounds, site: Site) -> None:
             pass
 
 
+def small_frames(at: Bounds, site: Site) -> None:
+    """Thousands in each packet, none of which is a request."""
+    url = site.stack.url.replace("http", "ws", 1) + "/responses"
+    with connect(url, additional_headers={"authorization": f"Bearer {site.stack.key}"}) as connection:
+        count = at.WEBSOCKET_WAITING_MAX * 40
+        for _ in range(count):
+            connection.send("{}")
+        for _ in range(count):
+            assert json.loads(connection.recv(120))["type"] == "error"
+
+
+def bodies_that_are_left(at: Bounds, site: Site) -> None:
+    """Of clients that all go away at once, each in the middle of its body."""
+    url = httpx.URL(site.stack.url)
+    assert url.port is not None
+    head = (
+        f"POST {url.path}/responses HTTP/1.1\r\nhost: {url.netloc.decode()}\r\nauthorization: Bearer {site.stack.key}\r\n"
+        f"content-type: application/json\r\ncontent-length: {at.REQUEST_BODY_BYTES_MAX}\r\n\r\n"
+    )
+    with ExitStack() as clients:
+        for _ in range(200):
+            connection = clients.enter_context(socket.create_connection((url.host, url.port)))
+            connection.sendall(head.encode() + b"{" + b" " * at.WORKED_HERE_BYTES_MAX)
+        site.post("/responses", {"model": "demo", "input": "hi"})  # By its answer the others have begun.
+
+
 # --- what a model says ---------------------------------------------------------------------------------------------------------------
 
 DIALECTS: dict[str, Callable[[int], str]] = {
@@ -515,6 +543,8 @@ STORIES: dict[str, Story] = {
     "doors": doors,
     "a list of large responses": a_list_of_large_responses,
     "frames": frames,
+    "small frames": small_frames,
+    "bodies that are left": bodies_that_are_left,
     "a long call": a_long_call,
     "many calls": many_calls,
     "an answer by schema": an_answer_by_schema,

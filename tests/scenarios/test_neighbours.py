@@ -224,6 +224,7 @@ def _crowded(stack: Stack, body: bytes, key: str) -> tuple[set[int | None], dict
                 assert wanted[name](http).status_code == 200
                 took[name].append(processor_seconds(stack) - begun)
                 waited = max(waited, time.monotonic() - since)
+                time.sleep(_NEIGHBOUR_REST_SECONDS)
 
     neighbours = [threading.Thread(target=ask, args=(name,)) for name in wanted]
     for one in [*crowd, *neighbours]:

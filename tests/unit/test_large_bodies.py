@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from moorage import limits
 from moorage.errors import ApiError
-from moorage.large_bodies import BodiesInWork
+from moorage.large_bodies import BodiesInWork, answered, left
 
 
 class Request:
@@ -54,6 +54,22 @@ async def test_a_large_body_waits_for_those_of_its_tenant() -> None:
     assert await settled(first, second) == ["waiting for the model", "in work"]
     for request in (first, second, small, other):
         await request.end()
+
+
+async def test_long_answers_that_clients_do_not_read_are_bounded() -> None:
+    bodies, most = BodiesInWork(), limits.TENANT_INPUT_BYTES_HELD_MAX
+    with bodies.of("acme"):
+        answered(most, may_refuse=True)
+        left()  # As the answer begins.
+        with bodies.of("acme"):
+            answered(1, may_refuse=False)
+        with bodies.of("acme"), pytest.raises(ApiError) as refused:
+            answered(1, may_refuse=True)
+        with bodies.of("other"):
+            answered(most, may_refuse=True)
+    assert refused.value.status == 429
+    with bodies.of("acme"):
+        answered(1, may_refuse=True)
 
 
 async def test_pieces_of_several_large_bodies_come_at_a_bounded_rate() -> None:

@@ -39,6 +39,7 @@ class BodyInWork:
         self._tenant = tenant
         self._sleep = sleep
         self.size = 0
+        self._answer = 0
         self._is_coming = False
         self._is_in_work = False
 
@@ -91,6 +92,19 @@ class BodyInWork:
                 body.begin()
                 turn.set_result(None)
 
+    def answer(self, size: int, *, may_refuse: bool) -> None:
+        """Hold an answer until its client has it, however slowly it reads. Raises as :meth:`count` does, if it may."""
+        self._tenant.held += size
+        self._answer += size
+        if may_refuse and self._tenant.held > max(limits.TENANT_INPUT_BYTES_HELD_MAX, self._answer):
+            raise too_many_large_bodies()
+
+    def end(self) -> None:
+        """The request is over."""
+        self.leave()
+        self._tenant.held -= self._answer
+        self._answer = 0
+
     def _come(self) -> None:
         self._tenant.coming -= self._is_coming
         self._is_coming = False
@@ -116,7 +130,7 @@ class BodiesInWork:
             yield body
         finally:
             _current.reset(token)
-            body.leave()
+            body.end()
             if not tenant.held and not tenant.waiting:
                 self._tenants.pop(tenant_id, None)
 
@@ -131,6 +145,13 @@ async def entered() -> None:
     """The body has come, and work on it may begin."""
     if (body := _current.get()) is not None:
         await body.enter()
+
+
+def answered(size: int, *, may_refuse: bool) -> None:
+    """So many bytes of its answer wait for its client; raises as :meth:`BodyInWork.count` does. What has changed something may not be
+    refused any more."""
+    if (body := _current.get()) is not None:
+        body.answer(size, may_refuse=may_refuse)
 
 
 def left() -> None:

@@ -9,7 +9,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from moorage import limits
+from moorage import large_bodies, limits
 from moorage.parallel import Breath, outweighs, worked
 
 
@@ -25,6 +25,7 @@ class JsonResponse(Response):
         if len(self.body) <= limits.BLOB_READ_BYTES:  # Among them is each refusal of a WebSocket, which has messages of its own.
             await super().__call__(scope, receive, send)
             return
+        large_bodies.answered(len(self.body), may_refuse=scope.get("method") == "GET")
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await _send_body(send, bytes(self.body), is_last=True)
 

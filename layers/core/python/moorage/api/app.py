@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router as Mounted
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 _STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
 _API_VERSION: Final = (b"openai-version", b"2020-10-01")
 """What OpenAI has sent as ``openai-version`` ever since."""
+
+_CLIENT_GONE: Final = 499
 
 _PREFIX: Final = "/v1"
 _OPEN_PATHS: Final = frozenset({"/", "/healthz", "/openapi.json"})
@@ -235,6 +238,8 @@ class AuthenticationMiddleware:
                 await self._app(scope, receive, send_named)
         except ApiError as error:
             await self._refuse(scope, receive, send_named, error)
+        except ClientDisconnect:
+            _tell(scope, _CLIENT_GONE, began)  # While it sent its body: nobody reads an answer, and nothing is wrong here.
         except Exception as error:
             path = APPROVAL_PAGE if scope["path"].startswith(APPROVAL_PAGE) else scope["path"]
             tell_error(error, "unhandled error", request_id=request_id, path=path)

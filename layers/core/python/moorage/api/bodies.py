@@ -25,7 +25,7 @@ async def read_body(request: Request, bytes_max: int = limits.REQUEST_BODY_BYTES
         raise body_too_large(bytes_max)
     chunks: list[bytes] = []
     size = 0
-    async for chunk in _unpacked(request.stream()) if encoding.endswith("gzip") else request.stream():
+    async for chunk in _unpacked(request.stream(), bytes_max) if encoding.endswith("gzip") else request.stream():
         size += len(chunk)
         if size > bytes_max:
             raise body_too_large(bytes_max)
@@ -42,16 +42,23 @@ def _joined(chunks: list[bytes]) -> bytes:
     return body
 
 
-async def _unpacked(packed: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _unpacked(packed: AsyncIterator[bytes], bytes_max: int) -> AsyncIterator[bytes]:
     """What is in a gzip file of one or more members (RFC 1952, section 2.2), in pieces: a packet may hold a thousand times its length,
-    which takes long to unpack at once."""
+    which takes long to unpack at once. A file of empty members unpacks to nothing, and could go on for ever."""
     member, breath = zlib.decompressobj(_GZIP), Breath()
     has_begun = has_more = False
+    size = members = 0
     try:
         async for chunk in packed:
+            size += len(chunk)
+            if size > bytes_max:
+                raise body_too_large(bytes_max)
             while chunk or has_more:
                 await breath.taken()
                 if member.eof:
+                    members += 1
+                    if members >= limits.GZIP_MEMBERS_MAX:
+                        raise unreadable_body("gzip")
                     member = zlib.decompressobj(_GZIP)
                 has_begun = True
                 piece = member.decompress(chunk, limits.BLOB_READ_BYTES)

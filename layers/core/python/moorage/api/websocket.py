@@ -39,7 +39,7 @@ from moorage.errors import (
 from moorage.loop import context
 from moorage.loop.create import PreparedResponse, prepare, warm_up
 from moorage.loop.model_step import STEERED
-from moorage.parallel import beside
+from moorage.parallel import Breath, beside
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES
 from moorage.telemetry import tell_error
@@ -183,7 +183,9 @@ class Connection:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _receive(self) -> None:
+        breath = Breath()
         while (message := await self._socket.receive())["type"] == "websocket.receive":
+            await breath.taken()  # One packet may bring thousands of frames.
             text = message.get("text")
             body = message["bytes"] if text is None else text.encode()
             try:

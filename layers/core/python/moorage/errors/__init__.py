@@ -251,7 +251,7 @@ def rate_limited(message: str, retry_after_seconds: float) -> ApiError:
 
 
 def too_many_large_bodies() -> ApiError:
-    return rate_limited("Too many bytes of requests of yours are here and wait for their turn. Send fewer large requests at once.", 5)
+    return rate_limited("Too many bytes of your requests and their answers are here at once. Send fewer large requests.", 5)
 
 
 def draining() -> ApiError:

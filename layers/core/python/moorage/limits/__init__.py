@@ -32,6 +32,9 @@ from moorage.limits.webhooks import *
 REQUEST_BODY_BYTES_MAX: Final = 32 * MIB
 """A JSON body. API Gateway stops at 10 MB by itself; locally, inline images of up to 20 MB (``input_image.image_url``) must pass."""
 
+GZIP_MEMBERS_MAX: Final = 1_024
+"""Of a body. A client packs it as one; an empty one takes 20 bytes, and each copies what is left of its packet."""
+
 TEXT_CHARS_MAX: Final = 10_485_760
 """``input`` and every text or tool output in it. OpenAPI: ``InputTextContentParam.text.maxLength``."""
 
@@ -62,7 +65,7 @@ TENANT_INPUT_BYTES_MAX: Final = 32 * MIB
 made of a body holds up to ten times its length."""
 
 TENANT_INPUT_BYTES_HELD_MAX: Final = 256 * MIB
-"""The same with those that still come, and those that wait; more are refused with 429."""
+"""The same with those that come, those that wait, and long answers that clients have not read; more are refused with 429."""
 
 TENANT_INPUT_BYTES_PER_SECOND: Final = 200 * MIB
 """As fast as large bodies of one tenant come where there are several at once: a fifth of what the event loop can read."""

@@ -1,7 +1,7 @@
 """The next step after a model step: a pure decision over the model's items."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -86,11 +86,13 @@ def after_model(
     hosted: list[int] = []
     own: list[int] = []
     for_client = False
+    rooms = {type_: _room(type_) for type_ in {item["type"] for item in items.values()}}
     for index in sorted(items):  # There may be 10,000 calls: each is looked at once.
         item = items[index]
-        room = ROOMS.of_call(item["type"])
+        room, holder = rooms[item["type"]]
         runner = None if room is None else room.call_runner(item)
-        if runner is not CallRunner.STEP and _is_settled(item, room, answered):
+        is_settled = item.get("call_id") in answered if holder is None else holder.is_settled(item)
+        if runner is not CallRunner.STEP and is_settled:
             continue
         for_client = for_client or is_for_client(item)
         if runner in _HOSTED and not is_upstreams(item, own_container):
@@ -129,9 +131,10 @@ def _within_bounds(hosted: Sequence[int], items: Mapping[int, Item], budget: int
     return tuple(run), tuple(index for index in hosted if index not in runs)
 
 
-def _is_settled(call: Item, room: Room | None, answered: Set[str]) -> bool:
-    """Whether a call has its output; some hold it themselves."""
-    return room.is_settled(call) if isinstance(room, HostedTool) and room.output_type is None else call.get("call_id") in answered
+def _room(type_: str) -> tuple[Room | None, HostedTool | None]:
+    """The room of calls of this type, twice if they hold their outputs themselves. To ask whether it is a hosted tool takes long."""
+    room = ROOMS.of_call(type_)
+    return room, room if isinstance(room, HostedTool) and room.output_type is None else None
 
 
 def _ends_with_answer(items: Mapping[int, Item]) -> bool:

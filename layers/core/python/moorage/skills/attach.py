@@ -14,7 +14,7 @@ from moorage import limits
 from moorage.containers.store import ContainerRecord, ContainerStore
 from moorage.containers.transfers import bounded
 from moorage.errors import ApiError, bad_request, invalid_value, too_many_skills
-from moorage.parallel import worked
+from moorage.parallel import beside, worked
 from moorage.skills import bundle as bundles
 from moorage.skills import curated
 from moorage.skills.attached_store import ContainerSkill, ContainerSkills, directory_of
@@ -141,7 +141,7 @@ class GivenSkills:
 async def _inline(asked: Mapping[str, Any], param: str) -> GivenSkill:
     source = asked["source"]
     try:
-        data = base64.b64decode(source["data"], validate=True)
+        data = await beside(len(source["data"]), lambda: base64.b64decode(source["data"], validate=True))
     except binascii.Error as error:
         raise invalid_value(f"{param}.source.data", f"it is not base64 ({error}).") from error
     make = bundles.of_markdown if source["media_type"] == MARKDOWN else bundles.of_zip
