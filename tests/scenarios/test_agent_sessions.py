@@ -315,3 +315,17 @@ def test_an_environment_that_was_deleted_is_made_anew_as_it_was_asked_for(stack:
     sessions.delete(session.id)
     with pytest.raises(NotFoundError):
         client.containers.retrieve(places[-1])
+
+
+def test_an_environment_that_cannot_be_set_up_is_told_to_the_model_and_to_readers(stack: Stack, client: OpenAI) -> None:
+    sessions = client.beta.agents.sessions
+    hosted: Any = {"type": "openai_hosted", "setup_commands": [{"command": "echo no depot; exit 7"}]}
+    session = sessions.create(agent={"model": "demo"}, environment=hosted, input=script(shell("ls"), say("So.")))
+    ended(client, session.id)
+    (command,) = [item for item in sessions.items.list(session.id) if item.type == "command_execution"]
+    assert "Setup command 1 of 1 failed with exit code 7." in str(command.output)
+    with stack.http() as http:
+        told = [event for event in _replay(http, session.id, "0", turns=1) if ".environment." in event["type"]]
+    assert [event["type"].rpartition(".")[2] for event in told][:2] == ["pending", "failed"]
+    assert "exit code 7" in told[1]["environment"]["error"]["message"]
+    sessions.delete(session.id)

@@ -65,6 +65,6 @@ def test_a_suspended_environment_comes_back_with_its_files(own_client: OpenAI, r
     with agents.sessions.stream(first.id, input=script(shell("cat /workspace/kept.txt"), say("Again."))) as stream:
         told = [event.type for event in stream]
     assert "agent.session.environment.reset" not in told
-    outputs = [item.output for item in agents.sessions.items.list(first.id) if item.type == "command_execution"]
+    outputs = [str(item.output) for item in agents.sessions.items.list(first.id) if item.type == "command_execution"]
     assert (outputs[0].splitlines()[0], agents.environments.retrieve(place).status) == ("kept", "ready")
     assert "The container has been started again" in outputs[0]

@@ -28,7 +28,8 @@ from moorage.agents.session_shapes import SessionStatus
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.turn_events import TURN, TurnProjector
 from moorage.agents.turns import Standing, snapshot_of, stand, standing_of
-from moorage.environments.shapes import EnvironmentState, EnvironmentStatus
+from moorage.environments.answers import state_of
+from moorage.environments.shapes import EnvironmentState
 from moorage.errors import ApiError, invalid_value
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot
@@ -99,7 +100,7 @@ class SessionReader:
         if self.after is None:
             number = self._now(standing)
         elif self.after.turn == 0:
-            yield self._opening()
+            yield await self._opening()
         else:
             number = self.after.turn
         while True:
@@ -243,12 +244,17 @@ class SessionReader:
         about = {"session_id": self.session.id, "turn_id": turn.id, "environment_id": container_id, "reset_count": count}
         return {"type": f"{SESSION}.environment.reset", **about}
 
-    def _opening(self) -> list[Event]:
-        """What came before the first turn."""
+    async def _opening(self) -> list[Event]:
+        """What came before the first turn. An environment is said to be ready unless it is known that it cannot be set up."""
         self._turn, self._number = 0, 0
         said = [self._of_session("created", Standing(self.session), status="idle")]
         if self.environment["type"] != "none":
-            said += [_of_environment(self.session, self.environment["id"], status) for status in ("pending", "ready")]
+            container_id = self.environment["id"]
+            container = await self.runtime.containers.peek(self.session.tenant_id, container_id)
+            failed = state_of(self.runtime, container) if container is not None and container.setup_error else None
+            pending: EnvironmentState = {"id": container_id, "type": "openai_hosted", "status": "pending", "error": None}
+            ready: EnvironmentState = {"id": container_id, "type": "openai_hosted", "status": "ready", "error": None}
+            said += [_of_environment(self.session, state) for state in (pending, failed or ready)]
         return self._numbered(said)
 
     def _closing(self, standing: Standing) -> list[Event]:
@@ -283,10 +289,9 @@ class SessionReader:
         return {**event, "event_id": f"{Cursor(self._turn, self._number).id}_{mark}"}
 
 
-def _of_environment(session: SessionRecord, container_id: str, status: EnvironmentStatus) -> Event:
-    state: EnvironmentState = {"id": container_id, "type": "openai_hosted", "status": status, "error": None}
+def _of_environment(session: SessionRecord, state: EnvironmentState) -> Event:
     about = {"session_id": session.id, "turn_id": None, "environment": state}
-    return {"type": f"{SESSION}.environment.{status}", **about}
+    return {"type": f"{SESSION}.environment.{state['status']}", **about}
 
 
 def _as_it_was(turn: TurnRecord, position: int, used: TokenUsage) -> TurnRecord:
