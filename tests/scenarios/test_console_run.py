@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -360,3 +361,23 @@ def test_a_container_that_nobody_has_used_says_what_would_stand_there(console: C
     page.get_by_role("tab", name="Versions").press("ArrowRight")
     expect(page.get_by_text("It has had no sandbox yet")).to_be_visible()
     expect(page.get_by_role("tab", name="Sandboxes")).to_be_focused()
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed ('make setup-dev' installs it).")
+def test_a_call_of_a_computer_is_shown_with_its_actions_page_and_picture(console: Console, client: OpenAI) -> None:
+    keys = {"type": "keypress", "keys": ["CTRL", "NO-SUCH-KEY"]}
+    actions = {"actions": [{"type": "click", "x": 10, "y": 20}, {"type": "type", "text": "tea"}, keys]}
+    tool: Any = {"type": "computer", "container": {"type": "container_auto"}}
+    response = client.responses.create(
+        model="demo",
+        input=script({"call": {"name": "computer", "arguments": actions}}, say("end")),
+        tools=[tool],
+        include=["computer_call_output.output.image_url"],
+    )
+    page = console.go(f"#/runs/{response.id}").page
+    card = page.locator(".card.call", has_text="computer").first
+    expect(card.locator("li")).to_have_text(["click at 10, 20", 'type "tea"', "keypress CTRL+NO-SUCH-KEY"])
+    output = page.locator(".card.output", has=page.get_by_alt_text("A picture of this item"))
+    expect(output).to_contain_text("about:blank")
+    expect(output.locator(".bad")).to_contain_text("NO-SUCH-KEY")
+    assert console.barriers() == []

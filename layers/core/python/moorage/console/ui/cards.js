@@ -113,6 +113,31 @@ const ImageCall = ({ item }) => html`<section class="card call"><h3><${Icon} nam
   ${item.result && html`<${Picture} url=${`data:image/${item.output_format ?? "png"};base64,${item.result}`} />`}
   ${item.error && html`<p class="bad">${item.error.message}</p>`}</section>`;
 
+function ComputerCall({ item }) {
+  const actions = item.actions ?? (item.action ? [item.action] : []);
+  return html`<section class="card call"><h3><${Icon} name="playground" size=${13} />computer
+    ${item.container?.container_id && html`<${Id} id=${item.container.container_id} href=${address("containers", item.container.container_id)} />`}</h3>
+    <ol class="actions">${actions.map((action, at) => html`<li key=${at}>${inWords(action)}</li>`)}</ol></section>`;
+}
+
+function inWords({ type, path, keys, text, ref, ...rest }) {
+  const held = keys?.length ? ` ${keys.join("+")}` : "";
+  const place = ref !== undefined ? ` element ${ref}` : rest.x !== undefined ? ` at ${rest.x}, ${rest.y}` : "";
+  const way = path ? ` ${path.map((point) => `${point.x}, ${point.y}`).join(" → ")}` : "";
+  return printable(`${type}${rest.button && rest.button !== "left" ? ` ${rest.button}` : ""}${held}${place}${way}${text === undefined ? "" : ` ${JSON.stringify(text)}`}`);
+}
+
+function ComputerOutput({ item, isDone, isHeld }) {
+  const failed = (item.actions ?? []).filter((result) => !result.ok);
+  return html`<section class="card output">
+    ${item.page && html`<p class="muted"><${Name}>${item.page.title}</${Name}> · <${Name}>${item.page.url}</${Name}></p>`}
+    ${failed.map((result, at) => html`<p class="bad" key=${at}>${result.error}</p>`)}
+    ${(item.page?.notes ?? []).map((note, at) => html`<p class="muted" key=${at}>${note}</p>`)}
+    ${item.output?.image_url && html`<${Picture} url=${item.output.image_url} />`}
+    ${!isDone && html`<p class="muted">${isHeld ? "Waiting for approval" : "Running…"}</p>`}
+    ${isDone && item.page && !item.output?.image_url && html`<p class="muted">The request did not ask for the picture (include: computer_call_output.output.image_url).</p>`}</section>`;
+}
+
 function FunctionCall({ item }) {
   return html`<section class="card call"><h3><${Icon} name="playground" size=${13} />${item.name ?? item.type}</h3><${Argument} text=${item.arguments ?? item.input ?? ""} /></section>`;
 }
@@ -184,6 +209,8 @@ const VIEWS = {
   shell_call_output: ShellOutput,
   code_interpreter_call: CodeCall,
   image_generation_call: ImageCall,
+  computer_call: ComputerCall,
+  computer_call_output: ComputerOutput,
   function_call: FunctionCall,
   custom_tool_call: FunctionCall,
   function_call_output: Output,
