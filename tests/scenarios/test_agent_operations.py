@@ -125,5 +125,5 @@ def test_an_operation_answers_in_its_type(agents: Any, operation: str) -> None:
 
 @pytest.mark.parametrize("operation", [operation for operation in OPERATIONS if not is_served(operation)])
 def test_an_operation_that_is_not_served_is_not_found(agents: Any, operation: str) -> None:
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="begin a session for each"):
         called(agents, operation)

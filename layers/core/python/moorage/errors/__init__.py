@@ -54,6 +54,8 @@ def unknown_url(method: str, path: str, served: Iterable[str]) -> ApiError:
         advice = "It has '/v1' twice: let base_url end with one."
     elif path.endswith("/") and path != "/v1/":
         advice = "Leave out its last '/'."
+    elif path.startswith("/v1/agents/sessions/") and "/subagents" in path:
+        advice = "No agent of a session starts others in this version: begin a session for each."
     else:
         advice = f"This deployment serves {', '.join(served)}."
     return not_found(f"Invalid URL ({method} {path}). {advice}", code="unknown_url")
@@ -163,8 +165,7 @@ def file_not_found(file_id: str, *, param: str | None = None) -> ApiError:
 
 
 def container_not_found(container_id: str, *, param: str | None = None) -> ApiError:
-    message = f"Container with id '{container_id}' not found."
-    return ContainerLost(404, message, container_id, param=param, code="container_not_found")
+    return ContainerLost(404, f"Container with id '{container_id}' not found.", container_id, param=param, code="container_not_found")
 
 
 def container_expired(container_id: str) -> ApiError:
