@@ -3,8 +3,9 @@
 import asyncio
 import base64
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 from moorage.sandbox.desk_client import BatchResult, DeskClient
 from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.launcher_client import LauncherProvisioner
+from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec
 
-from tests.unit.sandbox.support import new_id, run
+from tests.unit.sandbox.support import TOKEN, new_id, run
 
 USERNAME, PASSWORD = "container", "a-secret-of-the-proxy"
 NO_BROWSER = "Chromium is not installed ('make setup-dev' installs it)."
@@ -49,9 +52,19 @@ class ShopServer:
         self.credentials.add(fields.get("proxy-authorization", ""))
         place = target.removeprefix("http://").partition("?")[0]
         self.asked.append(f"{method} {place}")
+        if self.pages.get(place) == "endless:":
+            await self._send_without_end(writer)
+            return
         status, more, body = self._answer(method, place)
         writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n{more}connection: close\r\n\r\n".encode() + body)
         writer.close()
+
+    async def _send_without_end(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-disposition: attachment; filename=endless\r\nconnection: close\r\n\r\n")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(bytes(1 << 20))
+                await writer.drain()
 
     def _answer(self, method: str, place: str) -> tuple[str, str, bytes]:
         if method == "CONNECT" or place.startswith("refused.example"):
@@ -128,3 +141,27 @@ async def page_server(client: ExecClient) -> int:
     """A web server that a command starts in the container; its port."""
     start = f"rm -f port; cat > serve.py <<'PY'\n{_SERVER}\nPY\nsetsid -f python3 serve.py >/dev/null 2>&1; "
     return int((await run(client, start + "until [ -s port ]; do sleep 0.05; done; cat port")).stdout)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A sandbox, and the desk beside it."""
+
+    handle: Handle
+    client: ExecClient
+    desk: DeskClient
+    shop: ShopServer
+    provisioner: LauncherProvisioner
+
+
+@asynccontextmanager
+async def sandbox_with_desk(launcher_socket: Path, pages: Mapping[str, str]) -> AsyncIterator[Beside]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        async with shop(pages, directory / "egress.sock") as server, LauncherProvisioner(str(launcher_socket)) as provisioner:
+            egress = EgressSpec(f"unix:{directory}/egress.sock", USERNAME, PASSWORD)
+            handle = await provisioner.start(SandboxSpec("acme", new_id(), TOKEN, egress=egress))
+            async with ExecClient(handle) as client, ExecClient(await provisioner.desk(handle)) as beside:
+                yield Beside(handle, client, DeskClient(beside), server, provisioner)
+            await provisioner.stop(handle.sandbox_id)

@@ -5,32 +5,29 @@ import json
 import os
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from moorage.errors import SandboxGone
 from moorage.sandbox.desk_client import DeskClient, DeskDownload
 from moorage.sandbox.exec_client import ExecClient
-from moorage.sandbox.launcher_client import LauncherProvisioner
-from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec
 
 from tests.unit.sandbox.conftest import until_up
 from tests.unit.sandbox.desk_support import (
     PASSWORD,
     USERNAME,
-    ShopServer,
+    Beside,
     click,
     credential,
     do,
     navigate,
     needs_browser,
     page_server,
+    sandbox_with_desk,
     shop,
     type_text,
 )
-from tests.unit.sandbox.support import TOKEN, exec_server, new_id, run
+from tests.unit.sandbox.support import exec_server, run
 
 pytestmark = needs_browser
 SHOP = "http://shop.example/"
@@ -80,33 +77,9 @@ print(json.dumps(sorted(found)))
 PY"""
 
 
-@dataclass(frozen=True)
-class Beside:
-    """A sandbox, and the desk beside it."""
-
-    handle: Handle
-    client: ExecClient
-    desk: DeskClient
-    shop: ShopServer
-    provisioner: LauncherProvisioner
-
-
-@asynccontextmanager
-async def sandbox_with_desk(launcher_socket: Path) -> AsyncIterator[Beside]:
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:
-        directory = Path(name)
-        directory.chmod(0o755)
-        async with shop(PAGES, directory / "egress.sock") as server, LauncherProvisioner(str(launcher_socket)) as provisioner:
-            egress = EgressSpec(f"unix:{directory}/egress.sock", USERNAME, PASSWORD)
-            handle = await provisioner.start(SandboxSpec("acme", new_id(), TOKEN, egress=egress))
-            async with ExecClient(handle) as client, ExecClient(await provisioner.desk(handle)) as beside:
-                yield Beside(handle, client, DeskClient(beside), server, provisioner)
-            await provisioner.stop(handle.sandbox_id)
-
-
 @pytest.fixture(scope="module", params=["launcher_socket", "ordinary_socket"], ids=["as root", "as an ordinary user"])
 async def beside(request: pytest.FixtureRequest) -> AsyncIterator[Beside]:
-    async with sandbox_with_desk(request.getfixturevalue(request.param)) as beside:
+    async with sandbox_with_desk(request.getfixturevalue(request.param), PAGES) as beside:
         await beside.desk.start(start_url=SHOP)
         yield beside
 
@@ -165,7 +138,7 @@ async def test_no_page_opens_files_or_the_browsers_own_pages(beside: Beside) -> 
 
 
 async def test_a_browser_has_another_user_and_no_network(launcher_socket: Path) -> None:
-    async with sandbox_with_desk(launcher_socket) as beside:
+    async with sandbox_with_desk(launcher_socket, PAGES) as beside:
         await beside.desk.start()
         (commands,) = [each.pid for each in await beside.provisioner.running() if each.sandbox_id == beside.handle.sandbox_id]
         browsers = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_browser_of(pid, commands)]
@@ -197,7 +170,7 @@ def _launcher_of(pid: int) -> int:
 
 
 async def test_a_desk_ends_with_its_sandbox(either_socket: Path) -> None:
-    async with sandbox_with_desk(either_socket) as beside:
+    async with sandbox_with_desk(either_socket, PAGES) as beside:
         await beside.desk.start()
         await beside.provisioner.stop(beside.handle.sandbox_id)
         with pytest.raises(SandboxGone):
@@ -207,7 +180,7 @@ async def test_a_desk_ends_with_its_sandbox(either_socket: Path) -> None:
 
 
 async def test_a_sandbox_has_one_desk_which_starts_anew_after_its_end(launcher_socket: Path) -> None:
-    async with sandbox_with_desk(launcher_socket) as beside:
+    async with sandbox_with_desk(launcher_socket, PAGES) as beside:
         one, other = await asyncio.gather(beside.provisioner.desk(beside.handle), beside.provisioner.desk(beside.handle))
         assert one == other
         before = await beside.desk.start()

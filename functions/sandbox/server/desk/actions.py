@@ -25,7 +25,7 @@ KEYS_MAX = 8
 SCROLL_MAX = 20_000
 WAIT_MS = 2_000
 WAIT_MS_MAX = 10_000
-NAVIGATE_SECONDS = 20.0
+NAVIGATE_SECONDS = 15.0
 LOAD_SECONDS = 5.0
 INPUT_SECONDS = 5.0
 HISTORY_SECONDS = 1.0
@@ -301,12 +301,16 @@ class Actions:
         tab = self._tabs.shown
         if tab is None:
             raise ActionError("The browser has no page open.")
-        if tab.is_crashed:
-            await self._tabs.replace(tab)
-            tab = self._tabs.shown or tab
-        document, pipe = tab.document, self._tabs.pipe
-        pipe.begin("Runtime.terminateExecution", tab.session)  # A page that computes for ever would not let go.
-        answer = await pipe.ask("Page.navigate", tab.session, url=url, seconds=NAVIGATE_SECONDS)
+        pipe, document = self._tabs.pipe, tab.document
+        try:
+            if tab.is_crashed:
+                raise asyncio.TimeoutError
+            pipe.begin("Runtime.terminateExecution", tab.session)  # A page that computes for ever would not let go.
+            answer = await pipe.ask("Page.navigate", tab.session, url=url, seconds=NAVIGATE_SECONDS)
+        except asyncio.TimeoutError:
+            tab = await self._tabs.replace(tab)
+            document = tab.document
+            answer = await pipe.ask("Page.navigate", tab.session, url=url, seconds=NAVIGATE_SECONDS)
         error = answer.get("errorText", "")
         if answer.get("isDownload") or error == "net::ERR_ABORTED":
             return

@@ -195,6 +195,6 @@ class Chromium:
 
 def unavailable() -> str:
     return (
-        "There is no browser in this sandbox. Install the package 'chromium' on this machine ('apt install chromium'), and start "
-        "moorage again."
+        "There is no browser in this sandbox. Local sandboxes of bubblewrap have one if Chromium is installed: 'apt install chromium'. "
+        "Sandboxes of Docker and of AWS have none."
     )

@@ -74,6 +74,8 @@ class Tabs:
             await asyncio.wait_for(self.changed.wait(), 10.0)
 
     def note(self, sentence: str) -> None:
+        if sentence in self._notes:
+            return
         if len(self._notes) < NOTES_MAX:
             self._notes.append(sentence)
         else:
@@ -104,18 +106,23 @@ class Tabs:
             self.changed.clear()
             await asyncio.wait_for(self.changed.wait(), 10.0)
 
-    async def replace(self, tab: Tab) -> None:
-        """A crashed page by an empty one: what is opened in the crashed one itself tells nothing of itself any more."""
+    async def replace(self, tab: Tab) -> Tab:
+        """A page by an empty one in another process, and return that. A page that crashed tells nothing any more, and one that computes
+        for ever holds on."""
         self._replaced = tab
         await self.open("about:blank")
-        await self.pipe.ask("Target.closeTarget", targetId=tab.target)
+        self._by_session.pop(tab.session, None)
+        self.pipe.begin("Target.closeTarget", targetId=tab.target)
+        assert self.shown is not None, "a tab was just opened"
+        self.shown.number = tab.number
+        return self.shown
 
     async def close(self, tab: Tab) -> None:
-        """The last one is not closed but emptied: a browser without a page ends."""
+        """The last one is emptied: a browser without a page ends."""
         if len(self._by_session) == 1:
-            await self.pipe.ask("Page.navigate", tab.session, url="about:blank")
-            return
-        await self.pipe.ask("Target.closeTarget", targetId=tab.target)
+            await self.replace(tab)
+        else:
+            await self.pipe.ask("Target.closeTarget", targetId=tab.target)
 
     async def answer(self, tab: Tab, is_accepted: bool, text: str = "") -> None:
         dialog, tab.dialog = tab.dialog, None
@@ -146,9 +153,7 @@ class Tabs:
             self.note("The page asks for files: the action 'upload' with 'paths' gives it some of /mnt/data.")
         elif method == "Inspector.targetCrashed":
             tab.is_crashed, tab.is_loading, tab.dialog = True, False, None
-            self.note(
-                f"The page in tab {tab.number} crashed, probably for want of memory. 'navigate' opens another, F5 the same again."
-            )
+            self.note(f"The page in tab {tab.number} crashed, probably for want of memory. 'navigate' opens another one.")
         elif method == "Page.screencastFrame":
             self.pipe.begin("Page.screencastFrameAck", session, sessionId=params["sessionId"])
             if tab is self.shown:
@@ -162,7 +167,7 @@ class Tabs:
         if info["type"] != "page" or info["url"].startswith("chrome:"):  # Parts of a window that nobody sees.
             pipe.begin("Runtime.runIfWaitingForDebugger", session)
             return
-        if len(self._by_session) >= TABS_MAX:
+        if len(self._by_session) >= TABS_MAX and self._replaced is None:
             pipe.begin("Target.closeTarget", targetId=info["targetId"])
             self.note(f"A page wanted another tab, and {TABS_MAX} are open: it was not opened.")
             return
@@ -205,7 +210,7 @@ class Tabs:
         kind, message = params["type"], params["message"][:MESSAGE_CHARS_MAX]
         tab.dialog = Dialog(kind, message, params.get("defaultPrompt", "")[:MESSAGE_CHARS_MAX])
         self._alerts += 1
-        if self._alerts > DIALOGS_MAX:
+        if self._alerts == DIALOGS_MAX + 1:
             self._loop.create_task(self._silence(tab))
         elif kind in ("alert", "beforeunload"):
             words = (
@@ -219,7 +224,6 @@ class Tabs:
             await self.answer(tab, True)
 
     async def _silence(self, tab: Tab) -> None:
-        self.note(f"The page in tab {tab.number} opened more than {DIALOGS_MAX} dialogs one behind the other, and was stopped.")
-        await self._accept(tab)
-        self.pipe.begin("Runtime.terminateExecution", tab.session)
-        self.pipe.begin("Page.navigate", tab.session, url="about:blank")
+        self.note(f"The page in tab {tab.number} opened more than {DIALOGS_MAX} dialogs one behind the other, and was closed.")
+        with contextlib.suppress(CdpError, asyncio.TimeoutError):
+            await self.replace(tab)
