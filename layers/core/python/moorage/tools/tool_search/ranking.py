@@ -7,12 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from moorage.limits import BM25_B, BM25_K1
 from moorage.tools.function_items import without
 from moorage.wire.types import Tool
-
-_SATURATION: Final = 1.2
-_LENGTH_SHARE: Final = 0.75
-"""The usual parameters of BM25: how soon more of the same word counts no more, and how much a long text is held against it."""
 
 _NAME_WEIGHT: Final = 3
 """A word of a tool's name says more than one of its description."""
@@ -73,7 +70,7 @@ def ranked(query: str, tools: Sequence[DeferredTool], count: int) -> list[tuple[
 
 def _score(times: int, having: int, count: int, relative_length: float) -> float:
     rarity = math.log(1 + (count - having + 0.5) / (having + 0.5))
-    return rarity * times * (_SATURATION + 1) / (times + _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * relative_length))
+    return rarity * times * (BM25_K1 + 1) / (times + BM25_K1 * (1 - BM25_B + BM25_B * relative_length))
 
 
 def as_tools(found: Sequence[DeferredTool]) -> list[Tool]:
