@@ -37,9 +37,8 @@ _PORTION_BYTES: Final = 16 * limits.KIB
 _STATUS_OF_KEYS: Final = 401
 _MESSAGE_CHARS_MAX: Final = 1_000
 _ERROR_BODY_BYTES_MAX: Final = 64 * limits.KIB
-_STREAM_TYPES: Final = frozenset(
-    {"", "text/event-stream", "application/vnd.amazon.eventstream", "text/plain", "application/octet-stream"}
-)
+_EVENT_STREAM: Final = "text/event-stream"
+_STREAM_TYPES: Final = frozenset({"", _EVENT_STREAM, "application/vnd.amazon.eventstream", "text/plain", "application/octet-stream"})
 
 
 class Decoder(Protocol):
@@ -157,10 +156,13 @@ class Upstream:
             return
         pieces, breath = _pieces(response), Breath()
         beginning = bytearray()
-        has_spoken, unread = False, 0
+        has_spoken, unread, after_cr = False, 0, False
         async for piece in _portions(pieces):
             unread += len(piece)
-            deltas = await beside(unread, partial(_decoded, decoder.feed, piece))
+            # A part of a line is put to the others, here. What ends one, or follows a CR, may have all of them read.
+            has_line = kind != _EVENT_STREAM or after_cr or b"\n" in piece or b"\r" in piece
+            after_cr = piece.endswith(b"\r")
+            deltas = await beside(unread if has_line else 0, partial(_decoded, decoder.feed, piece))
             unread = 0 if deltas else unread
             await breath.taken()
             has_spoken = has_spoken or bool(deltas)
