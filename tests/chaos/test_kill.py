@@ -80,6 +80,28 @@ def test_a_killed_tool_worker_loses_and_repeats_nothing(stack: Stack) -> None:
     assert runs(stack.client(), response_id) == "1"
 
 
+def test_killed_workers_lose_and_repeat_nothing_of_a_team(stack: Stack) -> None:
+    tasks = [script(shell(COUNTED.replace("count", name)), say(f"{name} is done")).replace("`", "\\u0060") for name in "ab"]
+    starts = [
+        {"name": "spawn_agent", "arguments": {"task_name": name, "message": task}} for name, task in zip("ab", tasks, strict=True)
+    ]
+    text = script({"calls": starts}, *[{"call": {"name": "wait_agent", "arguments": {}}}] * 2, shell("cat a b"), say("The end."))
+    asked: Any = {"model": "demo", "input": text.replace("\\\\u0060", "\\u0060"), "tools": TOOLS, "multi_agent": {"enabled": True}}
+    response_id, begun = "", set[str]()
+    for event in stack.client().beta.responses.create(**asked, background=True, stream=True):
+        if event.type == "response.created":
+            response_id = event.response.id
+        if event.type == "response.shell_call_output_content.delta":
+            begun.add(event.agent.agent_name)
+        if begun == {"/root/a", "/root/b"}:
+            break
+    assert stack.process is not None
+    assert kill_all(stack.process.pid, is_worker)
+    final = ended(stack, response_id)[-1]["response"]
+    counted = [item["output"][0]["stdout"] for item in final["output"] if item["type"] == "shell_call_output"]
+    assert (final["status"], sorted(counted)) == ("completed", ["begun\nended\n", "begun\nended\n", "ran\nran\n"])
+
+
 def test_a_killed_model_worker_leaves_an_incomplete_item_and_the_step_runs_again(stack: Stack) -> None:
     stream = stack.client().responses.create(
         model="demo", input=script({"delta_ms": 60, "say": "word " * 40}), background=True, stream=True
