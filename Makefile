@@ -106,6 +106,7 @@ setup-dev: setup $(VENV)/.dev
 	@sh localstack/system_packages.sh iproute2:ip curl:curl git:git || echo "Tests that need them are skipped."
 	@sh localstack/system_packages.sh chromium-headless-shell:chromium-headless-shell 2>/dev/null || \
 		sh localstack/system_packages.sh chromium:chromium || echo "Tests of the console are skipped."
+	@sh localstack/system_packages.sh chromium:chromium || echo "Tests of hosted computers are skipped."
 
 # What a deploy needs: no sandbox runs on this machine, so neither bubblewrap nor what is inside of sandboxes and proxy.
 setup-deploy: $(VENV)/.dev .build/console/stamp
