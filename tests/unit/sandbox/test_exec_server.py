@@ -409,20 +409,21 @@ async def test_the_configuration_is_taken_from_the_environment_and_out_of_it(tmp
 
 
 SANDBOX = EXEC_SERVER.parent
-PROGRAMS = [*sorted(EXEC_SERVER.glob("*.py")), *sorted(SANDBOX.glob("*.py")), *sorted((SANDBOX / "bin").iterdir())]
+PROGRAMS = [*sorted(EXEC_SERVER.rglob("*.py")), *sorted(SANDBOX.glob("*.py")), *sorted((SANDBOX / "bin").iterdir())]
 
 
 TOOLBOX = {"moorage-text": {"charset_normalizer", "openpyxl", "pypdf", "pypdfium2"}}
 """What a program that only the toolbox's Python runs has beside that."""
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(SANDBOX)))
 def test_sandbox_programs_use_the_standard_library_and_python_3_9(path: Path) -> None:
     tree = ast.parse(path.read_text(), feature_version=(3, 9))
     imported = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names} | {
         str(node.module).partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
     }
-    beside = {module.stem for module in path.parent.glob("*.py")}
+    root = EXEC_SERVER if path.is_relative_to(EXEC_SERVER) else path.parent
+    beside = {module.stem for module in (*root.glob("*.py"), *(package.parent for package in root.glob("*/__init__.py")))}
     assert imported - beside - TOOLBOX.get(path.name, set()) <= sys.stdlib_module_names
     assert not (beside - {"__main__"}) & sys.stdlib_module_names, "a module that hides one of Python's"
 
