@@ -69,9 +69,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._made.clear()  # Each of them knows its loop.
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
-        """What is meant for a thread of the loop's runs at once: its clock would not wait for a thread."""
-        if executor is not None:
-            return super().run_in_executor(executor, func, *args)
+        """What is meant for a thread runs at once: the loop's clock would not wait for a thread."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))

@@ -4,10 +4,11 @@ import asyncio
 import sys
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from threading import Lock
 from time import perf_counter
@@ -105,11 +106,22 @@ class FairThreads:
 _THREADS: Final = FairThreads()
 
 
+class _TenantThreads(Executor):
+    """One tenant's work on those threads, as an event loop asks for it: the loop of a test has a clock that waits for no thread."""
+
+    def __init__(self, tenant_id: str, *, is_large: bool) -> None:
+        self._tenant_id, self._is_large = tenant_id, is_large
+
+    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> "Future[R]":
+        return _THREADS.begin(self._tenant_id, partial(fn, *args, **kwargs), is_large=self._is_large)
+
+
 async def worked(work: Callable[[], R], *, is_large: bool = False) -> R:
     """What ``work`` answers, on a thread, in its tenant's turn. It is for work of the processor: what waits for a disk has
     :func:`asyncio.to_thread`."""
     run = copy_context().run
-    return await asyncio.wrap_future(_THREADS.begin(_tenant.get(), lambda: run(work), is_large=is_large))
+    turn = _TenantThreads(_tenant.get(), is_large=is_large)
+    return await asyncio.get_running_loop().run_in_executor(turn, lambda: run(work))
 
 
 async def imported(name: str) -> None:
