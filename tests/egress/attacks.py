@@ -283,8 +283,9 @@ ATTACKS: dict[str, Attack] = {
     ),
     "a request of version 0.9": plain("GET http://allowed.example/\n\n", refused(None, 400)),
     "headers without end": Attack(
-        lambda box: [["send", "GET http://allowed.example/ HTTP/1.1\r\nX: " + "a" * 200_000], ["read", 2]],
+        lambda box: [["send", "GET http://allowed.example/ HTTP/1.1\r\nX: " + "a" * 200_000], ["read", 20]],
         Expected("HTTP/1.1 431"),
+        seconds=25,
     ),
     "a request smuggled in a body": plain(
         "POST http://allowed.example/ HTTP/1.1\nHost: allowed.example\n{auth}Content-Length: 62\n\n"
