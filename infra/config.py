@@ -530,8 +530,13 @@ class Config(BaseModel):
             raise ValueError("usage_plans needs authorizer: it names the tenant of each request")
         if self.proxy_memory_mib != 512 and not self.allowed_egress_domains:
             raise ValueError("proxy_memory_mib needs allowed_egress_domains: without them there is no proxy")
-        if self.allowed_egress_domains and self.provisioner != "fargate":
-            raise ValueError("allowed_egress_domains needs provisioner 'fargate': only there a proxy is deployed")
+        if self.allowed_egress_domains and self.provisioner == "none":
+            raise ValueError("allowed_egress_domains needs sandboxes: with provisioner 'none' no proxy is deployed")
+        if self.allowed_egress_domains and self.has_microvms and self.vpc is not None:
+            raise ValueError(
+                "allowed_egress_domains does not go with vpc and provisioner 'lambda_microvm': it is reached from a network that "
+                "the deployment makes"
+            )
         if self.vpc is not None:
             self._check_vpc(self.vpc)
         if self.provisioner == "none" and self._is_set("vpc_cidr"):

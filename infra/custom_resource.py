@@ -231,11 +231,11 @@ class CustomResources(Construct):
         resource = self._resource(construct_id, "Custom::KeptVectorBucket", properties, minutes=3 * _STOP_MINUTES + _ANSWER_MINUTES)
         return VectorBucketResource(bucket, resource.get_att_string("Arn"))
 
-    def sandbox_key(self, secret_arn: str, edition: str) -> str:
-        """What follows from the secret's content key for the tokens of sandboxes; it is asked for anew with another ``edition``.
-        :attr:`grantee` has to be let read it; the template has only the reference."""
+    def sandbox_keys(self, secret_arn: str, edition: str) -> cdk.CustomResource:
+        """What follows from the secret's content key: ``Hex`` for the tokens of sandboxes, ``Places`` for their names before the proxy.
+        It is asked for anew with another ``edition``. :attr:`grantee` has to be let read it; the template has only the references."""
         properties: dict[str, object] = {"Secret": secret_arn, **({"Edition": edition} if edition else {})}
-        return self._resource("SandboxKey", "Custom::SandboxKey", properties).get_att_string("Hex")
+        return self._resource("SandboxKey", "Custom::SandboxKey", properties)
 
     @property
     def grantee(self) -> iam.IGrantable:

@@ -22,6 +22,7 @@ from infra.config import Config, GivenVpc
 from infra.custom_resource import CustomResources
 from infra.functions import log_group
 from infra.images import ContainerImage
+from infra.microvms import Microvms
 from infra.nag import acknowledge
 from infra.network import GivenNetwork, Network, reserved_zones
 from infra.state import State
@@ -29,6 +30,8 @@ from infra.state import State
 PROXY_PORT: Final = 3128
 PROXY_NAME: Final = "proxy"
 ZONE_NAME: Final = "moorage.internal"
+FORWARDER: Final = f"127.0.0.1:{PROXY_PORT}"
+"""Where commands in a MicroVM find the proxy: its exec server looks for it in the proxy's networks (``moorage/egress/trust.py``)."""
 
 _RECORDS: Final = {
     # Whose a credential is, the operator's secrets, the CA.
@@ -50,12 +53,15 @@ class EgressProxy(Construct):
         construct_id: str,
         *,
         config: Config,
-        network: Network,
+        network: Network | Microvms,
         hooks: CustomResources,
         image: ContainerImage,
         state: State,
+        places_key: str | None = None,
     ) -> None:
+        """``places_key`` tells sandboxes apart that share an address, as MicroVMs do."""
         super().__init__(scope, construct_id)
+        self._places_key = places_key
         # It opens what the table keeps, so it must outlive this stack, and be found again by the next one.
         self.secrets_key = hooks.kept_key(
             "SecretsKey",
@@ -63,7 +69,13 @@ class EgressProxy(Construct):
             description=f"{config.name}: domain secrets; only the egress proxy decrypts",
             is_kept=config.retain,
         )
-        place = _in_given(self, network, network.given) if isinstance(network, GivenNetwork) else _between(self, network, config)
+        match network:
+            case Microvms(network=own):
+                place = _between(self, own.vpc, own.vpc.isolated_subnets, config)
+            case GivenNetwork():
+                place = _in_given(self, network, network.given)
+            case _:
+                place = _between(self, network.vpc, network.vpc.select_subnets(subnet_group_name="sandbox").subnets, config)
         self.sandbox_group = place.sandbox_group
         self._cluster = ecs.Cluster(
             self,
@@ -73,23 +85,28 @@ class EgressProxy(Construct):
             container_insights_v2=ecs.ContainerInsights.DISABLED,
         )
         acknowledge(self._cluster, "AwsSolutions-ECS4", "One small service; the proxy's log has every decision and its time.")
-        network.admit_sandbox(self.sandbox_group)
+        self._is_for_microvms = isinstance(network, Microvms)
+        if isinstance(network, Microvms):
+            network.open_to(self.sandbox_group, place.networks)
+        else:
+            network.admit_sandbox(self.sandbox_group)
         for port in (80, 443):
             place.proxy_group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(port), "allowed domains, decided by the proxy")
-        self._zone = f"{config.name}.{ZONE_NAME}" if network.given else ZONE_NAME  # An owner's network may have several deployments.
-        self._service = self._make_service(config, network, image, state.table, place)
+        # An owner's network may have several deployments. MicroVMs are told no name.
+        self._zone = f"{config.name}.{ZONE_NAME}" if isinstance(network, GivenNetwork) else ZONE_NAME
+        named = None if isinstance(network, Microvms) else self._name_in(network)
+        self._service = self._make_service(config, named, image, state.table, place)
         state.grant_key(self._service.task_definition.task_role)
 
     def _make_service(
         self,
         config: Config,
-        network: Network,
+        named: ecs.CloudMapOptions | None,
         image: ContainerImage,
         table: dynamodb.ITable,
         place: "_ProxyPlacement",
     ) -> ecs.FargateService:
         definition = self._define(config, image, table, place.own_networks)
-        namespace = discovery.PrivateDnsNamespace(self, "Zone", name=self._zone, vpc=network.vpc)
         return ecs.FargateService(
             self,
             "Service",
@@ -101,12 +118,15 @@ class EgressProxy(Construct):
             circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
             vpc_subnets=place.subnets,
             security_groups=[place.proxy_group],
-            cloud_map_options=ecs.CloudMapOptions(
-                name=PROXY_NAME,
-                cloud_map_namespace=namespace,
-                dns_record_type=discovery.DnsRecordType.A,
-                dns_ttl=cdk.Duration.seconds(5),
-            ),
+            cloud_map_options=named,
+        )
+
+    def _name_in(self, network: Network) -> ecs.CloudMapOptions:
+        return ecs.CloudMapOptions(
+            name=PROXY_NAME,
+            cloud_map_namespace=discovery.PrivateDnsNamespace(self, "Zone", name=self._zone, vpc=network.vpc),
+            dns_record_type=discovery.DnsRecordType.A,
+            dns_ttl=cdk.Duration.seconds(5),
         )
 
     def _define(
@@ -140,6 +160,7 @@ class EgressProxy(Construct):
                 "MOORAGE_BUCKET": "none",  # the settings want one; the proxy has no right to any
                 **({"MOORAGE_EGRESS_OWN_NETWORKS": ",".join(own_networks)} if own_networks else {}),
                 "MOORAGE_EGRESS_KEY": self.secrets_key.key_arn,
+                **({"MOORAGE_EGRESS_PLACES_KEY": self._places_key} if self._places_key else {}),
             },
         )
         acknowledge(definition, "AwsSolutions-ECS2", "Names and numbers only; secrets are read from the table and decrypted.")
@@ -169,11 +190,14 @@ class EgressProxy(Construct):
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
+        way = {
             "MOORAGE_EGRESS_PROXY": f"http://{PROXY_NAME}.{self._zone}:{PROXY_PORT}",
+            "MOORAGE_FARGATE_EGRESS_SECURITY_GROUP": self.sandbox_group.security_group_id,
+        }
+        return {
+            **({"MOORAGE_EGRESS_PROXY": f"http://{FORWARDER}"} if self._is_for_microvms else way),
             "MOORAGE_EGRESS_SERVICE": f"{self._cluster.cluster_name}/{self._service.service_name}",
             "MOORAGE_EGRESS_KEY": self.secrets_key.key_arn,
-            "MOORAGE_FARGATE_EGRESS_SECURITY_GROUP": self.sandbox_group.security_group_id,
         }
 
 
@@ -187,12 +211,14 @@ class _ProxyPlacement:
     proxy_group: ec2.ISecurityGroup
     own_networks: tuple[str, ...]
     is_public: bool
+    networks: tuple[str, ...] = ()
+    """Of its subnets, where they are known."""
 
 
 _SANDBOX_GROUP: Final = "A sandbox with a network policy: the egress proxy and no other way out"
 
 
-def _between(scope: Construct, network: Network, config: Config) -> _ProxyPlacement:
+def _between(scope: Construct, sandboxes: ec2.IVpc, sandbox_subnets: Sequence[ec2.ISubnet], config: Config) -> _ProxyPlacement:
     """A VPC of its own, peered with the sandboxes'."""
     vpc = ec2.Vpc(
         scope,
@@ -205,8 +231,8 @@ def _between(scope: Construct, network: Network, config: Config) -> _ProxyPlacem
         subnet_configuration=[ec2.SubnetConfiguration(name="proxy", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=28)],
     )
     acknowledge(vpc, "AwsSolutions-VPC7", "The proxy logs every connection with its container, domain and decision.")
-    peering = ec2.CfnVPCPeeringConnection(scope, "Peering", vpc_id=network.vpc.vpc_id, peer_vpc_id=vpc.vpc_id)
-    routes = [(subnet, config.proxy_cidr) for subnet in network.vpc.select_subnets(subnet_group_name="sandbox").subnets]
+    peering = ec2.CfnVPCPeeringConnection(scope, "Peering", vpc_id=sandboxes.vpc_id, peer_vpc_id=vpc.vpc_id)
+    routes = [(subnet, config.proxy_cidr) for subnet in sandbox_subnets]
     routes += [(subnet, config.vpc_cidr) for subnet in vpc.public_subnets]
     for number, (subnet, destination) in enumerate(routes):
         ec2.CfnRoute(
@@ -216,12 +242,15 @@ def _between(scope: Construct, network: Network, config: Config) -> _ProxyPlacem
             destination_cidr_block=destination,
             vpc_peering_connection_id=peering.attr_id,
         )
-    sandbox_group = ec2.SecurityGroup(scope, "SandboxGroup", vpc=network.vpc, allow_all_outbound=False, description=_SANDBOX_GROUP)
+    sandbox_group = ec2.SecurityGroup(scope, "SandboxGroup", vpc=sandboxes, allow_all_outbound=False, description=_SANDBOX_GROUP)
     sandbox_group.add_egress_rule(ec2.Peer.ipv4(config.proxy_cidr), ec2.Port.tcp(PROXY_PORT), "the egress proxy")
     proxy_group = ec2.SecurityGroup(scope, "ProxyGroup", vpc=vpc, allow_all_outbound=False, description="The egress proxy")
     proxy_group.add_ingress_rule(ec2.Peer.ipv4(config.vpc_cidr), ec2.Port.tcp(PROXY_PORT), "sandboxes")
     public = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)
-    return _ProxyPlacement(vpc, public, sandbox_group, proxy_group, (config.vpc_cidr, config.proxy_cidr), is_public=True)
+    networks = tuple(subnet.ipv4_cidr_block for subnet in vpc.public_subnets)
+    return _ProxyPlacement(
+        vpc, public, sandbox_group, proxy_group, (config.vpc_cidr, config.proxy_cidr), is_public=True, networks=networks
+    )
 
 
 def _in_given(scope: Construct, network: GivenNetwork, given: GivenVpc) -> _ProxyPlacement:

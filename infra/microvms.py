@@ -2,6 +2,7 @@
 
 A VM is reached by its public endpoint with a token of AWS's own, so no function is in a VPC. The network is there for what a VM may
 reach itself, which is nothing: the connector ``closed`` leads into isolated subnets without a resolver, and its group has no rules.
+The connector ``policy`` leads into the same subnets with the group of ``infra/egress.py``, which reaches the proxy's port alone.
 In an owner's VPC the subnets and the resolver are the owner's, and the group is all that the deployment closes.
 """
 
@@ -60,17 +61,21 @@ class _MicrovmPlacement:
 
 
 class MicrovmNetwork(Construct):
-    """Subnets without a way out, and the connector into them."""
+    """Subnets without a way out, and the connectors into them."""
+
+    vpc: ec2.Vpc
+    """Where the deployment makes one."""
 
     def __init__(self, scope: Construct, construct_id: str, *, config: Config) -> None:
         super().__init__(scope, construct_id)
         self._place = self._in_given(config.vpc) if config.vpc else self._isolated(config)
         self.operator_role = self._make_operator_role()
-        self.closed = self._make_connector("closed", config)
+        self.closed = self._make_connector("closed", config, self._place.group_id, self._place.described)
+        self.policy: lambda_.CfnNetworkConnector | None = None
 
     def _isolated(self, config: Config) -> _MicrovmPlacement:
         """A VPC of the deployment's own, without a resolver."""
-        vpc = ec2.Vpc(
+        vpc = self.vpc = ec2.Vpc(
             self,
             named_by("Vpc", config.vpc_cidr),
             ip_addresses=ec2.IpAddresses.cidr(config.vpc_cidr),
@@ -118,15 +123,26 @@ class MicrovmNetwork(Construct):
             stack.format_arn(service="ec2", resource="security-group", resource_name=place.group_id),
             stack.format_arn(service="ec2", resource="network-interface", resource_name="*"),
         ]
-        role.add_to_policy(
-            iam.PolicyStatement(effect=iam.Effect.DENY, actions=["ec2:CreateNetworkInterface"], not_resources=own, sid="OwnNetworkOnly")
+        self._own = iam.PolicyStatement(
+            effect=iam.Effect.DENY, actions=["ec2:CreateNetworkInterface"], not_resources=own, sid="OwnNetworkOnly"
         )
+        role.add_to_policy(self._own)
         reason = "A connector's operator role takes this managed policy (Lambda developer guide, networking of MicroVMs)."
         acknowledge(role, f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{_OPERATOR_POLICY}]", reason)
         return role
 
-    def _make_connector(self, name: str, config: Config) -> lambda_.CfnNetworkConnector:
-        edition = hashlib.sha256(json.dumps(cdk.Stack.of(self).resolve(self._place.described)).encode()).hexdigest()[:8]
+    def open_to(self, group: ec2.ISecurityGroup, config: Config) -> lambda_.CfnNetworkConnector:
+        """The connector for VMs with a network policy: the same subnets, with the group that reaches the proxy."""
+        described = [*self._place.described, config.proxy_cidr]
+        self.policy = self._make_connector("policy", config, group.security_group_id, described)
+        self._own.add_not_resources(
+            cdk.Stack.of(self).format_arn(service="ec2", resource="security-group", resource_name=group.security_group_id)
+        )
+        self.policy.node.add_dependency(self.closed)
+        return self.policy
+
+    def _make_connector(self, name: str, config: Config, group_id: str, described: Sequence[Any]) -> lambda_.CfnNetworkConnector:
+        edition = hashlib.sha256(json.dumps(cdk.Stack.of(self).resolve(described)).encode()).hexdigest()[:8]
         connector = lambda_.CfnNetworkConnector(
             self,
             f"{name.capitalize()}Connector{edition}",
@@ -135,7 +151,7 @@ class MicrovmNetwork(Construct):
             configuration=lambda_.CfnNetworkConnector.ConfigProperty(
                 vpc_egress_configuration=lambda_.CfnNetworkConnector.VpcEgressConfigurationProperty(
                     subnet_ids=[*self._place.subnet_ids],
-                    security_group_ids=[self._place.group_id],
+                    security_group_ids=[group_id],
                     network_protocol="IPv4",
                     associated_compute_resource_types=["MicroVm"],
                 )
@@ -152,6 +168,7 @@ class Microvms(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, config: Config, state: State, hooks: CustomResources) -> None:
         super().__init__(scope, construct_id)
         self._config = config
+        self._proxy_networks: Sequence[str] = ()
         self.network = MicrovmNetwork(self, "Network", config=config)
         self.image = ContainerImage(
             self,
@@ -182,6 +199,11 @@ class Microvms(Construct):
         self._end = hooks.microvms([image.attr_image_arn for image in self._images.values()], self._resources())
         # In this order they are deleted: what runs VMs, the VMs, their images, what they are connected to.
         self._end.node.add_dependency(*self._images.values(), self.network)
+
+    def open_to(self, group: ec2.ISecurityGroup, proxy_networks: Sequence[str]) -> None:
+        """Let VMs with a network policy reach the proxy."""
+        self._end.node.add_dependency(self.network.open_to(group, self._config))
+        self._proxy_networks = proxy_networks
 
     def _make_build_role(self, state: State, key: str) -> iam.Role:
         """Lambda's rights to build images: pull the container image, read the Dockerfile, write the build's log."""
@@ -246,7 +268,7 @@ class Microvms(Construct):
         # With "*" a function could hand a VM AWS's INTERNET_EGRESS. The default ingress has to be passed too.
         stack = cdk.Stack.of(self)
         ingress = f"arn:{stack.partition}:lambda:{stack.region}:aws:network-connector:aws-network-connector:HTTP_INGRESS"
-        connectors = [ingress, self.network.closed.attr_arn]
+        connectors = [ingress, self.network.closed.attr_arn, *([self.network.policy.attr_arn] if self.network.policy else [])]
         function.add_to_role_policy(iam.PolicyStatement(actions=["lambda:PassNetworkConnector"], resources=connectors))
         function.node.add_dependency(self._end)
 
@@ -274,6 +296,9 @@ class Microvms(Construct):
             f"MOORAGE_MICROVM_VERSION_{tier.upper()}": image.attr_latest_active_image_version for tier, image in self._images.items()
         }
         connector = {"MOORAGE_MICROVM_EGRESS_CONNECTOR": self.network.closed.attr_arn, "MOORAGE_MICROVM_EDITION": self._edition}
+        if self.network.policy:
+            connector["MOORAGE_MICROVM_POLICY_CONNECTOR"] = self.network.policy.attr_arn
+            connector["MOORAGE_MICROVM_PROXY_NETWORKS"] = ",".join(self._proxy_networks)
         return {**connector, **images, **versions}
 
     def _grant_reach(self, function: lambda_.Function) -> None:

@@ -79,6 +79,8 @@ class ServiceStack(cdk.Stack):
         super().__init__(scope, construct_id, **options)
         self._config, self._models, self._state = config, models, state
         hooks = self._hooks = CustomResources(self, "Hooks", config=config)
+        state.grant_content_key(hooks.grantee)
+        self._sandbox_keys = hooks.sandbox_keys(state.content_key.secret_arn, config.content_key_edition)
         self.network = self._make_network(hooks) if config.has_fargate else None
         self.sandbox = SandboxTask(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
         self.microvms = Microvms(self, "Microvms", config=config, state=state, hooks=hooks) if config.has_microvms else None
@@ -168,9 +170,11 @@ class ServiceStack(cdk.Stack):
         return IsolatedNetwork(self, "Network", config=self._config, bucket=self._state.bucket, hooks=hooks)
 
     def _make_egress(self, hooks: CustomResources) -> EgressProxy | None:
-        if not (self._config.has_egress and self.network):
+        network = self.network or self.microvms
+        if not (self._config.has_egress and network):
             return None
-        first = self.sandbox.image if self.sandbox else None
+        sandboxes = self.sandbox or self.microvms
+        first = sandboxes.image if sandboxes else None
         image = ContainerImage(
             self, "ProxyImage", config=self._config, hooks=hooks, context=PROXY_CONTEXT, base=PYTHON_3_13, after=first
         )
@@ -178,10 +182,11 @@ class ServiceStack(cdk.Stack):
             self,
             "Egress",
             config=self._config,
-            network=self.network,
+            network=network,
             hooks=hooks,
             image=image,
             state=self._state,
+            places_key=self._sandbox_keys.get_att_string("Places") if self.microvms else None,
         )
 
     def _make_handlers(self, factory: FunctionFactory) -> Handlers:
@@ -413,8 +418,7 @@ class ServiceStack(cdk.Stack):
         steps, reapers = self.loop.steps, self.reapers
         for function in (*streaming, steps["ModelStep"], steps["ServiceStep"], steps["FailResponse"], reapers["Recovery"]):
             self._state.tell_content_key(function)
-        self._state.grant_content_key(self._hooks.grantee)
-        key = self._hooks.sandbox_key(self._state.content_key.secret_arn, self._config.content_key_edition)
+        key = self._sandbox_keys.get_att_string("Hex")
         told = [steps[name] for name in ("ModelStep", "ToolStep", "IndexStep", "ParseStep")]
         watching = [reaper for name, reaper in reapers.items() if name != "Recovery"]
         for function in (*streaming, self.handlers.containers, self.handlers.sessions, *told, *watching):

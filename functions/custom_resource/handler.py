@@ -232,10 +232,12 @@ def let_go_of_key(event: Event, kms: Any) -> None:
 
 
 def sandbox_key(event: Event, secrets: Any) -> Mapping[str, str]:
-    """The seed of the sandboxes' tokens, from the content key that seals; ``moorage.store.deployment_keys`` does the same."""
+    """A key that follows from the content key that seals. ``moorage.store.deployment_keys`` makes the one for tokens of sandboxes, and
+    ``moorage.egress.places`` the one for their places."""
     newest = secrets.get_secret_value(SecretId=event["ResourceProperties"]["Secret"])["SecretString"].split()[0]
     content_key = bytes.fromhex(newest)
-    return {"Hex": hmac.digest(content_key, b"moorage sandboxes", "sha256").hex()}
+    sandboxes = hmac.digest(content_key, b"moorage sandboxes", "sha256")
+    return {"Hex": sandboxes.hex(), "Places": hmac.digest(sandboxes, b"moorage egress places", "sha256").hex()}
 
 
 def _key_of(alias: str, kms: Any) -> Mapping[str, Any] | None:

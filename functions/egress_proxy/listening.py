@@ -2,18 +2,22 @@
 
 Sandboxes on this machine share one Unix socket. The kernel tells who connected (``SO_PEERCRED``): the user, which a root launcher
 gives to one sandbox alone, and the process, whose ancestors lead to the first process of its pid namespace, which is the sandbox. What
-cannot be told (the process has gone) counts as one place for each user. On a network it is the address; each task has its own.
+cannot be told (the process has gone) counts as one place for each user. On a network it is the address, which each Fargate task has for
+itself. Where sandboxes share one, a connection may begin with a line that names its container (``moorage/egress/places.py``). One that
+does not is the address's, and so are all that say nothing: those wait outside, the latest so many, and take no room from the others.
 """
 
 import asyncio
 import socket
 import struct
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from moorage import limits
+from moorage.egress.places import LINE_BYTES_MAX, PREFACE, place_in
 
 from functions.egress_proxy.admission import Admission
 
@@ -28,8 +32,11 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 class ClientListener:
     """Takes connections from the kernel as they come, and lets them wait in front of ``admission``."""
 
-    def __init__(self, address: str, admission: Admission, handle: Handler) -> None:
-        """``address`` is ``unix:PATH`` or ``HOST:PORT``."""
+    def __init__(self, address: str, admission: Admission, handle: Handler, places_key: bytes | None = None) -> None:
+        """``address`` is ``unix:PATH`` or ``HOST:PORT``. With ``places_key`` connections over TCP may say whose they are."""
+        self._places_key = places_key
+        self._silent: OrderedDict[asyncio.Task[None], None] = OrderedDict()
+        """Those that have said nothing yet, the oldest first."""
         self._admission = admission
         self._handle = handle
         self._loop = asyncio.get_running_loop()
@@ -52,6 +59,8 @@ class ClientListener:
     def close(self) -> None:
         self._loop.remove_reader(self._socket)
         self._socket.close()
+        for task in self._silent:
+            task.cancel()
 
     def _listen(self) -> None:
         if self._socket.fileno() >= 0:
@@ -68,17 +77,50 @@ class ClientListener:
                 self._loop.call_later(_NO_FILES_SECONDS, self._listen)
                 return
             connection.setblocking(False)
-            is_unix = connection.family == socket.AF_UNIX
-            self._admission.knock(connection, place_of(connection) if is_unix else at[0], self._serve)
+            if connection.family == socket.AF_UNIX:
+                self._admission.knock(connection, place_of(connection), self._serve)
+            elif self._places_key is None:
+                self._admission.knock(connection, at[0], self._serve)
+            else:
+                self._hear(connection, at[0], self._places_key)
 
-    def _serve(self, connection: socket.socket, place: str) -> None:
-        task = self._loop.create_task(self._converse(connection, place))
+    def _hear(self, connection: socket.socket, address: str, key: bytes) -> None:
+        """Let it say whose it is. A forwarder says so at once; of those that are silent the oldest goes when there are too many."""
+        if len(self._silent) >= limits.EGRESS_SILENT_MAX:
+            self._silent.popitem(last=False)[0].cancel()
+        task = self._loop.create_task(self._preface(connection, address, key))
+        self._silent[task] = None
+        task.add_done_callback(lambda task: self._silent.pop(task, None))
+
+    async def _preface(self, connection: socket.socket, address: str, key: bytes) -> None:
+        said = b""
+        try:
+            async with asyncio.timeout(limits.EGRESS_HELLO_SECONDS_MAX):
+                while may_go_on(said):
+                    data = await self._loop.sock_recv(connection, LINE_BYTES_MAX)
+                    if not data:
+                        break
+                    said += data
+        except (OSError, TimeoutError):
+            connection.close()
+            return
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        line, _, rest = said.partition(b"\n")
+        container_id = place_in(line, key)
+        place, rest = (address, said) if container_id is None else (container_id, rest)
+        self._admission.knock(connection, place, lambda connection, place: self._serve(connection, place, rest))
+
+    def _serve(self, connection: socket.socket, place: str, said: bytes = b"") -> None:
+        task = self._loop.create_task(self._converse(connection, place, said))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
 
-    async def _converse(self, connection: socket.socket, place: str) -> None:
-        is_unix = connection.family == socket.AF_UNIX
+    async def _converse(self, connection: socket.socket, place: str, said: bytes) -> None:
+        has_own_address = connection.family != socket.AF_UNIX and self._places_key is None
         reader = asyncio.StreamReader(loop=self._loop)
+        reader.feed_data(said)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
         try:
             transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection)
@@ -86,7 +128,7 @@ class ClientListener:
             connection.close()
             return
         writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
-        named: Any = _NamedWriter(writer, place) if is_unix else writer
+        named: Any = writer if has_own_address else _NamedWriter(writer, place)
         await self._handle(reader, named)
 
 
@@ -102,7 +144,7 @@ def _bound(path: Path) -> socket.socket:
 
 
 class _NamedWriter:
-    """A Unix connection for mitmproxy. It asks every connection for an address and a port, and gets the socket's path."""
+    """A connection for mitmproxy. It asks every connection for an address and a port, and gets the place."""
 
     def __init__(self, writer: asyncio.StreamWriter, place: str) -> None:
         self._writer = writer
@@ -113,6 +155,11 @@ class _NamedWriter:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._writer, name)
+
+
+def may_go_on(said: bytes) -> bool:
+    """Whether it may still become a line that names a container."""
+    return b"\n" not in said and len(said) < LINE_BYTES_MAX and (said.startswith(PREFACE) or PREFACE.startswith(said))
 
 
 def place_of(connection: socket.socket) -> str:

@@ -124,7 +124,8 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, master.shutdown)
     admission = Admission(peers.has_room)
-    listeners = [ClientListener(address, admission, handle) for address in chosen.listen]
+    places_key = None if settings.egress_places_key is None else bytes.fromhex(settings.egress_places_key)
+    listeners = [ClientListener(address, admission, handle, places_key) for address in chosen.listen]
     background = [asyncio.create_task(each) for each in (journal.run(), gate.sweep(), admission.run())]
     write_line({"event": "egress_ready", "listen": [listener.name for listener in listeners]})
     try:

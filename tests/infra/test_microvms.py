@@ -171,6 +171,65 @@ def test_a_connector_that_is_made_anew_is_told_to_the_functions(tmp_path_factory
     assert versions[0].isdisjoint(versions[1])
 
 
+# --- network policies ---
+
+
+@pytest.fixture(scope="module")
+def let_out(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
+    return shared({**MICROVMS, "allowed_egress_domains": ["pkg.example.com"]}, tmp_path_factory)
+
+
+def test_a_second_connector_leads_to_the_proxy(let_out: Stacks) -> None:
+    assert let_out.findings == []
+    closed, policy = names(let_out, "AWS::Lambda::NetworkConnector")
+    (closed_group, policy_group) = (
+        let_out.resources[name]["Properties"]["Configuration"]["VpcEgressConfiguration"]["SecurityGroupIds"][0]["Fn::GetAtt"][0]
+        for name in (closed, policy)
+    )
+    assert closed_group != policy_group
+    (rule,) = let_out.resources[policy_group]["Properties"]["SecurityGroupEgress"]
+    assert {name: rule[name] for name in ("CidrIp", "FromPort", "ToPort", "IpProtocol")} == {
+        "CidrIp": "10.43.0.0/24",
+        "FromPort": 3128,
+        "ToPort": 3128,
+        "IpProtocol": "tcp",
+    }
+    for image in let_out.of_type("AWS::Lambda::MicrovmImage").values():
+        assert image["EgressNetworkConnectors"] == [{"Fn::GetAtt": [closed, "Arn"]}], "a VM that is run without one is closed"
+    (end,) = names(let_out, "Custom::Microvms")
+    assert {closed, policy} <= set(let_out.resources[end]["DependsOn"])
+
+
+def test_functions_may_pass_both_connectors_and_know_where_the_proxy_is(let_out: Stacks) -> None:
+    closed, policy = names(let_out, "AWS::Lambda::NetworkConnector")
+    passed = statements(let_out, "lambda:PassNetworkConnector")["ToolStep"]["lambda:PassNetworkConnector"]
+    assert passed[1:] == [{"Fn::GetAtt": [closed, "Arn"]}, {"Fn::GetAtt": [policy, "Arn"]}]
+    variables = let_out.function("ToolStep")["Environment"]["Variables"]
+    (subnet,) = [p["CidrBlock"] for name, p in let_out.of_type("AWS::EC2::Subnet").items() if name.startswith("EgressVpcproxy")]
+    assert {name: value for name, value in variables.items() if name.endswith(("_PROXY", "_PROXY_NETWORKS", "_POLICY_CONNECTOR"))} == {
+        "MOORAGE_EGRESS_PROXY": "http://127.0.0.1:3128",
+        "MOORAGE_MICROVM_PROXY_NETWORKS": subnet,
+        "MOORAGE_MICROVM_POLICY_CONNECTOR": {"Fn::GetAtt": [policy, "Arn"]},
+    }
+
+
+def test_lambda_makes_interfaces_of_both_groups_and_of_no_other(let_out: Stacks) -> None:
+    (name,) = [name for name in names(let_out, "AWS::IAM::Policy") if name.startswith("MicrovmsNetworkOperatorRole")]
+    (statement,) = let_out.of_type("AWS::IAM::Policy")[name]["PolicyDocument"]["Statement"]
+    groups = [json.dumps(arn) for arn in statement["NotResource"] if ":security-group/" in json.dumps(arn)]
+    assert ["ClosedGroup" in groups[0], "EgressSandboxGroup" in groups[1]] == [True, True]
+
+
+def test_the_proxy_tells_containers_apart_that_share_an_address(let_out: Stacks) -> None:
+    """MicroVMs leave by their connector's address. The sandboxes' own key stays away from the proxy."""
+    (key,) = names(let_out, "Custom::SandboxKey")
+    task = let_out.one("AWS::ECS::TaskDefinition")["ContainerDefinitions"][0]
+    told = {each["Name"]: each["Value"] for each in task["Environment"]}
+    assert told["MOORAGE_EGRESS_PLACES_KEY"] == {"Fn::GetAtt": [key, "Places"]}
+    assert json.dumps({"Fn::GetAtt": [key, "Hex"]}) not in json.dumps(task)
+    assert let_out.of_type("AWS::ServiceDiscovery::PrivateDnsNamespace") == {}, "no name leads to it: there is no resolver"
+
+
 # --- an owner's VPC ---
 
 

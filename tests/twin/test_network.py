@@ -147,6 +147,18 @@ def test_a_microvm_reaches_nobody_and_is_told_no_name(tmp_path_factory: pytest.T
     }
 
 
+def test_a_microvm_with_a_policy_reaches_the_proxy_and_nobody_else(tmp_path_factory: pytest.TempPathFactory) -> None:
+    stacks = shared({**MICROVMS, "allowed_egress_domains": ["pkg.example.com"]}, tmp_path_factory)
+    network = NetworkTwin(Template.of(stacks.state, stacks.service))
+    let_out = Place(MICROVM.subnet, "EgressSandboxGroup")
+    assert [network.connects(let_out, PROXY, port) for port in (3128, 443, 80)] == [True, False, False]
+    assert [network.connects(let_out, to, 443) for to in (MICROVM, S3, DYNAMODB, ECR_API, INTERNET)] == [False] * 5
+    assert [network.connects(MICROVM, to, 3128) for to in (PROXY, INTERNET, let_out)] == [False] * 3
+    assert [network.resolves(name, "MicrovmsNetwork") for name in (*NOT_ANSWERED, *PULL, "proxy.moorage.internal")] == [False] * 14
+    assert [network.connects(PROXY, INTERNET, port) for port in (80, 443, 22)] == [True, True, False]
+    assert [network.connects(PROXY, vm, 8080) for vm in (MICROVM, let_out)] == [False, False]
+
+
 # --- What this would have found ---
 
 

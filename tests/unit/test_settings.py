@@ -146,6 +146,7 @@ EVERYTHING = Settings(
     egress_key="alias/k",
     egress_ca="/ca.pem",
     egress_service="c/s",
+    egress_places_key="ab" * 32,
     egress_ports=(80, 443, 8443),
     egress_own_networks=("10.0.0.0/16",),
     egress_allowed_networks=("10.1.0.0/16", "10.2.0.0/16"),

@@ -27,7 +27,7 @@ import sys
 from typing import Any, Awaitable, Callable, Coroutine, List, NoReturn
 
 from configuration import ServerConfig
-from forwarder import forward
+from forwarder import Forwarder
 from owner import Owner
 from server import ExecServer
 from streams import memory_file
@@ -92,10 +92,9 @@ async def serve(config: ServerConfig, loop: asyncio.AbstractEventLoop) -> None:
         # Commands are another user's and cannot send it; the engine does, to stop the container.
         loop.add_signal_handler(signal.SIGTERM, stopping.set)
     listener = await listen(config.listen, server)
-    forwarder = None
-    if config.egress.get("socket"):
-        path = config.egress["socket"]
-        forwarder = await asyncio.start_server(lambda r, w: forward(path, r, w), "127.0.0.1", FORWARDER_PORT)
+    forwarder, way_out = None, Forwarder(config.egress)
+    if way_out.has_way:
+        forwarder = await asyncio.start_server(way_out.forward, "127.0.0.1", FORWARDER_PORT)
     neighbour = None
     if config.neighbour_fd is not None:
         neighbour = await asyncio.start_unix_server(server.neighbour.connected, sock=socket.socket(fileno=config.neighbour_fd))

@@ -23,8 +23,9 @@ class ServerConfig:
         self.path: str = values.get("path") or os.environ.get("PATH", os.defpath)
         self.uid: Optional[int] = values.get("uid")
         """The user of the commands; only for a server that runs as root."""
-        self.egress: Dict[str, str] = values.get("egress") or {}
-        """``socket`` if a forwarder on 127.0.0.1 must reach the proxy there, ``ca_pem``. The variables come with ``env``."""
+        self.egress: Dict[str, Any] = values.get("egress") or {}
+        """``socket`` or ``networks`` if a forwarder on 127.0.0.1 must reach the proxy there, ``place``, ``ca_pem``. The variables come
+        with ``env``."""
         self.python: str = values.get("python", "python3")
         self.python_session: str = values.get("python_session") or os.path.join(
             os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python_session.py"

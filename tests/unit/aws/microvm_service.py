@@ -46,6 +46,8 @@ class FakeMicrovms:
         self.faults: deque[tuple[str, Refused]] = deque()
         """By operation; each befalls one call."""
         self.calls: list[str] = []
+        self.payloads: list[str] = []
+        """What VMs were started with."""
         self.ignores_egress = False
         """RunMicrovm takes no notice of the field: no known fault, but the one that would be dearest."""
         self.starts_as = "PENDING"
@@ -120,6 +122,7 @@ class FakeMicrovms:
             "egressNetworkConnectors": egress,
         }
         self._by_token[token] = (vm_id, wish)
+        self.payloads.append(asked["runHookPayload"])
         return self.vms[vm_id]
 
     def _GetMicrovm(self, asked: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
+from moorage.egress.places import places_key
 from moorage.store.deployment_keys import sandbox_key
 
 from functions.custom_resource.handler import (
@@ -291,7 +292,8 @@ def test_the_sandboxes_key_follows_from_the_content_key_and_is_shown_to_nobody(u
     found = {"ARN": secret, "Name": "moorage", "SecretString": f"{'ab' * 32} {'cd' * 32}"}  # the second one opens only
     account.secrets.add_response("get_secret_value", found, {"SecretId": secret})
     respond(create, account.client)
-    assert url.answers == [answered(create, "SUCCESS", Hex=sandbox_key(bytes.fromhex("ab" * 32)).hex()) | {"NoEcho": True}]
+    key = sandbox_key(bytes.fromhex("ab" * 32))
+    assert url.answers == [answered(create, "SUCCESS", Hex=key.hex(), Places=places_key(key).hex()) | {"NoEcho": True}]
 
 
 def test_a_content_key_that_is_none_stops_the_deployment_and_is_not_told(url: ResponseUrl, account: Account) -> None:

@@ -1,16 +1,20 @@
 """A VM whose network is not the one that was asked for is ended before anybody uses it."""
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from moorage.errors import SandboxError, SandboxStarting
 from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmSettings
-from moorage.sandbox.provisioner import SandboxSpec
+from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
 
+from functions.sandbox.microvm import run_payload
 from tests.unit.aws.microvm_service import OPEN_INTERNET, FakeMicrovms
 
 IMAGE = "arn:aws:lambda:us-east-1:000000000000:microvm-image:moorage"
+POLICY = "arn:aws:lambda:us-east-1:000000000000:network-connector:policy"
 CLOSED = "arn:aws:lambda:us-east-1:000000000000:network-connector:closed"
 SPEC = SandboxSpec("acme", "cntr_1", "t" * 64)
 
@@ -25,7 +29,9 @@ def service() -> Iterator[FakeMicrovms]:
 @pytest.fixture
 def provisioner(service: FakeMicrovms) -> Iterator[LambdaMicrovmProvisioner]:
     with ThreadPoolExecutor(1) as executor:
-        yield LambdaMicrovmProvisioner(service.client, MicrovmSettings({1: IMAGE}, CLOSED), executor)
+        yield LambdaMicrovmProvisioner(
+            service.client, MicrovmSettings({1: IMAGE}, CLOSED, policy_connector=POLICY, proxy_networks=("10.43.0.0/28",)), executor
+        )
 
 
 async def test_a_vm_with_the_connector_that_was_asked_for_starts(service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner) -> None:
@@ -69,3 +75,40 @@ async def test_of_the_answers_connectors(
     with pytest.raises(SandboxStarting if is_well else SandboxError):
         await provisioner.start(SPEC)
     assert service.states() == ["PENDING" if is_well else "TERMINATED"]
+
+
+WAY_OUT = EgressSpec("http://127.0.0.1:3128", "cntr_1", "p" * 64, f"cntr_1.{'f' * 64}", "-----BEGIN CERTIFICATE-----")
+
+
+async def test_a_container_with_a_policy_is_run_with_the_connector_to_the_proxy(
+    service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner
+) -> None:
+    service.images[IMAGE] = CLOSED
+    with pytest.raises(SandboxStarting):
+        await provisioner.start(replace(SPEC, egress=WAY_OUT))
+    assert [vm["egressNetworkConnectors"] for vm in service.vms.values()] == [[POLICY]]
+
+
+async def test_a_container_with_a_policy_that_got_the_closed_connector_is_ended(
+    service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner
+) -> None:
+    service.images[IMAGE], service.ignores_egress = CLOSED, True
+    with pytest.raises(SandboxError, match="another network"):
+        await provisioner.start(replace(SPEC, egress=WAY_OUT))
+    assert service.states() == ["TERMINATED"]
+
+
+@pytest.mark.parametrize("placeholders", [0, 60])
+async def test_the_vm_is_told_the_way_out_however_many_secrets_it_has(
+    service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner, placeholders: int
+) -> None:
+    """AWS takes 4,096 bytes, and the variables alone have half of that."""
+    service.images[IMAGE] = CLOSED
+    secrets = {f"SECRET_{number}": "moorage-secret-placeholder-0123456789abcdef" for number in range(placeholders)}
+    with pytest.raises(SandboxStarting):
+        await provisioner.start(replace(SPEC, egress=WAY_OUT, env=secrets))
+    (payload,) = service.payloads
+    config = json.loads(run_payload(json.dumps({"runHookPayload": payload}).encode()))
+    assert config["egress"] == {"networks": ["10.43.0.0/28"], "place": WAY_OUT.place, "ca_pem": WAY_OUT.ca_pem}
+    assert config["env"] == WAY_OUT.variables("127.0.0.1:3128") | secrets
+    assert config["env"]["HTTPS_PROXY"] == f"http://cntr_1:{'p' * 64}@127.0.0.1:3128"

@@ -89,6 +89,8 @@ class Settings:
     ``egress_key``, and made there when it is first needed."""
     egress_service: str | None = None
     """``<cluster>/<service>`` of the proxy on ECS, which is started and stopped as sandboxes need it. None: it always runs."""
+    egress_places_key: str | None = field(default=None, repr=False)
+    """For the proxy: what the names of containers are signed with that share an address (hexadecimal). None: each has its own."""
     egress_ports: tuple[int, ...] = (80, 443)
     """Ports that containers may reach; ``MOORAGE_EGRESS_PORTS`` adds to 80 and 443."""
     egress_own_networks: tuple[str, ...] = ()
@@ -335,6 +337,14 @@ def _text(name: str, text: str) -> str:
     return text
 
 
+def _hexadecimal(name: str, text: str) -> str:
+    try:
+        bytes.fromhex(text)
+    except ValueError as error:
+        raise SettingsError(f"{name} must be hexadecimal.") from error
+    return text
+
+
 def _whole(name: str, text: str) -> int:
     try:
         number = int(text)
@@ -539,6 +549,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_EGRESS_KEY": _Variable("egress_key", _text),
     "MOORAGE_EGRESS_CA": _Variable("egress_ca", _text),
     "MOORAGE_EGRESS_SERVICE": _Variable("egress_service", _text),
+    "MOORAGE_EGRESS_PLACES_KEY": _Variable("egress_places_key", _hexadecimal),
     "MOORAGE_EGRESS_PORTS": _Variable("egress_ports", _ports, _listed),
     "MOORAGE_EGRESS_OWN_NETWORKS": _Variable("egress_own_networks", _networks, _listed),
     "MOORAGE_EGRESS_ALLOWED_NETWORKS": _Variable("egress_allowed_networks", _networks, _listed),

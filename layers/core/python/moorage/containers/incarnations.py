@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from moorage import limits
 from moorage.containers.store import ContainerRecord
+from moorage.egress.places import place_word, places_key
 from moorage.egress.service import EgressService
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec
 
@@ -39,7 +40,8 @@ class Incarnations:
         grant = await self._egress.renew(record.tenant_id, record.id, password=self._derived("egress", record.id, record.incarnation))
         if grant is None:
             return None, {}
-        spec = EgressSpec(self._egress_proxy, grant.username, grant.password, self._egress.ca_pem())
+        place = place_word(places_key(self._sandbox_key()), record.id)
+        spec = EgressSpec(self._egress_proxy, grant.username, grant.password, place, self._egress.ca_pem())
         return spec, grant.placeholders
 
     async def close_way_out(self, record: ContainerRecord) -> None:

@@ -21,6 +21,10 @@ EGRESS_STRANGERS_SCARCE_MAX: Final = 32
 EGRESS_STRANGERS_ALL_MAX: Final = 2_048
 """Once there are so many strangers in all, one place has as many as the line above: that is enough for whoever does not hold them."""
 
+EGRESS_SILENT_MAX: Final = 1_024
+"""Connections that have said nothing, where sandboxes share an address: with one more the oldest is closed. A forwarder's first line is
+there within milliseconds."""
+
 EGRESS_CONNECTIONS_PER_SECOND_MAX: Final = 64
 EGRESS_BURST_SECONDS: Final = EGRESS_CONNECTIONS_MAX / EGRESS_CONNECTIONS_PER_SECOND_MAX
 """New connections of one place: so many in a second, after a burst of all that a container may have. A new one costs the proxy some

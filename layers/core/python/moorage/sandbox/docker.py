@@ -384,7 +384,7 @@ def server_config(spec: SandboxSpec, uid: int) -> dict[str, Any]:
         "listen": f"unix:{SOCKET_DIRECTORY}/exec.sock",
         "control_path": f"{SOCKET_DIRECTORY}/{CONTROL_SOCKET}",
         "uid": uid,
-        "env": {**_egress_variables(spec.egress), **spec.env},
+        "env": {**({} if spec.egress is None else spec.egress.variables(trust.FORWARDER)), **spec.env},
         "egress": None
         if spec.egress is None
         else {"socket": f"{EGRESS_DIRECTORY}/{_socket_of(spec.egress).name}", "ca_pem": spec.egress.ca_pem},
@@ -397,12 +397,6 @@ def server_config(spec: SandboxSpec, uid: int) -> dict[str, Any]:
             "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
         },
     }
-
-
-def _egress_variables(egress: EgressSpec | None) -> Mapping[str, str]:
-    if egress is None:
-        return {}
-    return trust.environment(trust.proxy_url(trust.FORWARDER, egress.username, egress.password), trust.CA_BUNDLE)
 
 
 def _socket_of(egress: EgressSpec) -> Path:

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
-from moorage.egress import trust
 from moorage.errors import SandboxCapacity, SandboxError, SandboxOrdered, SandboxStarting
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
@@ -334,7 +333,7 @@ def _server_config(spec: SandboxSpec) -> dict[str, Any]:
         "unclaimed": spec.is_unclaimed,
         "listen": f"tcp:0.0.0.0:{EXEC_PORT}",
         "uid": COMMAND_UID,
-        "env": {**_egress_variables(egress), **spec.env},
+        "env": {**({} if egress is None else egress.variables(egress.proxy.removeprefix("http://"))), **spec.env},
         "egress": None if egress is None else {"ca_pem": egress.ca_pem},
         "limits": {
             "processes": limits.CONTAINER_PROCESSES_MAX,
@@ -343,12 +342,6 @@ def _server_config(spec: SandboxSpec) -> dict[str, Any]:
             "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
         },
     }
-
-
-def _egress_variables(egress: EgressSpec | None) -> Mapping[str, str]:
-    if egress is None:
-        return {}
-    return trust.environment(trust.proxy_url(egress.proxy.removeprefix("http://"), egress.username, egress.password), trust.CA_BUNDLE)
 
 
 def _is_stopped(task: Mapping[str, Any]) -> bool:

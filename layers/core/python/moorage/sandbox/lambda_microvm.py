@@ -8,11 +8,13 @@ comes by the run hook; without an execution role the VM holds no AWS credentials
 """
 
 import asyncio
+import base64
 import hashlib
 import json
 import time
+import zlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -20,6 +22,7 @@ from typing import Any, Final, Self
 from botocore.exceptions import ClientError
 
 from moorage import limits
+from moorage.egress import trust
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, SandboxUnreachable
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.lost_microvms import RunningMicrovm
@@ -77,6 +80,10 @@ class MicrovmSettings:
     """An image with this as its tag ``moorage:deployment`` runs VMs of this deployment only, so that a lost one can be told."""
     versions: Mapping[int, str] = field(default_factory=dict)
     """The image's version by GiB of memory. Without one it is the newest that is active."""
+    policy_connector: str = ""
+    """Another connector, from which the egress proxy alone is reached; empty where there is no proxy."""
+    proxy_networks: tuple[str, ...] = ()
+    """Where the proxy is: no name leads to it (``functions/sandbox/server/forwarder.py``)."""
 
     @classmethod
     def from_settings(cls, values: Mapping[str, str], deployment: str = "") -> Self:
@@ -89,7 +96,10 @@ class MicrovmSettings:
             raise SettingsError("MOORAGE_MICROVM_IMAGE_64G cannot be set: the largest MicroVM has 32 GB of memory.")
         if not images or "egress_connector" not in values:
             raise SettingsError("MOORAGE_MICROVM_IMAGE_1G (or another tier) and MOORAGE_MICROVM_EGRESS_CONNECTOR must be set.")
-        return cls(images, values["egress_connector"], deployment, versions)
+        networks = tuple(values.get("proxy_networks", "").split(",")) if values.get("proxy_networks") else ()
+        if bool(networks) != ("policy_connector" in values):
+            raise SettingsError("MOORAGE_MICROVM_POLICY_CONNECTOR and MOORAGE_MICROVM_PROXY_NETWORKS belong together.")
+        return cls(images, values["egress_connector"], deployment, versions, values.get("policy_connector", ""), networks)
 
 
 class LambdaMicrovmProvisioner:
@@ -239,14 +249,21 @@ class LambdaMicrovmProvisioner:
             # A repeated call may be answered with what was true at the first one.
             vm: dict[str, Any] = await self._call("get_microvm", microvmIdentifier=started["microvmId"])
             if vm["state"] not in _GONE:
-                await self._check_way_out(vm)
+                await self._check_way_out(vm, self._connector(spec))
                 return vm
         raise SandboxError(f"The container's sandbox ended while it started: {vm.get('stateReason', 'no reason given')}.")
 
-    async def _check_way_out(self, vm: Mapping[str, Any]) -> None:
+    def _connector(self, spec: SandboxSpec) -> str:
+        if spec.egress is None:
+            return self._settings.egress_connector
+        if not self._settings.policy_connector:
+            raise SandboxError("This deployment has no egress proxy for MicroVMs (allowed_egress_domains in cdk.json is empty).")
+        return self._settings.policy_connector
+
+    async def _check_way_out(self, vm: Mapping[str, Any], asked: str) -> None:
         """End a VM whose only connector is not the one that was asked for. An image's own takes the place of one that got lost, and
         AWS's default is the public internet."""
-        asked, given = self._settings.egress_connector, vm.get("egressNetworkConnectors", [])
+        given = vm.get("egressNetworkConnectors", [])
         if len(given) == 1 and (given[0] == asked or given[0].startswith(f"{asked}:")):  # A version may follow.
             return
         await self.stop(vm["microvmId"])
@@ -258,16 +275,15 @@ class LambdaMicrovmProvisioner:
         image = self._settings.images.get(spec.memory_gib)
         if image is None:
             raise SandboxError(f"This deployment has no sandboxes of {spec.memory_gib} GiB.")
-        if spec.egress is not None:
-            raise SandboxError("Network policies need provisioner 'fargate': MicroVMs have no egress proxy here.")
-        payload = json.dumps(_server_config(spec), separators=(",", ":"))
+        connector = self._connector(spec)
+        payload = _packed(_server_config(spec, self._settings.proxy_networks))
         if len(payload) > HOOK_PAYLOAD_BYTES_MAX:
             raise SandboxError("The container's variables are too long: a MicroVM takes 4,096 bytes of configuration.")
         version = self._settings.versions.get(spec.memory_gib)
         return {
             "imageIdentifier": image,
             **({"imageVersion": version} if version else {}),
-            "egressNetworkConnectors": [self._settings.egress_connector],
+            "egressNetworkConnectors": [connector],
             "idlePolicy": {
                 "maxIdleDurationSeconds": IDLE_SECONDS,
                 "suspendedDurationSeconds": min(spec.idle_minutes * 60, LIFE_SECONDS),
@@ -289,13 +305,24 @@ class LambdaMicrovmProvisioner:
             raise
 
 
-def _server_config(spec: SandboxSpec) -> dict[str, Any]:
-    """The exec server's configuration; the image's run hook hands it on (``functions/sandbox/microvm.py``)."""
+def _packed(config: Mapping[str, Any]) -> str:
+    """For the image's run hook (``functions/sandbox/microvm.py``), in less space where that is needed: variables repeat the proxy's
+    address."""
+    plain = json.dumps(config, separators=(",", ":"))
+    if len(plain) <= HOOK_PAYLOAD_BYTES_MAX:
+        return plain
+    return json.dumps({"zlib": base64.b64encode(zlib.compress(plain.encode(), 9)).decode()}, separators=(",", ":"))
+
+
+def _server_config(spec: SandboxSpec, proxy_networks: Sequence[str]) -> dict[str, Any]:
+    """The exec server's configuration; the image's run hook hands it on."""
+    egress = spec.egress
     return {
+        **({} if egress is None else {"egress": {"networks": list(proxy_networks), "place": egress.place, "ca_pem": egress.ca_pem}}),
         "token_sha256": hashlib.sha256(spec.token.encode()).hexdigest(),
         "listen": f"tcp:0.0.0.0:{EXEC_PORT}",
         "uid": COMMAND_UID,
-        "env": dict(spec.env),
+        "env": {**({} if egress is None else egress.variables(trust.FORWARDER)), **spec.env},
         "limits": {
             "processes": limits.CONTAINER_PROCESSES_MAX,
             "open_files": OPEN_FILES,

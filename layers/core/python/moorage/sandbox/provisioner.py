@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from moorage import limits
+from moorage.egress import trust
 
 CONFIG_VARIABLE: Final = "MOORAGE_SANDBOX_CONFIG"
 """Where an exec server finds its configuration that cannot be handed a file."""
@@ -51,6 +52,12 @@ class EgressSpec:
     """This container's credentials at the proxy. Commands can read them: they only say whose policy applies."""
     ca_pem: str = ""
     """The proxy's CA certificate as PEM text; it is added to the system's for every tool that runs in the sandbox."""
+    place: str = field(default="", repr=False)
+    """What a forwarder tells the proxy if sandboxes share an address (``egress/places.py``)."""
+
+    def variables(self, address: str) -> dict[str, str]:
+        """What commands find that reach proxy or forwarder at ``address`` (``127.0.0.1:3128``)."""
+        return trust.environment(trust.proxy_url(address, self.username, self.password), trust.CA_BUNDLE)
 
 
 @dataclass(frozen=True, slots=True)
