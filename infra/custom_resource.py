@@ -234,7 +234,12 @@ class CustomResources(Construct):
     def sandbox_keys(self, secret_arn: str, edition: str) -> cdk.CustomResource:
         """What follows from the secret's content key: ``Hex`` for the tokens of sandboxes, ``Places`` for their names before the proxy.
         It is asked for anew with another ``edition``. :attr:`grantee` has to be let read it; the template has only the references."""
-        properties: dict[str, object] = {"Secret": secret_arn, **({"Edition": edition} if edition else {})}
+        # CloudFormation asks a resource anew only if a property differs, and an answer of an older release has fewer attributes.
+        properties: dict[str, object] = {
+            "Secret": secret_arn,
+            "Answers": ["Hex", "Places"],
+            **({"Edition": edition} if edition else {}),
+        }
         return self._resource("SandboxKey", "Custom::SandboxKey", properties)
 
     @property

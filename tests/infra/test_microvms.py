@@ -263,3 +263,8 @@ def test_the_connector_leads_into_the_owners_subnets_with_the_owners_group(tmp_p
             for each in (f"security-group/{GIVEN_GROUPS['sandbox_group']}", "network-interface/*")
         ),
     ]
+
+
+def test_an_update_asks_for_the_places_that_an_older_answer_lacked(let_out: Stacks) -> None:
+    """CloudFormation keeps the attributes of a custom resource as long as its properties stay the same."""
+    assert let_out.one("Custom::SandboxKey")["Answers"] == ["Hex", "Places"]
