@@ -38,7 +38,9 @@ class Container:
 @pytest.fixture(scope="module")
 async def container(arena: ArenaClient, launcher_socket: Path, box: Opened) -> AsyncIterator[Container]:
     ca = (arena.directory / "egress-ca.pem").read_text() + (arena.directory / "upstream-ca.pem").read_text()
-    egress = EgressSpec(f"unix:{arena.directory / 'proxy' / 'egress.sock'}", box.username, box.password, ca)
+    egress = EgressSpec(
+        proxy=f"unix:{arena.directory / 'proxy' / 'egress.sock'}", username=box.username, password=box.password, ca_pem=ca
+    )
     spec = SandboxSpec("tenant-1", box.container_id, TOKEN, env=box.placeholders, egress=egress)
     async with LauncherProvisioner(str(launcher_socket)) as provisioner:
         handle = await provisioner.start(spec)

@@ -234,7 +234,7 @@ async def test_the_exec_server_gets_its_tokens_hash_and_only_the_proxys_address(
         def describe_tasks(self, **_: Any) -> dict[str, Any]:
             return {"tasks": [task("PENDING")]}
 
-    egress = EgressSpec("http://proxy.moorage.internal:3128", "cntr_1", "secret", "PEM")
+    egress = EgressSpec(proxy="http://proxy.moorage.internal:3128", username="cntr_1", password="secret", ca_pem="PEM")
     spec = SandboxSpec("acme", "cntr_1", TOKEN, 4, {"KEY": "placeholder"}, egress)
     with pytest.raises(SandboxStarting):
         await FargateProvisioner(Recorder(), SETTINGS, executor).start(spec)  # type: ignore[arg-type]
@@ -278,7 +278,7 @@ async def test_a_deployment_without_sandboxes_refuses_and_asks_ecs_nothing(execu
 
 async def test_a_network_without_a_deployed_proxy_is_refused(executor: ThreadPoolExecutor, ecs: Ecs) -> None:
     settings = FargateSettings("moorage", ("subnet-1",), "sg-closed", None, {4: DEFINITION})
-    spec = SandboxSpec("acme", "cntr_1", TOKEN, 4, {}, EgressSpec("http://proxy:3128", "u", "p"))
+    spec = SandboxSpec("acme", "cntr_1", TOKEN, 4, {}, EgressSpec(proxy="http://proxy:3128", username="u", password="p"))
     with pytest.raises(SandboxError, match="no egress proxy"):
         await FargateProvisioner(ecs.client, settings, executor).start(spec)
 

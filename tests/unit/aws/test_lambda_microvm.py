@@ -179,7 +179,9 @@ async def test_want_of_room_is_a_matter_of_capacity(microvms: Microvms, code: st
         pytest.param(SandboxSpec("acme", "cntr_1", TOKEN, 4), "no sandboxes of 4 GiB", id="a size without an image"),
         pytest.param(SandboxSpec("acme", "cntr_1", TOKEN, 1, {"A": RANDOM}), "4,096 bytes", id="too many variables"),
         pytest.param(
-            SandboxSpec("acme", "cntr_1", TOKEN, 1, {}, EgressSpec("http://p:1", "u", "p")), "no egress proxy", id="a network"
+            SandboxSpec("acme", "cntr_1", TOKEN, 1, {}, EgressSpec(proxy="http://p:1", username="u", password="p")),
+            "no egress proxy",
+            id="a network",
         ),
     ],
 )

@@ -77,7 +77,13 @@ async def test_of_the_answers_connectors(
     assert service.states() == ["PENDING" if is_well else "TERMINATED"]
 
 
-WAY_OUT = EgressSpec("http://127.0.0.1:3128", "cntr_1", "p" * 64, f"cntr_1.{'f' * 64}", "-----BEGIN CERTIFICATE-----")
+WAY_OUT = EgressSpec(
+    proxy="http://127.0.0.1:3128",
+    username="cntr_1",
+    password="p" * 64,
+    place=f"cntr_1.{'f' * 64}",
+    ca_pem="-----BEGIN CERTIFICATE-----",
+)
 
 
 async def test_a_container_with_a_policy_is_run_with_the_connector_to_the_proxy(

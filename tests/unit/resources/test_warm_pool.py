@@ -259,7 +259,7 @@ async def test_a_sandbox_is_claimed_from_outside_and_told_its_owner_inside(world
     "other",
     [
         pytest.param({"memory_gib": 4}, id="of another memory tier"),
-        pytest.param({"egress": EgressSpec("http://proxy:3128", "u", "p")}, id="with a network"),
+        pytest.param({"egress": EgressSpec(proxy="http://proxy:3128", username="u", password="p")}, id="with a network"),
         pytest.param({"env": {"KEY": "placeholder"}}, id="with variables"),
     ],
 )

@@ -160,7 +160,7 @@ async def sandbox_with_desk(launcher_socket: Path, pages: Mapping[str, str]) -> 
         directory = Path(name)
         directory.chmod(0o755)
         async with shop(pages, directory / "egress.sock") as server, LauncherProvisioner(str(launcher_socket)) as provisioner:
-            egress = EgressSpec(f"unix:{directory}/egress.sock", USERNAME, PASSWORD)
+            egress = EgressSpec(proxy=f"unix:{directory}/egress.sock", username=USERNAME, password=PASSWORD)
             handle = await provisioner.start(SandboxSpec("acme", new_id(), TOKEN, egress=egress))
             async with ExecClient(handle) as client, ExecClient(await provisioner.desk(handle)) as beside:
                 yield Beside(handle, client, DeskClient(beside), server, provisioner)

@@ -275,14 +275,18 @@ def test_a_container_has_no_network_no_privileges_and_limits(provisioner: Docker
 
 
 def test_the_way_out_is_a_shared_directory_and_variables(provisioner: DockerProvisioner) -> None:
-    egress = EgressSpec("unix:/run/proxy/egress.sock", "cntr_1", "secret", "PEM")
+    egress = EgressSpec(proxy="unix:/run/proxy/egress.sock", username="cntr_1", password="secret", ca_pem="PEM")
     body = provisioner.container(SandboxSpec("acme", "cntr_1", TOKEN, egress=egress), Path("/x"), 20_001)
     assert body["HostConfig"]["Mounts"][3] == {"Type": "bind", "Source": "/run/proxy", "Target": "/run/egress", "ReadOnly": True}
     config = json.loads(body["Env"][0].partition("=")[2])
     assert config["egress"] == {"socket": "/run/egress/egress.sock", "ca_pem": "PEM"}
     assert config["env"]["HTTPS_PROXY"] == "http://cntr_1:secret@127.0.0.1:3128"
     with pytest.raises(SandboxError, match="Unix socket"):
-        provisioner.container(SandboxSpec("acme", "cntr_1", TOKEN, egress=EgressSpec("http://proxy:1", "u", "p")), Path("/x"), 20_001)
+        provisioner.container(
+            SandboxSpec("acme", "cntr_1", TOKEN, egress=EgressSpec(proxy="http://proxy:1", username="u", password="p")),
+            Path("/x"),
+            20_001,
+        )
 
 
 async def test_each_container_has_a_user_of_its_own_with_a_name(

@@ -258,9 +258,9 @@ async def test_a_start_that_cannot_work_is_an_error_and_leaves_nothing(tmp_path:
     with launcher(tmp_path) as path:
         async with LauncherProvisioner(str(path)) as provisioner:
             with pytest.raises(SandboxError, match="/nowhere does not exist"):
-                await provisioner.start(spec("cntr_1", egress=EgressSpec("unix:/nowhere/proxy.sock", "u", "p")))
+                await provisioner.start(spec("cntr_1", egress=EgressSpec(proxy="unix:/nowhere/proxy.sock", username="u", password="p")))
             with pytest.raises(SandboxError, match="Unix socket"):
-                await provisioner.start(spec("cntr_1", egress=EgressSpec("http://proxy:3128", "u", "p")))
+                await provisioner.start(spec("cntr_1", egress=EgressSpec(proxy="http://proxy:3128", username="u", password="p")))
             with pytest.raises(SandboxError, match="did not come up"):
                 await provisioner.start(SandboxSpec("acme", "cntr_1", "short"))
             assert await provisioner.running() == []
@@ -352,7 +352,7 @@ class TestEgress:
         self, provisioner: LauncherProvisioner, tmp_path: Path
     ) -> None:
         with echo_proxy(tmp_path / "proxy") as path:
-            egress = EgressSpec(f"unix:{path}", "cntr_1", "pass/word", "-----PROXY CA-----\n")
+            egress = EgressSpec(proxy=f"unix:{path}", username="cntr_1", password="pass/word", ca_pem="-----PROXY CA-----\n")
             handle = await provisioner.start(spec(new_id(), egress=egress))
             async with ExecClient(handle) as client:
                 result = await run(client, "exec 3<>/dev/tcp/127.0.0.1/3128; echo 'CONNECT a:443' >&3; head -c 24 <&3")
@@ -367,7 +367,7 @@ class TestEgress:
     async def test_a_proxy_that_is_started_again_is_found(self, provisioner: LauncherProvisioner, tmp_path: Path) -> None:
         command = "exec 3<>/dev/tcp/127.0.0.1/3128; echo x >&3; head -c 12 <&3"
         with echo_proxy(tmp_path / "proxy") as path:
-            handle = await provisioner.start(spec(new_id(), egress=EgressSpec(f"unix:{path}", "u", "p")))
+            handle = await provisioner.start(spec(new_id(), egress=EgressSpec(proxy=f"unix:{path}", username="u", password="p")))
         async with ExecClient(handle) as client:
             assert (await run(client, command)).stdout == ""
             with echo_proxy(tmp_path / "proxy"):

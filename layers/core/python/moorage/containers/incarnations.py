@@ -41,7 +41,9 @@ class Incarnations:
         if grant is None:
             return None, {}
         place = place_word(places_key(self._sandbox_key()), record.id)
-        spec = EgressSpec(self._egress_proxy, grant.username, grant.password, place, self._egress.ca_pem())
+        spec = EgressSpec(
+            proxy=self._egress_proxy, username=grant.username, password=grant.password, place=place, ca_pem=self._egress.ca_pem()
+        )
         return spec, grant.placeholders
 
     async def close_way_out(self, record: ContainerRecord) -> None:

@@ -39,7 +39,7 @@ class Handle:
     """When its owner ends it whatever it does (Unix seconds); 0 for never."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EgressSpec:
     """The only way out of a sandbox. Without one it has a loopback interface and nothing else."""
 
