@@ -152,6 +152,29 @@ def test_a_live_run_is_followed_although_another_was_read_before(browser: Browse
     closed(console)
 
 
+_SHRINK = """async () => {
+    const box = document.querySelector(".transcript"), content = box.firstElementChild, filler = document.createElement("div");
+    const shown = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    filler.style.height = "300px";
+    content.append(filler);
+    await shown();
+    box.after(filler);
+    await shown();
+}"""
+"""The content gets shorter by what stands below it gets higher: the page keeps its height."""
+
+
+def test_a_live_run_is_followed_although_its_content_gets_shorter(browser: Browser, stack: Stack, key: str, client: OpenAI) -> None:
+    steps = script(shell("seq 200; sleep 4; seq 200"), say("The end of the shorter run."))
+    going = client.responses.create(model="demo", input=f"Go on. {steps}", tools=TOOLS, background=True)
+    console = opened(browser, stack, key, f"#/runs/{going.id}", viewport=_PHONE)
+    expect(console.page.get_by_role("heading", level=1, name="Go on.")).to_be_attached()
+    console.page.evaluate(_SHRINK)
+    expect(console.page.get_by_text("The end of the shorter run.", exact=True).first).to_be_attached()
+    expect(console.page.get_by_role("button", name="Jump to latest")).to_have_count(0)
+    closed(console)
+
+
 def test_on_a_phone_the_playground_goes_to_its_run(browser: Browser, stack: Stack, key: str) -> None:
     console = opened(browser, stack, key, "#/playground", viewport=_PHONE)
     page = console.page

@@ -15,12 +15,14 @@ export function useFollow(isGrowing) {
   const box = useRef(null);
   const content = useRef(null);
   const isPinned = useRef(isGrowing);
+  const top = useRef(0); // of the scroller, at its last move
   const [isBehind, fallBehind] = useState(false);
   const toEnd = () => {
     if (!box.current) return; // what is watched may be told of after it has left the page
     isPinned.current = true;
     const scroller = scrollerOf(box.current);
     scroller.scrollTop = endOf(box.current, scroller);
+    top.current = scroller.scrollTop; // no reader's move: what stands below may grow by what the content lost
     fallBehind(false);
   };
   const letGo = () => {
@@ -32,7 +34,7 @@ export function useFollow(isGrowing) {
   });
   useEffect(() => {
     const scroller = scrollerOf(box.current);
-    let top = scroller.scrollTop;
+    top.current = scroller.scrollTop;
     const sizes = () => `${scroller.scrollHeight} ${scroller.clientHeight}`;
     let known = sizes();
     let finger = 0;
@@ -43,12 +45,12 @@ export function useFollow(isGrowing) {
       touchmove: (event) => event.touches[0].clientY > finger && letGo(),
       pointerdown: (event) => event.target === scroller && event.offsetX > scroller.clientWidth && letGo(),
       scroll: () => {
-        const moved = scroller.scrollTop - top;
+        const moved = scroller.scrollTop - top.current;
         // A page that is searched, or read aloud, scrolls without a hand; a shorter content or a higher box does too, and sizes tell that.
         if (moved < -NEAR_PX && sizes() === known) letGo();
-        top = scroller.scrollTop;
+        top.current = scroller.scrollTop;
         known = sizes();
-        if (moved <= 0 || endOf(box.current, scroller) - top > NEAR_PX) return;
+        if (moved <= 0 || endOf(box.current, scroller) - top.current > NEAR_PX) return;
         isPinned.current = true;
         fallBehind(false);
       },
