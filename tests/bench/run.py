@@ -2,6 +2,7 @@
 
 Starts a mock model upstream (50 deltas, no delay) and the embedded stack in front of it, each as a process of its own, measures, prints
 tables and writes ``docs/benchmarks.md``. After ``make bench-peers`` the gateways that it installed are measured in the same run.
+``make bench BEFORE=tree`` measures the moorage of another clone (one that ``make setup-dev`` has set up) in the same run.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -39,6 +41,7 @@ CLIENTS = ((1, 60), (8, 160), (64, 256))
 """Clients at once, and requests of all of them together."""
 ROUNDS = 20
 CHAIN = 200
+NAMES = ("moorage", "moorage before")
 TOOLS: list[dict[str, Any]] = [{"type": "shell", "environment": {"type": "container_auto"}}]
 
 
@@ -49,10 +52,25 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
 
+    def beside(self, before: "Table | None") -> "Table":
+        """With the figures of the release before, and how many times those the present ones are."""
+        if before is None:
+            return self
+        head = (*self.head[:-1], f"{self.head[-1]} now".strip(), f"{before.head[-1]} before".strip(), "×")
+        figures = {row[:-1]: row[-1] for row in before.rows}
+        rows = [(*row, figures.get(row[:-1], ""), _ratio(row[-1], figures.get(row[:-1], ""))) for row in map(tuple, self.rows)]
+        return Table(self.title, head, rows, self.note)
+
     def markdown(self) -> str:
         lines = [f"## {self.title}", "", *([self.note, ""] if self.note else [])]
         lines += [" | ".join(["", *row, ""]).strip() for row in (self.head, ["---"] * len(self.head), *self.rows)]
         return "\n".join(lines)
+
+
+def _ratio(now: str, before: str) -> str:
+    """Of the first number of each."""
+    (new, *_), (old, *_) = (re.findall(r"\d+(?:\.\d+)?", text) or [""] for text in (now, before))
+    return f"{float(new) / float(old):.2f}" if new and old and float(old) else ""
 
 
 def ms(seconds: float) -> str:
@@ -77,14 +95,14 @@ def upstream() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def stack(state_dir: Path, base_url: str | None, counts: Path | None = None) -> Iterator[Stack]:
-    """The embedded stack, in front of the mock or with the scripted model."""
+def stack(state_dir: Path, base_url: str | None, counts: Path | None = None, tree: Path = ROOT) -> Iterator[Stack]:
+    """The embedded stack of a tree, in front of the mock or with the scripted model."""
     chosen = {} if base_url is None else {"MOORAGE_UPSTREAM_URL": base_url, "MOORAGE_UPSTREAM_KIND": "chat_completions"}
     if base_url is not None:
         chosen["MOORAGE_UPSTREAM_MODEL"] = "mock"
     if counts is not None:
         chosen |= {"PYTHONPATH": str(ROOT / "tests" / "bench" / "counting"), "MOORAGE_BENCH_COUNTS": str(counts)}
-    running = Stack(state_dir, chosen).start()
+    running = Stack(state_dir, chosen, tree=tree).start()
     try:
         yield running
     finally:
@@ -96,8 +114,8 @@ def direct(base_url: str) -> Endpoint:
     return Endpoint("direct", f"{base_url}/chat/completions", body)
 
 
-def ours(running: Stack, **body: Any) -> Endpoint:
-    return Endpoint("moorage", f"{running.url}/responses", {"model": "mock", "input": "hi"} | body, running.key)
+def ours(running: Stack, name: str = "moorage", **body: Any) -> Endpoint:
+    return Endpoint(name, f"{running.url}/responses", {"model": "mock", "input": "hi"} | body, running.key)
 
 
 # --- requests --------------------------------------------------------------------------------------------------------------------
@@ -302,36 +320,46 @@ def write(tables: Sequence[Table], seen_machine: str) -> None:
     REPORT.write_text(head + "\n" + "\n\n".join(table.markdown() for table in tables) + "\n")
 
 
-async def measure(state_dir: Path, candidates: Sequence[Peer]) -> list[Table]:
+async def measure(state_dir: Path, candidates: Sequence[Peer], before: Path | None) -> list[Table]:
     tables = []
-    with upstream() as base_url, contextlib.ExitStack() as running_peers:
-        peers: list[tuple[Peer, int]] = []
-        endpoints = [direct(base_url)]
-        with stack(state_dir / "a", base_url) as running:
-            assert running.process is not None
-            pid = running.process.pid
-            endpoints.append(ours(running))
-            for peer in candidates:
-                if peer.is_installed():
-                    try:
-                        peers.append((peer, running_peers.enter_context(peer.start(base_url, state_dir / peer.name))))
-                    except RuntimeError as error:
-                        print(f"{peer.name} is left out: {error}")
-                        continue
-                    endpoints.append(peer.endpoint())
-            memory: dict[str, Callable[[], str]] = {"moorage": partial(resident_mb, pid)}
-            memory |= {peer.name: partial(resident_mb, number) for peer, number in peers}
-            tables.append(shown(await latency(endpoints)))
-            tables.append(shown(await throughput(endpoints[1:], memory)))
-            tables.append(shown(await processor(endpoints[1], pid)))
-            tables.append(shown(chain(running)))
-    with stack(state_dir / "b", None) as running:
-        tables.append(shown(rounds(running)))
-        tables.append(shown(_tail_table(await tail_latencies(running))))
-    with stack(state_dir / "d", None) as running:
-        tables.append(shown(await asyncio.to_thread(computer, running)))  # It has loops of its own.
+    trees = [ROOT] if before is None else [ROOT, before]
+    with upstream() as base_url, contextlib.ExitStack() as running:
+        stacks = [running.enter_context(stack(state_dir / f"a{at}", base_url, tree=tree)) for at, tree in enumerate(trees)]
+        releases = [ours(each, name) for each, name in zip(stacks, NAMES, strict=False)]
+        endpoints = [direct(base_url), *releases]
+        pids = {endpoint.name: _pid(each) for endpoint, each in zip(releases, stacks, strict=True)}
+        for peer in candidates:
+            if peer.is_installed():
+                try:
+                    pids[peer.name] = running.enter_context(peer.start(base_url, state_dir / peer.name))
+                except RuntimeError as error:
+                    print(f"{peer.name} is left out: {error}")
+                    continue
+                endpoints.append(peer.endpoint())
+        tables.append(shown(await latency(endpoints)))
+        tables.append(shown(await throughput(endpoints[1:], {name: partial(resident_mb, pid) for name, pid in pids.items()})))
+        tables.append(shown(_pair([await processor(endpoint, pids[endpoint.name]) for endpoint in releases])))
+        tables.append(shown(_pair([chain(each) for each in stacks])))
+    with contextlib.ExitStack() as running:
+        stacks = [running.enter_context(stack(state_dir / f"b{at}", None, tree=tree)) for at, tree in enumerate(trees)]
+        tables.append(shown(_pair([rounds(each) for each in stacks])))
+        tables.append(shown(_tail_table(await tail_latencies(stacks[0]))))
+    computers = []
+    for at, tree in enumerate(trees):
+        with stack(state_dir / f"d{at}", None, tree=tree) as one:
+            computers.append(await asyncio.to_thread(computer, one))  # It has loops of its own.
+    tables.append(shown(_pair(computers)))
     tables.append(shown(counters(state_dir / "c")))
     return tables
+
+
+def _pid(running: Stack) -> int:
+    assert running.process is not None
+    return running.process.pid
+
+
+def _pair(tables: Sequence[Table]) -> Table:
+    return tables[0].beside(tables[1] if tables[1:] else None)
 
 
 def _tail_table(seconds: list[float]) -> Table:
@@ -350,11 +378,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-report", action="store_true", help="print only; leave docs/benchmarks.md as it is")
     parser.add_argument("--no-peers", action="store_true", help="leave out the gateways that make bench-peers installed")
+    parser.add_argument("--before", type=Path, help="a clone of another release, set up, to be measured in the same run")
     options = parser.parse_args()
     seen_machine = machine()
     print(seen_machine)
     with tempfile.TemporaryDirectory(prefix="moorage-bench-") as folder:
-        tables = asyncio.run(measure(Path(folder), () if options.no_peers else PEERS))
+        tables = asyncio.run(measure(Path(folder), () if options.no_peers else PEERS, options.before))
     if not options.no_report:
         write(tables, seen_machine)
     return 0
