@@ -86,6 +86,14 @@ fc00::5 ula.example
 {ALLOWED} rebind.example
 """
 PORTS_PLAIN, PORTS_TLS, PORT_BANNER = (80, 8080), (443,), 8443
+PAGE = b"""<!doctype html><html lang=en><title>waiting</title><script>
+addEventListener("load", async () => {
+  const headers = { "X-Key": location.hash.slice(1) || "none" }
+  document.body.innerText = await (await fetch("/echo", { headers })).text()
+  document.title = "heard"
+})
+</script><body><img src=https://forbidden.example/image.png>"""
+"""It asks its own host with a header, and shows the answer."""
 
 
 class Internet:
@@ -236,6 +244,8 @@ class Internet:
                 }
                 content = json.dumps({"name": "tiny", "dist-tags": {"latest": "1.2.3"}, "versions": {"1.2.3": version}}).encode()
                 media = "application/json"
+            case "page":
+                content, media = PAGE, "text/html"
             case "git":
                 content = b"0123456789012345678901234567890123456789\trefs/heads/main\n"
             case "cargo":

@@ -1,5 +1,6 @@
 """The way out, through the API: a policy on the shell tool, the operator's ceiling, and the list of decisions."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,3 +142,17 @@ def test_new_values_keep_the_container_and_other_secrets_take_another(open_stack
     assert (kept, same) == (container, placeholder)
     assert placeholder.startswith("MOORAGE_SECRET_KEY_A_")
     assert (other != container, empty) == (True, "")
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed ('make setup-dev' installs it).")
+def test_a_host_that_the_browser_is_refused_is_told_to_the_model_and_listed(open_stack: Stack) -> None:
+    tools: Any = [{"type": "computer", "container": allowing("api.example.com")[0]["environment"]}]
+    visit = {"name": "computer", "arguments": {"actions": [{"type": "navigate", "url": "https://forbidden.example.org/"}]}}
+    response: Any = open_stack.client().responses.create(model="demo", input=script({"call": visit}, say("x")), tools=tools)
+    (output,) = [item for item in response.output if item.type == "computer_call_output"]
+    words = "Network access to 'forbidden.example.org' was refused: it is not among this container's allowed domains."
+    assert words in output.actions[-1]["error"]
+    assert [(each["host"], each["reason"].partition(words)[1]) for each in output.page["refused"]] == [("forbidden.example.org", words)]
+    with open_stack.http() as http:
+        entries = http.get(f"/containers/{response.tools[0].container['container_id']}/egress").json()["data"]
+    assert [(each["decision"], each["host"], each["port"]) for each in entries] == [("denied", "forbidden.example.org", 443)]

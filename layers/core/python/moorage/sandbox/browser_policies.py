@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 PATH: Final = "/etc/chromium/policies/managed/moorage.json"
+_DER: Final = serialization.Encoding.DER
 _DENIED: Final = 2
 """Of settings that ask, allow or deny."""
 _POLICIES: Final[dict[str, Any]] = {
@@ -54,19 +55,16 @@ _POLICIES: Final[dict[str, Any]] = {
 
 
 def policies(ca_pem: str) -> bytes:
-    """The file; ``ca_pem`` is the certificate of the egress proxy's CA, empty without a proxy."""
-    trusted = {"CACertificates": [base64.b64encode(_der(ca_pem)).decode()]} if ca_pem else {}
-    return json.dumps({**_POLICIES, **trusted}, sort_keys=True).encode()
+    """The file; ``ca_pem`` has what the browser trusts beside the CAs of its own: the egress proxy's, empty without a proxy."""
+    trusted = [base64.b64encode(each.public_bytes(_DER)).decode() for each in _certificates(ca_pem)]
+    return json.dumps({**_POLICIES, **({"CACertificates": trusted} if trusted else {})}, sort_keys=True).encode()
 
 
 def key_pins(ca_pem: str) -> list[str]:
-    """The CA's key, as ``--ignore-certificate-errors-spki-list`` takes it: for the headless shell."""
-    if not ca_pem:
-        return []
-    key = x509.load_pem_x509_certificate(ca_pem.encode()).public_key()
-    encoded = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return [base64.b64encode(hashlib.sha256(encoded).digest()).decode()]
+    """Their keys, as ``--ignore-certificate-errors-spki-list`` takes them: for the headless shell."""
+    keys = [each.public_key().public_bytes(_DER, serialization.PublicFormat.SubjectPublicKeyInfo) for each in _certificates(ca_pem)]
+    return [base64.b64encode(hashlib.sha256(key).digest()).decode() for key in keys]
 
 
-def _der(pem: str) -> bytes:
-    return x509.load_pem_x509_certificate(pem.encode()).public_bytes(serialization.Encoding.DER)
+def _certificates(pem: str) -> list[x509.Certificate]:
+    return x509.load_pem_x509_certificates(pem.encode()) if pem else []

@@ -1,0 +1,144 @@
+"""The browser beside a container, behind the real proxy: which hosts it opens, whom it trusts, and what becomes of secrets."""
+
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from moorage.sandbox.desk_client import BatchResult, DeskClient
+from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.launcher_client import LauncherProvisioner
+from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
+
+from tests.egress.arena import FORBIDDEN
+from tests.egress.conftest import TENANT, ArenaClient, Opened
+from tests.unit.sandbox.support import TOKEN, launcher, new_id
+
+pytestmark = pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed ('make setup-dev' installs it).")
+VALUE = "sk-browser-0123456789abcdef"
+SECRET = {"domain": "echo.example", "name": "API_KEY", "value": VALUE}
+REFUSED = "Network access to 'forbidden.example' was refused: it is not among this container's allowed domains."
+
+
+@pytest.fixture(scope="module")
+def launcher_socket(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with launcher(tmp_path_factory.mktemp("launcher")) as socket:
+        yield socket
+
+
+@dataclass
+class Browser:
+    desk: DeskClient
+    box: Opened
+
+    async def open(self, url: str) -> BatchResult:
+        return await self.desk.run(new_id(), [{"type": "navigate", "url": url}], has_tree=True)
+
+    async def open_page(self, url: str) -> BatchResult:
+        """The arena's page, when it has heard from its host."""
+        result = await self.open(url)
+        while result.page.title != "heard":
+            result = await self.desk.run(new_id(), [{"type": "wait", "ms": 100}], has_tree=True)
+        return result
+
+
+@asynccontextmanager
+async def browser_with(arena: ArenaClient, launcher_socket: Path, box: Opened, ca_pem: str) -> AsyncIterator[Browser]:
+    proxy = f"unix:{arena.directory / 'proxy' / 'egress.sock'}"
+    egress = EgressSpec(proxy=proxy, username=box.username, password=box.password, ca_pem=ca_pem)
+    async with LauncherProvisioner(str(launcher_socket)) as provisioner:
+        handle = await provisioner.start(SandboxSpec(TENANT, box.container_id, TOKEN, env=box.placeholders, egress=egress))
+        async with ExecClient(await provisioner.desk(handle)) as client:
+            desk = DeskClient(client)
+            await desk.start()
+            yield Browser(desk, box)
+        await provisioner.stop(handle.sandbox_id)
+
+
+@pytest.fixture(scope="module")
+async def browser(arena: ArenaClient, launcher_socket: Path) -> AsyncIterator[Browser]:
+    async with trusting_browser(arena, launcher_socket, "allowed.example", "echo.example", "selfsigned.example") as browser:
+        yield browser
+
+
+@asynccontextmanager
+async def trusting_browser(arena: ArenaClient, launcher_socket: Path, *domains: str) -> AsyncIterator[Browser]:
+    """It trusts the proxy's CA, and the CA of the arena's world in place of the public ones."""
+    box = arena.open(*domains, secrets=[SECRET])
+    ca_pem = (arena.directory / "egress-ca.pem").read_text() + (arena.directory / "upstream-ca.pem").read_text()
+    async with browser_with(arena, launcher_socket, box, ca_pem) as browser:
+        yield browser
+
+
+@pytest.mark.parametrize("host", ["allowed.example", "echo.example"], ids=["a tunnelled host", "an opened host"])
+async def test_a_browser_opens_pages_by_https(host: str, browser: Browser) -> None:
+    result = await browser.open(f"https://{host}/")
+    assert [(each.ok, each.error) for each in result.actions] == [(True, "")]
+    assert result.text.strip() == f"hello from {host}"
+
+
+async def test_a_browser_trusts_the_proxys_ca_and_no_stranger(arena: ArenaClient, launcher_socket: Path) -> None:
+    box = arena.open("allowed.example", "echo.example", secrets=[SECRET])
+    async with browser_with(arena, launcher_socket, box, (arena.directory / "egress-ca.pem").read_text()) as browser:
+        assert (await browser.open("https://echo.example/")).actions[0].ok
+        strange = await browser.open("https://allowed.example/")
+    assert strange.actions[0].error == "https://allowed.example/ cannot be opened: net::ERR_CERT_AUTHORITY_INVALID."
+
+
+async def test_a_host_that_vouches_for_itself_is_not_opened(browser: Browser) -> None:
+    result = await browser.open("https://selfsigned.example/")
+    assert result.actions[0].error == "https://selfsigned.example/ cannot be opened: net::ERR_CERT_AUTHORITY_INVALID."
+
+
+@pytest.mark.parametrize("scheme", ["https", "http"])
+async def test_a_host_outside_the_policy_is_refused_in_words(scheme: str, arena: ArenaClient, browser: Browser) -> None:
+    arena("clear")
+    began_ms = int(time.time() * 1000)
+    result = await browser.open(f"{scheme}://forbidden.example/")
+    (refusal,) = result.page.refused
+    assert (refusal.host, refusal.reason.startswith(REFUSED)) == ("forbidden.example", True)
+    heard = [each.error for each in result.actions] + [result.text]
+    assert any(REFUSED in each for each in heard)
+    assert arena("seen") == []
+    assert arena("refusals", tenant=TENANT, container=browser.box.container_id, at_ms=began_ms)
+
+
+async def test_what_a_page_loads_from_elsewhere_is_refused_too(arena: ArenaClient, browser: Browser) -> None:
+    arena("clear")
+    refused = list((await browser.open_page("https://allowed.example/page")).page.refused)
+    while not refused:
+        refused += (await browser.desk.run(new_id(), [{"type": "wait", "ms": 100}])).page.refused
+    assert [each.host for each in refused] == ["forbidden.example"]
+    assert FORBIDDEN not in {note["address"] for note in arena("seen")}
+
+
+ADDRESSES = {
+    "an address": "https://93.184.216.34/",
+    "the metadata service": "http://169.254.169.254/latest/meta-data/",
+    "another port": "https://allowed.example:8444/",
+}
+
+
+@pytest.mark.parametrize("what", ADDRESSES)
+async def test_a_browser_does_not_reach(what: str, arena: ArenaClient, browser: Browser) -> None:
+    arena("clear")
+    result = await browser.open(ADDRESSES[what])
+    assert len(result.page.refused) == 1
+    assert arena("seen") == []
+
+
+async def test_a_secret_goes_to_its_own_host_and_no_page_sees_it(arena: ArenaClient, launcher_socket: Path) -> None:
+    arena("clear")
+    async with trusting_browser(arena, launcher_socket, "echo.example", "scoped.example") as browser:
+        placeholder = browser.box.placeholders["API_KEY"]
+        own = await browser.open_page(f"https://echo.example/page#{placeholder}")
+        other = await browser.open_page(f"https://scoped.example/page#{placeholder}")
+    requests = [head for note in arena("seen") for head in note["raw"].lower().split("\r\n\r\n") if "x-key: " in head]
+    fields = [dict(line.split(": ", 1) for line in head.splitlines()[1:]) for head in requests]
+    assert {each["host"]: each["x-key"] for each in fields} == {"echo.example": VALUE, "scoped.example": placeholder.lower()}
+    assert "X-Key: ****" in own.text
+    assert placeholder in other.text
+    assert VALUE not in repr([own, other])
