@@ -22,6 +22,12 @@ def microvms(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
 
 
 @pytest.fixture(scope="module")
+def microvms_let_out(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
+    """MicroVMs whose containers may have a network policy."""
+    return shared({**MICROVMS, "allowed_egress_domains": ["pkg.example.com"]}, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
 def inside(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
     """What is reached from an owner's network alone, and is in it."""
     return shared({**MICROVMS, "vpc": MICROVM_VPC, **PRIVATE, **NAMED}, tmp_path_factory)
@@ -29,9 +35,15 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
 
 @pytest.fixture(scope="module")
 def templates(
-    stacks: Stacks, everything: Stacks, company: Stacks, microvms: Stacks, inside: Stacks, tmp_path_factory: pytest.TempPathFactory
+    stacks: Stacks,
+    everything: Stacks,
+    company: Stacks,
+    microvms: Stacks,
+    microvms_let_out: Stacks,
+    inside: Stacks,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """A folder with both templates of the default deployment, of the one with every option, of a company's, and of two with MicroVMs.
+    """A folder with both templates of the default deployment, of the one with every option, of a company's, and of three with MicroVMs.
 
     cfn-lint knows both kinds of resources that MicroVMs bring, by CloudFormation's schemas of October 2026, in both regions.
     """
@@ -41,11 +53,11 @@ def templates(
         "everything": everything,
         "company": company,
         "microvms": microvms,
+        "microvms-let-out": microvms_let_out,
         "inside": inside,
     }.items():
         (folder / f"{name}-state.json").write_text(json.dumps(found.state))
         (folder / f"{name}-service.json").write_text(json.dumps(found.service))
-    (folder / "inside-service.json").write_text(json.dumps(inside.service))
     return folder
 
 
