@@ -30,12 +30,14 @@ from typing import Any, cast
 import boto3
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from forwarder import PROXY_PORT, Forwarder
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import RequestReceived
 from moorage.egress.ca import Authority, leaf, new_ca
 from moorage.egress.keys import KmsKeys
 from moorage.egress.operator_secrets import OperatorSecrets
+from moorage.egress.places import place_word, places_key
 from moorage.egress.policy import EgressOpening
 from moorage.egress.service import EgressService
 from moorage.settings import Settings
@@ -85,6 +87,7 @@ fc00::5 ula.example
 93.184.216.99 silent.example
 {ALLOWED} rebind.example
 """
+PLACES_KEY = places_key(b"the arena's own deployment")
 PORTS_PLAIN, PORTS_TLS, PORT_BANNER = (80, 8080), (443,), 8443
 PAGE = b"""<!doctype html><html lang=en><title>waiting</title><script>
 addEventListener("load", async () => {
@@ -353,6 +356,7 @@ class Arena:
             "MOORAGE_ALLOWED_EGRESS_DOMAINS": "*",
             "MOORAGE_EGRESS_PROXY": f"unix:{self.directory / 'proxy' / 'egress.sock'}",
             "MOORAGE_EGRESS_KEY": key_id,
+            "MOORAGE_EGRESS_PLACES_KEY": PLACES_KEY.hex(),
             "MOORAGE_EGRESS_PORTS": str(PORT_BANNER),
             "MOORAGE_EGRESS_OWN_NETWORKS": "54.12.0.0/16",
         }
@@ -369,7 +373,7 @@ class Arena:
         with (self.directory / "proxy.log").open("ab") as log:
             at = log.tell()
             command = [str(PROXY_PYTHON), "-m", "functions.egress_proxy.main"]
-            command += ["--listen", f"unix:{self.directory / 'proxy' / 'egress.sock'}", "--listen", "127.0.0.1:0"]
+            command += ["--listen", f"unix:{self.directory / 'proxy' / 'egress.sock'}", "--listen", f"127.0.0.1:{PROXY_PORT}"]
             command += ["--hosts", str(self.directory / "hosts"), "--upstream-ca", str(self.directory / "upstream-ca.pem")]
             self.proxy = subprocess.Popen(command, env=self.environment, cwd=ROOT, stdout=log, stderr=log)
         while b"egress_ready" not in (self.directory / "proxy.log").read_bytes()[at:]:
@@ -392,6 +396,10 @@ class Arena:
                 assert grant is not None
                 (self.directory / "egress-ca.pem").write_text(self.egress.ca_pem())
                 return asdict(grant)
+            case "forward":
+                place = place_word(PLACES_KEY, argument["container"]) if argument["container"] else ""
+                way = Forwarder({"networks": ["127.0.0.1/32"], "place": place})
+                await asyncio.start_unix_server(way.forward, self.directory / "proxy" / argument["socket"], backlog=512)
             case "close":
                 await self.egress.close(argument["tenant"], argument["container"])
             case "renew":

@@ -166,7 +166,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArenaClient]:
     process = subprocess.Popen(
         ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-m", "tests.egress.arena", str(directory)],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": f"{ROOT / 'layers/core/python'}:{ROOT}"},
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'layers/core/python'}:{ROOT}:{ROOT / 'functions/sandbox/server'}"},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -184,19 +184,20 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArenaClient]:
 
 @pytest.fixture(scope="session")
 def sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with _a_sandbox(arena, tmp_path_factory) as made:
+    with a_sandbox(arena, tmp_path_factory) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def other_sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A neighbour of the first."""
-    with _a_sandbox(arena, tmp_path_factory) as made:
+    with a_sandbox(arena, tmp_path_factory) as made:
         yield made
 
 
 @contextmanager
-def _a_sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+def a_sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory, socket_name: str = "egress.sock") -> Iterator[Sandbox]:
+    """``socket_name``: of the way out, in the proxy's directory. It is the proxy's own, or leads to a forwarder."""
     certificates = tmp_path_factory.mktemp("certificates")
     arena.open("any.example")
     ca = (arena.directory / "egress-ca.pem").read_text()
@@ -219,6 +220,7 @@ def _a_sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> 
     command += ["--bind", str(arena.directory / "proxy"), "/run/egress", "--ro-bind", str(certificates), "/run/ca"]
     command += ["--ro-bind", str(Path(__file__).with_name("puppet.py")), "/run/puppet.py", "--chdir", "/tmp"]
     command += ["--setenv", "PATH", "/usr/bin:/bin:/usr/sbin", "--setenv", "HOME", "/tmp", "--setenv", "LC_ALL", "C.UTF-8"]
+    command += ["--setenv", "PROXY_SOCKET", f"/run/egress/{socket_name}"]
     command += ["/usr/bin/python3", "/run/puppet.py"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None

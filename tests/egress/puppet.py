@@ -20,7 +20,7 @@ from typing import Any
 
 Order = dict[str, Any]
 
-PROXY_SOCKET = "/run/egress/egress.sock"
+PROXY_SOCKET = os.environ["PROXY_SOCKET"]
 BUNDLE = "/run/ca/bundle.pem"
 
 
