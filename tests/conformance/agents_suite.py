@@ -25,9 +25,7 @@ HERE: Final = Path(__file__).resolve().parent
 TESTS: Final = ("tests/api_resources/beta/agents", "tests/api_resources/beta/test_agents.py")
 _SECONDS_MAX: Final = 1800
 _NO_NODE: Final = "openai-node is not installed; 'make conformance' installs it where the network allows"
-NOT_SERVED: Final = {
-    "agents.sessions.subagents": "agents have no subagents in this version",
-}
+NOT_SERVED: Final[dict[str, str]] = {}
 """Operations that fail, by the beginnings of their names, and why."""
 LEFT_OUT: Final = {
     "capability_directories": "folders with capabilities are not read: skills are given by 'skills'",
@@ -38,7 +36,6 @@ LEFT_OUT: Final = {
     "packages.system": "as packages.npm",
     "compaction.async": "context is compacted between two steps",
     "experimental.time_awareness": "the model is told the time in the input",
-    "multi_agent": "agents have no subagents in this version",
     "tools[].async": "functions have their results before the model goes on",
     "prompt_cache_options": "a model's provider sets the lifetime of its cache",
     "run_at": "the automation is a periodic one",

@@ -33,6 +33,8 @@ SPEAKERS = {
     "moorage.agents.settings": "the same, said in the form of ``/v1/responses``",
     "moorage.agents.turn_items": "items of responses, as the Agents API shows them",
     "moorage.agents.turn_events": "their events, likewise",
+    "moorage.agents.team_items": "what agents ask of each other, likewise",
+    "moorage.agents.team_events": "the agents of a turn, as the Agents API tells of them",
     "moorage.agents.session_vaults": "the tools whose servers take a token of a vault",
     "moorage.agents.turns": "what an environment brings to an agent",
     "moorage.agents.session_objects": "the one form in which the Agents API asks a person",

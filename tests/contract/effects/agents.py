@@ -58,7 +58,7 @@ TEXT: Json = {"type": "input_text", "text": "hi"}
 
 
 @row("agent", *(f"agent.{name}" for name in ("model", "name", "instructions", "reasoning", "text", "service_tier", "metadata")))
-@row("agent", "agent.multi_agent", "agent.compaction", "agent.experimental")
+@row("agent", "agent.compaction", "agent.experimental")
 def settings_of_agents(world: World) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     settings: Json = {
@@ -82,6 +82,15 @@ def settings_of_agents(world: World) -> None:
     assert body["reasoning"] == {"effort": "low", "summary": "auto"}
     assert body["text"]["format"]["schema"] == schema
     assert body["instructions"].endswith("Be brief.")
+
+
+@row("agent", "agent.multi_agent")
+def teams_of_agents(world: World) -> None:
+    alone = asked(world, agent={"multi_agent": {"enabled": False, "max_concurrent_subagents": 3}})
+    assert "spawn_agent" not in [tool["name"] for tool in alone.get("tools", ())]
+    together = asked(world, agent={"multi_agent": {"enabled": True}})
+    assert "spawn_agent" in [tool["name"] for tool in together["tools"]]
+    assert "At most 7 agents are active at once" in str(together["input"])
 
 
 @row("agent", "agent.tools", f"{_TOOL}<function>", f"{_TOOL}<tool_search>")

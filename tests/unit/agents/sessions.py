@@ -43,7 +43,10 @@ class SessionLab:
     @classmethod
     async def begun(cls, *turns: Turn, first: str | None = "go", has_container: bool = True, **settings: Any) -> "SessionLab":
         """A session whose first turn has begun, unless there is no input. In its container each command prints itself."""
-        lab = Lab(*turns)
+        return await cls.over(Lab(*turns), first=first, has_container=has_container, **settings)
+
+    @classmethod
+    async def over(cls, lab: Lab, *, first: str | None = "go", has_container: bool = True, **settings: Any) -> "SessionLab":
         served = Served.of(lab)
         sessions = lab.runtime.agent_sessions
         session = sessions.new(TENANT, {"model": "m", **settings}, None, container_id=CONTAINER if has_container else None)

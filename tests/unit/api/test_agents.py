@@ -124,6 +124,18 @@ async def test_what_changes_nothing_is_no_version_and_what_is_left_open_has_its_
         }
 
 
+async def test_an_agent_may_be_allowed_to_start_others_and_then_not_any_more() -> None:
+    async with serving() as (_, sdk):
+        made = await sdk.beta.agents.create(model=MODEL, multi_agent={"enabled": True})
+        assert made.multi_agent.to_dict() == {"enabled": True, "max_concurrent_subagents": limits.AGENT_SUBAGENTS}
+        fewer = await sdk.beta.agents.update(made.id, multi_agent={"enabled": True, "max_concurrent_subagents": 2})
+        assert (fewer.multi_agent.to_dict(), fewer.to_dict()["version"]) == ({"enabled": True, "max_concurrent_subagents": 2}, 2)
+        for nothing in ({"enabled": False}, None):
+            less = await sdk.beta.agents.update(made.id, multi_agent=nothing)
+            assert less.multi_agent.to_dict() == {"enabled": False, "max_concurrent_subagents": None}
+        assert less.to_dict()["version"] == 3
+
+
 async def test_agents_are_listed_page_by_page_also_behind_one_that_was_deleted() -> None:
     async with serving() as (served, sdk):
         made = []
@@ -175,7 +187,17 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({}, "model", "missing_required_parameter"),
     ({"color": "red"}, "color", "unknown_parameter"),
     ({"name": "n" * (limits.AGENT_NAME_CHARS_MAX + 1)}, "name", "string_above_max_length"),
-    ({"multi_agent": {"enabled": True}}, "multi_agent.enabled", "unsupported_value"),
+    (
+        {"multi_agent": {"enabled": True, "max_concurrent_subagents": 17}},
+        "multi_agent.max_concurrent_subagents",
+        "integer_above_max_value",
+    ),
+    ({"multi_agent": {"enabled": True}, "tools": [FUNCTION]}, "tools[0].type", "unsupported_value"),
+    (
+        {"multi_agent": {"enabled": True}, "tools": [SERVER | {"require_approval": "always"}]},
+        "tools[0].require_approval",
+        "invalid_value",
+    ),
     ({"compaction": {"async": True}}, "compaction.async", "unsupported_value"),
     ({"experimental": {"time_awareness": True}}, "experimental.time_awareness", "unsupported_value"),
     ({"tools": [{"type": "computer_use"}]}, "tools[0].type", "unsupported_value"),

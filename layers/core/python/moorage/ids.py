@@ -8,6 +8,7 @@ Ids made by clients (``msg_<uuid>``, ``fco_<uuid>``) arrive in input items and a
 have this form. Source of the prefixes and lengths: recorded live responses.
 """
 
+import hashlib
 import secrets
 import string
 from typing import Final
@@ -99,6 +100,18 @@ def new_session_id(container_id: str) -> str:
 def new_turn_id(number: int) -> str:
     """The id of a turn of an agent's session; :func:`turn_number` finds its record again."""
     return f"turn_{number:08x}{secrets.token_hex(20)}"
+
+
+def id_within_turn(prefix: str, turn_id: str, about: str) -> str:
+    """The id of what a turn of an agent's session consists of. It follows from what that is; :func:`number_of_turn` finds the number of
+    the turn again."""
+    digest = hashlib.sha256(f"{turn_id} {about}".encode()).hexdigest()
+    return f"{prefix}_{turn_number(turn_id):08x}{digest[:_UNIQUE_HEX]}"
+
+
+def number_of_turn(id_: str) -> int:
+    """The number of the turn of a session that something belongs to; 0 for an id that was not made here."""
+    return turn_number(f"turn_{id_.rpartition('_')[2]}")
 
 
 def new_turn_item_id(prefix: str, number: int, mark: str | None = None) -> str:

@@ -8,7 +8,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 
 from moorage import limits
 from moorage.agents.session_start import check_settings
-from moorage.agents.settings import as_answer
+from moorage.agents.settings import as_answer, team_of
 from moorage.agents.shapes import CREATE_AGENT, UPDATE_AGENT, SavedAgent
 from moorage.agents.store import AgentRecord
 from moorage.api.bodies import RawBody
@@ -65,7 +65,7 @@ async def update(caller: Caller, agent_id: str, body: RawBody) -> SavedAgent:
     if given.get("model", "") is None:
         raise invalid_value("model", "an agent needs one.")
     changes = _kept(await beside(len(body), lambda: UPDATE_AGENT(given)))
-    reset = {name for name, value in given.items() if value is None}
+    reset = {name for name, value in given.items() if value is None or name not in changes}
 
     async def change(settings: Mapping[str, Any]) -> Mapping[str, Any]:
         following = {name: value for name, value in settings.items() if name not in reset} | changes
@@ -82,8 +82,9 @@ async def delete(caller: Caller, agent_id: str) -> Deleted[Literal["agent.delete
 
 
 def _kept(settings: Fields) -> Fields:
-    """Without what has one value only."""
-    return {name: value for name, value in settings.items() if name not in ("multi_agent", "compaction", "experimental")}
+    """Without what has one value only, and without a team that is switched off."""
+    left_out = ("compaction", "experimental") if team_of(settings)["enabled"] else ("multi_agent", "compaction", "experimental")
+    return {name: value for name, value in settings.items() if name not in left_out}
 
 
 def as_object(agent: AgentRecord) -> SavedAgent:

@@ -10,6 +10,7 @@ import orjson
 from moorage.agents.session_shapes import AgentSession, SessionStatus, SpendShown, Turn, TurnFailure, TurnStatus, TurnTokens
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.settings import as_answer
+from moorage.agents.team_events import EndOfTurn
 from moorage.agents.turn_items import function_call
 from moorage.agents.turns import Standing
 from moorage.approvals.waiting import question_of
@@ -59,6 +60,17 @@ def status_of(standing: Standing) -> TurnStatus:
     return "completed" if ended is not None and ended.final_object["status"] == "completed" else "failed"
 
 
+def end_of(standing: Standing) -> tuple[EndOfTurn, int]:
+    """How a turn has ended, and when (milliseconds)."""
+    turn, snapshot = standing.turn, standing.snapshot
+    assert turn is not None
+    status = status_of(standing)
+    assert status in ("completed", "failed", "cancelled")
+    if turn.cancelled_at:
+        return status, turn.cancelled_at * 1000
+    return status, turn.created_at * 1000 if snapshot is None or snapshot.last is None else snapshot.last.at_ms
+
+
 def session_status(standing: Standing) -> SessionStatus:
     if standing.error and not standing.is_running:
         return "failed"
@@ -89,9 +101,7 @@ def turn_object(standing: Standing, turn: TurnRecord, status: TurnStatus | None 
     """``status`` is that of an event; by default it is as it stands."""
     stands, snapshot = status or status_of(standing), standing.snapshot
     has_ended = stands in ("completed", "failed", "cancelled")
-    ended_at = 0
-    if has_ended:
-        ended_at = turn.cancelled_at or (turn.created_at if snapshot is None or snapshot.last is None else snapshot.last.at_ms // 1000)
+    ended_at = end_of(standing)[1] // 1000 if has_ended else 0
     return {
         "id": turn.id,
         "object": "agent.session.turn",

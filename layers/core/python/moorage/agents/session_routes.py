@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Any, Final, Literal, cast
 
 from fastapi import Request
 from starlette.responses import Response
@@ -24,8 +25,12 @@ from moorage.agents.session_shapes import (
 from moorage.agents.session_start import check_settings, messages_of, new_session, set_back, tell_beginning, with_nulls
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.session_stream import Cursor, SessionReader
+from moorage.agents.settings import team_of as team_setting
+from moorage.agents.team_events import SubagentTurn
+from moorage.agents.team_reading import TeamOfTurn, shown_turn, team_of, turn_of_subagent
 from moorage.agents.turn_events import OBFUSCATED
 from moorage.agents.turn_items import items_of_turn
+from moorage.agents.turn_pages import over_turns, page_of
 from moorage.agents.turns import (
     Offer,
     Payer,
@@ -51,17 +56,17 @@ from moorage.api.idempotency import MARK, SINCE
 from moorage.api.listings import AnyPage
 from moorage.api.responses import until_of
 from moorage.api.routing import EVENTS, Router
-from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter, rate_limited, turn_not_found
+from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter, rate_limited, unsupported_parameter
+from moorage.errors.agent_sessions import turn_not_found
 from moorage.loop import paused
 from moorage.loop.budget import check_budget
 from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document
 from moorage.parallel import Breath, as_json, beside, side_by_side
 from moorage.runtime import Runtime
-from moorage.store.listing import unknown_after
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.events import filled, one_line
-from moorage.wire.queries import PageQuery, parse_session_delete, parse_session_list, parse_session_stream
+from moorage.wire.queries import parse_session_delete, parse_session_list, parse_session_stream
 from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.schema import BOOLEAN, STRING
@@ -96,7 +101,7 @@ async def create(caller: Caller, body: RawBody) -> Response:
         raise invalid_value("stream_options", "it is only allowed together with 'stream': true.")
     budget = _budget(given, sent) or None
     session = replace(await new_session(runtime, caller.tenant_id, given, size=len(body)), budget=budget)
-    check_budget(runtime, session.settings["model"], budget)
+    _check_budget(runtime, session.settings, budget)
     if budget is not None:  # Before its session: what dies between leaves none that nothing bounds.
         await runtime.budgets.put(caller.tenant_id, budget_scope(session), budget)
     await sessions.create(session)
@@ -152,7 +157,7 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
         if "agent" in given:
             settings = _changed(session.settings, given["agent"], sent["agent"])
             await check_settings(runtime, caller.tenant_id, settings, len(body))
-        check_budget(runtime, (settings or session.settings)["model"], budget)
+        _check_budget(runtime, settings or session.settings, budget)
         if settings is None and metadata is None and budget is None:
             return await _as_object(runtime, session)
         changed = await runtime.agent_sessions.update(session, settings=settings, metadata=metadata, budget=budget)
@@ -312,48 +317,34 @@ async def list_turns(caller: Caller, session_id: str, page: AnyPage) -> ListOf[T
 
 @router.get(f"{_ONE}/turns/{{turn_id}}", "retrieveAgentSessionTurn", "A turn of a session")
 async def retrieve_turn(caller: Caller, session_id: str, turn_id: str) -> Turn:
-    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
-    turn = await _turn(caller.runtime, session, turn_id)
-    return turn_object(await standing_of(caller.runtime, session, turn), turn)
+    """Also of a subagent."""
+    runtime = caller.runtime
+    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    if (found := await _turn_of_subagent(runtime, session, turn_id)) is not None:
+        return cast("Turn", await shown_turn(runtime, session, *found))
+    turn = await _turn(runtime, session, turn_id)
+    return turn_object(await standing_of(runtime, session, turn), turn)
 
 
 @router.get(f"{_ONE}/turns/{{turn_id}}/items", "listAgentSessionTurnItems", "The items of a turn", query=PAGE)
 async def list_turn_items(caller: Caller, session_id: str, turn_id: str, page: AnyPage) -> ListOf[Item]:
-    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
-    turn = await _turn(caller.runtime, session, turn_id)
-    return _items_page(await _items(caller.runtime, session, turn), page)
+    runtime = caller.runtime
+    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    if (found := await _turn_of_subagent(runtime, session, turn_id)) is not None:
+        return page_of(found[0].items(turn_id), page)
+    return page_of(await _items(runtime, session, await _turn(runtime, session, turn_id)), page)
 
 
 @router.get(f"{_ONE}/items", "listAgentSessionItems", "The items of a session, of all its turns", query=PAGE)
 async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[Item]:
-    """Turns are read one after the other until the page is full, or long; one that goes on begins with the turn of its item."""
-    runtime, descending = caller.runtime, page.order == "desc"
+    runtime = caller.runtime
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
-    found: list[Item] = []
-    is_beyond, beyond = page.after is None, None
-    size, is_long = 0, False
-    if page.after is not None and (number := await _turn_of(runtime, session, page.after)) is not None:
-        beyond = number + 1 if descending else number - 1
-    while len(found) <= page.limit and not is_long:
-        turns = await runtime.agent_sessions.turns(session, beyond=beyond, descending=descending, limit=limits.AGENT_SESSION_TURNS_READ)
-        for turn in turns:
-            items = await _items(runtime, session, turn)
-            items = items[::-1] if descending else items
-            if not is_beyond and page.after in [item["id"] for item in items]:
-                items = items[[item["id"] for item in items].index(page.after) + 1 :]
-                is_beyond = True
-            found += items if is_beyond else []
-            beyond = turn.number
-            size += len(await as_json(items)) if is_beyond else 0
-            is_long = size >= limits.PAGE_BYTES_MAX
-            if len(found) > page.limit or is_long:
-                break
-        if len(turns) < limits.AGENT_SESSION_TURNS_READ:
-            break
-    if not is_beyond:
-        assert page.after is not None
-        raise unknown_after(page.after)
-    return list_object(found[: page.limit], has_more=len(found) > page.limit or is_long)
+    turns = {} if page.after is None else await _turns_of_responses(runtime, session)
+
+    async def of_turn(turn: TurnRecord) -> list[Item]:
+        return await _items(runtime, session, turn)
+
+    return await over_turns(runtime, session, page, of_turn, partial(_turn_of, turns))
 
 
 @router.get(f"{_ONE}/traces", "listAgentSessionTraces", "The traces of a session's turns that have ended, as OTLP's JSON", query=PAGE)
@@ -389,7 +380,9 @@ async def _trace(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> 
 
 
 async def _items(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> list[Item]:
-    """All items of a turn, as far as they have come."""
+    """All items of a turn, as far as they have come; of one with a team, those of its root agent."""
+    if team_setting(session.settings)["enabled"] and (team := await team_of(runtime, session, turn, is_timed=False)) is not None:
+        return team.items(turn.id)
 
     async def one(response_id: str) -> tuple[Sequence[Item], Sequence[Item], bool]:
         snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
@@ -407,25 +400,27 @@ async def _items(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> 
     return items_of_turn(turn.id, await side_by_side(one, turn.responses, at_once=limits.RECORDS_UNPACKED_AT_ONCE))
 
 
-def _items_page(items: list[Item], page: PageQuery) -> ListOf[Item]:
-    if page.order == "desc":
-        items = items[::-1]
-    if page.after is not None:
-        named = [item["id"] for item in items]
-        if page.after not in named:
-            raise unknown_after(page.after)
-        items = items[named.index(page.after) + 1 :]
-    return list_object(items[: page.limit], has_more=len(items) > page.limit)
+async def _turns_of_responses(runtime: Runtime, session: SessionRecord) -> dict[str, int]:
+    """The number of the turn of each response."""
+    turns = await runtime.agent_sessions.turns(session)
+    return {response_id: turn.number for turn in turns for response_id in turn.responses}
 
 
-async def _turn_of(runtime: Runtime, session: SessionRecord, item_id: str) -> int | None:
-    """The number of the turn that an item is of: its id tells of its response, or of the turn that it was said in."""
+def _turn_of(turns: Mapping[str, int], item_id: str) -> int:
+    """The number of the turn that an item is of: its id tells of its response, or of the turn that it was said in; 0 if neither is
+    known."""
     if item_id.startswith("cmd_"):
         item_id = item_id.rpartition("_")[0]
-    turns, response_id = await runtime.agent_sessions.turns(session), ids.response_of(item_id)
-    of_response = (turn.number for turn in turns if response_id in turn.responses)
-    number = ids.turn_number(f"turn_{item_id.rpartition('_')[2]}")
-    return next(of_response, next((turn.number for turn in turns if turn.number == number), None))
+    number = ids.number_of_turn(item_id)
+    return turns.get(ids.response_of(item_id) or "", number if number in turns.values() else 0)
+
+
+async def _turn_of_subagent(runtime: Runtime, session: SessionRecord, turn_id: str) -> tuple[TeamOfTurn, SubagentTurn] | None:
+    """None for a turn of the session's own agent, and for what is none."""
+    if not team_setting(session.settings)["enabled"]:
+        return None
+    turn = await runtime.agent_sessions.turn(session, ids.turn_number(turn_id))
+    return None if turn is None or turn.id == turn_id else await turn_of_subagent(runtime, session, turn_id)
 
 
 async def _turn(runtime: Runtime, session: SessionRecord, turn_id: str) -> TurnRecord:
@@ -470,6 +465,13 @@ def _budget(given: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]
         cents = given.get("spend_control", {}).get("limit")
         return {} if cents is None else {"usd": cents / 100, "on_limit": "stop"}
     return given.get("budget", {}) if "budget" in sent else None
+
+
+def _check_budget(runtime: Runtime, settings: Mapping[str, Any], budget: Mapping[str, Any] | None) -> None:
+    """Raises :class:`ApiError` for one that nothing could hold."""
+    check_budget(runtime, settings["model"], budget)
+    if team_setting(settings)["enabled"] and "wall_seconds" in (budget or {}):
+        raise unsupported_parameter("budget.wall_seconds", "The agents of a team work at the same time: limit 'usd' or tokens.")
 
 
 def _payer(caller: Caller) -> Payer:

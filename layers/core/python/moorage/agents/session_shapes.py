@@ -285,7 +285,7 @@ class Turn(TypedDict):
     object: Literal["agent.session.turn"]
     session_id: str
     agent_id: str
-    subagent_id: None
+    subagent_id: str | None
     created_at: Seconds
     started_at: Seconds | None
     completed_at: Seconds | None
@@ -296,6 +296,25 @@ class Turn(TypedDict):
     """An extension: ``/v1/responses/{id}`` tells of each."""
     cost_usd: float | None
     """An extension: what they have cost, once the turn has ended; null where the price of a model is not known."""
+
+
+class SubagentOfSession(TypedDict):
+    """OpenAI's, and what it has used."""
+
+    id: str
+    object: Literal["agent.session.subagent"]
+    session_id: str
+    parent_agent_id: str
+    name: str
+    """Its path: ``/root/tides``, as in ``/v1/responses``."""
+    instructions: list[Json]
+    status: Literal["active", "closed"]
+    opened_at: Seconds
+    closed_at: Seconds | None
+    usage: TurnTokens | None
+    """An extension: of all its turns; null in events."""
+    cost_usd: float | None
+    """An extension: what that has cost; null in events, and where the price of the model is not known."""
 
 
 class SessionTrace(TypedDict):

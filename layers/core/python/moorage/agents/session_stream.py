@@ -17,16 +17,17 @@ from moorage import limits
 from moorage.agents.session_objects import (
     Environment,
     actions_of,
+    end_of,
     environment_object,
     session_object,
     session_status,
-    status_of,
     tokens_of,
     turn_object,
 )
 from moorage.agents.session_shapes import SessionStatus
 from moorage.agents.session_store import SessionRecord, TurnRecord
-from moorage.agents.turn_events import TURN, TurnProjector
+from moorage.agents.team_events import TeamProjector
+from moorage.agents.turn_events import TURN
 from moorage.agents.turns import Standing, snapshot_of, stand, standing_of
 from moorage.environments.answers import state_of
 from moorage.environments.shapes import EnvironmentState
@@ -39,7 +40,6 @@ from moorage.wire.types import Event
 SESSION: Final = "agent.session"
 START: Final = "0"
 """In the place of an id: before the first event."""
-_ENDS: Final[Mapping[str, str]] = {"completed": "completed", "failed": "failed", "cancelled": "cancelled"}
 _PARKED_LOOK_SECONDS: Final = 2.0
 _ON: Final = "on"
 """Marks that a response which stood still goes on."""
@@ -164,7 +164,7 @@ class SessionReader:
                     woken.clear()
 
     async def _of_turn(self, turn: TurnRecord) -> AsyncGenerator[list[Event], None]:
-        projector = TurnProjector(self.session.id, turn.id)
+        projector = TeamProjector(self.session.id, self.session.agent_id, turn.id)
         position, is_waiting, used = 0, False, TokenUsage()
         while True:
             self._number = position << _EVENTS_BITS
@@ -178,7 +178,7 @@ class SessionReader:
             if standing.turn is None:
                 return
             if standing.is_over and standing.turn.count == position + 1:
-                yield self._numbered(self._closing(standing))
+                yield self._numbered(self._closing(standing, projector))
                 return
             is_waiting = bool(standing.open_calls)
             if is_waiting:
@@ -192,7 +192,7 @@ class SessionReader:
                 return
             turn = following
             if turn.count == position + 1:  # It was cancelled while it waited.
-                yield self._numbered(self._closing(replace(standing, turn=turn)))
+                yield self._numbered(self._closing(replace(standing, turn=turn), projector))
                 return
             position, used = position + 1, used + standing.used
 
@@ -206,7 +206,7 @@ class SessionReader:
             return replace(standing, turn=None)
         return replace(standing, turn=await sessions.turn(self.session, turn.number))
 
-    async def _of_response(self, projector: TurnProjector, turn: TurnRecord, *, is_waiting: bool) -> AsyncGenerator[list[Event], None]:
+    async def _of_response(self, projector: TeamProjector, turn: TurnRecord, *, is_waiting: bool) -> AsyncGenerator[list[Event], None]:
         """The events of the last response that the turn had then, to its end."""
         runtime, tenant_id, position = self.runtime, self.session.tenant_id, turn.count - 1
         begun = Standing(self.session, turn)
@@ -220,19 +220,21 @@ class SessionReader:
             opening.append(await self._reset(turn, count, snapshot))
         contents = runtime.contents_of(tenant_id, frozenset())
         given = [] if snapshot is None else await contents.items(snapshot.stored.own_input)
-        yield self._numbered([*opening, *projector.begin(given)], is_silent=(position, -1) <= self._silent_to)
+        yield self._numbered([*opening, *projector.begin(given, turn.current)], is_silent=(position, -1) <= self._silent_to)
         if snapshot is None:
             return
         parked = _Parked(self)
-        async for events in runtime.responses.log_of(snapshot.stored).tail(-1, is_alive=lambda: not parked.is_gone):
-            if events is None:
+        log = runtime.responses.log_of(snapshot.stored)
+        async for batches in log.tail_batches(-1, is_alive=lambda: not parked.is_gone):
+            if batches is None:
                 yield await parked.look(turn)
                 continue
             told = parked.heard(turn)
-            for event in await contents.events(events):
-                is_silent = (position, event["sequence_number"]) <= self._silent_to
-                news = self._numbered(list(projector.hear(event)), is_silent=is_silent)
-                told += [*parked.resumed(turn), *news] if news else []
+            for batch in batches:
+                for index, event in enumerate(await contents.events(batch.events)):
+                    is_silent = (position, event["sequence_number"]) <= self._silent_to
+                    news = self._numbered(list(projector.hear(event, batch.said_at(index))), is_silent=is_silent)
+                    told += [*parked.resumed(turn), *news] if news else []
             yield told
 
     async def _reset(self, turn: TurnRecord, count: int, snapshot: Snapshot | None) -> Event:
@@ -257,10 +259,13 @@ class SessionReader:
             said += [_of_environment(self.session, state) for state in (pending, failed or ready)]
         return self._numbered(said)
 
-    def _closing(self, standing: Standing) -> list[Event]:
+    def _closing(self, standing: Standing, projector: TeamProjector) -> list[Event]:
+        """The end of a turn. Its team ends before it; of one whose response was deleted nothing is known any more."""
         assert standing.turn is not None
-        ended = self._of_turn_object(_ENDS[status_of(standing)], standing, standing.turn)
-        return [ended | {"usage": tokens_of(standing.turn.used + standing.used)}, self._of_session("idle", standing)]
+        status, ended_ms = end_of(standing)
+        team = [] if standing.snapshot is None else projector.close(status, ended_ms)
+        ended = self._of_turn_object(status, standing, standing.turn)
+        return [*team, ended | {"usage": tokens_of(standing.turn.used + standing.used)}, self._of_session("idle", standing)]
 
     def _of_turn_object(self, name: str, standing: Standing, turn: TurnRecord) -> Event:
         status: Any = {"created": "queued", "in_progress": "in_progress"}.get(name, name)

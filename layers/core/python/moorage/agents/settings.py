@@ -6,7 +6,9 @@ from typing import Any, Final
 import orjson
 
 from moorage import limits
+from moorage.agents.shapes import SubagentsAnswer
 from moorage.errors import ApiError, bad_request
+from moorage.loop.team_request import check_tools
 from moorage.wire.requests import CreateRequest, WebSearchMode, parse_create
 from moorage.wire.types import Tool
 from moorage.wire.validation import Fields
@@ -28,7 +30,10 @@ def checked(settings: Mapping[str, Any], *, web_search: WebSearchMode) -> Create
     agent's names."""
     _check_size(settings.get("tools", ()))
     try:
-        return parse_create({**as_request(settings), "input": ""}, web_search=web_search)
+        request = parse_create({**as_request(settings), "input": ""}, web_search=web_search)
+        if request.multi_agent is not None:
+            check_tools(request.tools)
+        return request
     except ApiError as error:
         raise _in_its_words(error) from error
 
@@ -54,7 +59,17 @@ def as_request(settings: Mapping[str, Any]) -> Fields:
     asked["tools"] = [tool for each in settings.get("tools", ()) for tool in _as_tools(each)]
     if "text" in settings:
         asked["text"] = _as_text(settings["text"])
+    if (team := team_of(settings))["enabled"]:
+        asked["multi_agent"] = team
     return asked | {"context_management": [{"type": "compaction"}]}
+
+
+def team_of(settings: Mapping[str, Any]) -> SubagentsAnswer:
+    """Whether an agent may start others, and how many of them are active at once."""
+    asked = settings.get("multi_agent") or {}
+    if not asked.get("enabled"):
+        return {"enabled": False, "max_concurrent_subagents": None}
+    return {"enabled": True, "max_concurrent_subagents": asked.get("max_concurrent_subagents", limits.AGENT_SUBAGENTS)}
 
 
 def _as_text(text: Mapping[str, Any]) -> Fields:
@@ -102,7 +117,7 @@ def as_answer(settings: Mapping[str, Any]) -> dict[str, Any]:
         "reasoning": {"effort": reasoning.get("effort"), "summary": reasoning.get("summary")},
         "text": {"format": text.get("format", {"type": "text"}), "verbosity": text.get("verbosity", "medium")},
         "service_tier": settings.get("service_tier", "auto"),
-        "multi_agent": {"enabled": False, "max_concurrent_subagents": None},
+        "multi_agent": team_of(settings),
         "compaction": {"async": False},
         "experimental": {"time_awareness": False},
     }

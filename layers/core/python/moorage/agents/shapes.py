@@ -30,7 +30,6 @@ from moorage.wire.validation import (
 
 AgentServiceTier = Literal["auto", "default", "flex", "priority", "fast", "ultrafast"]
 
-_NO_SUBAGENTS: Final = "Subagents are not available in this version: let your program give each task to an agent."
 _NO_STDIO: Final = "Servers are reached over HTTP in this version: name one by 'server_url'."
 _NO_REQUIRED: Final = "A server that does not answer is told to the model, and the turn goes on."
 _NOT_FROM_INSIDE: Final = "Servers are asked by the service in this version, not from inside an environment."
@@ -161,8 +160,8 @@ class AgentReasoning(TypedDict, total=False):
 class Subagents(TypedDict, total=False):
     """Without them ``max_concurrent_subagents`` has no meaning."""
 
-    enabled: Required[Annotated[bool, Only(False, _NO_SUBAGENTS)]]
-    max_concurrent_subagents: Annotated[int, Field(ge=1)]
+    enabled: Required[bool]
+    max_concurrent_subagents: Annotated[int, Field(ge=1, le=limits.TEAM_ACTIVE_MAX)]
 
 
 Compaction = TypedDict(

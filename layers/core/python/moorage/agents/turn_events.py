@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from moorage.agents import team_items
+from moorage.agents.team_items import AgentNames, agent_message, status_of_output, team_call
 from moorage.agents.turn_items import (
     Phase,
     command_id,
@@ -20,6 +22,7 @@ from moorage.agents.turn_items import (
     simple,
     text_of,
 )
+from moorage.store.responses import ROOT_AGENT
 from moorage.wire import events
 from moorage.wire.types import Event, Item
 
@@ -52,10 +55,15 @@ class _AgentCall:
 
 @dataclass(slots=True)
 class TurnProjector:
-    """What is heard of a turn's responses, one event after the other, becomes its own events. They bear no ``event_id`` yet."""
+    """What is heard of a turn's responses, one event after the other, becomes its own events. They bear no ``event_id`` yet. In a team,
+    each turn of an agent hears what is the agent's (``team_events.py``)."""
 
     session_id: str
     turn_id: str
+    names: AgentNames
+    agent: str = ROOT_AGENT
+    started: list[str] = field(default_factory=list)
+    """Names of the agents that this one has started."""
     _count: int = 0
     """Of items so far."""
     _places: dict[int, _EventPosition] = field(default_factory=dict)
@@ -66,6 +74,8 @@ class TurnProjector:
     _shell_outputs: dict[int, str] = field(default_factory=dict)
     """``call_id`` by ``output_index`` of the response."""
     _functions: dict[str, _AgentCall] = field(default_factory=dict)
+    _asks: dict[str, _AgentCall] = field(default_factory=dict)
+    """What it asks of other agents, as it is shown."""
 
     def begin(self, given: Sequence[Item]) -> Iterator[Event]:
         """Another response begins with these items."""
@@ -99,7 +109,9 @@ class TurnProjector:
             ended = commands(self.turn_id, {**call.item, "status": "incomplete"}, None)
             for place, item in zip(call.places, ended, strict=True):
                 yield self._done(place, item)
-        self._shells = {}
+        for call in self._asks.values():
+            yield self._done(call.places[0], call.item | {"status": "incomplete"})
+        self._shells, self._asks = {}, {}
 
     def _item_added(self, at: int, item: Item) -> Iterator[Event]:
         if item["type"] == "shell_call_output":
@@ -132,6 +144,18 @@ class TurnProjector:
                 if call is not None:
                     for place, shown in zip(call.places, commands(self.turn_id, call.item, item), strict=True):
                         yield self._done(place, shown)
+            case team_items.CALL:
+                asked = team_call(self.turn_id, self.agent, item, "in_progress", self.names, lambda: self.started)
+                if asked is not None:
+                    place = self._place(at, item["id"])
+                    self._asks[item["call_id"]] = _AgentCall(asked, [place])
+                    yield self._added(place, asked)
+            case team_items.OUTPUT:
+                call = self._asks.pop(item["call_id"], None)
+                if call is not None:
+                    yield self._done(call.places[0], call.item | {"status": status_of_output(item)})
+            case team_items.MESSAGE:
+                yield self._added(None, agent_message(self.turn_id, item, self.names))
             case _:
                 whole = simple(self.turn_id, item)
                 if whole is not None and at in self._places:

@@ -25,13 +25,12 @@ from moorage.approvals.store import ApprovalDecision
 from moorage.errors import (
     ApiError,
     ContainerLost,
-    agent_session_busy,
     approval_not_found,
     bad_request,
     passing_over_what_is_gone,
     rate_limited,
-    unknown_tool_call,
 )
+from moorage.errors.agent_sessions import agent_session_busy, unknown_tool_call
 from moorage.loop import decide
 from moorage.loop.create import give_up, prepare, start, write_down
 from moorage.loop.fold import fold
@@ -237,8 +236,9 @@ async def advance(
         else:
             if standing.is_running and any(each.messages for each in waiting):
                 assert standing.snapshot is not None
-                if not standing.snapshot.stored.is_steered:
-                    await runtime.responses.request_steering(standing.snapshot.stored)
+                stored = standing.snapshot.stored
+                if not stored.is_steered and stored.agent is None:  # A team is not broken off: its end begins the next turn.
+                    await runtime.responses.request_steering(stored)
             return
     raise rate_limited(f"Session '{session.id}' is given input faster than it can take it. Retry later.", _RETRY_SECONDS)
 

@@ -3,6 +3,7 @@
 from moorage.agents import artifact_routes as artifacts
 from moorage.agents import routes as agents
 from moorage.agents import session_routes as agent_sessions
+from moorage.agents import subagent_routes as subagents
 from moorage.api import (
     account,
     chat_completions,
@@ -48,6 +49,7 @@ ROUTERS = (
     chat_completions.router,
     conversations.router,
     agent_sessions.router,
+    subagents.router,
     artifacts.router,
     automations.router,
     agents.router,

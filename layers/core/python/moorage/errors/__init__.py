@@ -54,8 +54,6 @@ def unknown_url(method: str, path: str, served: Iterable[str]) -> ApiError:
         advice = "It has '/v1' twice: let base_url end with one."
     elif path.endswith("/") and path != "/v1/":
         advice = "Leave out its last '/'."
-    elif path.startswith("/v1/agents/sessions/") and "/subagents" in path:
-        advice = "No agent of a session starts others in this version: begin a session for each."
     else:
         advice = f"This deployment serves {', '.join(served)}."
     return not_found(f"Invalid URL ({method} {path}). {advice}", code="unknown_url")
@@ -498,29 +496,6 @@ def credential_not_refreshed(credential_id: str, reason: str) -> ApiError:
 def too_many_credentials(credentials_max: int) -> ApiError:
     message = f"A vault has at most {credentials_max} credentials. Delete one, or make another vault."
     return bad_request(message, code="too_many_credentials")
-
-
-def agent_session_not_found(session_id: str, *, param: str | None = None) -> ApiError:
-    return not_found(f"Session with id '{session_id}' not found.", code="session_not_found", param=param)
-
-
-def turn_not_found(turn_id: str) -> ApiError:
-    return not_found(f"Turn with id '{turn_id}' not found in this session.", code="turn_not_found")
-
-
-def agent_session_busy(session_id: str) -> ApiError:
-    """The SDKs retry a 409, and this one goes on until somebody cancels it."""
-    message = f"Session '{session_id}' has a turn that has not ended: cancel it first, or delete the session with '?force=true'."
-    return ApiError(409, message, code="session_busy", headers={"x-should-retry": "false"})
-
-
-def artifact_not_found(artifact_id: str) -> ApiError:
-    return not_found(f"Artifact with id '{artifact_id}' not found in this session.", code="artifact_not_found")
-
-
-def unknown_tool_call(call_id: str) -> ApiError:
-    """The SDK's helpers send a result again, and again, if they read this sentence."""
-    return bad_request(f"Unknown pending tool call: {call_id}", code="invalid_request_error")
 
 
 def webhook_endpoint_not_found(endpoint_id: str) -> ApiError:

@@ -51,3 +51,6 @@ AGENT_SESSION_ARTIFACTS_MAX: Final = 100
 
 AGENT_SESSION_ARTIFACTS_AT_ONCE: Final = 4
 """Files of a turn that are copied side by side."""
+
+AGENT_SUBAGENTS: Final = 6
+"""Subagents that are active at once where the agent does not say it: OpenAI's default."""

@@ -23,6 +23,8 @@ from moorage.tools.multi_agent.room import is_task
 from moorage.wire.types import Item
 
 WAITS_FOR: Final = "Messages of its agents."
+FAILED: Final = "This agent has failed, and cannot go on."
+SILENT: Final = "This agent ended its turn without an answer:"
 _CUT: Final = "\n[The rest was left out: it is too long for a message.]"
 
 
@@ -105,8 +107,8 @@ async def end(
 
 def _words(status: LaneStatus, error: Mapping[str, Any] | None) -> str:
     if error is not None:
-        return f"This agent has failed, and cannot go on. {error['message']}"
-    return f"This agent ended its turn without an answer: {status}."
+        return f"{FAILED} {error['message']}"
+    return f"{SILENT} {status}."
 
 
 async def _tell_parent(runtime: Runtime, stored: StoredResponse, me: AgentLane, step: int, text: str) -> None:

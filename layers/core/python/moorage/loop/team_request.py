@@ -1,5 +1,6 @@
 """What a request with a team may not ask for in this version: its agents have no way to their client, nor to a person."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from moorage.errors import invalid_value, unsupported_value
@@ -11,15 +12,16 @@ from moorage.tools.lowering import is_hosted
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import makes_calls
 from moorage.wire.requests import CreateRequest
+from moorage.wire.types import Tool
 
 _NO_CLIENT: Final = "The agents of a team cannot wait for their client in this version: leave it out, or 'multi_agent'."
 _NO_PERSON: Final = "the agents of a team cannot wait for a person in this version: say 'never', or leave 'multi_agent' out."
 _NO_PROGRAMS: Final = "The agents of a team write no programs in this version: leave it out, or 'multi_agent'."
 
 
-def check(request: CreateRequest, said: ResolvedInput) -> None:
-    """Raises :class:`~moorage.errors.ApiError`."""
-    for index, tool in enumerate(request.tools):
+def check_tools(tools: Sequence[Tool]) -> None:
+    """Raises :class:`~moorage.errors.ApiError` for one that no agent of a team can have."""
+    for index, tool in enumerate(tools):
         kind, room = tool["type"], ROOMS.of_tool(tool["type"])
         if room is None or not is_hosted(tool):
             raise unsupported_value(f"tools[{index}].type", kind, _NO_CLIENT)
@@ -27,6 +29,11 @@ def check(request: CreateRequest, said: ResolvedInput) -> None:
             raise unsupported_value(f"tools[{index}].type", kind, _NO_PROGRAMS)
         if isinstance(room, AsksApproval) and room.may_ask(tool):
             raise invalid_value(f"tools[{index}].require_approval", _NO_PERSON)
+
+
+def check(request: CreateRequest, said: ResolvedInput) -> None:
+    """Raises :class:`~moorage.errors.ApiError`."""
+    check_tools(request.tools)
     if upstream_shell.goes_there(said.entry, request.tools):
         raise unsupported_value("multi_agent.enabled", "true", "Its shell runs at the provider of the model, without room for a team.")
     if context.tools_of(said.items):

@@ -17,8 +17,8 @@ No transaction, no lock, one write for each batch.
 import asyncio
 import struct
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -66,6 +66,10 @@ class EventBatch:
     def said_at(self, position: int) -> int:
         """When the event at a position of the batch was said, in milliseconds."""
         return self.times[position] if self.times else self.at_ms
+
+    def without_first(self, count: int) -> "EventBatch":
+        """The rest of it behind so many of its events."""
+        return self if count <= 0 else replace(self, first=self.first + count, events=self.events[count:], times=self.times[count:])
 
     @property
     def following(self) -> int:
@@ -270,22 +274,30 @@ class EventLog:
         20 ms while events flow and backs off to 500 ms while nothing comes. If a bell is heard, it is read for each ring, and every
         500 ms. The log's continuity is verified.
         """
+        async with aclosing(self.tail_batches(after, is_alive=is_alive)) as followed:
+            async for batches in followed:
+                yield None if batches is None else [event for batch in batches for event in batch.events]
+
+    async def tail_batches(
+        self, after: int, *, is_alive: Callable[[], bool] = lambda: True
+    ) -> AsyncGenerator[list[EventBatch] | None, None]:
+        """The same with the batches as they were written, without the events up to ``after``."""
         expected = after + 1
         pause = limits.TAIL_POLL_SECONDS_MIN
         bell = self._bell if self._bell is not None and self._bell.is_heard else None
         with nullcontext() if bell is None else bell.awaited(self._response_id) as woken:
             batches = await self.read_after(after)
             while is_alive():
-                events: list[Event] = []
+                come: list[EventBatch] = []
                 for batch in batches:
                     assert batch.first <= expected, f"gap in the log of {self._response_id}: {expected} to {batch.first}"
-                    fresh = batch.events[expected - batch.first :]
-                    events += fresh
-                    expected += len(fresh)
-                if events:
+                    fresh = batch.without_first(expected - batch.first)
+                    come += [fresh] if fresh.events else []
+                    expected += len(fresh.events)
+                if come:
                     pause = limits.TAIL_POLL_SECONDS_MIN
-                    yield events
-                    if events[-1]["type"] in FINAL_TYPES:
+                    yield come
+                    if come[-1].is_final:
                         return
                 else:
                     yield None

@@ -164,6 +164,12 @@ def is_task(sent: Item) -> bool:
     return text.startswith("Message Type: NEW_TASK")
 
 
+def is_last_answer(sent: Item) -> bool:
+    """Whether a message between agents says what its author's turn has come to."""
+    text: str = sent["content"][0]["text"]
+    return text.startswith("Message Type: FINAL_ANSWER")
+
+
 def output(call: Item, text: str) -> Item:
     """The item that says what came of a call, but for its id."""
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

@@ -1,0 +1,160 @@
+"""A turn of a session as its logs tell it, with what each agent of its team has done and used.
+
+Nothing is stored of subagents: whoever asks for one reads the logs of the turn that it belongs to. Its id tells which turn that is.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from moorage import ids, limits
+from moorage.agents.session_objects import end_of, tokens_of
+from moorage.agents.session_store import SessionRecord, TurnRecord
+from moorage.agents.team_events import Subagent, SubagentTurn, TeamProjector, subagent_object, turn_object_of
+from moorage.agents.turn_events import ITEM_ADDED, ITEM_DONE
+from moorage.agents.turns import snapshot_of, standing_of
+from moorage.errors.agent_sessions import subagent_not_found
+from moorage.loop.budget import used_of
+from moorage.parallel import Breath
+from moorage.runtime import Runtime
+from moorage.store import keys
+from moorage.store.event_log import STEP_OF_THE_END
+from moorage.store.response_list import calls_by_type
+from moorage.store.responses import Snapshot
+from moorage.wire import events
+from moorage.wire.responses import TokenUsage
+from moorage.wire.types import Event, Item
+
+_BILLION = 1_000_000_000
+
+
+@dataclass(slots=True)
+class TeamOfTurn:
+    turn: TurnRecord
+    projector: TeamProjector
+    model: str
+    _items: dict[str, dict[str, Item]] = field(default_factory=dict)
+    """By the turn's id, and by their own."""
+
+    @property
+    def subagents(self) -> list[Subagent]:
+        return list(self.projector.subagents.values())
+
+    def items(self, *turn_ids: str) -> list[Item]:
+        """Of these turns, as far as they have come."""
+        found = [item for turn_id in turn_ids for item in self._items.get(turn_id, {}).values()]
+        return [item for item in found if item["type"] not in ("message", "reasoning") or item["status"] != "in_progress"]
+
+    def hear(self, event: Event) -> None:
+        if event["type"] in (ITEM_ADDED, ITEM_DONE):
+            self._items.setdefault(event["turn_id"], {})[event["item"]["id"]] = event["item"]
+
+
+async def team_of(runtime: Runtime, session: SessionRecord, turn: TurnRecord, *, is_timed: bool = True) -> TeamOfTurn | None:
+    """None without a team. One that is not ``is_timed`` is read for its items alone: from the end of a response, where there is one."""
+    team: TeamOfTurn | None = None
+    breath = Breath()
+    for response_id in turn.responses:
+        snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
+        if snapshot is None:
+            continue
+        if snapshot.stored.agent is None:
+            return None
+        if team is None:
+            projector = TeamProjector(session.id, session.agent_id, turn.id)
+            team = TeamOfTurn(turn, projector, snapshot.stored.parameters.model)
+        given = await runtime.contents_of(session.tenant_id, frozenset()).items(snapshot.stored.own_input)
+        for told in team.projector.begin(given, response_id):
+            team.hear(told)
+        async for event, at_ms, step in _heard(runtime, snapshot, is_timed=is_timed):
+            for told in team.projector.hear(event, at_ms, step):
+                team.hear(told)
+            await breath.taken()
+    if team is not None:
+        standing = await standing_of(runtime, session, turn)
+        if standing.is_over and standing.snapshot is not None:
+            for told in team.projector.close(*end_of(standing)):
+                team.hear(told)
+    return team
+
+
+async def _heard(runtime: Runtime, snapshot: Snapshot, *, is_timed: bool) -> AsyncIterator[tuple[Event, int, int | None]]:
+    """The events of a response with their times (milliseconds) and steps; or what its end makes of them, without."""
+    contents, stored = runtime.contents_of(snapshot.stored.tenant_id, frozenset()), snapshot.stored
+    if snapshot.last is None:
+        return
+    if snapshot.is_final and not is_timed:
+        ended = await contents.response(snapshot.final_object)
+        for index, item in enumerate(ended["output"]):
+            about = {"output_index": index, "item": item, "agent": item.get("agent", {})}
+            for name in (events.OUTPUT_ITEM_ADDED, events.OUTPUT_ITEM_DONE):
+                yield {"type": name, **about}, 0, None
+        yield {**snapshot.last.events[-1], "response": ended}, 0, None
+        return
+    async for batches in runtime.responses.log_of(stored).read_up_to(snapshot.last.following - 1):
+        for batch in batches:
+            step = None if batch.writer.step == STEP_OF_THE_END else batch.writer.step
+            for index, event in enumerate(await contents.events(batch.events)):
+                yield event, batch.said_at(index), step
+
+
+async def team_with(runtime: Runtime, session: SessionRecord, subagent_id: str) -> tuple[TeamOfTurn, Subagent]:
+    """A subagent with its team. Raises 404 for one that the session does not have."""
+    turn = await runtime.agent_sessions.turn(session, ids.number_of_turn(subagent_id))
+    team = None if turn is None else await team_of(runtime, session, turn)
+    found = None if team is None else next((each for each in team.subagents if each.id == subagent_id), None)
+    if team is None or found is None:
+        raise subagent_not_found(subagent_id)
+    return team, found
+
+
+async def turn_of_subagent(runtime: Runtime, session: SessionRecord, turn_id: str) -> tuple[TeamOfTurn, SubagentTurn] | None:
+    """A subagent's turn with its team; None if the session has no such."""
+    turn = await runtime.agent_sessions.turn(session, ids.turn_number(turn_id))
+    team = None if turn is None else await team_of(runtime, session, turn)
+    if team is None:
+        return None
+    turns = [each for subagent in team.subagents for each in subagent.turns]
+    return next(((team, each) for each in turns if each.id == turn_id), None)
+
+
+async def shown_subagent(runtime: Runtime, session: SessionRecord, team: TeamOfTurn, subagent: Subagent) -> dict[str, Any]:
+    used = await _used(runtime, session, subagent.turns)
+    calls = [item for turn in subagent.turns for item in turn.called]
+    return subagent_object(subagent, session.id) | _shown_use(runtime, team, used, calls)
+
+
+async def shown_turn(runtime: Runtime, session: SessionRecord, team: TeamOfTurn, turn: SubagentTurn) -> dict[str, Any]:
+    shown = turn_object_of(turn, session.id, session.agent_id)
+    if turn.status == "in_progress":
+        return shown
+    return shown | _shown_use(runtime, team, await _used(runtime, session, [turn]), turn.called)
+
+
+def _shown_use(runtime: Runtime, team: TeamOfTurn, used: TokenUsage, called: Sequence[Item]) -> dict[str, Any]:
+    price = runtime.catalog.price_of(team.model)
+    cost = used_of(runtime, team.model, used, calls_by_type(called))["usd"] / _BILLION
+    return {"usage": tokens_of(used), "cost_usd": None if price is None else cost}
+
+
+async def _used(runtime: Runtime, session: SessionRecord, turns: Sequence[SubagentTurn]) -> TokenUsage:
+    """By one turn of a subagent, or by several. A step that has not ended is not counted yet."""
+    total = TokenUsage()
+    for turn in turns:
+        for response_id in turn.response_ids:
+            steps = [step for of, step in turn.steps if of == response_id]
+            if steps:
+                total += await _used_by(runtime, session.tenant_id, response_id, min(steps), max(steps))
+    return total
+
+
+async def _used_by(runtime: Runtime, tenant_id: str, response_id: str, first: int, last: int) -> TokenUsage:
+    """By these steps of one agent, the first and the last included: a step tells what its agent has used so far."""
+    since = keys.lane_of(first) * limits.LANE_STEPS
+    accounts = await runtime.steps.accounts(tenant_id, response_id, since=since)
+    so_far = {account.step: account.outcome.usage for account in accounts if account.outcome is not None}
+
+    def at(step: int) -> TokenUsage:
+        return so_far[max(ended)] if (ended := [each for each in so_far if each <= step]) else TokenUsage()
+
+    return at(last) - at(first - 1)
