@@ -65,11 +65,10 @@ def test_what_subagents_use_adds_up_to_the_use_of_the_turn(client: OpenAI) -> No
     sessions = client.beta.agents.sessions
     session = sessions.create(agent=AGENT, environment=HOSTED, input=STORY)
     ended(client, session.id)
-    (turn,) = sessions.turns.list(session.id)
-    (response_id,) = turn.to_dict()["response_ids"]  # type: ignore[attr-defined]
+    turn: Any = next(iter(sessions.turns.list(session.id)))
+    (response_id,) = turn.response_ids
     by_agent: Any = client.responses.retrieve(response_id).usage
     used = {each["agent_name"]: each["total_tokens"] for each in by_agent.agents}
-    assert turn.usage is not None
     assert sum(used.values()) == turn.usage.total_tokens
     found: Any = {each.name: each for each in sessions.subagents.list(session.id)}
     assert {name: each.usage["total_tokens"] for name, each in found.items()} == {

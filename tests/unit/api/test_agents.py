@@ -130,7 +130,8 @@ async def test_an_agent_may_be_allowed_to_start_others_and_then_not_any_more() -
         assert made.multi_agent.to_dict() == {"enabled": True, "max_concurrent_subagents": limits.AGENT_SUBAGENTS}
         fewer = await sdk.beta.agents.update(made.id, multi_agent={"enabled": True, "max_concurrent_subagents": 2})
         assert (fewer.multi_agent.to_dict(), fewer.to_dict()["version"]) == ({"enabled": True, "max_concurrent_subagents": 2}, 2)
-        for nothing in ({"enabled": False}, None):
+        nothings: tuple[Any, ...] = ({"enabled": False}, None)
+        for nothing in nothings:
             less = await sdk.beta.agents.update(made.id, multi_agent=nothing)
             assert less.multi_agent.to_dict() == {"enabled": False, "max_concurrent_subagents": None}
         assert less.to_dict()["version"] == 3
