@@ -84,6 +84,7 @@ def container_routes(world: World) -> None:
     assert world.http.delete(f"{path}/files/{added['id']}").json()["deleted"] is True
     assert world.get(f"{path}/egress")["data"] == []
     session_routes(world, path)
+    screen_routes(world, path)
     assert world.http.delete(path).json()["deleted"] is True
     assert world.http.get(path).status_code == 404
 
@@ -99,6 +100,16 @@ def session_routes(world: World, path: str) -> None:
     assert world.post(f"{one}/resize", {"columns": 70, "rows": 20})["columns"] == 70
     assert world.http.delete(one).json()["deleted"] is True
     assert world.get(f"{path}/sessions")["data"] == []
+
+
+def screen_routes(world: World, path: str) -> None:
+    """Without a browser; ``tests/scenarios/test_screen.py`` has one."""
+    assert world.get(f"{path}/screen?wait_ms=0")["status"] == "closed"
+    assert world.post(f"{path}/screen/control", {"action": "give", "holder": "x"})["holder"] is None
+    refused = world.http.post(
+        f"{path}/screen/input", json={"holder": "x", "number": 1, "actions": [{"type": "keypress", "keys": ["A"]}]}
+    )
+    assert refused.json()["error"]["code"] == "screen_closed"
 
 
 def skill_routes(world: World) -> None:

@@ -20,6 +20,7 @@ class Batch:
         self.fingerprint = fingerprint
         self.line = b""
         self._is_over = asyncio.Event()
+        self.cancelled = asyncio.Event()
 
     @property
     def is_over(self) -> bool:
@@ -57,7 +58,15 @@ class Batches:
             raise RequestError(404, "unknown_exec", f"The desk knows no '{batch_id}'; it was probably started anew.")
         return self._by_id[batch_id]
 
-    def begin(self, batch_id: str, body: Dict[str, Any], run: Callable[[], Awaitable[Dict[str, Any]]]) -> Batch:
+    def cancel(self, batch_id: str) -> bool:
+        """Do no further action of it; False if it is over or unknown."""
+        batch = self._by_id.get(batch_id)
+        if batch is None or batch.is_over:
+            return False
+        batch.cancelled.set()
+        return True
+
+    def begin(self, batch_id: str, body: Dict[str, Any], run: Callable[[Batch], Awaitable[Dict[str, Any]]]) -> Batch:
         """Start it, or find the one of this id."""
         fingerprint = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         if batch_id in self._by_id or batch_id in self._forgotten:
@@ -69,9 +78,9 @@ class Batches:
         self._tasks[batch_id] = self._loop.create_task(self._follow(batch_id, batch, run))
         return batch
 
-    async def _follow(self, batch_id: str, batch: Batch, run: Callable[[], Awaitable[Dict[str, Any]]]) -> None:
+    async def _follow(self, batch_id: str, batch: Batch, run: Callable[[Batch], Awaitable[Dict[str, Any]]]) -> None:
         try:
-            batch.end(await run())
+            batch.end(await run(batch))
         finally:
             del self._tasks[batch_id]
             self._forget()

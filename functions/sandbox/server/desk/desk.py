@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import secrets
-from typing import Any, AsyncIterator, Dict, List, Optional
+from typing import Any, AsyncContextManager, AsyncIterator, Callable, Dict, List, Optional
 
 from configuration import ServerConfig
 from messages import HttpRequest, HttpResponse
@@ -18,7 +18,7 @@ from request_errors import RequestError, field
 from transcript import HEARTBEAT_SECONDS
 
 from desk.actions import ActionError, Actions, checked
-from desk.batches import Batches
+from desk.batches import Batch, Batches
 from desk.chromium import Chromium, installed, unavailable
 from desk.control import DeskControl
 from desk.downloads import Downloads
@@ -34,7 +34,16 @@ HEIGHTS = range(240, 1_601)
 BATCH_SECONDS = 60.0
 PICTURE_SECONDS = 5.0
 IDLE_SECONDS = 20 * 60.0
+LEASE_SECONDS = 60.0
 LOST = "The browser ended in the middle of this action, which may have happened."
+CANCELLED = "The response was cancelled before this action."
+
+Turn = Callable[[], AsyncContextManager[None]]
+"""What one action is done within. Between two of a batch, a person may take control."""
+
+
+class BatchCancelled(Exception):
+    """Nobody waits for the rest of it."""
 
 
 class Desk:
@@ -45,8 +54,10 @@ class Desk:
         self._ways = ways
         self._starting = asyncio.Lock()
         self._turn = asyncio.Lock()
+        self._order = asyncio.Lock()
         self._batches = Batches(loop)
-        self._control = DeskControl(loop)
+        self._idle_seconds = float(config.desk.get("idle_seconds", IDLE_SECONDS))
+        self._control = DeskControl(loop, float(config.desk.get("lease_seconds", LEASE_SECONDS)))
         self._idle: Optional[asyncio.TimerHandle] = None
         self._browser: Optional[OpenBrowser] = None
 
@@ -59,8 +70,9 @@ class Desk:
         """Answer one request below ``/v1/desk``."""
         if not self._config.desk or installed(self._config) is None:
             raise RequestError(501, "desk_unavailable", unavailable())
-        self._stay_awake()
         action = (request.method, *request.path[2:])
+        if action != ("GET", "frame"):  # To look is no use.
+            self._stay_awake()
         if action == ("PUT",):
             starting = self._loop.create_task(self._start(start_of(await request.json())))
             await response.stream("application/x-ndjson", last_of(starting))
@@ -70,10 +82,12 @@ class Desk:
         elif len(action) == 3 and action[:2] == ("PUT", "batches"):
             body = await request.json()
             plan = batch_of(body)
-            batch = self._batches.begin(action[2], body, lambda: self._run(plan))
+            batch = self._batches.begin(action[2], body, lambda batch: self._run(plan, batch))
             await response.stream("application/x-ndjson", batch.lines())
         elif len(action) == 3 and action[:2] == ("GET", "batches"):
             await response.stream("application/x-ndjson", self._batches.get(action[2]).lines())
+        elif len(action) == 3 and action[:2] == ("DELETE", "batches"):
+            await response.json(200, {"cancelled": self._batches.cancel(action[2])})
         elif action == ("GET", "frame"):
             await self._frame(request, response)
         elif action == ("POST", "control"):
@@ -93,7 +107,13 @@ class Desk:
     def _stay_awake(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        self._idle = self._loop.call_later(IDLE_SECONDS, lambda: self._loop.create_task(self.stop()))
+        self._idle = self._loop.call_later(self._idle_seconds, self._end_idle)
+
+    def _end_idle(self) -> None:
+        if self.running:
+            self._stay_awake()
+        else:
+            self._loop.create_task(self.stop())
 
     async def _start(self, plan: Dict[str, Any]) -> Dict[str, Any]:
         async with self._starting:
@@ -115,17 +135,30 @@ class Desk:
             raise RequestError(409, "desk_not_started", "The browser has not been started: PUT /v1/desk starts it.")
         return self._browser
 
-    async def _run(self, plan: Dict[str, Any]) -> Dict[str, Any]:
-        async with self._turn:
-            await self._control.until_free()
+    async def _run(self, plan: Dict[str, Any], batch: Batch) -> Dict[str, Any]:
+        async with self._order:
             browser = self._browser
             if browser is None:
                 done = [{"ok": False, "error": LOST}] if plan["actions"] else []
                 return {"type": "batch", "lost": True, "actions": done, **nothing_shown()}
-            return {"type": "batch", **await browser.run(plan)}
+            result = await browser.run(plan, lambda: self._turn_of(batch))
+            result["page"]["notes"] = [*self._control.take_notes(), *result["page"]["notes"]]
+            return {"type": "batch", **result}
+
+    @contextlib.asynccontextmanager
+    async def _turn_of(self, batch: Batch) -> AsyncIterator[None]:
+        """Waits for a person who has control. Raises :class:`BatchCancelled`."""
+        while True:
+            await self._control.until_free(batch.cancelled)
+            if batch.cancelled.is_set():
+                raise BatchCancelled
+            async with self._turn:
+                if not self._control.holder:
+                    yield
+                    return
 
     async def _input(self, body: Dict[str, Any], response: HttpResponse) -> None:
-        """A person's, at once: no batch begins while somebody has control; one that was under way before ends first."""
+        """A person's, as soon as the action that was under way is over: no other begins while somebody has control."""
         browser, actions = self._open(), checked(field(body, "actions", list))
         holder, number = field(body, "holder", str), field(body, "number", int)
         done = self._control.input(holder, number, lambda: self._person(browser, actions))
@@ -133,7 +166,7 @@ class Desk:
 
     async def _person(self, browser: "OpenBrowser", actions: List[Dict[str, Any]]) -> Dict[str, Any]:
         async with self._turn:
-            return {"type": "input", "actions": (await browser.do(actions))[0]}
+            return {"type": "input", "actions": (await browser.do(actions, at_once))[0]}
 
     async def _frame(self, request: HttpRequest, response: HttpResponse) -> None:
         browser = self._open()
@@ -179,7 +212,7 @@ class OpenBrowser:
 
     async def begin_at(self, url: str) -> None:
         """On a page; why it did not open, if it did not, is told with the first batch."""
-        outcomes, _ = await self.do([{"type": "navigate", "url": url}])
+        outcomes, _ = await self.do([{"type": "navigate", "url": url}], at_once)
         for outcome in outcomes:
             if not outcome["ok"]:
                 self._tabs.note(outcome["error"])
@@ -200,11 +233,17 @@ class OpenBrowser:
             "height": self._size[1],
         }
 
-    async def run(self, plan: Dict[str, Any]) -> Dict[str, Any]:
-        outcomes, is_lost = await self.do(plan["actions"])
+    async def run(self, plan: Dict[str, Any], turn: Turn) -> Dict[str, Any]:
+        outcomes, is_lost = await self.do(plan["actions"], turn)
         answer: Dict[str, Any] = {"lost": is_lost, "actions": outcomes, **nothing_shown()}
+        with contextlib.suppress(BatchCancelled):
+            async with turn():
+                return await self._look(plan, answer)
+        return answer
+
+    async def _look(self, plan: Dict[str, Any], answer: Dict[str, Any]) -> Dict[str, Any]:
         tab = self._tabs.shown
-        if is_lost or self.has_ended or tab is None:
+        if answer["lost"] or self.has_ended or tab is None:
             return {**answer, "lost": True}
         answer.update(await self._picture(tab, plan["picture"]))
         if plan["tree"]:
@@ -215,13 +254,18 @@ class OpenBrowser:
         answer["page"] = self._page()
         return answer
 
-    async def do(self, actions: List[Dict[str, Any]]) -> "tuple[List[Dict[str, Any]], bool]":
+    async def do(self, actions: List[Dict[str, Any]], turn: Turn) -> "tuple[List[Dict[str, Any]], bool]":
         """How each went, as far as they went, and whether the browser ended meanwhile."""
         outcomes: List[Dict[str, Any]] = []
-        deadline = self._loop.time() + BATCH_SECONDS
+        left = BATCH_SECONDS
         for action in actions:
             try:
-                await asyncio.wait_for(self._actions.do(action), max(0.1, deadline - self._loop.time()))
+                async with turn():
+                    began = self._loop.time()
+                    await asyncio.wait_for(self._actions.do(action), max(0.1, left))
+                    left -= self._loop.time() - began
+            except BatchCancelled:
+                return [*outcomes, {"ok": False, "error": CANCELLED}], False
             except BrowserGone:
                 return [*outcomes, {"ok": False, "error": LOST}], True
             except ActionError as error:
@@ -290,6 +334,11 @@ class OpenBrowser:
     def _ended(self) -> None:
         self.has_ended = True
         self._tabs.changed.set()
+
+
+@contextlib.asynccontextmanager
+async def at_once() -> AsyncIterator[None]:
+    yield
 
 
 def nothing_shown() -> Dict[str, Any]:

@@ -26,6 +26,7 @@ from moorage.containers import archive_routes as archives
 from moorage.containers import history_routes as container_past
 from moorage.containers import process_routes as processes
 from moorage.containers import routes as containers
+from moorage.containers import screen_routes as screens
 from moorage.conversations import routes as conversations
 from moorage.environments import routes as environments
 from moorage.environments import template_routes as environment_templates
@@ -63,6 +64,7 @@ ROUTERS = (
     containers.router,
     container_past.router,
     archives.router,
+    screens.router,
     sessions.router,
     processes.router,
     egress.router,

@@ -19,6 +19,7 @@ from moorage.containers.history_store import ContainerPast, time_after
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.lifecycle import ContainerSandboxes
 from moorage.containers.sandbox_wait import SandboxWait
+from moorage.containers.screens import ContainerScreens
 from moorage.containers.setup import ContainerSetup, Setups
 from moorage.containers.staging import Staging
 from moorage.containers.store import (
@@ -153,6 +154,7 @@ class Containers:
         swept = (store, self.past, blobs, provisioner, self.sandboxes, self.artifacts, files.stored)
         self.sweep = ContainerSweep(*swept, announcements=announcements, clock=clock, egress=egress, at_work=at_work)
         self.waiting = SandboxWait(self.sandboxes, self.sweep, at_work)
+        self.screens = ContainerScreens(store, self.sandboxes, self.waiting)
         self.sessions = TerminalSessions(ContainerSessions(table, clock), store, self.sandboxes, self.waiting, self.artifacts)
 
     async def pay(self, tenant_id: str, container_id: str, response_id: str, seconds: int) -> None:

@@ -139,9 +139,10 @@ class ContainerSandboxes:
         raise SandboxStarting(limits.CONTAINER_POLL_SECONDS)
 
     @asynccontextmanager
-    async def desk(self, live: LiveContainer) -> AsyncIterator[DeskClient]:
-        """The browser beside a container's commands. Raises :class:`DeskUnavailable` if there can be none."""
-        handle = await self._provisioner.desk(live.handle)
+    async def desk(self, live: LiveContainer, *, starts: bool = True) -> AsyncIterator[DeskClient]:
+        """The browser beside a container's commands. Raises :class:`DeskUnavailable` if there can be none, or without ``starts`` if
+        there is none."""
+        handle = await self._provisioner.desk(live.handle, starts=starts)
         if handle == live.handle or self._connect is None:
             yield DeskClient(live.client)
             return

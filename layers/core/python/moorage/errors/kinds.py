@@ -232,6 +232,10 @@ class DeskUnavailable(SandboxError):
     """There is no browser for this sandbox; ``message`` gives the reason and the remedy."""
 
 
+class DeskNotStarted(SandboxError):
+    """The browser of this sandbox does not run."""
+
+
 class DeskHeld(SandboxError):
     """Another person has control of the browser, or the caller has none."""
 

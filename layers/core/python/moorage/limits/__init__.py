@@ -18,6 +18,7 @@ from moorage.limits.identity import *
 from moorage.limits.images import *
 from moorage.limits.knowledge import *
 from moorage.limits.remote import *
+from moorage.limits.screens import *
 from moorage.limits.sessions import *
 from moorage.limits.storage import *
 from moorage.limits.teams import *

@@ -153,12 +153,12 @@ class Bubblewrap:
             raise SandboxGone("The container is not running.")
         await asyncio.to_thread(skills.add, skills.shelf(self._site.runtime_dir, sandbox_id), directory, archive)
 
-    async def desk(self, sandbox_id: str, token_sha256: str) -> str:
-        """The endpoint of the desk beside a sandbox, which is made if there is none. Raises :class:`SandboxError`."""
+    async def desk(self, sandbox_id: str, token_sha256: str, *, starts: bool) -> str:
+        """The endpoint of the desk beside a sandbox, which ``starts`` if there is none. Raises :class:`SandboxError`."""
         sandbox = self._by_id.get(sandbox_id)
         if sandbox is None:
             raise SandboxGone("The container is not running.")
-        return await self._desks.start(sandbox_id, sandbox.tenant_id, sandbox.egress, token_sha256)
+        return await self._desks.start(sandbox_id, sandbox.tenant_id, sandbox.egress, token_sha256, starts=starts)
 
     def describe(self, sandbox_id: str) -> SandboxStatus:
         return SandboxStatus.RUNNING if sandbox_id in self._by_id else SandboxStatus.STOPPED

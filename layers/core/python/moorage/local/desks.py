@@ -92,13 +92,15 @@ class Desks:
     def all(self) -> list[DeskSandbox]:
         return list(self._by_sandbox.values())
 
-    async def start(self, sandbox_id: str, tenant_id: str, egress: EgressSpec | None, token_sha256: str) -> str:
-        """Its endpoint. Idempotent per sandbox. Raises :class:`DeskUnavailable` where this machine has no browser, and
-        :class:`SandboxError`."""
+    async def start(self, sandbox_id: str, tenant_id: str, egress: EgressSpec | None, token_sha256: str, *, starts: bool) -> str:
+        """Its endpoint. Idempotent per sandbox. Raises :class:`DeskUnavailable` where this machine has no browser, or none has been
+        asked for and it is not to start, and :class:`SandboxError`."""
         async with self._locks.setdefault(sandbox_id, asyncio.Lock()):
             known = self._by_sandbox.get(sandbox_id)
             if known is not None:
                 return known.endpoint
+            if not starts:
+                raise DeskUnavailable("No browser has been started beside this container.")
             self._site.bounds.check([each.share() for each in self.all()], SandboxShare(tenant_id, limits.DESK_MEMORY_GIB))
             if not any(os.access(path, os.X_OK) for path in _BROWSERS):
                 raise DeskUnavailable(NO_BROWSER)

@@ -5,7 +5,7 @@ open:
 
 * ``POST /v1/sandboxes`` with a spec: start the container's sandbox or find the one that runs; ``{"sandbox_id", "endpoint"}``.
 * ``PUT /v1/sandboxes/{sandbox_id}/skills/{directory}`` with a zip: a folder that the sandbox's commands can read and not change.
-* ``PUT /v1/sandboxes/{sandbox_id}/desk`` with ``{"token_sha256"}``: the exec server of its browser, ``{"endpoint"}``.
+* ``PUT /v1/sandboxes/{sandbox_id}/desk`` with ``{"token_sha256", "starts"}``: the exec server of its browser, ``{"endpoint"}``.
 * ``GET /v1/sandboxes``, ``GET`` and ``DELETE /v1/sandboxes/{sandbox_id}``.
 * ``GET /v1/place``: ``{"programs"}``, what commands find in a sandbox here, with versions.
 
@@ -85,7 +85,7 @@ def application(sandboxes: Bubblewrap) -> Starlette:
 
     async def desk(request: Request) -> JSONResponse:
         body = await request.json()
-        endpoint = await sandboxes.desk(request.path_params["sandbox_id"], body["token_sha256"])
+        endpoint = await sandboxes.desk(request.path_params["sandbox_id"], body["token_sha256"], starts=body["starts"])
         return JSONResponse({"endpoint": endpoint})
 
     async def describe(request: Request) -> JSONResponse:

@@ -39,7 +39,7 @@ from moorage.telemetry import tell
 from moorage.tools.calls import CallEnd, CallEvent, CallFinished, KnownCall, Piece
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import CallRunner, HostedTool, RerunPolicy
-from moorage.tools.run import CallLeftovers, Run, Workplace
+from moorage.tools.run import CallLeftovers, Run, StoppingPlace, Workplace
 from moorage.wire.events import OUTPUT_ITEM_DONE
 from moorage.wire.types import Event, Item
 
@@ -107,11 +107,12 @@ async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> N
     live = await runtime.containers.sandboxes.running(stored.tenant_id, stored.container_id)
     if live is None:
         return
+    place = StoppingPlace(live, runtime.containers.sandboxes)
     async with live:
         for call in made_by.outcome.calls:
             room, item = _room(call), made_by.items[call.call_index]
             if room.call_runner(item) is CallRunner.SANDBOX:
-                await room.stop(live.client, _known(stored, call, item))
+                await room.stop(place, _known(stored, call, item))
 
 
 def _room(call: PendingCall) -> HostedTool:

@@ -195,6 +195,10 @@ class DeskClient:
         batch may have happened."""
         return BatchResult.of(await self._client.last_line("batch", "GET", _batch(batch_id)))
 
+    async def cancel(self, batch_id: str) -> bool:
+        """Do no further action of a batch; False if it is over or unknown. The one that is under way goes on to its end."""
+        return bool((await self._client.ask("DELETE", _batch(batch_id)))["cancelled"])
+
     async def frame(self, after: int, *, wait_ms: int) -> DeskFrame:
         """The newest frame behind number ``after`` (-1: any), as soon as there is one; after ``wait_ms`` none."""
         query = {"after": str(after), "wait_ms": str(wait_ms)}

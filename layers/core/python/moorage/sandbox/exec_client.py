@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from moorage.errors import DeskHeld, DeskUnavailable, SandboxError, SandboxFileMissing, SandboxGone
+from moorage.errors import DeskHeld, DeskNotStarted, DeskUnavailable, SandboxError, SandboxFileMissing, SandboxGone
 from moorage.limits import BATCH_FILE_BYTES_MAX, EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX, SANDBOX_LAST_SECONDS
 from moorage.net.transport import UpstreamTransport
 from moorage.sandbox.microvm_endpoint import MAY_WAKE, REPEATABLE, MicrovmAuth
@@ -508,6 +508,8 @@ def _refusal(code: str, message: str) -> SandboxError:
             return SandboxFileMissing(message)
         case "desk_unavailable":
             return DeskUnavailable(message)
+        case "desk_not_started":
+            return DeskNotStarted(message)
         case "desk_held":
             return DeskHeld(message)
         case _:

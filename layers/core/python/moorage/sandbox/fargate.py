@@ -187,7 +187,7 @@ class FargateProvisioner:
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
 
-    async def desk(self, handle: Handle) -> Handle:
+    async def desk(self, handle: Handle, *, starts: bool = True) -> Handle:
         return handle
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:

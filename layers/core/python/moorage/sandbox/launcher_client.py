@@ -53,10 +53,11 @@ class LauncherProvisioner(OverHttp):
         await self._ask("PUT", f"/v1/sandboxes/{handle.sandbox_id}/skills/{directory}", content=archive)
         return True
 
-    async def desk(self, handle: Handle) -> Handle:
+    async def desk(self, handle: Handle, *, starts: bool = True) -> Handle:
         token_sha256 = hashlib.sha256(handle.token.encode()).hexdigest()
-        body = await self._ask("PUT", f"/v1/sandboxes/{handle.sandbox_id}/desk", json={"token_sha256": token_sha256})
-        return Handle(body["endpoint"], handle.token, handle.sandbox_id)
+        wanted = {"token_sha256": token_sha256, "starts": starts}
+        answer = await self._ask("PUT", f"/v1/sandboxes/{handle.sandbox_id}/desk", json=wanted)
+        return Handle(answer["endpoint"], handle.token, handle.sandbox_id)
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         return SandboxStatus((await self._ask("GET", f"/v1/sandboxes/{sandbox_id}"))["status"])

@@ -101,9 +101,9 @@ class Provisioner(Protocol):
         is there stays as it is. False if the exec server does that itself. Raises :class:`SandboxError`."""
         ...
 
-    async def desk(self, handle: Handle) -> Handle:
-        """Which exec server serves the desk of this sandbox (``sandbox/desk_client.py``): its own, or another one. Starts no browser.
-        Raises :class:`DeskUnavailable` if there can be none."""
+    async def desk(self, handle: Handle, *, starts: bool = True) -> Handle:
+        """Which exec server serves the desk of this sandbox (``sandbox/desk_client.py``): its own, or another one. Starts no browser,
+        and without ``starts`` no server. Raises :class:`DeskUnavailable` if there can be none, or is none."""
         ...
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:

@@ -109,8 +109,8 @@ class WarmPool:
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return await self._fleet.add_skill(handle, directory, archive)
 
-    async def desk(self, handle: Handle) -> Handle:
-        return await self._fleet.desk(handle)
+    async def desk(self, handle: Handle, *, starts: bool = True) -> Handle:
+        return await self._fleet.desk(handle, starts=starts)
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         return await self._fleet.describe(sandbox_id)

@@ -22,10 +22,9 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
 from moorage import limits
-from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import CallEnd, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.function_items import compact_json
-from moorage.tools.run import Run
+from moorage.tools.run import Run, StoppingPlace
 from moorage.wire.types import Event, Item, Tool
 
 
@@ -199,7 +198,7 @@ class HostedTool(Room):
         """Run or resume the call: yields events, and last :class:`CallFinished`. Any ``await`` may be cancelled."""
         raise NotImplementedError
 
-    async def stop(self, client: ExecClient, known: KnownCall) -> None:
+    async def stop(self, place: StoppingPlace, known: KnownCall) -> None:
         """Kill the processes of a call in a sandbox: its response is being cancelled."""
 
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:

@@ -24,7 +24,23 @@ class LiveSandboxChecks(Protocol):
 
     async def confirm_gone(self, live: LiveContainer) -> bool: ...
 
-    def desk(self, live: LiveContainer) -> AbstractAsyncContextManager[DeskClient]: ...
+    def desk(self, live: LiveContainer, *, starts: bool = True) -> AbstractAsyncContextManager[DeskClient]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoppingPlace:
+    """The container of a response that is being cancelled."""
+
+    live: LiveContainer
+    sandboxes: LiveSandboxChecks
+
+    @property
+    def client(self) -> ExecClient:
+        return self.live.client
+
+    def desk(self) -> AbstractAsyncContextManager[DeskClient]:
+        """The browser, if one was started. Raises :class:`~moorage.errors.DeskUnavailable`."""
+        return self.sandboxes.desk(self.live, starts=False)
 
 
 @dataclass(frozen=True, slots=True)

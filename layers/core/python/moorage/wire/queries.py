@@ -361,6 +361,15 @@ def parse_session_read(query: Query) -> SessionRead:
     )
 
 
+def parse_screen(query: Query) -> SessionRead:
+    """The query of ``GET /v1/containers/{id}/screen``: the picture behind which number. Raises :class:`~moorage.errors.ApiError`."""
+    values = _single(query, ("starting_after", "wait_ms"))
+    return SessionRead(
+        starting_after=_whole_number("starting_after", values.get("starting_after", "0"), 0, 2**53),
+        wait_ms=_whole_number("wait_ms", values.get("wait_ms", "0"), 0, limits.SCREEN_READ_MS_MAX),
+    )
+
+
 def parse_agent_version(query: Query) -> int | None:
     """The query of ``GET /v1/agents/{id}``: a version, or None for the latest. Raises :class:`~moorage.errors.ApiError`."""
     values = _single(query, ("version",))

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.errors import SandboxError
-from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.approval_tool import ApprovalTool
 from moorage.tools.calls import CallEnd, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.capabilities import HidesField, RunsInContainer
@@ -15,7 +14,7 @@ from moorage.tools.code_interpreter import code, shapes
 from moorage.tools.execs import WORDS, exec_id
 from moorage.tools.function_items import compact_json, function
 from moorage.tools.room import CallRunner, InputWriter, RerunPolicy
-from moorage.tools.run import Run
+from moorage.tools.run import Run, StoppingPlace
 from moorage.wire.types import Event, Item, Tool
 
 _DESCRIPTION: Final = """\
@@ -89,9 +88,9 @@ class CodeInterpreter(ApprovalTool, HidesField, RunsInContainer):
     def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         return code.run(run)
 
-    async def stop(self, client: ExecClient, known: KnownCall) -> None:
+    async def stop(self, place: StoppingPlace, known: KnownCall) -> None:
         with suppress(SandboxError):
-            await client.kill(exec_id(known.response_id, known.call_id, 0))
+            await place.client.kill(exec_id(known.response_id, known.call_id, 0))
 
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         return code.end(known, end, detail)

@@ -7,6 +7,7 @@ The picture is an object beside the log (``store/item_contents.py``), which belo
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallFinished, KnownCall, P
 from moorage.tools.computer.actions import DeskBatch
 from moorage.tools.computer.pages import page_of
 from moorage.tools.execs import REVIVED, SandboxLost, exec_id
-from moorage.tools.run import Run
+from moorage.tools.run import Run, StoppingPlace
 from moorage.wire.types import Item, Tool
 
 PICTURE: Final = "output.image_url"
@@ -84,6 +85,13 @@ async def run(run: Run) -> AsyncGenerator[Piece, None]:
         return
     left = await run.workplace.leave()
     yield CallFinished(await _finished(run, batch, shown, [*notes, *left.notes]))
+
+
+async def stop(place: StoppingPlace, known: KnownCall) -> None:
+    """Do no further action of a call: its response is being cancelled."""
+    with suppress(SandboxError):
+        async with place.desk() as desk:
+            await desk.cancel(exec_id(known.response_id, known.call_id, 0))
 
 
 async def _shown(run: Run, batch: DeskBatch) -> _Shown:

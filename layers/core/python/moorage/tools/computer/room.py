@@ -13,7 +13,6 @@ from typing import Any, Final
 from moorage import errors, limits
 from moorage.model.anthropic_computer import HOSTED_COMPUTER
 from moorage.model.catalog import ModelEntry
-from moorage.sandbox.exec_client import ExecClient
 from moorage.settings import Settings
 from moorage.store.item_contents import KEPT
 from moorage.tools import approval_items
@@ -34,7 +33,7 @@ from moorage.tools.computer.actions import View, ViewMode
 from moorage.tools.computer.batches import ScreenSize, actions_of
 from moorage.tools.function_items import function_call, function_output, message, parsed, with_visible_parts, without, without_url
 from moorage.tools.room import CallLimits, CallRunner, HostedTool, InputWriter, RerunPolicy
-from moorage.tools.run import Run
+from moorage.tools.run import Run, StoppingPlace
 from moorage.wire.types import Event, Item, Tool
 
 _IMAGE: Final = "computer_call_output.output.image_url"
@@ -221,8 +220,8 @@ class Computer(
     def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         return batches.run(run)
 
-    async def stop(self, client: ExecClient, known: KnownCall) -> None:
-        """The desk ends a batch by itself, within a minute."""
+    async def stop(self, place: StoppingPlace, known: KnownCall) -> None:
+        await batches.stop(place, known)
 
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         yield batches.ended(known, end, detail)

@@ -19,7 +19,6 @@ import orjson
 from moorage import errors, limits
 from moorage.model.remote_servers import RemoteServers
 from moorage.parallel import imported
-from moorage.sandbox.exec_client import ExecClient
 from moorage.tools import approval_items
 from moorage.tools.calls import (
     NOT_ALLOWED,
@@ -51,7 +50,7 @@ from moorage.tools.mcp import deferring, listing, network, shapes
 from moorage.tools.mcp.servers import McpServer, concealed
 from moorage.tools.mcp.workspace import gate, places, plan, questions, search, toolset
 from moorage.tools.room import CallLimits, CallRunner, HostedTool, InputWriter, RerunPolicy
-from moorage.tools.run import Run
+from moorage.tools.run import Run, StoppingPlace
 from moorage.tools.tool_search.ranking import DeferredTool
 from moorage.wire.types import Event, Item, Tool
 
@@ -361,8 +360,8 @@ class Mcp(
             return
         yield self._completed(run.known, called.output, note)
 
-    async def stop(self, client: ExecClient, known: KnownCall) -> None:
-        await toolset.stop(client, known)
+    async def stop(self, place: StoppingPlace, known: KnownCall) -> None:
+        await toolset.stop(place.client, known)
 
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         yield self._failed(known, _error(end, detail))

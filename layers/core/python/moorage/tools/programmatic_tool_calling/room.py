@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from moorage import errors, limits
 from moorage.errors import SandboxError
-from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallFinished, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.capabilities import ValidatesItems
 from moorage.tools.function_items import compact_json, function, function_call, function_output
 from moorage.tools.programmatic_tool_calling import javascript, shapes
 from moorage.tools.room import CallLimits, CallRunner, HostedTool, InputWriter, RerunPolicy
-from moorage.tools.run import Run
+from moorage.tools.run import Run, StoppingPlace
 from moorage.wire.item import program_of
 from moorage.wire.types import Event, Item, Tool
 
@@ -101,9 +100,9 @@ class ProgrammaticToolCalling(HostedTool, ValidatesItems):
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         yield CallFinished(await javascript.ran(run))
 
-    async def stop(self, client: ExecClient, known: KnownCall) -> None:
+    async def stop(self, place: StoppingPlace, known: KnownCall) -> None:
         with suppress(SandboxError):
-            await client.kill(javascript.run_id(known.response_id, known.item))
+            await place.client.kill(javascript.run_id(known.response_id, known.item))
 
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         words = f"{WORDS[end]} {detail}".strip()

@@ -8,14 +8,13 @@ from typing import Any
 from moorage import errors, limits
 from moorage.errors import SandboxError
 from moorage.model.base import HOSTED_SHELL
-from moorage.sandbox.exec_client import ExecClient
 from moorage.tools import approval_items
 from moorage.tools.calls import CallEnd, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.capabilities import AsksApproval, PreparesSteps, RunsInContainer, Stage, ValidatesItems
 from moorage.tools.execs import exec_id
 from moorage.tools.function_items import function_call, function_output, parsed, without
 from moorage.tools.room import CallRunner, HostedTool, InputWriter, RerunPolicy
-from moorage.tools.run import Run
+from moorage.tools.run import Run, StoppingPlace
 from moorage.tools.shell import approval, commands, offer, shapes
 from moorage.wire.types import Event, Item, Tool
 
@@ -148,10 +147,10 @@ class Shell(HostedTool, AsksApproval, PreparesSteps, ValidatesItems, RunsInConta
     def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         return commands.run(run)
 
-    async def stop(self, client: ExecClient, known: KnownCall) -> None:
+    async def stop(self, place: StoppingPlace, known: KnownCall) -> None:
         for index in range(commands.count(known.item)):
             with suppress(SandboxError):
-                await client.kill(exec_id(known.response_id, known.call_id, index))
+                await place.client.kill(exec_id(known.response_id, known.call_id, index))
 
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
         return commands.end(known, end, detail)
