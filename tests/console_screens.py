@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from moorage.local.demo import QUESTION, sales
+from moorage.local.demonstrations import SALES, sales
 from openai import OpenAI
 from playwright.sync_api import Browser, expect
 
@@ -71,7 +71,7 @@ def furnish(client: OpenAI) -> tuple[str, str]:
     file = client.files.create(file=("sales.csv", sales()[0]), purpose="user_data")
     tools: Any = [{"type": "shell", "environment": {"type": "container_auto", "file_ids": [file.id]}}]
     plain: Any = [SHELL]
-    ran = client.responses.create(model="demo", input=QUESTION, tools=tools)
+    ran = client.responses.create(model="demo", input=SALES.question, tools=tools)
     for question in ("What is a bollard?", "Write a haiku about mooring lines.", "Which knot holds best on a wet rope?"):
         client.responses.create(model="demo", input=question)
     edited = client.responses.create(model="demo", input=f"Mend the tide table. {script(*_EDIT)}", tools=plain)

@@ -22,6 +22,8 @@ SPEAKERS = {
     "moorage.store.lanes": "the item that a message between agents is",
     "moorage.cli.checks.deployment": "a client of the API that asks a deployment for a shell",
     "moorage.local.demo": "a client of the API that shows what it gets",
+    "moorage.local.demonstrations": "its questions, and the tools that answer them",
+    "moorage.cli.demo": "the names of its questions",
     "moorage.containers.cli": "a client of the API that runs a command in a container",
     "moorage.tools.approval_items": "OpenAI's form of a question to a person, which other tools ask in too",
     "moorage.tools.mcp.workspace.files": "the command that applies patches in a container",

@@ -246,7 +246,7 @@ def test_a_model_without_a_computer_is_refused_by_name(own_stack: Stack) -> None
 
 
 def test_a_deployment_without_a_browser_names_the_package(tmp_path: Path) -> None:
-    stack = Stack(tmp_path / "state", {"MOORAGE_SANDBOX_PROGRAMS": "python 3.11"}).start()
+    stack = Stack(tmp_path / "state", {"MOORAGE_SANDBOX_BROWSER": "false"}).start()
     try:
         with pytest.raises(openai.BadRequestError, match="the package 'chromium'"):
             ask(stack.client(), acts(SHOT))

@@ -325,6 +325,16 @@ def test_a_demonstration_that_is_kept_ends_in_the_console_with_its_run(short: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["chart.png", "report.xlsx"]
 
 
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed ('make setup-dev' installs it).")
+def test_a_demonstration_builds_a_page_and_mends_what_its_browser_shows(short: Path, tmp_path: Path) -> None:
+    terminal = demo(short, "computer", "--no-keep", cwd=tmp_path, delta_ms=0)
+    terminal.wait_for(r"shows 'Cart: 0'(?s:.*)count \+= 1(?s:.*)shows 'Cart: 2'(?s:.*)after two presses the title is 'Cart: 2'")
+    _, errors = terminal.process.communicate(timeout=_SECONDS_MAX)
+    assert (terminal.process.returncode, errors) == (0, b"")
+    made = {path.name: path.read_bytes()[:2] for path in tmp_path.iterdir()}
+    assert made == {"index.html": b"<!", "screen-1.jpg": b"\xff\xd8", "screen-2.jpg": b"\xff\xd8"}
+
+
 def test_a_demonstration_that_is_killed_takes_its_stack_along(short: Path) -> None:
     terminal = demo(short)
     terminal.wait_for("runs in cntr_")

@@ -138,6 +138,7 @@ EVERYTHING = Settings(
     web_search="ignore",
     code_seconds_max=60,
     sandbox_programs="python 3.11, go 1.19",
+    sandbox_browser=True,
     auto_idle_seconds=60,
     strict_expiry=True,
     drain=True,

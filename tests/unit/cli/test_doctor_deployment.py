@@ -249,8 +249,8 @@ def test_a_stack_that_does_not_run_is_told_what_a_start_would_find(
 
 
 def test_a_mistyped_setting_is_named() -> None:
-    findings = list(of_machine({"MOORAGE_UPSTREAM_URI": "http://127.0.0.1:8000/v1"}))
-    assert findings[-1].what == "MOORAGE_UPSTREAM_URI is no setting; MOORAGE_UPSTREAM_URL is."
+    *_, last = of_machine({"MOORAGE_UPSTREAM_URI": "http://127.0.0.1:8000/v1"})
+    assert last.what == "MOORAGE_UPSTREAM_URI is no setting; MOORAGE_UPSTREAM_URL is."
 
 
 def test_a_table_that_cannot_be_read_is_named(free_port: int, capsys: pytest.CaptureFixture[str]) -> None:

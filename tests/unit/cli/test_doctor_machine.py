@@ -8,11 +8,14 @@ from types import ModuleType
 
 import pytest
 from moorage.cli import demo, up
+from moorage.cli.checks.computer import computer_finding, started_here
 from moorage.cli.checks.findings import Finding, Level
 from moorage.cli.checks.machine import disk_finding, environment_finding, model_finding, port_finding, python_finding, sandbox_finding
-from moorage.errors import SettingsConflict
+from moorage.errors import DeskUnavailable, SandboxError, SettingsConflict
 from moorage.local.environments import ToolEnvironment
+from moorage.sandbox.desk_client import DeskState
 
+from tests.unit.sandbox.desk_support import needs_browser
 from tests.upstream import MockUpstream
 
 
@@ -108,3 +111,44 @@ def test_packages_that_no_start_would_install_are_no_reason_to_worry(tmp_path: P
     allowed = {"MOORAGE_ALLOWED_EGRESS_DOMAINS": "pypi.example"}
     found = [environment_finding(environ, known).level for environ in ({}, allowed) for known in (egress, toolbox)]
     assert found == [Level.OK, Level.WARN, Level.WARN, Level.WARN]
+
+
+# --- the hosted computer ------------------------------------------------------------------------------------------------------------
+
+TOLD = "a hosted computer can run here: Chrome/156.0"
+
+
+@pytest.mark.parametrize(
+    ("is_whole", "has_own_sandbox", "level", "what"),
+    [
+        (True, True, Level.OK, f"{TOLD}, with Chromium's own sandbox"),
+        (True, False, Level.WARN, f"{TOLD}, without Chromium's own sandbox"),
+        (False, True, Level.WARN, f"{TOLD}, without its windows"),
+    ],
+    ids=["all walls", "no own sandbox", "the headless shell"],
+)
+def test_the_browser_and_its_walls_are_named(is_whole: bool, has_own_sandbox: bool, level: Level, what: str) -> None:
+    finding = computer_finding(lambda: DeskState("desk_1", "Chrome/156.0", is_whole, has_own_sandbox, 1280, 800))
+    assert (finding.level, finding.what, bool(finding.advice)) == (level, what, level is Level.WARN)
+
+
+@pytest.mark.parametrize(
+    ("error", "level", "what"),
+    [
+        (DeskUnavailable("None is there."), Level.WARN, "this machine can have no hosted computer"),
+        (SandboxError("It fell."), Level.FAIL, "no browser starts beside a sandbox"),
+    ],
+    ids=["no browser", "a browser that does not start"],
+)
+def test_a_machine_without_a_browser_is_told_so(error: SandboxError, level: Level, what: str) -> None:
+    def start() -> DeskState:
+        raise error
+
+    finding = computer_finding(start)
+    assert (finding.level, finding.what, error.message in finding.advice) == (level, what, True)
+
+
+@needs_browser
+def test_the_doctor_starts_the_browser_that_requests_would_have() -> None:
+    desk = started_here()
+    assert (desk.browser.partition("/")[0], desk.width, desk.height) == ("Chrome", 1280, 800)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from moorage.local.demo import Screen, await_environment
+from openai.types.responses.response_computer_tool_call import ResponseComputerToolCall
 
 from tests.unit.test_terminal import Terminal
 
@@ -43,6 +44,29 @@ def test_the_words_of_a_slow_model_stay_and_notes_about_waiting_go() -> None:
     screen.end()
     assert seen(terminal)[-2:] == ["All is well.", ""]
     assert terminal.getvalue().count("waiting for the model") == 3
+
+
+def test_what_the_model_does_with_a_computer_is_shown_by_line() -> None:
+    screen = Screen(out := io.StringIO())
+    actions = [{"type": "keypress", "keys": ["CTRL", "L"]}, {"type": "click", "button": "left", "x": 1, "y": 2}]
+    call = {
+        "id": "cu_1",
+        "type": "computer_call",
+        "call_id": "c",
+        "status": "completed",
+        "pending_safety_checks": [],
+        "actions": actions,
+    }
+    screen.show(event("output_item.done", item=ResponseComputerToolCall.model_validate(call)))
+    results = [{"ok": True}, {"ok": False, "error": "Nothing is there."}]
+    page = {"url": "http://localhost:1/", "title": "Cart"}
+    screen.show(event("output_item.done", item=SimpleNamespace(type="computer_call_output", actions=results, page=page)))
+    assert out.getvalue().splitlines()[2:] == [
+        "  > keypress keys=CTRL+L",
+        "  > click button=left x=1 y=2",
+        "  (failed: Nothing is there.)",
+        "  | the page http://localhost:1/ shows 'Cart'",
+    ]
 
 
 def test_a_step_after_words_without_an_end_begins_a_line_of_its_own() -> None:

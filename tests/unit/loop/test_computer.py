@@ -357,7 +357,7 @@ async def test_a_toolset_of_the_upstream_is_for_a_hosted_computer_alone() -> Non
 
 @pytest.mark.parametrize("kind", ["docker", "fargate", "lambda_microvm", "elsewhere"])
 def test_where_a_browser_would_share_its_walls_with_commands_there_is_none(kind: ProvisionerKind) -> None:
-    settings = Settings("t", "b", provisioner=kind, sandbox_programs="chromium 156.0")
+    settings = Settings("t", "b", provisioner=kind, sandbox_browser=True)
     why = Computer().unavailable([TOOL], ModelEntry("m", "demo", "m"), settings)
     assert why is not None
     assert "walls of its own" in why

@@ -294,6 +294,51 @@ def test_the_demonstration_needs_a_shell() -> None:
     assert next_turn(request(QUESTION, tools=())).text.startswith(INTRODUCTION)
 
 
+BUILD = user("Write a page with a button, and look at it in the browser.")
+OPENS_ADDRESSES = {"type": "object", "properties": {"type": {"type": "string", "enum": ["click", "navigate"]}}}
+HOSTED = {
+    "type": "function",
+    "name": "computer",
+    "parameters": {"properties": {"actions": {"type": "array", "items": OPENS_ADDRESSES}}},
+}
+SHELL_TOOL = {"type": "function", "name": "shell", "parameters": {"properties": {"commands": {"type": "array"}}}}
+
+
+def shown(title: str) -> str:
+    return f'Page: http://localhost:8000/ "{title}" (1280 by 800 pixels)'
+
+
+def building(*outputs: str) -> DemoTurn:
+    """The turn after these outputs of the demonstration's calls."""
+    items = [BUILD]
+    for number, output in enumerate(outputs):
+        items.append({"type": "function_call", "call_id": f"c{number}", "name": "x", "arguments": "{}"})
+        items.append({"type": "function_call_output", "call_id": f"c{number}", "output": output})
+    return next_turn(request(*items, tools=(SHELL_TOOL, HOSTED)))
+
+
+def test_the_page_is_built_looked_at_mended_and_looked_at_again() -> None:
+    outputs = ["", shown("Cart: 0"), "17:    count += 1", shown("Cart: 2")]
+    turns = [building(*outputs[:number]) for number in range(5)]
+    assert [[call.name for call in turn.calls] for turn in turns] == [["shell"], ["computer"], ["shell"], ["computer"], []]
+    kinds = [action["type"] for action in json.loads(turns[3].calls[0].arguments)["actions"]]
+    assert kinds == ["navigate", "click", "click"]
+    assert "Now it does: after two presses the title is 'Cart: 2'." in turns[4].text
+    assert "does not count yet" in building(*outputs[:3], shown("Cart: 0")).text
+
+
+def test_the_page_is_given_up_where_a_step_fails() -> None:
+    for output in ("Action 1 failed: net::ERR_FAILED", "no such file\n[exit code 1]"):
+        assert building("", output).text.startswith("A step failed, so I stop here.")
+
+
+def test_the_page_needs_a_shell_and_a_hosted_computer() -> None:
+    clicks_only = {"properties": {"actions": {"type": "array", "items": {"properties": {"type": {"enum": ["click"]}}}}}}
+    for tools in ((SHELL_TOOL,), (HOSTED,), (SHELL_TOOL, HOSTED | {"parameters": clicks_only})):
+        turn = next_turn(request(BUILD, tools=tools))
+        assert (turn.calls, INTRODUCTION in turn.text) == ((), True)
+
+
 def _doubling(depth: int) -> dict[str, Any]:
     """Each definition asks twice for the next."""
     twice = {

@@ -71,6 +71,8 @@ class Settings:
     sandbox_programs: str = ""
     """What a command finds in a sandbox, in words for the model; empty if nobody knows. A local stack asks its launcher, and an AWS
     deployment says what it has put into its image."""
+    sandbox_browser: bool = False
+    """Whether there is a browser beside sandboxes. A local stack looks for one, and an AWS deployment has put it into its image."""
     auto_idle_seconds: int = 0
     """After so many idle seconds the sandbox of a ``container_auto`` stops, if no process is left in it; 0: with its container."""
     strict_expiry: bool = False
@@ -542,6 +544,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_CODE_SECONDS_MAX": _Variable("code_seconds_max", _code_seconds),
     "MOORAGE_SANDBOX_PROGRAMS": _Variable("sandbox_programs", _one_line),
     "MOORAGE_AUTO_IDLE_SECONDS": _Variable("auto_idle_seconds", _auto_idle_seconds),
+    "MOORAGE_SANDBOX_BROWSER": _Variable("sandbox_browser", _switch, _on_or_off),
     "MOORAGE_STRICT_EXPIRY": _Variable("strict_expiry", _switch, _on_or_off),
     "MOORAGE_DRAIN": _Variable("drain", _switch, _on_or_off),
     "MOORAGE_ALLOWED_EGRESS_DOMAINS": _Variable("allowed_egress_domains", _domains, _listed),

@@ -1,16 +1,13 @@
 """The demonstration: ``moorage demo``.
 
-An agent run through the OpenAI SDK, against the embedded stack that this program starts: a table of sales is uploaded, the model is
-asked which products declined this quarter, it works on the table by shell, and the artifacts it makes are downloaded into the current
-folder. With ``OPENAI_API_KEY`` or ``MOORAGE_UPSTREAM_URL`` a real model does the work; without, the scripted demo model.
+An agent run through the OpenAI SDK, against the embedded stack that this program starts. The model works on a question
+(``local/demonstrations.py``) by shell and browser, and the artifacts it makes are downloaded into the current folder. With
+``OPENAI_API_KEY`` or ``MOORAGE_UPSTREAM_URL`` a real model does the work; without, the scripted demo model.
 """
 
 import contextlib
-import csv
-import io
 import os
 import queue
-import random
 import signal
 import subprocess
 import sys
@@ -19,52 +16,44 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, Final, NoReturn, TextIO
 
 from openai import OpenAI
 from openai.types.responses import Response
 
 from moorage.command_hints import typed_here
 from moorage.local.children import prepare_environments
+from moorage.local.demonstrations import SALES, Demonstration
 from moorage.local.exports import read_exports
 from moorage.local.processes import dying_with, stop_process, uninterrupted
 from moorage.terminal import clear_status, printable, say, show_status
 
-QUESTION = (
-    "The file /mnt/data/sales.csv holds our sales (columns: date, product, region, units, revenue). Which products declined this "
-    "quarter, compared with the one before? Load the file into a SQLite database and query that. Then write /mnt/data/report.xlsx "
-    "with the revenue of each product by quarter, and a chart of it as /mnt/data/chart.png. Answer with the declining products and "
-    "their figures, and name the files."
-)
-ARTIFACTS = ("report.xlsx", "chart.png")
-SKILLS = ("sqlite", "spreadsheets")
 _TELL_SECONDS = 10.0
 """A first start on a slow machine takes minutes."""
 _AGAIN_SECONDS = 0.05
 """Time enough for a finalizer to end."""
 _STOP_SECONDS_MAX = 30
 _OUTPUT_LINES_MAX = 12
+_PICTURES: Final = "computer_call_output.output.image_url"
 
 
-def main(*, keeps: bool = False) -> int:
+def main(show: Demonstration = SALES, *, keeps: bool = False) -> int:
     """However it ends (a closed terminal, SIGTERM, Ctrl-C), its stack and its state go with it."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     sys.unraisablehook = send_again
     folder = Path.cwd()
+    show.check()
     with embedded_stack() as environment:
         client = OpenAI(base_url=environment["OPENAI_BASE_URL"], api_key=environment["OPENAI_API_KEY"], timeout=900)
         model = environment["MOORAGE_MODEL"]
         say(f"Model: {model}" + (" (scripted, offline; OPENAI_API_KEY chooses a real one)" if model == "demo" else ""))
-        table, rows = sales()
-        uploaded = client.files.create(file=("sales.csv", table), purpose="user_data")
-        say(f"Uploaded sales.csv: {rows} rows, {uploaded.bytes} bytes, as {uploaded.id}")
-        say(f"Skills: {', '.join(SKILLS)}")
-        say(f"Question: {QUESTION}\n")
-        response = watch(client, model, uploaded.id)
+        tools = show.prepare(client)
+        say(f"Question: {show.question}\n")
+        response = watch(client, model, show.question, tools)
         if response is None:
             return 1
-        ended = download(client, response, folder)
+        ended = show.download(client, response, folder)
         if keeps:
             show_in_console(response.id, environment)
     say(typed_here("The demo's stack is gone. 'moorage up' starts one that stays, and 'moorage console' shows its runs in a browser."))
@@ -147,37 +136,9 @@ def await_environment(
     raise SystemExit(f"{printable(words.read_text(errors='replace'))}The embedded stack did not start.")
 
 
-def sales() -> tuple[bytes, int]:
-    """Two years of invented sales, the same at every run; three products decline in the last quarter."""
-    chance = random.Random(20261121)
-    products = ["Anchor", "Bollard", "Capstan", "Davit", "Fender", "Halyard", "Kedge", "Lanyard", "Mooring line", "Shackle"]
-    trend = {"Capstan": 0.62, "Kedge": 0.81, "Shackle": 0.93}
-    price = {product: round(chance.uniform(12, 240), 2) for product in products}
-    buffer = io.StringIO()
-    writer = csv.writer(buffer)
-    writer.writerow(["date", "product", "region", "units", "revenue"])
-    rows = 0
-    for month in range(24):
-        year, number = 2024 + month // 12, month % 12 + 1
-        for product in products:
-            level = (1 + month // 3 * 0.03) * (trend.get(product, 1.0) if month >= 21 else 1.0)
-            for region in ("North", "South", "East", "West"):
-                for day in (4, 9, 16, 23):
-                    units = max(1, round(chance.gauss(40, 4) * level))
-                    writer.writerow([f"{year}-{number:02d}-{day:02d}", product, region, units, round(units * price[product], 2)])
-                    rows += 1
-    return buffer.getvalue().encode(), rows
-
-
-def watch(client: OpenAI, model: str, file_id: str) -> Response | None:
+def watch(client: OpenAI, model: str, question: str, tools: Any) -> Response | None:
     """Run the response and show its events; None if it did not complete."""
-    skills: Any = [{"type": "skill_reference", "skill_id": f"moorage-{name}"} for name in SKILLS]
-    stream = client.responses.create(
-        model=model,
-        input=QUESTION,
-        tools=[{"type": "shell", "environment": {"type": "container_auto", "file_ids": [file_id], "skills": skills}}],
-        stream=True,
-    )
+    stream: Any = client.responses.create(model=model, input=question, tools=tools, include=[_PICTURES], stream=True)
     screen = Screen(sys.stdout)
     for event in with_pulse(stream):
         if event is None:
@@ -249,6 +210,15 @@ class Screen:
             case "response.output_item.done" if event.item.type == "shell_call_output":
                 self._lines.clear()
                 self._awaits = "the model"
+            case "response.output_item.done" if event.item.type == "computer_call":
+                self._step += 1
+                self._say(f"\n[{self._seconds()}] step {self._step}: the model uses the computer")
+                for action in event.item.actions or [event.item.action]:
+                    self._say(f"  > {described(action)}")
+                self._awaits = "the browser"
+            case "response.output_item.done" if event.item.type == "computer_call_output":
+                self._page(event.item)
+                self._awaits = "the model"
             case "response.output_item.added" if event.item.type == "message":
                 self._say(f"\n[{self._seconds()}] the model says:")
             case "response.output_text.delta":
@@ -265,6 +235,13 @@ class Screen:
                 self._say(f"  | {line}")
             elif self._lines[index] == _OUTPUT_LINES_MAX + 1:
                 self._say("  | ...")
+
+    def _page(self, output: Any) -> None:
+        for failed in filter(lambda each: not each["ok"], output.actions):
+            self._say(f"  (failed: {failed['error']})")
+        page = getattr(output, "page", None)
+        if page is not None:
+            self._say(f"  | the page {page['url']} shows '{page['title']}'")
 
     def _outcome(self, outcome: Any) -> None:
         if outcome.type == "timeout":
@@ -299,16 +276,7 @@ class Screen:
         return f"{time.monotonic() - self._started:5.1f} s"
 
 
-def download(client: OpenAI, response: Response, folder: Path) -> int:
-    """Fetch the artifacts from the response's container."""
-    container_id = response.tools[0].environment.container_id  # type: ignore[union-attr]
-    files = {file.path.rsplit("/", 1)[-1]: file for file in client.containers.files.list(container_id)}
-    for name in ARTIFACTS:
-        if name not in files:
-            say(f"The model made no {name}.")
-            return 1
-        content = client.containers.files.content.retrieve(files[name].id, container_id=container_id)
-        path = folder / name
-        path.write_bytes(content.read())
-        say(f"Downloaded {os.path.relpath(path)} ({path.stat().st_size} bytes)")
-    return 0
+def described(action: Any) -> str:
+    """One action of a computer, for a person."""
+    fields = {name: value for name, value in action.to_dict().items() if name != "type" and value not in (None, [])}
+    return " ".join([action.type, *(f"{name}={'+'.join(value) if name == 'keys' else value}" for name, value in fields.items())])

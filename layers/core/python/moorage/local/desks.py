@@ -51,6 +51,11 @@ _GROUP_REMOVALS_MAX: Final = 100
 NO_BROWSER: Final = "There is no browser on this machine: 'apt install chromium' gives it one, as does 'make setup-dev'."
 
 
+def browser_here() -> str | None:
+    """The browser that desks of this machine start; None if there is none."""
+    return next((path for path in _BROWSERS if os.access(path, os.X_OK)), None)
+
+
 def link_of(site: Site, sandbox_id: str) -> Path:
     """The directory with the socket between a sandbox and its desk, which the desk alone sees."""
     return site.runtime_dir / f"{sandbox_id}.link"
@@ -102,7 +107,7 @@ class Desks:
             if not starts:
                 raise DeskUnavailable("No browser has been started beside this container.")
             self._site.bounds.check([each.share() for each in self.all()], SandboxShare(tenant_id, limits.DESK_MEMORY_GIB))
-            if not any(os.access(path, os.X_OK) for path in _BROWSERS):
+            if browser_here() is None:
                 raise DeskUnavailable(NO_BROWSER)
             if not link_of(self._site, sandbox_id).exists():
                 raise SandboxGone("The container is not running.")

@@ -35,6 +35,7 @@ from moorage.local.children import (
     prepare_environments,
     programs_here,
 )
+from moorage.local.desks import browser_here
 from moorage.local.docker_sandboxes import begin, docker_environment, end, provisioner_of
 from moorage.local.key_file import kept_keys
 from moorage.local.logs import API, STEPS, RotatingFile
@@ -131,6 +132,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         proxy = ProxyProcess(state_dir, inherited_environment() | settings_environment | place.aws, lock)
         children.append(Child("The egress proxy", proxy.begin(), proxy.start, str(proxy.log_file), str(egress_socket(state_dir))))
         stack.callback(stop_child, children[-1], PROXY_STOP_SECONDS_MAX)
+    environment.setdefault("MOORAGE_SANDBOX_BROWSER", "true" if browser_here() else "false")
     environment.setdefault("MOORAGE_SANDBOX_PROGRAMS", start_sandboxes(stack, children, environment, state_dir))
     if "MOORAGE_EGRESS_PROXY" in settings_environment:
         proxy.await_answer()

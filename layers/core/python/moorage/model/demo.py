@@ -31,7 +31,8 @@ It looks only at the items it is given, so that any process can play any turn. W
    A step with only ``sleep_ms``, ``delta_ms``, ``reason`` or ``fail`` belongs to the step after it. A script's text is said as it
    stands; all other answers say that this is the scripted demo model.
 
-2. **The demonstration** (``demo_sales.py``), if it is asked which products declined and has a shell.
+2. **A demonstration**, if it has a shell: of sales (``demo_sales.py``), if it is asked which products declined; with a hosted computer
+   too the one of a web page (``demo_computer.py``), if it is asked for a page with a button in the browser.
 3. **Commands**, if the message holds some between backticks and the model has a shell; the answer then quotes what they printed.
 4. **A function call**, if the message says ``call NAME with {...}``, if ``tool_choice`` demands one, or if a word of a function's
    name stands in the message; the answer then quotes the output.
@@ -49,7 +50,7 @@ import orjson
 
 from moorage import large_bodies, limits
 from moorage.errors import UpstreamError
-from moorage.model import base, content, demo_sales, tokens
+from moorage.model import base, content, demo_computer, demo_sales, tokens
 from moorage.model.base import Delta, ModelRequest
 from moorage.parallel import outweighs, worked
 from moorage.wire.types import Item, Tool
@@ -198,6 +199,9 @@ def next_turn(request: ModelRequest) -> DemoTurn:
     shell = _shell(request.tools)
     if shell is not None and demo_sales.is_asked(question):
         return _demonstration(question, shell, after, demo_sales.skills_in(_description(request.tools, shell)))
+    computer = _computer(request.tools)
+    if shell is not None and computer is not None and demo_computer.is_asked(question):
+        return _computer_demonstration(shell, computer, after)
     return _conversation(question, after, request)
 
 
@@ -239,6 +243,17 @@ def _latest_outputs(items: tuple[Item, ...]) -> str:
 def _shell(tools: tuple[Tool, ...]) -> str | None:
     """The name that the shell was given: ``shell``, or another one if the user has a function of that name."""
     return next((t["name"] for t in tools if "commands" in (t.get("parameters") or {}).get("properties", {})), None)
+
+
+def _computer(tools: tuple[Tool, ...]) -> str | None:
+    """The same of a computer, which the client may have as well: only the hosted one opens addresses."""
+    return next((t["name"] for t in tools if "navigate" in _kinds_of_action(t.get("parameters") or {})), None)
+
+
+def _kinds_of_action(parameters: Mapping[str, Any]) -> list[str]:
+    action = parameters.get("properties", {}).get("actions", {}).get("items", {})
+    kinds: list[str] = action.get("properties", {}).get("type", {}).get("enum", [])
+    return kinds
 
 
 def _python(tools: tuple[Tool, ...]) -> str:
@@ -334,6 +349,15 @@ def _demonstration(question: str, shell: str, after: tuple[Item, ...], skills: M
     if not move.commands:
         return DemoTurn(text=f"{move.text}\n\n({INTRODUCTION} The commands and their figures are real.)")
     return DemoTurn(text=move.text, calls=(DemoCall(shell, _json({"commands": list(move.commands)})),))
+
+
+def _computer_demonstration(shell: str, computer: str, after: tuple[Item, ...]) -> DemoTurn:
+    move = demo_computer.next_move(_turns(after), _outputs(after))
+    if move.commands:
+        return DemoTurn(text=move.text, calls=(DemoCall(shell, _json({"commands": list(move.commands)})),))
+    if move.actions:
+        return DemoTurn(text=move.text, calls=(DemoCall(computer, _json({"actions": list(move.actions)})),))
+    return DemoTurn(text=f"{move.text}\n\n({INTRODUCTION} The page and what it shows are real.)")
 
 
 def _conversation(question: str, after: tuple[Item, ...], request: ModelRequest) -> DemoTurn:

@@ -10,7 +10,8 @@ from typing import Final
 
 import httpx
 
-from moorage.cli.checks.findings import Finding, fail, ok, warn
+from moorage.cli.checks.computer import of_computer
+from moorage.cli.checks.findings import Finding, Level, Said, fail, ok, warn
 from moorage.errors import SandboxError, SettingsConflict
 from moorage.local.environments import ENVIRONMENTS, ToolEnvironment
 from moorage.local.environments import environment as environment_of
@@ -25,9 +26,12 @@ _DISK_BYTES_MIN: Final = 2 * 1024**3
 _SECONDS_MAX: Final = 10
 
 
-def of_machine(environ: Mapping[str, str]) -> Iterator[Finding]:
+def of_machine(environ: Mapping[str, str]) -> Iterator[Said]:
     yield python_finding(sys.version_info[:3])
-    yield sandbox_finding(environ)
+    sandboxes = sandbox_finding(environ)
+    yield sandboxes
+    if sandboxes.level is Level.OK:
+        yield from of_computer(environ)
     yield from (environment_finding(environ, environment_of(name)) for name in ENVIRONMENTS)
     yield disk_finding(Path(environ.get("MOORAGE_STATE_DIR", ".moorage")))
     for sentence in unknown_variables(environ):

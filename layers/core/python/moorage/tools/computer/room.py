@@ -5,7 +5,6 @@ A hosted call says its container, and so it is known to run here. Its items are 
 over (``tools/computer/shapes.py``).
 """
 
-import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -37,7 +36,6 @@ from moorage.tools.run import Run, StoppingPlace
 from moorage.wire.types import Event, Item, Tool
 
 _IMAGE: Final = "computer_call_output.output.image_url"
-_BROWSER: Final = re.compile(r"\bchromium\b")
 _NO_BROWSER: Final = (
     "The containers of this deployment have no browser. Install the package 'chromium' on this machine and start moorage again. Or "
     "leave 'container' out, and run the calls yourself."
@@ -91,9 +89,7 @@ class Computer(
             return f"The operator offers no hosted computer to '{entry.name}': leave 'container' out, and run the calls yourself."
         if settings.provisioner != "launcher":
             return _NO_WALLS
-        # What is not known is found out by the first call.
-        programs = settings.sandbox_programs
-        return _NO_BROWSER if programs and not _BROWSER.search(programs) else None
+        return None if settings.sandbox_browser else _NO_BROWSER
 
     # --- a person's word ---
 
