@@ -61,6 +61,10 @@ class Records:
             "session_id": self._session,
             "turn_id": lambda: self._first(f"/agents/sessions/{self.of('session_id')}/turns"),
             "artifact_id": self._artifact,
+            "subagent_id": lambda: self._first(f"/agents/sessions/{self.of('session_id')}/subagents"),
+            "subagent_turn_id": lambda: self._first(
+                f"/agents/sessions/{self.of('session_id')}/subagents/{self.of('subagent_id')}/turns"
+            ),
             "environment_id": lambda: self._make("/agents/environments", environment={"type": "openai_hosted"}),
             "environment_template_id": lambda: self._make("/agents/environments/templates", network=_NETWORK),
             "automation_id": self._automation,
@@ -78,9 +82,11 @@ class Records:
 
     def forget(self, name: str) -> None:
         """Of a record that was deleted, and those that it took along."""
-        for gone in {"session_id": ("turn_id", "artifact_id"), "automation_id": ("invocation_id",), "vault_id": ("credential_id",)}.get(
-            name, ()
-        ):
+        for gone in {
+            "session_id": ("turn_id", "artifact_id", "subagent_id", "subagent_turn_id"),
+            "automation_id": ("invocation_id",),
+            "vault_id": ("credential_id",),
+        }.get(name, ()):
             self.ids.pop(gone, None)
         if name == "session_id":
             self._spare_artifacts.clear()
@@ -111,11 +117,13 @@ class Records:
         return str(self._get(path)["data"][0]["id"])
 
     def _session(self) -> str:
-        """Whose turn has left artifacts."""
+        """Whose turn has left artifacts, and had a subagent."""
         files = f"mkdir -p /workspace/outputs && for n in $(seq {_ARTIFACTS}); do echo $n > /workspace/outputs/$n.txt; done"
         environment = {"type": "openai_hosted"}
-        given = script(shell(files), say("done"))
-        made = self._make("/agents/sessions", agent_id=self.of("agent_id"), environment=environment, input=given)
+        spawn = {"call": {"name": "spawn_agent", "arguments": {"task_name": "a", "message": "hi", "fork_turns": "none"}}}
+        given = script(shell(files), spawn, {"call": {"name": "wait_agent", "arguments": {}}}, say("done"))
+        team = {"multi_agent": {"enabled": True}}
+        made = self._make("/agents/sessions", agent_id=self.of("agent_id"), agent=team, environment=environment, input=given)
         until(lambda: self._get(f"/agents/sessions/{made}")["status"] == "idle")
         return made
 
@@ -170,6 +178,7 @@ class Layer:
             session_id, sent["events"][0]["request_id"] = self.records.pending_approval()
             path = path.replace("session_id", session_id)
         # What a record belongs to comes first in a path, and is made first.
+        path = path.replace("/turns/turn_id", "/turns/subagent_turn_id") if "/subagents/" in path else path
         path = "/".join(self.records.of(part) if part in self.records.makers else part for part in path.split("/"))
         asked = dict(query)
         for name in asked.keys() & self.records.makers.keys():

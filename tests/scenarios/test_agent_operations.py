@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from openai import NotFoundError, OpenAI
+from openai import OpenAI
 from openai._resource import SyncAPIResource
 
-from tests.conformance.agents_suite import NOT_SERVED, environment
+from tests.conformance.agents_suite import environment
 from tests.conformance.placeholders import serving
 from tests.mcp_servers import Depot, depot_beside
 from tests.stack import Stack
@@ -96,15 +96,11 @@ def _inner(resource: Any, names: list[str]) -> Any:
     return resource
 
 
-def is_served(operation: str) -> bool:
-    return not any(f"agents.{operation}.".startswith(f"{prefix}.") for prefix in NOT_SERVED)
-
-
 def test_the_sdk_has_57_operations_of_agents_and_vaults() -> None:
     assert len(OPERATIONS) == 57
 
 
-@pytest.mark.parametrize("operation", [operation for operation in OPERATIONS if is_served(operation)])
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_answers_in_its_type(agents: Any, operation: str) -> None:
     answer = called(agents, operation)
     *_, name = operation.split(".")
@@ -121,9 +117,3 @@ def test_an_operation_answers_in_its_type(agents: Any, operation: str) -> None:
             assert answer is None
         case _:
             assert answer.to_dict()
-
-
-@pytest.mark.parametrize("operation", [operation for operation in OPERATIONS if not is_served(operation)])
-def test_an_operation_that_is_not_served_is_not_found(agents: Any, operation: str) -> None:
-    with pytest.raises(NotFoundError, match="begin a session for each"):
-        called(agents, operation)

@@ -12,6 +12,7 @@ from moorage.ids import approval_id
 from moorage.store.api_keys import ApiKeys
 from moorage.store.sqlite_table import SqliteTable
 
+from tests.processes import until
 from tests.stack import SHELL, Stack, say, script, shell
 from tests.unit.skills.archives import skill
 
@@ -60,7 +61,13 @@ def belongings(stack: Stack) -> dict[str, str]:
     upload = client.uploads.create(bytes=3, filename="x.txt", mime_type="text/plain", purpose="user_data")
     store, stored = client.vector_stores.create(name="x"), client.files.create(file=("b.txt", b"abc"), purpose="assistants")
     vault = client.beta.agents.vaults.create()
-    agent_session = client.beta.agents.sessions.create(agent={"model": "demo"}, environment={"type": "none"}, input="Hello")
+    lead: Any = {"model": "demo", "multi_agent": {"enabled": True}}
+    spawn = {"call": {"name": "spawn_agent", "arguments": {"task_name": "a", "message": "hi", "fork_turns": "none"}}}
+    wait = {"call": {"name": "wait_agent", "arguments": {}}}
+    agent_session = client.beta.agents.sessions.create(agent=lead, environment={"type": "none"}, input=script(spawn, wait, say("x")))
+    until(lambda: client.beta.agents.sessions.retrieve(agent_session.id).status == "idle")
+    (subagent,) = client.beta.agents.sessions.subagents.list(agent_session.id)
+    (subagent_turn,) = client.beta.agents.sessions.subagents.turns.list(subagent.id, session_id=agent_session.id)
     wakes: Any = {"type": "existing_session", "session_id": agent_session.id, "instructions": "x"}
     automation = client.beta.agents.automations.create(type="once", name="x", run_at=4_000_000_000, target=wakes)
     return {
@@ -84,6 +91,8 @@ def belongings(stack: Stack) -> dict[str, str]:
         "automation": automation.id,
         "invocation": client.beta.agents.automations.invocations.create(automation.id).id,
         "turn": next(iter(client.beta.agents.sessions.turns.list(agent_session.id))).id,
+        "subagent": subagent.id,
+        "subagent_turn": subagent_turn.id,
         "upload": upload.id,
         "skill": client.skills.create(files=list(skill().items())).id,
         "store": store.id,
@@ -183,6 +192,14 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/agents/sessions/{agent_session}/turns", None),
     ("GET", "/agents/sessions/{agent_session}/turns/{turn}", None),
     ("GET", "/agents/sessions/{agent_session}/turns/{turn}/items", None),
+    ("GET", "/agents/sessions/{agent_session}/turns/{subagent_turn}", None),
+    ("GET", "/agents/sessions/{agent_session}/turns/{subagent_turn}/items", None),
+    ("GET", "/agents/sessions/{agent_session}/subagents", None),
+    ("GET", "/agents/sessions/{agent_session}/subagents/{subagent}", None),
+    ("GET", "/agents/sessions/{agent_session}/subagents/{subagent}/items", None),
+    ("GET", "/agents/sessions/{agent_session}/subagents/{subagent}/turns", None),
+    ("GET", "/agents/sessions/{agent_session}/subagents/{subagent}/turns/{subagent_turn}", None),
+    ("GET", "/agents/sessions/{agent_session}/subagents/{subagent}/turns/{subagent_turn}/items", None),
     ("GET", "/agents/sessions/{agent_session}/traces", None),
     ("GET", "/agents/sessions/{agent_session}/artifacts", None),
     ("GET", "/agents/sessions/{agent_session}/artifacts/artifact_1", None),
