@@ -43,6 +43,8 @@ class Stack:
     key: str = ""
     tree: Path = ROOT
     """Whose moorage it is: this clone's, or that of another one which ``make setup-dev`` has set up."""
+    module: str = "moorage.local.stack"
+    """What is run."""
     finds_programs: bool = False
     """Whether it asks a sandbox for what ``TOLD_PROGRAMS`` says."""
     _clients: dict[tuple[str, str], OpenAI] = field(default_factory=dict)
@@ -56,7 +58,7 @@ class Stack:
         self.state_dir.mkdir(parents=True, exist_ok=True)
         with (self.state_dir / "up.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable if self.tree == ROOT else str(self.tree / ".venv/bin/python"), "-m", "moorage.local.stack"],
+                [sys.executable if self.tree == ROOT else str(self.tree / ".venv/bin/python"), "-m", self.module],
                 cwd=self.tree,
                 env=clean_environment()
                 | {"MOORAGE_STATE_DIR": str(self.state_dir), "MOORAGE_PORT": "0", "PYTHONWARNINGS": "default"}

@@ -88,7 +88,7 @@ class FakeMicrovms:
         try:
             if self.faults and self.faults[0][0] == name:
                 raise self.faults.popleft()[1]
-            asked = _asked(name, request)
+            asked = asked_of(name, str(request.url), request.body if isinstance(request.body, bytes) else b"{}")
             return _response(request, 200, getattr(self, f"_{name}")(asked), {})
         except Refused as refusal:
             headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
@@ -166,13 +166,23 @@ class FakeMicrovms:
             raise Refused("ResourceNotFoundException") from None
 
 
-def _asked(name: str, request: AWSPreparedRequest) -> dict[str, Any]:
-    operation, url = MODEL.operation_model(name), urlsplit(str(request.url))
-    path = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(operation.http["requestUri"]))
-    found = re.fullmatch(path, url.path)
+def operation_of(method: str, target: str) -> str:
+    """Which one a request asks for."""
+    path = urlsplit(target).path
+    return next(name for name in MODEL.operation_names if MODEL.operation_model(name).http["method"] == method and _fits(name, path))
+
+
+def _fits(name: str, path: str) -> re.Match[str] | None:
+    return re.fullmatch(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(MODEL.operation_model(name).http["requestUri"])), path)
+
+
+def asked_of(name: str, target: str, body: bytes) -> dict[str, Any]:
+    """A request's fields. Raises :class:`Refused` for one that the model refuses."""
+    operation, url = MODEL.operation_model(name), urlsplit(target)
+    found = _fits(name, url.path)
     assert found is not None, url.path
     asked = {key: unquote(value) for key, value in found.groupdict().items()}
-    asked |= dict(parse_qsl(url.query)) | json.loads(request.body if isinstance(request.body, bytes) else b"{}")
+    asked |= dict(parse_qsl(url.query)) | json.loads(body or b"{}")
     if operation.input_shape is not None:
         _check(operation.input_shape, {key: value for key, value in asked.items() if key != "maxResults"}, name)
     return asked

@@ -36,7 +36,7 @@ from moorage.local.children import (
     programs_here,
 )
 from moorage.local.desks import browser_here
-from moorage.local.docker_sandboxes import begin, docker_environment, end, provisioner_of
+from moorage.local.docker_sandboxes import KINDS, begin, docker_environment, end, provisioner_of
 from moorage.local.key_file import kept_keys
 from moorage.local.logs import API, STEPS, RotatingFile
 from moorage.local.metrics import listening
@@ -62,19 +62,21 @@ _SOCKET_PATH_BYTES_MAX = 107
 """unix(7): sun_path has 108 bytes, the last of them null."""
 
 
-def main(chosen: Mapping[str, str] | None = None) -> int:
+def main(chosen: Mapping[str, str] | None = None, *, provisioner: str = "") -> int:
     """Run until a signal comes, with ``chosen`` in place of what the environment says. What keeps it from starting is said in a
-    sentence, with exit code 1. Returns only if it was interrupted before it had started."""
+    sentence, with exit code 1. Returns only if it was interrupted before it had started.
+
+    ``provisioner``: one whose sandboxes need no owner on this machine, in place of those that the environment may name."""
     os.environ.update(chosen or {})
     try:
-        run()
+        run(provisioner)
     except (SettingsError, MoorageError) as error:
         raise SystemExit(typed_here(f"moorage: {error}")) from error
     except KeyboardInterrupt:
         return _INTERRUPTED
 
 
-def run() -> NoReturn:
+def run(provisioner: str) -> NoReturn:
     """Raises the reason that keeps it from starting; the end of a stack that has started is the end of the process."""
     state_dir = Path(os.environ.get("MOORAGE_STATE_DIR", ".moorage")).resolve()
     if len(os.fsencode(egress_socket(state_dir))) > _SOCKET_PATH_BYTES_MAX:
@@ -85,20 +87,22 @@ def run() -> NoReturn:
         listener = stack.enter_context(address.bound())
         if address.warning is not None:
             say(typed_here(address.warning), out=sys.stderr)
-        code = start(stack, address, listener, state_dir, lock)
+        code = start(stack, address, listener, state_dir, lock, provisioner)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # Threads may still wait for an answer that nobody will give.
 
 
-def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket, state_dir: Path, lock: IO[str]) -> int:
+def start(
+    stack: contextlib.ExitStack, address: Address, listener: socket.socket, state_dir: Path, lock: IO[str], provisioner: str
+) -> int:
     manager = ServiceManager.taken_from(os.environ)
     kept, key = kept_secrets(state_dir), kept_keys(state_dir)
     launcher_socket = state_dir / "launcher.sock"
     settings_environment = {
         "MOORAGE_MODELS_FILE": str(models_file(os.environ)),
         "MOORAGE_CONTENT_KEY": kept.content_key,
-        "MOORAGE_PROVISIONER": provisioner_of(os.environ),
+        "MOORAGE_PROVISIONER": provisioner or provisioner_of(os.environ),
         "MOORAGE_LAUNCHER_SOCKET": str(launcher_socket),
         "MOORAGE_LOG_FILE": str(state_dir / STEPS),
         "MOORAGE_AUDIT_FILE": str(state_dir / AUDIT_FILE),
@@ -165,6 +169,8 @@ def start_sandboxes(stack: contextlib.ExitStack, children: list[Child], environm
         programs = begin(settings, asks_programs=not is_told)
         stack.callback(end, settings)
         return programs
+    if environment["MOORAGE_PROVISIONER"] not in KINDS:
+        return ""
     launcher_socket = Path(environment["MOORAGE_LAUNCHER_SOCKET"])
     launcher = LauncherProcess(state_dir, launcher_socket)
     children.append(Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket)))
