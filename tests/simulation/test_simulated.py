@@ -27,10 +27,12 @@ from moorage.store.table import Record
 from tests.simulation.clock import VirtualLoop, run
 from tests.simulation.history import Died, History, Host, beginning, played
 from tests.simulation.simulate import play, told
+from tests.simulation.team_history import TeamHistory
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import Lab, broken, first_state, say, shell
 
 FAILURES = DirectoryBasedExampleDatabase(Path(__file__).parent / "failures")
+KINDS = (History, TeamHistory)
 TURNS = {"one command": [shell("a")], "three at once": [shell("a", "b", "c")], "a break": [broken("half")], "nothing": []}
 
 
@@ -169,11 +171,17 @@ def test_histories_of_one_seed_end_well(numbers: range) -> None:
         play(number)
 
 
+@pytest.mark.parametrize("numbers", [range(60), range(5000, 5060)], ids=str)
+def test_histories_of_teams_end_well(numbers: range) -> None:
+    for number in numbers:
+        play(number, TeamHistory)
+
+
 def test_a_number_is_a_history_in_every_process() -> None:
     """Also in one whose sets are in another order than ours."""
     program = (
-        "from tests.simulation import history, simulate; simulate.prepare(); "
-        "print([history.played(number)[0].digest() for number in range(40)])"
+        "from tests.simulation import simulate; from tests.simulation.test_simulated import KINDS, played; simulate.prepare(); "
+        "print([played(number, None, kind)[0].digest() for kind in KINDS for number in range(30)])"
     )
     printed = subprocess.run(
         [sys.executable, "-c", program],
@@ -183,7 +191,8 @@ def test_a_number_is_a_history_in_every_process() -> None:
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"},
     ).stdout
-    assert printed == f"{[played(number)[0].digest() for number in range(40)]}\n"
+    here = [played(number, None, kind)[0].digest() for kind in KINDS for number in range(30)]
+    assert printed == f"{here}\n"
 
 
 def test_what_a_loop_leaves_behind_ends_with_it() -> None:

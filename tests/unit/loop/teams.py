@@ -4,7 +4,8 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any, cast
 
-from moorage.loop.recover import continue_loop
+from moorage import limits
+from moorage.loop.recover import continue_loop, recover
 from moorage.model.base import Delta, ModelRequest
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
@@ -77,6 +78,8 @@ class TeamLab(Lab):
         self.model = self.team = TeamModel(**scripts)
         self.states: dict[str, LoopState] = {}
         self.deaths = 0
+        self.loses_executions = False
+        """A process that dies takes its execution with it, and the reaper starts another."""
 
     async def begin(self, **changes: Any) -> StoredResponse:
         parameters = {"multi_agent": TEAM, **changes.pop("parameters", {})}
@@ -86,13 +89,20 @@ class TeamLab(Lab):
         """Every execution, a task at a time in turns, until none goes on."""
         for _ in range(most):
             going = [name for name in self.executions.started if self.executions.states[name] == "RUNNING"]
-            if not going:
+            if not going and not await self._is_taken_up():
                 return
             for name in reversed(going) if newest_first else going:
-                await self._task(name)
+                await self.task(name)
         raise AssertionError("they never end")
 
-    async def _task(self, name: str) -> None:
+    async def _is_taken_up(self) -> bool:
+        """Whether the reaper finds anything to do."""
+        if not self.loses_executions:
+            return False
+        self.now += limits.RECOVERY_SECONDS + 1
+        return bool(await recover(self.runtime))
+
+    async def task(self, name: str) -> None:
         state = self.states.get(name) or LoopState.from_json(self.executions.started[name])
         try:
             if state.next is Next.TOOLS:
@@ -104,6 +114,9 @@ class TeamLab(Lab):
         except _Died:
             self.table.before_write = None
             self.deaths += 1
+            if self.loses_executions:
+                self.executions.states[name] = "FAILED"
+                return
         self.states[name] = state
         if state.next is Next.DONE:
             self.executions.states[name] = "SUCCEEDED"

@@ -3,10 +3,19 @@
 import itertools
 
 import pytest
+from moorage import limits
+from moorage.loop import team
+from moorage.loop.lanes import seen_as
+from moorage.loop.paused import state_of
+from moorage.state import LoopState, Next
+from moorage.store import keys
+from moorage.store.responses import StoredResponse
+from moorage.store.table import Record
 
 from tests.stack import assert_well_formed
+from tests.unit.loop.lab import _Died as Died
 from tests.unit.loop.lab import say, shell
-from tests.unit.loop.teams import TeamLab, by_agent, spawn, text_of, wait
+from tests.unit.loop.teams import TeamLab, ask, by_agent, spawn, text_of, wait
 
 
 def two_children() -> TeamLab:
@@ -61,3 +70,82 @@ async def test_whenever_a_process_dies_a_team_goes_on_and_no_command_runs_twice(
     assert response["status"] == "completed"
     assert [item["content"][0]["text"] for item in response["output"] if item.get("phase") == "final_answer"][-1] == "Both are done."
     assert sorted(lab.sandboxes.begun) == ["a1", "b1"]
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("died_at", range(60))
+async def test_whenever_an_execution_is_lost_the_reaper_lets_its_agent_go_on(died_at: int, newest_first: bool) -> None:
+    lab = two_children()
+    lab.loses_executions = True
+    stored = await lab.begin()
+    lab.die_at(died_at)
+    await lab.play(newest_first=newest_first)
+    response = await lab.object_of(stored)
+    assert_well_formed(await lab.events(stored))
+    assert response["status"] == "completed"
+    assert sorted(lab.sandboxes.begun) == ["a1", "b1"]
+    assert {name: by_agent(response)[name].count("agent_message") for name in ("/root/a", "/root/b")} == {"/root/a": 1, "/root/b": 1}
+
+
+async def a_child_that_has_ended() -> tuple[TeamLab, StoredResponse]:
+    """Its parent has not, and does not hear of it yet."""
+    lab = TeamLab(root=[spawn("a"), shell("r1"), say("Done.")], root__a=[wait(timeout_ms=0), say("a is done")])
+    stored = await lab.begin()
+    while (await lab.runtime.lanes.all(stored))[-1].number == 0:
+        await lab.task(stored.response_id)
+    while (await lab.runtime.lanes.get(stored, 1)).is_active:
+        await lab.task(f"{stored.response_id}-l1")
+    return lab, stored
+
+
+async def test_an_execution_that_begins_after_its_agent_has_ended_takes_no_step() -> None:
+    lab, stored = await a_child_that_has_ended()
+    state = await state_of(lab.runtime, await seen_as(lab.runtime, stored, 1))
+    await lab.executions.start("late", state.to_json(), None)
+    await lab.play()
+    assert len(lab.team.prompts("/root/a")) == 2
+    assert by_agent(await lab.object_of(stored))["/root"].count("agent_message") == 1
+
+
+async def test_a_wait_that_is_delivered_late_stops_nobody() -> None:
+    lab, stored = await a_child_that_has_ended()
+    before = await lab.runtime.lanes.get(stored, 1)
+    late = LoopState(stored.response_id, stored.tenant_id, stored.container_id, step=limits.LANE_STEPS + 1)
+    assert (await lab.step(late)).next is Next.DONE
+    assert await lab.runtime.lanes.get(stored, 1) == before
+
+
+async def test_an_agent_that_is_interrupted_before_its_first_step_takes_a_further_task() -> None:
+    interrupt, more = ask("interrupt_agent", target="a"), ask("followup_task", target="a", message="Do it all the same.")
+    lab = TeamLab(root=[spawn("a"), interrupt, wait(), more, wait(), say("Done.")], root__a=[say("a is done")])
+    stored = await lab.begin()
+    while lab.executions.states[stored.response_id] == "RUNNING":
+        await lab.task(stored.response_id)
+    await lab.play()
+    response = await lab.object_of(stored)
+    assert response["status"] == "completed"
+    heard = [text_of(item).partition("Payload:\n")[2] for item in response["output"] if item.get("recipient") == "/root"]
+    assert heard == ["This agent ended its turn without an answer: interrupted.", "a is done"]
+
+
+async def test_two_executions_that_end_a_turn_of_an_agent_tell_its_parent_once() -> None:
+    lab = TeamLab(root=[spawn("a"), wait(), say("Done.")], root__a=[shell("a1"), say("a is done")])
+    stored = await lab.begin()
+    while (await lab.runtime.lanes.all(stored))[-1].number == 0:
+        await lab.task(stored.response_id)
+    seen = await seen_as(lab.runtime, stored, 1)
+    first = LoopState(stored.response_id, stored.tenant_id, stored.container_id, step=limits.LANE_STEPS)
+    await lab.runtime.lanes.interrupt(stored, 1)
+
+    async def before_write(record: Record) -> None:
+        """The first has told its parent, and dies; meanwhile the other one has come to a later step."""
+        if record["SK"] == keys.lane(1):
+            raise Died
+
+    lab.table.before_write = before_write
+    with pytest.raises(Died):
+        await lab.step(first)
+    lab.table.before_write = None
+    await team.end(lab.runtime, seen, first.step + 1, status="interrupted")
+    await lab.play()
+    assert by_agent(await lab.object_of(stored))["/root"].count("agent_message") == 1

@@ -15,6 +15,7 @@ from moorage.store.event_log import (
     EventLog,
     LogWriter,
     LogWriterId,
+    OutputPlaces,
     PendingEvent,
     WriterConflict,
     meet,
@@ -283,6 +284,24 @@ async def test_a_late_predecessor_is_folded_in_and_stops_at_its_next_put(bench: 
         await old.flush()
     assert await bench.said() == ["line 0", "line 1", "line 2"]
     assert [late.writer for late in met] == [LogWriterId(2, 1, "a")]
+
+
+async def test_a_late_predecessor_may_have_written_items_that_the_next_run_does_not_know(bench: Bench) -> None:
+    met: list[Event] = []
+
+    def fold_in(late: EventBatch, pending: list[PendingEvent]) -> list[PendingEvent]:
+        met.extend(late.events)
+        return []
+
+    old = LogWriter(bench.log, LogWriterId(2, 1), 0, places=OutputPlaces("/root", 7))
+    new = LogWriter(bench.log, LogWriterId(2, 2), 0, on_predecessor=fold_in, places=OutputPlaces("/root", 7, {0: 3}))
+    old.add({"type": "response.output_item.added", "output_index": 1, "item": {}})
+    await old.flush()
+    new.add(event("late") | {"output_index": 0})
+    await new.flush()
+    agent = {"agent": {"agent_name": "/root"}}
+    assert met == [{"type": "response.output_item.added", "item": agent, **agent, "sequence_number": 0}]
+    assert (new.next_number, new.places) == (1, OutputPlaces("/root", 8, {0: 3}))
 
 
 async def test_a_predecessor_without_an_answer_to_it_is_stepped_over(bench: Bench) -> None:

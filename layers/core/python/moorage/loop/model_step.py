@@ -234,15 +234,20 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
 
 
 async def _stands_still(runtime: Runtime, stored: StoredResponse, state: LoopState, progress: Progress) -> bool:
-    """Whether an agent of a team takes no step now: it waits for messages, or its turn was ended by another one."""
+    """Whether an agent of a team takes no step now: it waits for messages, its turn was ended by another one, or it has ended. An
+    execution that was started late, beside another of the same agent, may come after its end."""
     until_ms = 0 if _is_first(state) else progress.outcomes[state.step - 1].waits_until_ms
-    if until_ms and await team.must_wait(runtime, stored, until_ms, progress.items):
+    if until_ms and await team.must_wait(runtime, stored, state.step, until_ms, progress.items):
         if stored.lane == 0:
             await runtime.responses.note_wait(stored, team.WAITS_FOR)
         return True
-    if stored.lane == 0 or not (await runtime.lanes.get(stored, stored.lane)).is_interrupted:
+    if state.step == 0:
         return False
-    return await team.end(runtime, stored, state.step, status="interrupted")
+    me = await runtime.lanes.get(stored, stored.lane)
+    if not me.is_active:
+        await team.settle(runtime, stored)
+        return True
+    return me.is_interrupted and await team.end(runtime, stored, state.step, status="interrupted")
 
 
 def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: StepAttempt) -> dict[str, Any] | None:

@@ -38,13 +38,18 @@ async def wake(runtime: Runtime, stored: StoredResponse, numbers: Iterable[int])
             await paused.begin(runtime, stored, lane)
 
 
-async def must_wait(runtime: Runtime, stored: StoredResponse, until_ms: int, own: Mapping[int, Item]) -> bool:
-    """Whether an agent that waits for messages has none yet: then it stands still from now on, and its execution ends. An agent that
-    nobody could send anything to goes on."""
+async def must_wait(runtime: Runtime, stored: StoredResponse, step: int, until_ms: int, own: Mapping[int, Item]) -> bool:
+    """Whether an agent that waits for messages before this step has none yet: then it stands still from now on, and its execution ends.
+    An agent that nobody could send anything to goes on. Of a run that comes late the wait has ended: the step was begun, or the agent
+    itself has ended."""
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         lanes = await runtime.lanes.all(stored)
         me = next(lane for lane in lanes if lane.number == stored.lane)
+        if not me.is_active:
+            await settle(runtime, stored)
+            return True
         is_over = me.is_interrupted or runtime.now_ms() >= until_ms or not _others_run(lanes, me)
+        is_over = is_over or (await runtime.steps.last(stored))[0] >= step
         if is_over or await news(runtime, stored, own.values()):
             if me.status != "waiting":
                 return False
@@ -95,7 +100,7 @@ async def end(
             made = (await runtime.steps.read(stored.tenant_id, stored.response_id, since=step, lane=stored.lane)).items
             if any(is_task(item) for item in await news(runtime, stored, made.values())):
                 return False
-        await _tell_parent(runtime, stored, me, step, text or _words(status, error))
+        await _tell_parent(runtime, stored, me, text or _words(status, error))
         ended = replace(me, status=status, due_at_ms=0, is_interrupted=False, incomplete_reason=reason, turn=step + 1)
         if await runtime.lanes.change(stored, ended, as_of=me) is not None:
             break
@@ -111,11 +116,12 @@ def _words(status: LaneStatus, error: Mapping[str, Any] | None) -> str:
     return f"{SILENT} {status}."
 
 
-async def _tell_parent(runtime: Runtime, stored: StoredResponse, me: AgentLane, step: int, text: str) -> None:
+async def _tell_parent(runtime: Runtime, stored: StoredResponse, me: AgentLane, text: str) -> None:
+    """Once for each turn: of two executions that end it the first has told."""
     if me.number == 0:
         return
     parent = await runtime.lanes.get(stored, me.parent)
-    mark = ids.mark_of_item(me.number, 0x800000 + step % limits.LANE_STEPS)
+    mark = ids.mark_of_item(me.number, 0x800000 + me.turns)
     told = text if len(text) <= limits.TEAM_MESSAGE_CHARS_MAX else text[: limits.TEAM_MESSAGE_CHARS_MAX] + _CUT
     message = message_of(runtime, stored, parent, "FINAL_ANSWER", told, mark)
     parent = await runtime.lanes.send(stored, parent.number, message, mark)

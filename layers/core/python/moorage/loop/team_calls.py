@@ -115,9 +115,9 @@ class AgentCalls:
                     touched_at_ms=self.runtime.now_ms(),
                 )
                 told = brief.of_child(name, str(self.stored.agent))
-                if not await self.runtime.lanes.add(self.stored, lane, [*beginning, told]):
+                task = message_of(self.runtime, self.stored, lane, "NEW_TASK", text, mark)
+                if not await self.runtime.lanes.add(self.stored, lane, [*beginning, told], task):
                     continue
-            await self._put(lane, "NEW_TASK", text, mark)
             self.wakes.append(lane.number)
             return {"task_name": lane.name}
         raise _Refused("Too many agents were started at the same moment. Try again.")
@@ -156,9 +156,14 @@ class AgentCalls:
             now = await self.runtime.lanes.get(self.stored, lane.number)
             if now.status not in _RESUMABLE:
                 break  # It runs, and finds its task before it ends.
-            step, _ = await self.runtime.steps.last(await seen_as(self.runtime, self.stored, lane.number))
-            going = self.runtime.lanes.started(now, f"{self.stored.response_id}-l{now.number}-{now.starts + 1}")
-            going = replace(going, turn=step + 1, task=text[: limits.TEAM_TASK_CHARS_TOLD], is_interrupted=False)
+            step, ended = await self.runtime.steps.last(await seen_as(self.runtime, self.stored, lane.number))
+            going = replace(
+                self.runtime.lanes.started(now, f"{self.stored.response_id}-l{now.number}-{now.starts + 1}"),
+                turn=step if ended is None else step + 1,  # A step that was cut short is taken again.
+                turns=now.turns + 1,
+                task=text[: limits.TEAM_TASK_CHARS_TOLD],
+                is_interrupted=False,
+            )
             if await self.runtime.lanes.change(self.stored, going, as_of=now) is not None:
                 break
         self.wakes.append(lane.number)
@@ -210,13 +215,10 @@ class AgentCalls:
     async def _deliver(self, lane: AgentLane, kind: MessageKind, text: str, mark: str) -> None:
         if lane.mail >= limits.TEAM_MESSAGES_MAX:
             raise _Refused(f"The mailbox of {lane.name} is full: it has got {limits.TEAM_MESSAGES_MAX} messages.")
-        now = await self._put(lane, kind, text, mark)
+        message = message_of(self.runtime, self.stored, lane, kind, text, mark)
+        now = await self.runtime.lanes.send(self.stored, lane.number, message, mark)
         if now.status == "waiting":
             self.wakes.append(lane.number)
-
-    async def _put(self, lane: AgentLane, kind: MessageKind, text: str, mark: str) -> AgentLane:
-        message = message_of(self.runtime, self.stored, lane, kind, text, mark)
-        return await self.runtime.lanes.send(self.stored, lane.number, message, mark)
 
 
 def message_of(runtime: Runtime, stored: StoredResponse, to: AgentLane, kind: MessageKind, text: str, mark: str) -> AgentMessage:

@@ -393,9 +393,13 @@ class OutputPlaces:
         return event | item | agent | {"output_index": self.known[own]}
 
     def unplaced(self, events: Sequence[Event]) -> tuple[Event, ...]:
-        """Events that an earlier run of the step has written, with the indexes of the lane."""
-        own = {place: index for index, place in self.known.items()}
-        return tuple(event | {"output_index": own[event["output_index"]]} if "output_index" in event else event for event in events)
+        """Events that an earlier run of the step has written, with the indexes of the lane; those of items that this run does not know
+        have none."""
+        own = {place: {"output_index": index} for index, place in self.known.items()}
+        return tuple(
+            {name: value for name, value in event.items() if name != "output_index"} | own.get(event.get("output_index", -1), {})
+            for event in events
+        )
 
 
 class LogWriter:

@@ -47,6 +47,8 @@ class AgentLane:
     """When it does not wait any longer, if it does."""
     turn: int = 0
     """The step with which its latest turn may begin."""
+    turns: int = 0
+    """How many it has had before."""
     is_interrupted: bool = False
     """It ends its turn before its next model step."""
     touched_at_ms: int = 0
@@ -81,7 +83,7 @@ class AgentMessage:
 _LANE: Final = Codec(
     AgentLane,
     sparse=(
-        "name", "parent", "called_by", "task", "status", "execution", "starts", "restarts", "mail", "due_at_ms", "turn",
+        "name", "parent", "called_by", "task", "status", "execution", "starts", "restarts", "mail", "due_at_ms", "turn", "turns",
         "is_interrupted", "touched_at_ms", "incomplete_reason",
     ),
     beside=("number",),
@@ -106,8 +108,8 @@ class Lanes:
         assert record is not None or number == 0, f"{stored.response_id} has no agent {number}"
         return AgentLane(0) if record is None else _lane(record)
 
-    async def add(self, stored: StoredResponse, lane: AgentLane, beginning: Sequence[Item]) -> bool:
-        """False if its number is taken: somebody was faster."""
+    async def add(self, stored: StoredResponse, lane: AgentLane, beginning: Sequence[Item], task: AgentMessage) -> bool:
+        """With its first message: whoever finds the agent may let it run. False if its number is taken: somebody was faster."""
         body = await packed(list(beginning))
         record: Record = {"PK": _pk(stored), "SK": keys.lane(lane.number, _BEGINNING), "ttl": stored.expires_at}
         if len(body) > limits.ITEM_INLINE_BYTES_MAX:
@@ -115,8 +117,9 @@ class Lanes:
             await self._blobs.put_bytes(record["blob"], body)
         else:
             record["body"] = body
-        made = {"PK": _pk(stored), "SK": keys.lane(lane.number), "ttl": stored.expires_at, **_LANE.pack(lane)}
-        return not await self._table.write_together([made, record], [])
+        made = {"PK": _pk(stored), "SK": keys.lane(lane.number), "ttl": stored.expires_at, **_LANE.pack(replace(lane, mail=1))}
+        sent = await _sent(stored, lane.number, task, lane.called_by)
+        return not await self._table.write_together([made, record, sent], [])
 
     async def beginning(self, stored: StoredResponse, number: int) -> list[Item]:
         """What it was given to begin with."""
@@ -158,16 +161,8 @@ class Lanes:
 
     async def send(self, stored: StoredResponse, number: int, message: AgentMessage, sent_by: str) -> AgentLane:
         """Put a message into a mailbox, once; answers how its owner stands afterwards."""
-        body = await packed(message.text)
-        record: Record = {
-            "PK": _pk(stored),
-            "SK": f"{keys.lane(number, _MESSAGES)}#{sent_by}",
-            "ttl": stored.expires_at,
-            "body": body,
-            **_MESSAGE.pack(message),
-        }
         with suppress(ConditionFailed):  # Sent by an earlier run of the same step, which may not have counted it.
-            await self._table.put(record, if_absent=True)
+            await self._table.put(await _sent(stored, number, message, sent_by), if_absent=True)
         return _lane(
             await self._table.update(
                 _pk(stored), keys.lane(number), add={"mail": 1}, set={"ttl": stored.expires_at}, must_exist=number != 0
@@ -195,6 +190,17 @@ class Lanes:
 _BEGINNING: Final = "AB#"
 _MESSAGES: Final = "AM#"
 _COMPARED: Final = ("status", "mail", "starts", "is_interrupted")
+
+
+async def _sent(stored: StoredResponse, number: int, message: AgentMessage, sent_by: str) -> Record:
+    """A message in the mailbox of this agent."""
+    return {
+        "PK": _pk(stored),
+        "SK": f"{keys.lane(number, _MESSAGES)}#{sent_by}",
+        "ttl": stored.expires_at,
+        "body": await packed(message.text),
+        **_MESSAGE.pack(message),
+    }
 
 
 def _lane(record: Record) -> AgentLane:
