@@ -18,7 +18,7 @@ from moorage import limits
 from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
 
 from infra.config import Config
-from infra.prices import PRICES
+from infra.prices import MICROVM_GB, PRICES
 from tests.bench.cost import HOP_SECONDS, Turn, recorded
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
@@ -106,6 +106,15 @@ SOCKET_QUOTAS = (
 """Of API Gateway, for WebSocket APIs (its developer guide, "Quotas for configuring and running a WebSocket API"). What is sent on
 connections counts with everybody's requests (account-level throttling)."""
 
+MICROVM_STARTS = 5
+MICROVM_QUOTAS = (
+    Quota("RunMicrovm", MICROVM_STARTS, "/s", "raise; share containers between conversations"),
+    Quota("ResumeMicrovm, if the endpoint's own waking counts", 5, "/s", "raise; nothing published says whether it counts"),
+    Quota("Tokens for endpoints, at most", 50, "/s", "raise; a process keeps its token for fifty minutes"),
+    Quota("Memory of MicroVMs, asleep or awake", 400, " GB", "raise; four regions have 1,024 GB"),
+)
+"""Of Lambda, for MicroVMs (its developer guide, "Lambda quotas")."""
+
 
 def turns() -> dict[str, Turn]:
     return {turn.title: turn for turn in recorded() if turn.title in MIX}
@@ -172,6 +181,18 @@ def socket_demand(turns_a_day: int, peak: float = PEAK) -> dict[str, float]:
         "New connections": opened,
         "Connections at once": opened * connected_seconds(),
         "Requests, messages and events of all APIs": opened + arrivals * (1 + said),
+    }
+
+
+def microvm_demand(turns_a_day: int, peak: float = PEAK) -> dict[str, float]:
+    """The same for sandboxes in MicroVMs: each turn but a container's first one wakes it, and each command asks for a token."""
+    asked, arrivals = demand(turns_a_day, peak), turns_a_day / 86_400 * peak
+    starts = asked["ECS: RunTask on Fargate"]
+    return {
+        "RunMicrovm": starts,
+        "ResumeMicrovm, if the endpoint's own waking counts": starts * (REUSE - 1),
+        "Tokens for endpoints, at most": arrivals * sum(share * turns()[title].commands for title, share in MIX.items()),
+        "Memory of MicroVMs, asleep or awake": asked["Network interfaces of the region"] * MICROVM_GB,
     }
 
 
@@ -337,6 +358,11 @@ def document() -> str:
     lines.append("| dollars a day, without tokens | | " + " | ".join(f"{dollars(day):,.0f}" for day in DAYS) + " | |")
     for day in DAYS:
         lines.append("\n" + _verdict(day, asked[day]))
+    lines += [MICROVMS, f"| quota | default | {days} | what to do |", "|---|---|" + "---|" * (len(DAYS) + 1)]
+    vms = {day: microvm_demand(day) for day in DAYS}
+    for quota in MICROVM_QUOTAS:
+        cells = [_cell(vms[day][quota.name], quota.amount) for day in DAYS]
+        lines.append(f"| {quota.name} | {quota.amount:,.0f}{quota.unit} | {' | '.join(cells)} | {quota.remedy} |")
     lines += [SOCKETS.format(call=EVENTS_OF_A_CALL, command=EVENTS_OF_A_COMMAND, minutes=connected_seconds() / 60)]
     lines += [f"| quota | default | {days} | what to do |", "|---|---|" + "---|" * (len(DAYS) + 1)]
     talk = {day: socket_demand(day) for day in DAYS}
@@ -379,6 +405,13 @@ The mix is {mix}. The busiest hour has {peak} times the mean load of the day. {r
 ## Use of each quota in the busiest hour
 
 A bold figure exceeds the default quota.
+"""
+
+MICROVMS = """
+## Sandboxes in Lambda MicroVMs
+
+With `provisioner: lambda_microvm` ([Lambda MicroVMs](aws.md#lambda-microvms)) these quotas take the place of ECS's and
+Fargate's, and of those of addresses and interfaces. All sandboxes are of `1g`, with half a GB each.
 """
 
 SOCKETS = """

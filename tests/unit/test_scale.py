@@ -21,6 +21,15 @@ def test_every_quota_is_asked_for_and_grows_with_the_turns() -> None:
     assert {name: large[name] / small[name] for name in small} == pytest.approx(dict.fromkeys(small, 10))
 
 
+def test_microvms_are_started_woken_and_kept_by_conversation() -> None:
+    small, large = scale.microvm_demand(1_000), scale.microvm_demand(10_000)
+    assert set(small) == {quota.name for quota in scale.MICROVM_QUOTAS}
+    assert {name: large[name] / small[name] for name in small} == pytest.approx(dict.fromkeys(small, 10))
+    fargate = scale.demand(1_000)
+    assert small["RunMicrovm"] == fargate["ECS: RunTask on Fargate"]
+    assert small["Memory of MicroVMs, asleep or awake"] == fargate["Network interfaces of the region"] / 2, "half a GB each"
+
+
 def test_a_websocket_asks_for_connections_by_conversation_and_for_a_message_by_event() -> None:
     small, large = scale.socket_demand(1_000), scale.socket_demand(10_000)
     assert set(small) == {quota.name for quota in scale.SOCKET_QUOTAS}

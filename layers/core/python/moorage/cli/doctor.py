@@ -12,7 +12,7 @@ from typing import Any
 
 import boto3
 
-from moorage.cli.checks import given_network, new_account, shares
+from moorage.cli.checks import given_network, microvms, new_account, shares
 from moorage.cli.checks.account import AwsClients, cdk_context, deployed_models, deployed_settings, of_account
 from moorage.cli.checks.deployment import of_deployment, table_finding
 from moorage.cli.checks.engines import of_engines
@@ -69,6 +69,7 @@ def before_deploy(environ: Mapping[str, str]) -> Iterator[Said]:
 
     yield from new_account.findings(client, session.region_name, has_vector_bucket=bool(settings.get("vector_bucket")))
     yield from given_network.findings(client, settings, session.region_name)
+    yield from microvms.findings(client, settings, session.region_name)
     yield from shares.findings(client, settings)
 
 
