@@ -80,13 +80,18 @@ def test_a_killed_tool_worker_loses_and_repeats_nothing(stack: Stack) -> None:
     assert runs(stack.client(), response_id) == "1"
 
 
-def test_killed_workers_lose_and_repeat_nothing_of_a_team(stack: Stack) -> None:
+def team(text: str = "The end.") -> str:
+    """Two agents, each with a command that leaves a trace, and a look at both traces."""
     tasks = [script(shell(COUNTED.replace("count", name)), say(f"{name} is done")).replace("`", "\\u0060") for name in "ab"]
     starts = [
         {"name": "spawn_agent", "arguments": {"task_name": name, "message": task}} for name, task in zip("ab", tasks, strict=True)
     ]
-    text = script({"calls": starts}, *[{"call": {"name": "wait_agent", "arguments": {}}}] * 2, shell("cat a b"), say("The end."))
-    asked: Any = {"model": "demo", "input": text.replace("\\\\u0060", "\\u0060"), "tools": TOOLS, "multi_agent": {"enabled": True}}
+    said = script({"calls": starts}, *[{"call": {"name": "wait_agent", "arguments": {}}}] * 2, shell("cat a b"), say(text))
+    return said.replace("\\\\u0060", "\\u0060")
+
+
+def test_killed_workers_lose_and_repeat_nothing_of_a_team(stack: Stack) -> None:
+    asked: Any = {"model": "demo", "input": team(), "tools": TOOLS, "multi_agent": {"enabled": True}}
     response_id, begun = "", set[str]()
     for event in stack.client().beta.responses.create(**asked, background=True, stream=True):
         if event.type == "response.created":
@@ -100,6 +105,42 @@ def test_killed_workers_lose_and_repeat_nothing_of_a_team(stack: Stack) -> None:
     final = ended(stack, response_id)[-1]["response"]
     counted = [item["output"][0]["stdout"] for item in final["output"] if item["type"] == "shell_call_output"]
     assert (final["status"], sorted(counted)) == ("completed", ["begun\nended\n", "begun\nended\n", "ran\nran\n"])
+
+
+def test_killed_workers_lose_and_repeat_nothing_of_a_sessions_subagents(stack: Stack) -> None:
+    sessions, agent = stack.client().beta.agents.sessions, {"model": "demo", "multi_agent": {"enabled": True}}
+    session = sessions.create(agent=agent, environment={"type": "openai_hosted"})  # type: ignore[arg-type]
+    begun, told = set[str](), list[dict[str, Any]]()
+    with sessions.stream(session.id, input=team()) as stream:
+        for event in stream:
+            told.append(event.to_dict())
+            told[-1].pop("obfuscation", None)
+            if event.type == "agent.output.command_execution_output.delta" and len(begun) < 2:
+                begun.add(event.turn_id or "")
+                if len(begun) == 2:
+                    assert stack.process is not None
+                    assert kill_all(stack.process.pid, is_worker)
+    commands: Any = [item for each in sessions.subagents.list(session.id) for item in items_of(stack, session.id, each.id)]
+    assert [item.output for item in commands if item.type == "command_execution"] == ["begun\nended\n"] * 2
+    own: Any = list(sessions.items.list(session.id, order="asc"))
+    assert [item.output for item in own if item.type == "command_execution"] == ["ran\nran\n"]
+    assert [each.status for each in sessions.turns.list(session.id)] == ["completed"]
+    assert told_again(stack, session.id)[-len(told) :] == told
+
+
+def items_of(stack: Stack, session_id: str, subagent_id: str) -> list[Any]:
+    return list(stack.client().beta.agents.sessions.subagents.items.list(subagent_id, session_id=session_id))
+
+
+def told_again(stack: Stack, session_id: str) -> list[dict[str, Any]]:
+    """The events of a session to its first rest."""
+    found: list[dict[str, Any]] = []
+    query: Any = {"after": "0", "include_obfuscation": "false"}
+    for event in stack.client().beta.agents.sessions.events.stream(session_id, extra_query=query):
+        found.append(event.to_dict())
+        if event.type == "agent.session.idle":
+            return found
+    raise AssertionError("the stream has ended")
 
 
 def test_a_killed_model_worker_leaves_an_incomplete_item_and_the_step_runs_again(stack: Stack) -> None:

@@ -194,6 +194,25 @@ def test_a_session_is_forked_after_the_turn_that_is_chosen(console: Console, cli
     expect(page.get_by_role("list", name="Turns").get_by_role("button")).to_have_count(2)
 
 
+def test_a_subagent_has_a_lane_within_the_turn_that_began_it(console: Console, client: OpenAI) -> None:
+    spawn = {"call": {"name": "spawn_agent", "arguments": {"task_name": "tides", "message": "Look it up.", "fork_turns": "none"}}}
+    wait = {"call": {"name": "wait_agent", "arguments": {}}}
+    session_id = begun(client, f"When? {script(spawn, wait, say('At noon.'))}", multi_agent={"enabled": True})
+    page = console.go(f"#/sessions/{session_id}").page
+    turn = page.get_by_role("article", name="Turn 1")
+    expect(turn).to_contain_text("starts a subagent")
+    expect(turn).to_contain_text("hears from /root/tides")
+    expect(page.get_by_role("list", name="Turns").get_by_role("button")).to_have_count(1)
+    lane = turn.locator("details.lane")
+    expect(lane.locator("summary")).to_contain_text("/root/tides")
+    expect(lane.locator("summary")).to_contain_text("completed")
+    lane.locator("summary").click()
+    expect(lane).to_contain_text("hears from /root")
+    expect(lane).to_contain_text("Look it up.")
+    page.reload()
+    expect(turn.locator("details.lane summary")).to_contain_text("/root/tides")
+
+
 def test_the_budget_of_a_session_is_shown_and_changed(console: Console, client: OpenAI) -> None:
     session_id = begun(client, f"First. {script(say('One.'))}")
     page = console.go(f"#/sessions/{session_id}?tab=budget").page

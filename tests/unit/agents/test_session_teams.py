@@ -217,3 +217,25 @@ def test_a_subagent_of_another_session_or_tenant_is_not_found() -> None:
             assert (await lab.served.get(wrong)).json()["error"]["code"] == "subagent_not_found"
 
     run(story())
+
+
+@pytest.mark.parametrize("died_at", range(0, 90, 3))
+def test_whenever_a_process_dies_a_stream_is_told_again_as_it_was(died_at: int) -> None:
+    async def story() -> None:
+        lab = TeamLab(**TWO)
+        session = await session_of(lab)
+        lab.die_at(died_at)
+        await lab.play(newest_first=bool(died_at % 2))
+        whole = await session.replay()
+        assert len({event["event_id"] for event in whole}) == len(whole)
+        middle = len(whole) // 2
+        assert await session.replay(Cursor.of(whole[middle]["event_id"], "after")) == whole[middle + 1 :]
+        for subagent in await asked(session, "/subagents"):
+            (turn,) = await asked(session, f"/subagents/{subagent['id']}/turns")
+            assert (subagent["status"], turn["status"]) == ("closed", "completed")
+            items = [of_item(item) for item in await asked(session, f"/turns/{turn['id']}/items")]
+            name = subagent["name"].removeprefix("/root/")
+            assert [item for item in items if item.startswith(("$", "assistant: "))][-1] == f"assistant: {name} is done"
+            assert len([item for item in items if item.startswith("$")]) == 1
+
+    run(story())

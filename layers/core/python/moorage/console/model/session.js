@@ -1,9 +1,17 @@
 // A session as its page knows it: its turns and their items, added up from lists and from the events of its stream. No DOM here.
 
-export const empty = () => ({ session: null, turns: new Map(), items: new Map(), last: null });
+export const empty = () => ({ session: null, turns: new Map(), items: new Map(), subagents: new Map(), last: null });
 
 // An id begins with its number, so the order of ids is that of the turns.
-export const turnsOf = (state) => [...state.turns.values()].sort((one, other) => (one.id < other.id ? -1 : 1));
+export const turnsOf = (state) => [...state.turns.values()].filter((turn) => !turn.subagent_id).sort((one, other) => (one.id < other.id ? -1 : 1));
+
+// The turns of subagents within a turn, as they began. Their ids begin with its number.
+const NUMBER_ENDS = "turn_".length + 8;
+export const lanesOf = (state, turn) =>
+  [...state.turns.values()].filter((each) => each.subagent_id && each.id.slice(0, NUMBER_ENDS) === turn.id.slice(0, NUMBER_ENDS)).sort((one, other) => one.created_at - other.created_at);
+
+// The name of an agent of the session by its id.
+export const nameOfAgent = (state, id) => state.subagents.get(id)?.name ?? (id === state.session?.agent.id ? "/root" : id);
 
 export const itemsOf = (state, turnId) => [...state.items.values()].filter((entry) => entry.item.turn_id === turnId);
 
@@ -19,6 +27,7 @@ export function hear(state, event) {
   if (event.event_id) state.last = event.event_id;
   // The last turn is told from its beginning: one that is known to be over does not run again for that.
   if (event.turn && (isOver(event.turn) || !isOver(state.turns.get(event.turn.id) ?? event.turn))) state.turns.set(event.turn.id, event.turn);
+  if (event.subagent) state.subagents.set(event.subagent.id, event.subagent);
   const name = event.type.replace("agent.session.turn.", "").replace("agent.output.", "");
   if (name === "item.added" || name === "item.done") {
     const isDone = name === "item.done";

@@ -16,7 +16,7 @@ import { Split } from "../ui/split.js";
 import { Table } from "../ui/list.js";
 import { Terminal } from "../ui/terminal.js";
 import { Block } from "../ui/virtual.js";
-import { MEASURES, answerOf, asCard, budgetOf, isOver, itemsOf, questionOf, shownStatus, tookMs, turnsOf, wordsOfBudget } from "../model/session.js";
+import { MEASURES, answerOf, asCard, budgetOf, isOver, itemsOf, lanesOf, nameOfAgent, questionOf, shownStatus, tookMs, turnsOf, wordsOfBudget } from "../model/session.js";
 import { message } from "../model/agents.js";
 import { headline } from "../model/outcome.js";
 import { bytes, duration, plural, tokens } from "../model/text.js";
@@ -156,14 +156,41 @@ function TurnOf({ live, turn, number, root, isChosen }) {
   const facts = [isOver(turn) ? `took ${lasted(tookMs(turn, now.value))}` : "", used ? tokens(used.input_tokens, used.output_tokens) : ""].filter(Boolean);
   return html`<article class=${`round ${isChosen ? "chosen" : ""}`} data-turn=${turn.id} aria-label=${`Turn ${number}`}>
     <h2 class="round-head"><span class="line"><b>Turn ${number}</b><${Status} status=${shownStatus(turn.status)} /></span><span class="muted number line">${facts.join(" · ")}${turn.response_ids.map((id, at) => html`<a key=${id} href=${address("runs", id)} title=${id}>${turn.response_ids.length > 1 ? `run ${at + 1}` : "its run"}</a>`)}</span></h2>
-    ${isKnown ? together(itemsOf(live, turn.id)).map((some, at) => html`<${Block} key=${at} root=${root} guess=${120 * some.length}>${some.map((entry) => html`<${Entry} key=${entry.item.id} entry=${entry} />`)}</${Block}>`) : html`<p><${Button} tone="quiet" onClick=${() => live.open(turn)}>Show what was said</${Button}></p>`}
+    ${isKnown ? together(itemsOf(live, turn.id)).map((some, at) => html`<${Block} key=${at} root=${root} guess=${120 * some.length}>${some.map((entry) => html`<${Entry} key=${entry.item.id} live=${live} entry=${entry} />`)}</${Block}>`) : html`<p><${Button} tone="quiet" onClick=${() => live.open(turn)}>Show what was said</${Button}></p>`}
+    ${lanesOf(live, turn).map((lane) => html`<${Lane} key=${lane.id} live=${live} turn=${lane} />`)}
     ${turn.error && html`<section class="card failed" role="alert"><h3><${Status} status="failed" /></h3><p>${turn.error.message}</p><p class="muted"><code>${turn.error.code}</code></p></section>`}
     ${turn.status === "cancelled" && html`<section class="card"><h3><${Status} status="cancelled" /></h3></section>`}</article>`;
 }
 
 const together = (entries) => Array.from({ length: Math.ceil(entries.length / ITEMS_TOGETHER) }, (_, at) => entries.slice(at * ITEMS_TOGETHER, (at + 1) * ITEMS_TOGETHER));
 
-function Entry({ entry: { item, isDone } }) {
+// A task of a subagent, closed until somebody looks.
+function Lane({ live, turn }) {
+  const show = (event) => event.currentTarget.open && !live.opened.has(turn.id) && live.open(turn);
+  const used = turn.usage && tokens(turn.usage.input_tokens, turn.usage.output_tokens);
+  return html`<details class="card lane" onToggle=${show}><summary class="line"><b><${Name}>${nameOfAgent(live, turn.subagent_id)}</${Name}></b><${Status} status=${shownStatus(turn.status)} />
+      <span class="muted number">${[isOver(turn) ? `took ${lasted(tookMs(turn, now.value))}` : "", used].filter(Boolean).join(" · ")}</span></summary>
+    ${itemsOf(live, turn.id).map((entry) => html`<${Entry} key=${entry.item.id} live=${live} entry=${entry} />`)}
+    ${turn.error && html`<p class="bad">${turn.error.message}</p>`}</details>`;
+}
+
+// What agents ask of each other, and say.
+const BETWEEN_AGENTS = {
+  create_subagent_call: "starts a subagent",
+  send_subagent_input_call: "writes to",
+  wait_for_subagents_call: "waits for",
+  interrupt_subagent_call: "interrupts",
+  agent_message: "hears from",
+};
+
+function Between({ live, item }) {
+  const ids = item.type === "agent_message" ? [item.sender_agent_id] : item.recipient_agent_ids ?? [item.recipient_agent_id].filter(Boolean);
+  return html`<section class="card call"><h3>${BETWEEN_AGENTS[item.type]} <${Name}>${ids.map((id) => nameOfAgent(live, id)).join(", ")}</${Name}></h3>
+    ${item.content && html`<p class="said plain">${item.content.map((part) => part.text ?? "").join("")}</p>`}${item.status === "failed" && html`<p class="outcome bad">it was refused</p>`}</section>`;
+}
+
+function Entry({ live, entry: { item, isDone } }) {
+  if (item.type in BETWEEN_AGENTS) return html`<${Between} live=${live} item=${item} />`;
   if (item.type === "command_execution") return html`<${Executed} item=${item} />`;
   if (item.type === "function_call_output" && item.error !== null) return html`<section class="card failed"><h3>the function failed</h3>${typeof item.error === "string" ? html`<p>${item.error}</p>` : html`<${Json} value=${item.error} depth=${2} />`}</section>`;
   return html`<${Item} item=${asCard(item)} mark=${{ commands: [] }} isDone=${isDone} />`;

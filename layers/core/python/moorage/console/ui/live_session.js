@@ -6,6 +6,7 @@ import { addItems, empty, hear, turnsOf } from "../model/session.js";
 
 const TURNS_MOST = 300;
 const TURNS_OPEN = 10; // of which items are read at once, the latest; those of others when somebody looks
+const SUBAGENTS_MOST = 100;
 const AT_ONCE = 4;
 const ITEMS_MOST = 1000;
 const LOOK_MS = 5000;
@@ -45,7 +46,7 @@ async function load(live, signal, redraw) {
   live.session = session.data;
   for (const turn of turns.ok ? turns.data : []) live.turns.set(turn.id, turn);
   const ordered = turnsOf(live);
-  await Promise.all([sideBySide(ordered.slice(-TURNS_OPEN), (turn) => open(live, turn, signal), AT_ONCE), beside(live, signal)]);
+  await Promise.all([lanes(live, signal), sideBySide(ordered.slice(-TURNS_OPEN), (turn) => open(live, turn, signal), AT_ONCE), beside(live, signal)]);
   live.isLoading = false;
   redraw();
   // The latest turn is told from its beginning: what has grown by now stands nowhere else.
@@ -71,6 +72,18 @@ async function load(live, signal, redraw) {
     catchUp: async () => false,
     signal,
   });
+}
+
+// The subagents with their turns; what was said in these is read when somebody looks.
+async function lanes(live, signal) {
+  if (!live.session.agent.multi_agent.enabled) return;
+  const found = await all(`${pathOf(live)}/subagents`, { order: "asc" }, { most: SUBAGENTS_MOST, signal });
+  if (!found.ok) return;
+  for (const each of found.data) live.subagents.set(each.id, each);
+  await sideBySide(found.data, async (each) => {
+    const turns = await all(`${pathOf(live)}/subagents/${each.id}/turns`, { order: "asc" }, { most: TURNS_MOST, signal });
+    for (const turn of turns.ok ? turns.data : []) live.turns.set(turn.id, turn);
+  }, AT_ONCE);
 }
 
 async function open(live, turn, signal) {
