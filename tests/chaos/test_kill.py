@@ -108,8 +108,9 @@ def test_killed_workers_lose_and_repeat_nothing_of_a_team(stack: Stack) -> None:
 
 
 def test_killed_workers_lose_and_repeat_nothing_of_a_sessions_subagents(stack: Stack) -> None:
-    sessions, agent = stack.client().beta.agents.sessions, {"model": "demo", "multi_agent": {"enabled": True}}
-    session = sessions.create(agent=agent, environment={"type": "openai_hosted"})  # type: ignore[arg-type]
+    sessions: Any = stack.client().beta.agents.sessions
+    agent = {"model": "demo", "multi_agent": {"enabled": True}}
+    session = sessions.create(agent=agent, environment={"type": "openai_hosted"})
     begun, told = set[str](), list[dict[str, Any]]()
     with sessions.stream(session.id, input=team()) as stream:
         for event in stream:
