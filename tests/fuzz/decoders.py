@@ -15,11 +15,8 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from moorage.errors import UpstreamError
-from moorage.loop.assemble import Assembler
 from moorage.model.text_tool_calls import TextCall, TextCallParser
 from moorage.net.sse import ServerSentEvent, SseParser
-from moorage.tools.lowering import OriginalTool
 
 from tests.unit.model.encodings import (
     CONVERSE,
@@ -31,9 +28,8 @@ from tests.unit.model.encodings import (
     Thought,
     answer,
     aws_frame,
+    hear,
     hello,
-    provider,
-    replies,
 )
 
 EXAMPLES: Final = int(os.environ.get("EXAMPLES", "2000"))
@@ -77,23 +73,13 @@ def cut(body: bytes, cuts: list[int]) -> list[bytes]:
     return [body[start:end] for start, end in pairwise(places)]
 
 
-async def heard(kind: Kind, pieces: list[bytes]) -> None:
-    """Ask a provider whose upstream answers with these pieces, and put together what it says, as the loop does."""
-    assembler = Assembler("resp_" + "a" * 48, lambda event: None, 0, lambda name: OriginalTool("function", name), summarises=True)
-    try:
-        async for delta in provider(kind, lambda _: replies(kind, *pieces)).stream(ASKED):
-            assembler.feed(delta)
-    except UpstreamError as error:
-        assembler.abandon(is_said_anew=error.is_retryable)
-
-
 @pytest.mark.parametrize("said", [WHOLE, SPOKEN], ids=["an answer", "a spoken call"])
 @pytest.mark.parametrize("kind", OVER_HTTP, ids=lambda kind: kind.name)
 @given(changes=CHANGES, cuts=CUTS)
 @fuzzed
 def test_a_damaged_stream_is_read_or_refused(kind: Kind, said: Answer, changes: list[tuple[int, int, bytes]], cuts: list[int]) -> None:
     body = damaged(kind.encode(said), changes)
-    asyncio.run(heard(kind, cut(body, cuts)))
+    asyncio.run(hear(kind, ASKED, cut(body, cuts)))
 
 
 @given(changes=CHANGES, cuts=CUTS)
@@ -107,7 +93,7 @@ def test_frames_with_damaged_json_are_read_or_refused(changes: list[tuple[int, i
         raw_frame(damaged(delta, changes[3:]), "contentBlockDelta"),
         aws_frame({"stopReason": "tool_use"}, event_type="messageStop"),
     ]
-    asyncio.run(heard(CONVERSE, cut(b"".join(frames), cuts)))
+    asyncio.run(hear(CONVERSE, ASKED, cut(b"".join(frames), cuts)))
 
 
 @given(body=st.lists(st.sampled_from(PIECES) | st.binary(max_size=20)).map(b"".join), cuts=CUTS)
@@ -156,7 +142,7 @@ _SECONDS_LEAST: Final = 0.02
 
 def seconds(kind: Kind, pieces: list[bytes]) -> float:
     begun = time.process_time()
-    asyncio.run(heard(kind, pieces))
+    asyncio.run(hear(kind, ASKED, pieces))
     return time.process_time() - begun
 
 

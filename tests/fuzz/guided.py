@@ -30,8 +30,8 @@ with atheris.instrument_imports(include=["moorage.model", "moorage.net", "moorag
     from moorage.tools.source_marks import MarkedText
     from moorage.wire.chat_answers import StopWords
 
-    from tests.fuzz.decoders import TOOL, heard, is_within, raw_frame
-    from tests.unit.model.encodings import CONVERSE, OVER_HTTP, Kind
+    from tests.fuzz.decoders import ASKED, TOOL, is_within, raw_frame
+    from tests.unit.model.encodings import CONVERSE, OVER_HTTP, Kind, hear
     from tests.unit.model.recorded import RECORDED
 
 SECONDS: Final = int(os.environ.get("SECONDS_GUIDED", "120"))
@@ -46,11 +46,11 @@ def a_provider(kind: Kind, body: bytes, size: int) -> None:
     if kind is CONVERSE:
         named = [line.partition(b"\t") for line in body.split(b"\n")]
         body = b"".join(raw_frame(payload, name.decode("latin-1")[:40]) for name, _, payload in named)
-    LOOP.run_until_complete(heard(kind, pieces_of(body, size)))
+    LOOP.run_until_complete(hear(kind, ASKED, pieces_of(body, size)))
 
 
 def damaged_frames(body: bytes, size: int) -> None:
-    LOOP.run_until_complete(heard(CONVERSE, pieces_of(body, size)))
+    LOOP.run_until_complete(hear(CONVERSE, ASKED, pieces_of(body, size)))
 
 
 def events(body: bytes, size: int) -> None:

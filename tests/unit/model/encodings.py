@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from moorage.errors import UpstreamError
+from moorage.loop.assemble import Assembler
 from moorage.model import base
 from moorage.model.anthropic_messages import AnthropicMessages
 from moorage.model.base import Delta, ModelRequest, Provider
@@ -17,6 +19,7 @@ from moorage.model.chat_completions import ChatCompletions
 from moorage.model.demo import Demo
 from moorage.model.http import Upstream
 from moorage.model.openai_responses import OpenAIResponses
+from moorage.tools.lowering import OriginalTool
 
 # --- what is said -------------------------------------------------------------------------------------------------------------------
 
@@ -394,6 +397,16 @@ async def understood(kind: Kind, said: Answer) -> Understood:
     served = provider(kind, lambda _: replies(kind, kind.encode(said)))
     result = folded([delta async for delta in served.stream(request)], with_call_ids=kind.has_call_ids)
     return result if kind.has_usage else Understood(result.items, None, result.finish)
+
+
+async def hear(kind: Kind, asked: ModelRequest, pieces: list[bytes]) -> None:
+    """Ask a provider whose upstream answers with these pieces, and put together what it says, as the loop does."""
+    assembler = Assembler("resp_" + "a" * 48, lambda event: None, 0, lambda name: OriginalTool("function", name), summarises=True)
+    try:
+        async for delta in provider(kind, lambda _: replies(kind, *pieces)).stream(asked):
+            assembler.feed(delta)
+    except UpstreamError as error:
+        assembler.abandon(is_said_anew=error.is_retryable)
 
 
 def b64(data: bytes) -> str:

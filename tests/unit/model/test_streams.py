@@ -34,6 +34,7 @@ from tests.unit.model.encodings import (
     answer,
     aws_frame,
     folded,
+    hear,
     hello,
     provider,
     replies,
@@ -147,6 +148,25 @@ async def test_what_a_fuzzer_found_is_an_upstream_error(kind: Kind, body: bytes)
         [_ async for _ in provider(kind, lambda _: replies(kind, body)).stream(hello())]
 
 
+MESSAGE_ADDED = b'data: {"type":"response.output_item.added","output_index":0,"item":{"type":"message"}}\n\n'
+CALL_ITEM = b'{"type":"function_call","name":"pay","call_id":"call_1","arguments":"{}"}'
+CALL_ADDED = b'data: {"type":"response.output_item.added","output_index":0,"item":' + CALL_ITEM + b"}\n\n"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        MESSAGE_ADDED + b'data: {"type":"response.function_call_arguments.delta","output_index":0,"delta":"{}"}',
+        MESSAGE_ADDED + b'data: {"type":"response.output_item.done","output_index":0,"item":' + CALL_ITEM + b"}",
+        CALL_ADDED + b'data: {"type":"response.output_text.delta","output_index":0,"delta":"x"}',
+    ],
+    ids=["a message with arguments", "a message that ends as a call", "a call with words"],
+)
+async def test_an_item_that_goes_on_as_one_of_another_type_is_an_upstream_error(events: bytes) -> None:
+    with pytest.raises(UpstreamError, match="goes on as an item of another type"):
+        [_ async for _ in provider(RESPONSES, lambda _: replies(RESPONSES, events)).stream(hello())]
+
+
 @pytest.mark.parametrize("kind", OVER_HTTP, ids=lambda kind: kind.name)
 async def test_a_connection_that_breaks_is_an_upstream_error(kind: Kind) -> None:
     half = kind.encode(RICH)[: len(kind.encode(RICH)) // 2]
@@ -189,14 +209,11 @@ async def test_an_event_with_a_wrong_field_is_read_or_is_an_upstream_error(kind:
         events = [line for line in kind.encode(RICH).decode().split("\n") if line.startswith("data: {")]
         chosen = data.draw(st.integers(0, len(events) - 1))
         event = json.loads(events[chosen].removeprefix("data: "))
-        event[data.draw(st.sampled_from(sorted(event)))] = data.draw(values)
+        inner = data.draw(st.sampled_from([event, *(value for value in event.values() if value and isinstance(value, dict))]))
+        inner[data.draw(st.sampled_from(sorted(inner)))] = data.draw(values)
         events[chosen] = f"data: {json.dumps(event)}"
         body = "\n\n".join([*events, ""]).encode()
-    served = provider(kind, lambda _: replies(kind, body))
-    try:
-        assert await list_of(served.stream(hello()))
-    except UpstreamError:
-        return
+    await hear(kind, hello(), [body])
 
 
 ERRORS_IN_STREAMS: dict[str, tuple[Kind, bytes, str, bool]] = {

@@ -23,6 +23,7 @@ import orjson
 
 from moorage import __version__, large_bodies, limits, tracing
 from moorage.errors import UpstreamError, connection_failed
+from moorage.model import base
 from moorage.model.base import Delta, StreamStarted
 from moorage.parallel import Breath, as_json, beside
 from moorage.telemetry import tell
@@ -369,9 +370,31 @@ def broken(detail: str) -> UpstreamError:
 def _decoded(step: Callable[[_T], list[Delta]], value: _T) -> list[Delta]:
     """A decoder reads the fields that the protocol promises; an answer without them is broken."""
     try:
-        return step(value)
+        deltas = step(value)
+        for delta in deltas:
+            _check_types(delta)
+        return deltas
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise broken(f"it does not have the shape of its protocol ({type(error).__name__}: {error})") from error
+
+
+def _check_types(delta: Delta) -> None:
+    """Decoders pass values on as they are. Raises TypeError where JSON had a value of the wrong type."""
+    match delta:
+        case base.CallStarted(name, call_id, _, namespace):
+            are_right = isinstance(name, str) and isinstance(call_id, str | None) and isinstance(namespace, str | None)
+        case base.TextDelta(text, logprobs):
+            are_right = isinstance(text, str) and all(isinstance(entry, dict) for entry in logprobs)
+        case base.SummaryDelta(text) | base.RefusalDelta(text) | base.ReasoningTextDelta(text) | base.CallDelta(text):
+            are_right = isinstance(text, str)
+        case base.AnnotationAdded(annotation):
+            are_right = isinstance(annotation, dict)
+        case base.ItemDone(encrypted_content):
+            are_right = isinstance(encrypted_content, str | None)
+        case _:
+            return
+    if not are_right:
+        raise TypeError(f"a field of {type(delta).__name__} has the wrong type")
 
 
 def _end_of(decoder: Decoder) -> list[Delta]:

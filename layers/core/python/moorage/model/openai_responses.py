@@ -82,7 +82,10 @@ _ITEM_FIELDS_OF_OURS: Final = frozenset({"id", "status", "created_by", "containe
 _ITEMS_WITH_STATUS: Final = frozenset({"apply_patch_call", "apply_patch_call_output", "local_shell_call", "computer_call"})
 """Here ``status`` is required, or carries meaning."""
 
-_STREAMED: Final = frozenset({"message", "reasoning", "function_call", "custom_tool_call"})
+_SUMMARY_PARTS_MAX: Final = 1_000
+"""All parts before a part are opened with it."""
+_OF_WORDS: Final = frozenset({"message", "reasoning"})
+_STREAMED: Final = _OF_WORDS | {"function_call", "custom_tool_call"}
 """Items that come as deltas; all others are passed on whole."""
 
 
@@ -280,7 +283,7 @@ class ResponsesDecoder:
                 return self._sequence.add(index, base.ItemEvent(event))
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" if index in self._sequence:
                 self._items[index].pieces.append(event["delta"])
-                return self._sequence.add(index, base.CallDelta(event["delta"]))
+                return self._more(index, base.CallDelta(event["delta"]))
             case "response.completed" | "response.incomplete" | "response.failed":
                 return self._final(event["response"], event.get("error"))
             case "error":
@@ -317,7 +320,14 @@ class ResponsesDecoder:
     def _add(self, index: int, type_: str, delta: Delta) -> list[Delta]:
         """A delta of an item; servers that forget ``output_item.added`` are understood."""
         opened = [] if index in self._sequence or index in self._passed else self._reopened(index, type_)
-        return opened + (self._sequence.add(index, delta) if index in self._sequence else [])
+        return opened + (self._more(index, delta) if index in self._sequence else [])
+
+    def _more(self, index: int, delta: Delta) -> list[Delta]:
+        """More of an open item. Half a call that went on as words would pass for a whole one, and words have no arguments."""
+        type_ = self._items[index].type
+        if (type_ in _OF_WORDS) == isinstance(delta, base.CallDelta):
+            raise broken(f"its {type_} goes on as an item of another type")
+        return self._sequence.add(index, delta)
 
     def _reopened(self, index: int, type_: str) -> list[Delta]:
         self._open_as(index, type_)
@@ -328,6 +338,8 @@ class ResponsesDecoder:
         return self._add(index, "message", delta)
 
     def _summary(self, index: int, part: int, text: str) -> list[Delta]:
+        if not 0 <= part < _SUMMARY_PARTS_MAX:
+            raise broken(f"its summary has no part {part}")
         seen = self._open_as(index, "reasoning").summary_chars
         seen[part] = seen.get(part, 0) + len(text)
         return self._add(index, "reasoning", base.SummaryDelta(text, part))
@@ -346,7 +358,7 @@ class ResponsesDecoder:
             return self._sequence.pass_on(index, base.ItemRelayed(item))
         deltas = self._added(index, item)
         for rest in self._rest(self._items[index], item):
-            deltas += self._sequence.add(index, rest)
+            deltas += self._more(index, rest)
         self._passed.add(index)
         is_cut = item.get("status") == "incomplete"
         return deltas + self._sequence.close(index, encrypted_content=item.get("encrypted_content"), is_cut=is_cut)
