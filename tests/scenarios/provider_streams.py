@@ -29,6 +29,9 @@ class Words:
     def thinks(self, text: str) -> bytes:
         raise NotImplementedError
 
+    def thought_ends(self, text: str) -> bytes:
+        return b""
+
     def says(self, *texts: str, at: int = 0) -> list[bytes]:
         raise NotImplementedError
 
@@ -109,6 +112,10 @@ class ResponsesWords(Words):
         item = {"id": "rs_0", "type": "reasoning", "summary": []}
         return self._added(0, item) + self._event("response.reasoning_summary_text.delta", output_index=0, summary_index=0, delta=text)
 
+    def thought_ends(self, text: str) -> bytes:
+        item = {"id": "rs_0", "type": "reasoning", "summary": [{"type": "summary_text", "text": text}]}
+        return self._event("response.output_item.done", output_index=0, item=item)
+
     def says(self, *texts: str, at: int = 0) -> list[bytes]:
         added = self._added(at, {"id": f"msg_{at}", "type": "message", "role": "assistant", "status": "in_progress", "content": []})
         deltas = [self._event("response.output_text.delta", output_index=at, content_index=0, delta=text) for text in texts]
@@ -159,6 +166,9 @@ class AnthropicWords(Words):
     def thinks(self, text: str) -> bytes:
         return self._block(0, {"type": "thinking", "thinking": "", "signature": ""}) + self._delta(0, "thinking_delta", thinking=text)
 
+    def thought_ends(self, text: str) -> bytes:
+        return self._event("content_block_stop", index=0)
+
     def says(self, *texts: str, at: int = 0) -> list[bytes]:
         deltas = [self._delta(at, "text_delta", text=text) for text in texts]
         return [self._block(at, {"type": "text", "text": ""}) + deltas[0], *deltas[1:]]
@@ -207,6 +217,9 @@ class ConverseWords(Words):
 
     def thinks(self, text: str) -> bytes:
         return self._delta(0, {"reasoningContent": {"text": text}})
+
+    def thought_ends(self, text: str) -> bytes:
+        return aws_frame({"contentBlockIndex": 0}, event_type="contentBlockStop")
 
     def says(self, *texts: str, at: int = 0) -> list[bytes]:
         return [self._delta(at, {"text": text}) for text in texts]

@@ -26,15 +26,20 @@ CHAT_PAY: Any = {"type": "function", "function": {"name": "pay", "parameters": P
 # --- what a model's server did ------------------------------------------------------------------------------------------------------
 
 HALF = '{"amount": 1'
+ECHO = '{"commands": ["echo ran $((6 * 7))"]}'
 Deed = Callable[[Words], Reply]
 DEEDS: dict[str, Deed] = {
     "cut before its first word": lambda its: its.cut(),
     "cut inside its reasoning": lambda its: its.cut(its.thinks("Let me th")),
+    "cut after its reasoning": lambda its: its.cut(its.thinks("Let me think."), its.thought_ends("Let me think.")),
     "cut inside its text": lambda its: its.slowly(is_cut=True),
     "cut after its text, before its end": lambda its: its.slowly(its.text_ends("Let me look."), is_cut=True),
     "cut inside a call": lambda its: its.cut(its.half_call("pay", HALF)),
     "cut inside a call, after words": lambda its: its.cut(*_looks(its), its.half_call("pay", HALF, 1)),
+    "cut inside a hosted call": lambda its: its.cut(its.half_call("shell", '{"commands": ["ls /mn')),
     "cut inside a hosted call, after words": lambda its: its.cut(*_looks(its), its.half_call("shell", '{"commands": ["ls /mn', 1)),
+    "cut after a call": lambda its: its.cut(its.half_call("pay", HALF + "}"), its.call_ends("pay", HALF + "}")),
+    "cut after a hosted call": lambda its: its.cut(its.half_call("shell", ECHO), its.call_ends("shell", ECHO)),
     "cut inside a second call": lambda its: its.cut(
         its.half_call("pay", HALF + "}"), its.call_ends("pay", HALF + "}"), its.half_call("pay", '{"amount": 2', 1)
     ),
@@ -59,8 +64,6 @@ DEEDS: dict[str, Deed] = {
 }
 TIMES = {"an error object after words, every time": 12, "JSON that does not fit its schema, every time": 2}
 """How often it is done, where that is more than once."""
-OF_RESPONSES = {"an unknown finish reason": "incomplete"}
-"""Where the Responses protocol differs: its server says itself that the answer is incomplete."""
 
 
 def _looks(its: Words) -> list[bytes]:
@@ -106,25 +109,25 @@ def _of_error(error: openai.APIError, text: str = "") -> End:
     return End("failed", text, message=str(body["message"]))
 
 
-def foreground(stack: Stack, model: str, *, wants_json: bool) -> End:
+def foreground(stack: Stack, model: str, deed: str) -> End:
     try:
-        return _of_response(stack.client().responses.create(**_asked(model, wants_json)).model_dump())
+        return _of_response(stack.client().responses.create(**_asked(model, deed)).model_dump())
     except openai.APIError as error:
         return _of_error(error)
 
 
-def stream(stack: Stack, model: str, *, wants_json: bool) -> End:
+def stream(stack: Stack, model: str, deed: str) -> End:
     try:
-        with stack.client().responses.create(**_asked(model, wants_json), stream=True) as seen:
+        with stack.client().responses.create(**_asked(model, deed), stream=True) as seen:
             events: list[Any] = list(seen)
     except openai.APIError as error:
         return _of_error(error)
     return _of_response(events[-1].response.model_dump())
 
 
-def background(stack: Stack, model: str, *, wants_json: bool) -> End:
+def background(stack: Stack, model: str, deed: str) -> End:
     client = stack.client()
-    response = client.responses.create(**_asked(model, wants_json), background=True)
+    response = client.responses.create(**_asked(model, deed), background=True)
     deadline = time.monotonic() + 60
     while (response := client.responses.retrieve(response.id)).status in ("queued", "in_progress"):
         assert time.monotonic() < deadline, response
@@ -132,9 +135,9 @@ def background(stack: Stack, model: str, *, wants_json: bool) -> End:
     return _of_response(response.model_dump())
 
 
-def chat(stack: Stack, model: str, *, wants_json: bool) -> End:
+def chat(stack: Stack, model: str, deed: str) -> End:
     try:
-        answer = stack.client().chat.completions.create(**_asked_in_chat(model, wants_json), tools=CHAT_TOOLS)
+        answer = stack.client().chat.completions.create(**_asked_in_chat(model, deed), tools=CHAT_TOOLS)
     except openai.APIError as error:
         return _of_error(error)
     (choice,) = answer.choices
@@ -142,12 +145,13 @@ def chat(stack: Stack, model: str, *, wants_json: bool) -> End:
     return End(_CHAT[choice.finish_reason], choice.message.content or "", tuple(call.function.arguments for call in calls))
 
 
-def chat_stream(stack: Stack, model: str, *, wants_json: bool) -> End:
-    """Without a hosted tool, so that words are shown as they come."""
+def chat_stream(stack: Stack, model: str, deed: str) -> End:
+    """Without a hosted tool where none is called, so that words are shown as they come."""
+    tools = CHAT_TOOLS if "hosted" in deed else [CHAT_PAY]
     text, finish = "", ""
     calls: dict[int, str] = {}
     try:
-        with stack.client().chat.completions.create(**_asked_in_chat(model, wants_json), tools=[CHAT_PAY], stream=True) as pieces:
+        with stack.client().chat.completions.create(**_asked_in_chat(model, deed), tools=tools, stream=True) as pieces:
             for choice in (choice for piece in pieces for choice in piece.choices):
                 text, finish = text + (choice.delta.content or ""), choice.finish_reason or finish
                 for call in choice.delta.tool_calls or ():
@@ -157,10 +161,10 @@ def chat_stream(stack: Stack, model: str, *, wants_json: bool) -> End:
     return End(_CHAT[finish], text, tuple(calls.values()))
 
 
-def websocket(stack: Stack, model: str, *, wants_json: bool) -> End:
+def websocket(stack: Stack, model: str, deed: str) -> End:
     headers = {"authorization": f"Bearer {stack.key}"}
     with connect(stack.url.replace("http", "ws", 1) + "/responses", additional_headers=headers) as connection:
-        connection.send(dumps({"type": "response.create"} | _asked(model, wants_json)))
+        connection.send(dumps({"type": "response.create"} | _asked(model, deed)))
         while (event := loads(connection.recv(60)))["type"] not in _LAST:
             pass
     return End("failed", message=event["error"]["message"]) if event["type"] == "error" else _of_response(event["response"])
@@ -173,13 +177,13 @@ _CHAT = {"stop": "completed", "tool_calls": "completed", "length": "incomplete",
 _LAST = ("response.completed", "response.failed", "response.incomplete", "error")
 
 
-def _asked(model: str, wants_json: bool) -> dict[str, Any]:
-    text = {"text": {"format": {"type": "json_schema"} | FORMAT}} if wants_json else {}
+def _asked(model: str, deed: str) -> dict[str, Any]:
+    text = {"text": {"format": {"type": "json_schema"} | FORMAT}} if deed in WANTS_JSON else {}
     return {"model": model, "input": "go", "tools": TOOLS} | text
 
 
-def _asked_in_chat(model: str, wants_json: bool) -> dict[str, Any]:
-    form = {"response_format": {"type": "json_schema", "json_schema": FORMAT}} if wants_json else {}
+def _asked_in_chat(model: str, deed: str) -> dict[str, Any]:
+    form = {"response_format": {"type": "json_schema", "json_schema": FORMAT}} if deed in WANTS_JSON else {}
     return {"model": model, "messages": ASKED} | form
 
 
@@ -247,19 +251,31 @@ def test_an_answer_ends_as_the_table_says(served: Stack, upstream: MockUpstream,
         model = _model(its, door)
         replies = [DEEDS[deed](its)] * TIMES.get(deed, 1)
         upstream.plays(*replies, its.said(OFFERED if deed in WANTS_JSON else WHOLE), model=model)
-        end = DOORS[door](served, model, wants_json=deed in WANTS_JSON)
-        return _named(deed, end, sum(request.model == model for request in upstream.requests))
+        end = DOORS[door](served, model, deed)
+        asked = [dumps(request.body) for request in upstream.requests if request.model == model]
+        return "call run" if end.text == WHOLE and "ran 42" in asked[-1] else _named(deed, end, len(asked))
 
     upstream.requests.clear()
     cells = [(its, door) for its in PROVIDERS for door in DOORS]
     with ThreadPoolExecutor(len(cells)) as pool:
         found = dict(zip(((its.provider, door) for its, door in cells), pool.map(play, cells), strict=True))
     upstream.forget()
+    client = served.client()
+    for container in client.containers.list():  # A tenant has a bounded number of sandboxes.
+        client.containers.delete(container.id)
     assert found == {(its.provider, door): _expected(its, deed, door) for its, door in cells}
 
 
 def _expected(its: Words, deed: str, door: str) -> str:
-    return OF_RESPONSES.get(deed, ENDS[deed][door]) if its.provider == "openai_responses" else ENDS[deed][door]
+    return OF_RESPONSES.get(deed, ENDS[deed])[door] if its.provider == "openai_responses" else ENDS[deed][door]
+
+
+OF_RESPONSES = {
+    "an unknown finish reason": dict.fromkeys(DOORS, "incomplete"),
+    "cut after a call": dict.fromkeys(DOORS, "call kept") | {"Chat stream": "failed"},
+    "cut after a hosted call": dict.fromkeys(DOORS, "call run"),
+}
+"""Where the Responses protocol differs: its server says itself that the answer is incomplete, or that a call is whole."""
 
 
 def _named(deed: str, end: End, requests: int) -> str:
@@ -272,7 +288,7 @@ def _named(deed: str, end: End, requests: int) -> str:
         case End("completed", text, (), "") if (requests, text) == (1, WHOLE):
             return "completed"
         case End("completed", "", ('{"amount": 1}',), "") if requests == 1:
-            return "first call kept"
+            return "call kept"
         case End("incomplete", "" | "Let me look.", _, "") if requests == 1:
             return "incomplete"
         case End("failed", "" | "Let me look." | '{"price": "one"}', (), message) if TOLD.get(deed, "?") in message:
