@@ -58,14 +58,18 @@ def xlsx(*rows: tuple[str, ...], picture: bytes = b"") -> bytes:
 
 def pdf(*pages: str, picture: bytes = b"") -> bytes:
     """With one line of text on each page, and a picture that is on none."""
+    return drawn_pdf(*(f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET" for text in pages), picture=picture)
+
+
+def drawn_pdf(*pages: str, font: str = "/Subtype /Type1 /BaseFont /Helvetica", picture: bytes = b"") -> bytes:
+    """With pages that these operators draw."""
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
         f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        f"<< /Type /Font {font} >>",
     ]
-    for number, text in enumerate(pages):
-        stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
+    for number, stream in enumerate(pages):
         objects.append(
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * number} 0 R "
             "/Resources << /Font << /F1 3 0 R >> >> >>"
@@ -81,6 +85,25 @@ def pdf(*pages: str, picture: bytes = b"") -> bytes:
     table = "".join(f"{place:010d} 00000 n \n" for place in places)
     end = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\n"
     return f"{made}{end}startxref\n{len(made)}\n%%EOF\n".encode("latin-1")
+
+
+def word_by_word_pdf(*words: str) -> bytes:
+    """A line whose words have a place each, in a space that stands on its head, as browsers print."""
+    return drawn_pdf(
+        "\n".join(
+            f"q .75 0 0 -.75 0 792 cm 1 0 0 1 {96 + 60 * number} 96 cm BT /F1 16 Tf 1 0 0 -1 0 .48 Tm 0 -13.2 Td ({word}) Tj ET Q"
+            for number, word in enumerate(words)
+        )
+    )
+
+
+def japanese_pdf(text: str) -> bytes:
+    """Its font is not in the file, and has no map to Unicode but the name of an encoding."""
+    info = "/CIDSystemInfo << /Registry (Adobe) /Ordering (Japan1) /Supplement 2 >>"
+    shape = "/FontDescriptor << /Type /FontDescriptor /FontName /X /Flags 4 /FontBBox [0 0 1000 1000] /StemV 80 >>"
+    below = f"[<< /Type /Font /Subtype /CIDFontType0 /BaseFont /X {info} {shape} >>]"
+    font = f"/Subtype /Type0 /BaseFont /X /Encoding /EUC-H /DescendantFonts {below}"
+    return drawn_pdf(f"BT /F1 12 Tf 72 720 Td <{text.encode('euc_jp').hex()}> Tj ET", font=font)
 
 
 # --- Hostile ones --------------------------------------------------------------------------------------------------------------------

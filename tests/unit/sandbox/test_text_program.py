@@ -34,6 +34,12 @@ PAGE = (
 
 GOOD: dict[str, tuple[str, bytes, str]] = {
     "a PDF": ("pdf", documents.pdf("First page.", "Second page."), "First page.\n\nSecond page."),
+    "a PDF whose words are placed one by one": (
+        "pdf",
+        documents.word_by_word_pdf("Introduction", "to", "tides"),
+        "Introduction to tides",
+    ),
+    "a PDF whose font has no map": ("pdf", documents.japanese_pdf("東京の潮"), "東京の潮"),
     "a Word document": ("docx", documents.docx("One.", "Two &amp; three."), "One.\nTwo & three."),
     "a presentation": ("pptx", documents.pptx("Opening", "End"), "Opening\n\nEnd"),
     "a workbook": ("xlsx", documents.xlsx(("region", "sum"), ("north", "3")), "Sales\nregion\tsum\nnorth\t3"),
