@@ -258,7 +258,7 @@ ADAPTER := 1.0.0-rc1
 	@$(UV) pip install --quiet --python .build/judges/files/bin/python --require-hashes -r tests/judges/files.txt && touch $@
 
 judges-files: setup-dev .venv-toolbox/.done .build/judges/files/.done
-	$(BIN)/python -m tests.judges.files
+	$(BIN)/python -m tests.judges.files --report
 
 judges: setup-dev .build/judges/dynamodb/.done .build/judges/adapter-$(ADAPTER)/.done
 	$(BIN)/python -m pytest tests/judges/judge_*.py tests/contract/test_tables.py $(OPTIONS)

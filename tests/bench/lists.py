@@ -32,8 +32,8 @@ from moorage.store.table import Table as Records
 from moorage.wire.parameters import Parameters
 from moorage.wire.queries import USAGE_GROUPS
 
-from tests.bench.retrieval import report
-from tests.bench.run import Table, machine, ms
+from tests.bench.report import Table, machine, report
+from tests.bench.run import ms
 from tests.stack import Stack
 
 Row = tuple[str, ...]

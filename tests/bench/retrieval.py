@@ -47,7 +47,7 @@ from moorage.store.blobs import Blobs
 from moorage.store.file_blobs import FileBlobs
 
 from tests.bench import short_documents
-from tests.bench.run import REPORT, Table, machine
+from tests.bench.report import Table, machine, report
 from tests.stack import Stack
 from tests.unit.knowledge.embedders import Counted, no_budgets
 from tests.unit.store.memory import MemoryBlobs
@@ -309,16 +309,6 @@ _QUALITY_NOTE: Final = (
     "and of numpy are asked for by their first sentence, sentences by a paraphrase without a word of theirs, orders by their number. "
     "The last two columns are of the questions with an odd number. The rule was chosen by the others, with these in sight."
 )
-
-
-def report(tables: Sequence[Table]) -> None:
-    """Put the tables into the page, in place of those that it has."""
-    page = REPORT.read_text()
-    for table in tables:
-        before, _, rest = page.partition(f"\n\n## {table.title}\n")
-        _, heading, behind = rest.partition("\n\n## ")
-        page = f"{before.rstrip()}\n\n{table.markdown()}\n" + (f"\n## {behind}" if heading else "")
-    REPORT.write_text(page)
 
 
 def main() -> None:

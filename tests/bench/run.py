@@ -10,8 +10,6 @@ import asyncio
 import contextlib
 import json
 import os
-import platform
-import re
 import statistics
 import subprocess
 import sys
@@ -19,7 +17,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,11 +27,11 @@ from moorage.local.logs import STEPS
 from tests.bench import bench_computer
 from tests.bench.load import Endpoint, Load, alone, load
 from tests.bench.peers import PEERS, Peer
+from tests.bench.report import REPORT, Table, machine, report
 from tests.bench.tail import tail_latencies
 from tests.stack import Stack, say, script, shell
 
 ROOT = Path(__file__).resolve().parents[2]
-REPORT = ROOT / "docs" / "benchmarks.md"
 ALONE_REQUESTS = 60
 RUNS = 3
 CLIENTS = ((1, 60), (8, 160), (64, 256))
@@ -43,34 +40,6 @@ ROUNDS = 20
 CHAIN = 200
 NAMES = ("moorage", "moorage before")
 TOOLS: list[dict[str, Any]] = [{"type": "shell", "environment": {"type": "container_auto"}}]
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
-
-    def beside(self, before: "Table | None") -> "Table":
-        """With the figures of the release before, and how many times those the present ones are."""
-        if before is None:
-            return self
-        head = (*self.head[:-1], f"{self.head[-1]} now".strip(), f"{before.head[-1]} before".strip(), "×")
-        figures = {row[:-1]: row[-1] for row in before.rows}
-        rows = [(*row, figures.get(row[:-1], ""), _ratio(row[-1], figures.get(row[:-1], ""))) for row in map(tuple, self.rows)]
-        return Table(self.title, head, rows, self.note)
-
-    def markdown(self) -> str:
-        lines = [f"## {self.title}", "", *([self.note, ""] if self.note else [])]
-        lines += [" | ".join(["", *row, ""]).strip() for row in (self.head, ["---"] * len(self.head), *self.rows)]
-        return "\n".join(lines)
-
-
-def _ratio(now: str, before: str) -> str:
-    """Of the first number of each."""
-    (new, *_), (old, *_) = (re.findall(r"\d+(?:\.\d+)?", text) or [""] for text in (now, before))
-    return f"{float(new) / float(old):.2f}" if new and old and float(old) else ""
 
 
 def ms(seconds: float) -> str:
@@ -306,18 +275,12 @@ def _history(log: Path, response_id: str) -> tuple[int, int]:
 # --- the report ------------------------------------------------------------------------------------------------------------------
 
 
-def machine() -> str:
-    model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "")
-    load_average = os.getloadavg()[0]
-    return (
-        f"{os.cpu_count()} cores ({model}), Linux {platform.release()}, Python {platform.python_version()}; the load average at the "
-        f"start was {load_average:.1f}, so other work was {'running too' if load_average > 0.8 else 'not running'}."
-    )
-
-
 def write(tables: Sequence[Table], seen_machine: str) -> None:
+    """The head of the page and these tables; what else it has stays."""
     head = f"# Benchmarks\n\nMade by `make bench`; it holds measured figures only.\n\n{time.strftime('%Y-%m-%d')}, on {seen_machine}\n"
-    REPORT.write_text(head + "\n" + "\n\n".join(table.markdown() for table in tables) + "\n")
+    _, _, others = REPORT.read_text().partition("\n## ")
+    REPORT.write_text(f"{head}\n## {others}")
+    report(tables)
 
 
 async def measure(state_dir: Path, candidates: Sequence[Peer], before: Path | None) -> list[Table]:

@@ -5,7 +5,8 @@ The documents are those of public packages' sources, fetched by the ordinary cli
 other program's words, counted as often as they come, that are in the product's text. For PDFs the product and the first reference are
 pdfium both, so that column shows the wiring alone; pdfminer and pypdf are readers of their own.
 
-A file counts where its reference finds a word. The program fails if fewer than 95 % of those files have a recall of 0.99.
+A file counts where its reference finds a word. The program fails if fewer than 95 % of those files have a recall of 0.99. With
+``--report`` the table is put into ``docs/benchmarks.md``.
 """
 
 import hashlib
@@ -27,6 +28,8 @@ from typing import Final
 from moorage import limits
 from moorage.local.environments import environment
 from moorage.vector_stores.documents import UnreadableDocument, look
+
+from tests.bench.report import Table, report
 
 ROOT: Final = Path(__file__).parents[2]
 BUILD: Final = ROOT / ".build" / "judges"
@@ -190,14 +193,25 @@ def judge(sample: Sample) -> Verdict:
 # --- The table --------------------------------------------------------------------------------------------------------------------
 
 
-def table(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    yield f"{'kind':<6}{'files':>7}  {'reference':<10}{'judged':>7}{'>= 0.99':>9}{'>= 0.90':>9}"
+def table(verdicts: Sequence[Verdict]) -> Table:
+    rows = list[tuple[str, ...]]()
     for kind, references in REFERENCES.items():
         of_kind = [each for each in verdicts if each.sample.kind == kind]
         for name in references:
             found = [value for each in of_kind if (value := each.recalls[name]) is not None]
-            good, fair = (sum(value >= least for value in found) for least in (RECALL, 0.9))
-            yield f"{kind:<6}{len(of_kind):>7}  {name:<10}{len(found):>7}{good:>9}{fair:>9}"
+            rows.append((kind, str(len(of_kind)), name, *map(str, (len(found), good(found), sum(value >= 0.9 for value in found)))))
+    return Table("Reading documents", ("kind", "files", "reference", "files with words", ">= 0.99", ">= 0.90"), rows, _NOTE)
+
+
+def good(recalls: Sequence[float]) -> int:
+    return sum(value >= RECALL for value in recalls)
+
+
+_NOTE: Final = (
+    "By `make judges-files`: documents in the sources of public packages, as moorage reads them in a sandbox and as the reference "
+    "does. The last columns count the files by their recall: the share of the reference's words that moorage reads too. The first "
+    "reference of a kind judges."
+)
 
 
 def main() -> int:
@@ -208,14 +222,15 @@ def main() -> int:
     for value, each in sorted(judged, key=lambda pair: pair[0]):
         if value < RECALL:
             print(f"{value:.3f} {each.sample.package}: {each.sample.name} {each.said}".rstrip())
-    print("\n".join(table(verdicts)))
-    good = sum(value >= RECALL for value, _ in judged)
-    share = good / len(judged) if judged else 0.0
-    print(f"{good} of {len(judged)} files with words have a recall of at least {RECALL}: {share:.1%} (at least {SHARE:.0%})")
-    report = [
-        {"package": v.sample.package, "name": v.sample.name, "kind": v.sample.kind, "said": v.said, **v.recalls} for v in verdicts
-    ]
-    (folder / "verdicts.json").write_text(json.dumps(report, indent=1))
+    found = table(verdicts)
+    print(found.markdown())
+    share = good([value for value, _ in judged]) / len(judged) if judged else 0.0
+    print(f"{len(judged)} of {len(verdicts)} files have words.")
+    print(f"{share:.1%} of them have a recall of at least {RECALL} (at least {SHARE:.0%}).")
+    if "--report" in sys.argv[1:]:
+        report([found])
+    kept = [{"package": v.sample.package, "name": v.sample.name, "kind": v.sample.kind, "said": v.said, **v.recalls} for v in verdicts]
+    (folder / "verdicts.json").write_text(json.dumps(kept, indent=1))
     return 0 if share >= SHARE else 1
 
 
