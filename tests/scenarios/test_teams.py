@@ -26,7 +26,9 @@ def ask(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 def spawn(name: str, *steps: dict[str, Any], **others: Any) -> dict[str, Any]:
-    return {"name": "spawn_agent", "arguments": {"task_name": name, "message": script(*steps), **others}}
+    """What is filled in later is what the agent has got, and not the one that starts it."""
+    message = script(*steps).replace("{{", "\\u007b{")
+    return {"name": "spawn_agent", "arguments": {"task_name": name, "message": message, **others}}
 
 
 def wait(**given: Any) -> dict[str, Any]:
@@ -34,8 +36,8 @@ def wait(**given: Any) -> dict[str, Any]:
 
 
 def run(client: OpenAI, *steps: dict[str, Any], **others: Any) -> Any:
-    given = {"tools": TOOLS, "multi_agent": TEAM, "betas": BETAS, **others}
-    return client.beta.responses.create(model="demo", input=script(*steps), **given)
+    given = {"tools": TOOLS, "multi_agent": TEAM, "betas": BETAS, "input": script(*steps), **others}
+    return client.beta.responses.create(model="demo", **given)
 
 
 def agent(item: Any) -> str:
@@ -168,7 +170,7 @@ def test_no_more_agents_are_active_than_the_request_allows(client: OpenAI) -> No
     two = {"calls": [spawn("a", say("a")), spawn("b", say("b"))]}
     response = run(client, two, wait(), say("Done."), multi_agent={"enabled": True, "max_concurrent_subagents": 1})
     assert results(response)[:2] == [
-        {"task_name": "/root/a"},
+        {"task_name": "/root/a", "forked_items": 1},
         {"error": "1 agents beside /root are active already. Wait for one, or do the task yourself."},
     ]
 
@@ -206,7 +208,7 @@ def test_what_a_team_has_said_goes_on_without_a_store(client: OpenAI) -> None:
     ]
     given: Any = {"model": "demo", "tools": TOOLS, "multi_agent": TEAM, "betas": BETAS, "store": False}
     first = client.beta.responses.create(input=asked, **given)
-    asked += [*(item.model_dump() for item in first.output), {"role": "user", "content": script(say("Two."))}]
+    asked += [*(item.model_dump(by_alias=True) for item in first.output), {"role": "user", "content": script(say("Two."))}]
     second = client.beta.responses.create(input=asked, **given)
     assert (answers(first)["/root"], answers(second)) == ("One.", {"/root": "Two."})
 
@@ -218,10 +220,93 @@ def test_the_next_response_goes_on_from_what_root_has_read(client: OpenAI) -> No
     assert second.output_text == "Two."
 
 
+LOOK: Any = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}}
+NOTE: Any = {"type": "custom", "name": "note"}
+
+
+def look(at: str) -> dict[str, Any]:
+    return ask("look", at=at)
+
+
+def asked(response: Any) -> dict[str, Any]:
+    """The calls that wait for their client, by whose they are."""
+    return {agent(item): item for item in response.output if item.type in ("function_call", "custom_tool_call")}
+
+
+def outputs(response: Any, **texts: str) -> list[Any]:
+    calls = asked(response)
+    return [
+        {"type": f"{calls[name].type}_output", "call_id": calls[name].call_id, "output": text}
+        for name, text in ((f"/{path}".replace("__", "/"), text) for path, text in texts.items())
+    ]
+
+
+def test_the_client_answers_functions_of_all_agents(client: OpenAI) -> None:
+    tools = [*TOOLS, LOOK, NOTE]
+    below = spawn("under", ask("note", input="deep"), say("under noted it"), fork_turns="none")
+    one = [look("x"), shell("echo {{output}} > x.txt"), look("y"), say("a saw {{output}}")]
+    two = [{"calls": [below]}, wait(), say("b heard")]
+    first = run(
+        client, {"calls": [spawn("a", *one), spawn("b", *two)]}, wait(), wait(), shell("cat x.txt"), say("{{output}}"), tools=tools
+    )
+    assert (first.status, {name: item.type for name, item in asked(first).items()}) == (
+        "completed",
+        {"/root/a": "function_call", "/root/b/under": "custom_tool_call"},
+    )
+    assert answers(first) == {}
+    given: Any = {"model": "demo", "tools": tools, "multi_agent": TEAM, "betas": BETAS}
+    second = client.beta.responses.create(
+        input=outputs(first, root__a="a rock", root__b__under="mud"), previous_response_id=first.id, **given
+    )
+    assert set(asked(second)) == {"/root/a"}
+    assert answers(second) == {"/root/b/under": "under noted it", "/root/b": "b heard"}
+    third = client.beta.responses.create(input=outputs(second, root__a="a net"), previous_response_id=second.id, **given)
+    assert answers(third) == {"/root/a": "a saw a net", "/root": "[exit code 0]\na rock"}
+    assert [(author, said) for author, said in messages(third.output, "/root")] == [("/root/a", "a saw a net")]
+
+
+def test_a_client_that_keeps_the_items_answers_them_too(client: OpenAI) -> None:
+    script_of_root = script({"calls": [spawn("a", look("x"), say("a saw {{output}}"))]}, look("z"), wait(), say("root saw it."))
+    items: Any = [{"role": "user", "content": script_of_root}]
+    given: Any = {"model": "demo", "tools": [LOOK], "multi_agent": TEAM, "betas": BETAS, "store": False}
+    first = client.beta.responses.create(input=items, **given)
+    assert set(asked(first)) == {"/root", "/root/a"}
+    items += [*(item.model_dump(by_alias=True) for item in first.output), *outputs(first, root="a fish", root__a="a rock")]
+    second = client.beta.responses.create(input=items, **given)
+    assert answers(second) == {"/root/a": "a saw a rock", "/root": "root saw it."}
+    assert messages(second.output, "/root") == [("/root/a", "a saw a rock")]
+    items += [*(item.model_dump(by_alias=True) for item in second.output), {"role": "user", "content": script(say("And on."))}]
+    assert answers(client.beta.responses.create(input=items, **given)) == {"/root": "And on."}
+
+
+def test_an_agent_of_an_earlier_response_takes_a_further_task(client: OpenAI) -> None:
+    first = run(client, {"calls": [spawn("a", say("The anchor is up."))]}, wait(), say("One."))
+    further = script(ask("followup_task", target="a", message=script(say("It is down."))), wait(), say("Two."))
+    second = client.beta.responses.create(
+        model="demo", input=further, previous_response_id=first.id, tools=TOOLS, multi_agent=TEAM, betas=BETAS
+    )
+    assert answers(second) == {"/root/a": "It is down.", "/root": "Two."}
+    assert results(second)[0] == {"target": "/root/a", "previous_status": "completed"}
+
+
+def test_an_agent_that_asks_its_client_is_interrupted(client: OpenAI) -> None:
+    steps = [{"calls": [spawn("a", look("x"), say("never"))]}, shell("sleep 3"), ask("interrupt_agent", target="a"), say("Enough.")]
+    first = run(client, *steps, tools=[*TOOLS, LOOK])
+    assert (answers(first), results(first)[-1]) == ({"/root": "Enough."}, {"target": "/root/a", "previous_status": "asking"})
+    assert messages(first.output, "/root") == [("/root/a", "This agent ended its turn without an answer: interrupted.")]
+    items = [*outputs(first, root__a="a rock"), {"role": "user", "content": script(say("Next."))}]
+    second = run(client, tools=[*TOOLS, LOOK], input=items, previous_response_id=first.id)
+    assert answers(second) == {"/root": "Next."}
+
+
+def test_what_agents_wait_for_is_not_given_without_the_team(client: OpenAI) -> None:
+    first = run(client, {"calls": [spawn("a", look("x"), say("a"))]}, wait(), say("x"), tools=[LOOK])
+    with pytest.raises(BadRequestError) as refused:
+        client.responses.create(model="demo", tools=[LOOK], input=outputs(first, root__a="1"), previous_response_id=first.id)
+    assert refused.value.param == "multi_agent"
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"tools": [{"type": "function", "name": "look", "parameters": {}}]}, "tools[0].type"),
-    ({"tools": [{"type": "custom", "name": "look"}]}, "tools[0].type"),
-    ({"tools": [{"type": "apply_patch"}]}, "tools[0].type"),
     ({"tools": [{"type": "programmatic_tool_calling"}]}, "tools[0].type"),
     ({"tools": [SHELL | {"require_approval": "always"}]}, "tools[0].require_approval"),
     ({"tools": [{"type": "mcp", "server_label": "x", "server_url": "https://api.example.com"}]}, "tools[0].require_approval"),

@@ -8,11 +8,12 @@ from moorage import limits
 from moorage.loop.recover import continue_loop, recover
 from moorage.model.base import Delta, ModelRequest
 from moorage.state import LoopState, Next
-from moorage.store.responses import StoredResponse
+from moorage.store.responses import Ancestor, StoredResponse
 from moorage.wire.types import Item
 
 from tests.unit.loop.lab import SHELL_TOOL, FakeModel, Lab, Turn, _Died, _dies_at, call
 
+LOOK: dict[str, Any] = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}}
 TEAM: dict[str, Any] = {"max_concurrent_subagents": 3}
 
 
@@ -26,6 +27,11 @@ def spawn(name: str, message: str = "Do it.", *, call_id: str = "call_1", **othe
 
 def wait(**given: Any) -> Turn:
     return ask("wait_agent", "call_wait", **given)
+
+
+def look(at: str, call_id: str = "call_look") -> Turn:
+    """A call that the client answers."""
+    return ask("look", call_id, at=at)
 
 
 def agent_of(request: ModelRequest) -> str:
@@ -82,8 +88,26 @@ class TeamLab(Lab):
         """A process that dies takes its execution with it, and the reaper starts another."""
 
     async def begin(self, **changes: Any) -> StoredResponse:
-        parameters = {"multi_agent": TEAM, **changes.pop("parameters", {})}
-        return await self.background(tools=[SHELL_TOOL], parameters=parameters, agent="/root", **changes)
+        """Here no process dies."""
+        given: dict[str, Any] = {"tools": [SHELL_TOOL, LOOK], "agent": "/root", **changes}
+        dies, self.table.before_write = self.table.before_write, None
+        stored = await self.background(**given | {"parameters": {"multi_agent": TEAM, **changes.get("parameters", {})}})
+        self.table.before_write = dies
+        return stored
+
+    async def answer(self, before: StoredResponse, **answers: str) -> StoredResponse:
+        """A response that goes on from one with the client's outputs, by what was asked."""
+        snapshot = await self.responses.snapshot(before.tenant_id, before.response_id)
+        assert snapshot.last is not None
+        asked = {
+            json.loads(item["arguments"])["at"]: item for item in snapshot.final_object["output"] if item["type"] == "function_call"
+        }
+        outputs = [
+            {"id": f"fco_{at}", "type": "function_call_output", "call_id": asked[at]["call_id"], "output": text}
+            for at, text in answers.items()
+        ]
+        link = Ancestor(before.response_id, snapshot.last.first)
+        return await self.begin(input_items=outputs, ancestors=(*before.ancestors, link))
 
     async def play(self, *, newest_first: bool = False, most: int = 400) -> None:
         """Every execution, a task at a time in turns, until none goes on."""

@@ -15,7 +15,7 @@ from moorage.store.table import Record
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import _Died as Died
 from tests.unit.loop.lab import say, shell
-from tests.unit.loop.teams import TeamLab, ask, by_agent, spawn, text_of, wait
+from tests.unit.loop.teams import TeamLab, ask, by_agent, look, spawn, text_of, wait
 
 
 def two_children() -> TeamLab:
@@ -149,3 +149,66 @@ async def test_two_executions_that_end_a_turn_of_an_agent_tell_its_parent_once()
     await team.end(lab.runtime, seen, first.step + 1, status="interrupted")
     await lab.play()
     assert by_agent(await lab.object_of(stored))["/root"].count("agent_message") == 1
+
+
+def children_that_ask() -> TeamLab:
+    """One asks twice, the other once and runs a command; ``/root`` waits for both all the time."""
+    return TeamLab(
+        root=[spawn("a"), spawn("b", call_id="call_2"), wait(), wait(), say("Both are done.")],
+        root__a=[look("x"), look("y"), say("a is done")],
+        root__b=[shell("b1"), look("z"), shell("b2"), say("b is done")],
+    )
+
+
+async def through_three_responses(lab: TeamLab, died_at: int | None = None, *, newest_first: bool = False) -> list[StoredResponse]:
+    if died_at is not None:
+        lab.die_at(died_at)
+    first = await lab.begin()
+    await lab.play(newest_first=newest_first)
+    second = await lab.answer(first, x="a rock", z="a fish")
+    await lab.play(newest_first=newest_first)
+    third = await lab.answer(second, y="a net")
+    await lab.play(newest_first=newest_first)
+    return [first, second, third]
+
+
+async def test_agents_that_ask_their_client_go_on_in_the_next_response() -> None:
+    lab = children_that_ask()
+    responses = await through_three_responses(lab)
+    first, second, third = [await lab.object_of(stored) for stored in responses]
+    assert [response["status"] for response in (first, second, third)] == ["completed"] * 3
+    for stored in responses:
+        assert_well_formed(await lab.events(stored))
+    asked = [(item["agent"]["agent_name"], item["arguments"]) for item in first["output"] if item["type"] == "function_call"]
+    assert sorted(asked) == [("/root/a", '{"at": "x"}'), ("/root/b", '{"at": "z"}')]
+    assert {name: set(kinds) for name, kinds in by_agent(second).items()} == {
+        "/root": {"agent_message", "multi_agent_call", "multi_agent_call_output"},
+        "/root/a": {"function_call"},
+        "/root/b": {"message", "shell_call", "shell_call_output"},
+    }
+    assert {name: set(kinds) for name, kinds in by_agent(third).items()} == {
+        "/root": {"agent_message", "message", "multi_agent_call_output"},
+        "/root/a": {"message"},
+    }
+    assert (third["output"][-1]["content"][0]["text"], lab.sandboxes.begun) == ("Both are done.", ["b1", "b2"])
+
+
+async def test_every_prompt_begins_with_the_one_before_in_another_response_too() -> None:
+    lab = children_that_ask()
+    await through_three_responses(lab)
+    for name in lab.team.scripts:
+        prompts = lab.team.prompts(name)
+        assert all(before == after[: len(before)] for before, after in itertools.pairwise(prompts)), name
+    assert [text for text in last_prompt(lab, "/root/a") if text.startswith("a ")] == ["a rock", "a net"]
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("died_at", range(90))
+async def test_whenever_a_process_dies_what_the_client_answers_arrives(died_at: int, newest_first: bool) -> None:
+    lab = children_that_ask()
+    responses = await through_three_responses(lab, died_at, newest_first=newest_first)
+    for stored in responses:
+        assert_well_formed(await lab.events(stored))
+    last = await lab.object_of(responses[-1])
+    assert (last["status"], last["output"][-1]["content"][0]["text"]) == ("completed", "Both are done.")
+    assert sorted(lab.sandboxes.begun) == ["b1", "b2"]

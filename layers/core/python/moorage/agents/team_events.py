@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from moorage import ids
 from moorage.agents.team_items import MESSAGE, AgentNames, content_of, payload_of, spawned, target_of, text_of
 from moorage.agents.turn_events import TURN, TurnProjector
-from moorage.loop.team import FAILED, SILENT
+from moorage.loop.team_items import FAILED, SILENT
 from moorage.store.responses import ROOT_AGENT
 from moorage.tools.function_items import parsed
 from moorage.tools.multi_agent.room import is_last_answer

@@ -5,7 +5,7 @@ Steps of the state machine run it (``loop/model_step.py``), and the API process 
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from moorage import ids, limits
@@ -21,6 +21,7 @@ from moorage.loop.prompt import StepPosition
 from moorage.loop.prompt_stage import RoomStage, outside, rooms_of
 from moorage.loop.sinks import LogSink, Sink
 from moorage.loop.team_calls import AgentCalls
+from moorage.loop.team_items import known_to_root
 from moorage.loop.turn import ModelTurn, has_calls
 from moorage.model.base import StreamFinished
 from moorage.runtime import Runtime
@@ -110,8 +111,10 @@ class ModelAsk:
     async def _hear(self) -> None:
         """Put in front of an agent of a team what it waited for, and the messages to it."""
         outputs = self._outputs()
+        before = [*self._before_own(), *self.done.values()]
         own = (self.done | self.items).values()
-        for item in [*team_calls.waits_over(own, self.stored.response_id), *await team_calls.news(self.runtime, self.stored, own)]:
+        waits = team_calls.waits_over(before, self.items.values(), self.stored.response_id)
+        for item in [*waits, *await team_calls.news(self.runtime, self.stored, own)]:
             outputs.add(item)
         self.position = replace(self.position, next_index=outputs.next_index)
 
@@ -138,7 +141,11 @@ class ModelAsk:
         """What an agent of a team knew before its model was asked."""
         own = [self.items[index] for index in sorted(self.items)]
         heard = itertools.takewhile(lambda item: item["type"] in team_calls.HEARD, own)
-        return [*self.chain, *self.stored.input_items, *context.own_items(self.done), *heard]
+        return [*self._before_own(), *context.own_items(self.done), *heard]
+
+    def _before_own(self) -> Sequence[Item]:
+        """What an agent of a team knew before this response."""
+        return known_to_root([*self.chain, *self.stored.input_items])
 
     async def _compact(self, *, is_too_long: bool = False) -> bool:
         """True if there is less to read now."""

@@ -74,7 +74,7 @@ def answer_orphans(items: list[Item]) -> list[Item]:
             continue
         repaired.append(item)
         room = ROOMS.hosted(item["type"])
-        if room is not None and (room.call_type, item.get("call_id")) not in answered and not (room.makes_calls and waits):
+        if room is not None and (room.call_type, item.get("call_id")) not in answered and not (room.may_stay_open(item) and waits):
             orphaned = room.missing_output(item)
             repaired += [] if orphaned is None else [orphaned]
     return repaired
@@ -111,7 +111,7 @@ def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
             raise duplicate_item("input", item["id"])
         if "id" in item:
             taken.add(item["id"])
-    calls: dict[tuple[str, str], str] = {}
+    calls: dict[tuple[str, str], Item] = {}
     answered: set[tuple[str, str]] = set()
     for item in (*chain, *items):
         type_ = item["type"]
@@ -119,16 +119,16 @@ def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
         if call_id is None:
             continue
         if type_ in OUTPUT_OF:
-            calls[(type_, call_id)] = type_
+            calls[(type_, call_id)] = item
         elif (call := _call_of(type_)) is not None:
             key = (call, call_id)
             if key not in calls:
                 raise bad_request(f"No tool call found for {type_.replace('_', ' ')} with call_id {call_id}.", param="input")
             answered.add(key)
-    for key, type_ in calls.items():
-        room = ROOMS.hosted(type_)
-        if key not in answered and not (room is not None and room.makes_calls):
-            raise bad_request(f"No tool output found for {type_.replace('_', ' ')} {key[1]}.", param="input")
+    for key, call_item in calls.items():
+        room = ROOMS.hosted(key[0])
+        if key not in answered and not (room is not None and room.may_stay_open(call_item)):
+            raise bad_request(f"No tool output found for {key[0].replace('_', ' ')} {key[1]}.", param="input")
 
 
 def trimmed(items: Sequence[Item]) -> list[Item]:

@@ -150,7 +150,9 @@ async def _check(
     """Refuse what this deployment cannot do, or not now."""
     check_budget(runtime, request.model, request.budget)
     await check_tools(runtime, tenant_id, said, request.tools, in_session=in_session)
-    if request.multi_agent is not None:
+    if request.multi_agent is None:
+        team_request.check_alone(said.items)
+    else:
         team_request.check(request, said)
     if request.background or request.multi_agent is not None or any(map(is_hosted, request.tools)):
         await _check_room(runtime, tenant_id, follows)

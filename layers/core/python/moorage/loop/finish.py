@@ -27,7 +27,7 @@ from moorage.tools.registry import ROOMS
 from moorage.tools.room import HostedTool
 from moorage.webhooks import delivery as webhooks
 from moorage.wire.answers import AgentUsage
-from moorage.wire.events import CREATED, ERROR, FAILED, OF_STATUS, OUTPUT_ITEM_DONE
+from moorage.wire.events import CREATED, ERROR, FAILED, OF_STATUS, OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE
 from moorage.wire.responses import ResponseState, Status, TokenUsage, response_object
 from moorage.wire.types import Event, Item
 
@@ -154,9 +154,12 @@ async def end_from_outside(
     error: dict[str, Any] | None = None,
     incomplete_reason: str | None = None,
     drops_partial: bool = False,
+    mail: Sequence[Item] = (),
 ) -> dict[str, Any]:
     """End a response whatever its steps are doing: cancel, and the verdict over a dead process. What its finished steps have used
     counts.
+
+    ``mail`` are messages to agents of its team: those that nobody has read stand at the end, for the next response.
 
     Open items are closed as ``incomplete``, or left out (``drops_partial``). A step that is still running is superseded at its next
     write. When the response has ended meanwhile, its own end stands; either way the answer is the response object of the final event.
@@ -170,7 +173,7 @@ async def end_from_outside(
     for _ in range(limits.END_TRIES_MAX):
         if folded.is_final:
             break
-        end = _end(runtime, stored, folded, status, error, incomplete_reason, outcomes, drops_partial)
+        end = _end(runtime, stored, folded, status, error, incomplete_reason, outcomes, drops_partial, mail)
         ended: dict[str, Any] = end.events[-1]["response"]
         await pay_rent(runtime, stored, (ended["usage"] or {}).get("cost"))
         if drops_partial:
@@ -259,6 +262,7 @@ def _end(
     incomplete_reason: str | None,
     outcomes: Mapping[AgentLane, StepOutcome],
     drops_partial: bool,
+    mail: Sequence[Item],
 ) -> EventBatch:
     outcome = _together(outcomes)
     first = folded.next_number
@@ -266,6 +270,7 @@ def _end(
     if drops_partial:
         folded.drop_open()
     events += closing_events(folded)
+    events += _unread_events(folded, mail)
     response = object_of(
         stored,
         status=status,
@@ -283,6 +288,20 @@ def _end(
     events += final_events(response)
     numbered = tuple(event | {"sequence_number": first + i} for i, event in enumerate(events))
     return EventBatch(first, numbered, LogWriterId(STEP_OF_THE_END, 1))
+
+
+def _unread_events(folded: FoldedState, mail: Sequence[Item]) -> list[Event]:
+    """Of the messages that no agent has read; they are added to ``folded``."""
+    read = {item.get("id") for item in folded.items.values()}
+    events: list[Event] = []
+    for message in mail:
+        if message["id"] in read:
+            continue
+        index, agent = max(folded.items, default=-1) + 1, {"agent": {"agent_name": message["recipient"]}}
+        folded.items[index] = item = message | agent
+        folded.done.add(index)
+        events += [{"type": type_, "output_index": index, "item": item, **agent} for type_ in (OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE)]
+    return events
 
 
 def closing_events(folded: FoldedState, *, is_said_anew: bool = False) -> list[Event]:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from moorage.loop.chain import load_chain
+from moorage.loop.team_items import agents_of
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 
@@ -16,13 +18,16 @@ async def seen_as(runtime: Runtime, stored: StoredResponse, lane: int) -> Stored
     if lane == 0:
         return stored
     agent = await runtime.lanes.get(stored, lane)
+    beginning = await runtime.lanes.beginning(stored, lane)
+    if beginning is None:
+        beginning = agents_of([*await load_chain(runtime, stored), *stored.input_items])[agent.name].items
     text = {name: value for name, value in (stored.parameters.text or {}).items() if name != "format"} or None
     return replace(
         stored,
         lane=lane,
         agent=agent.name,
         parameters=replace(stored.parameters, text=text),
-        input_items=await runtime.lanes.beginning(stored, lane),
+        input_items=beginning,
         recent_items=0,
         ancestors=(),
     )

@@ -138,7 +138,10 @@ async def _send_again(runtime: Runtime, stored: StoredResponse, state: LoopState
 
 
 async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
-    """The response ends although no model was asked: the client has calls to answer."""
+    """The response ends although no model was asked: the client has calls to answer. An agent of a team waits for that."""
+    if snapshot.stored.agent is not None:
+        await team.follow(runtime, snapshot.stored, state.step - 1, progress.outcomes[state.step - 1])
+        return state.done()
     attempt = await runtime.steps.begin(snapshot.stored, state.step)
     async with _sink(runtime, snapshot, state.step, attempt.attempt) as sink:
         await finish.conclude(runtime, snapshot.stored, sink, progress.outcomes[state.step - 1], progress.items)
@@ -236,6 +239,8 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
 async def _stands_still(runtime: Runtime, stored: StoredResponse, state: LoopState, progress: Progress) -> bool:
     """Whether an agent of a team takes no step now: it waits for messages, its turn was ended by another one, or it has ended. An
     execution that was started late, beside another of the same agent, may come after its end."""
+    if state.step == 0 and await team.take_up(runtime, stored):
+        return True
     until_ms = 0 if _is_first(state) else progress.outcomes[state.step - 1].waits_until_ms
     if until_ms and await team.must_wait(runtime, stored, state.step, until_ms, progress.items):
         if stored.lane == 0:

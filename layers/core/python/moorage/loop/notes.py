@@ -13,11 +13,10 @@ import orjson
 from moorage import limits
 from moorage.errors import invalid_encrypted_content
 from moorage.loop.context import trimmed
+from moorage.loop.team_items import known_to_root
 from moorage.loop.truncate import stays
 from moorage.model.tokens import estimate_item
 from moorage.runtime import Runtime
-from moorage.store.responses import ROOT_AGENT
-from moorage.tools.function_items import without
 from moorage.wire.types import Item
 
 _FORM: Final = "compaction.2:"
@@ -78,7 +77,7 @@ def visible(items: Sequence[Item], read: Reader) -> list[Item]:
     """What a model sees of a conversation: of what came before its last compaction only the user's latest messages, what the developer
     said, and the items that the compaction carries. It is opened: its ``text`` is what the model reads. What tools have left out of
     older items is gone."""
-    items = spoken_before_root(items)
+    items = known_to_root(items)
     last = max((index for index, item in enumerate(items) if item["type"] == "compaction"), default=None)
     if last is None:
         return trimmed(items)
@@ -106,13 +105,6 @@ def carried(items: Sequence[Item], read: Reader) -> list[Item]:
         for index, item in enumerate(items)
         if index >= last or id(item) in wanted or (item.get("role") == "user" and index > first)
     ]
-
-
-def spoken_before_root(items: Sequence[Item]) -> Sequence[Item]:
-    """Items without those of agents that ``/root`` had started, and without the names of whose they are."""
-    if not any("agent" in item for item in items):
-        return items
-    return [without(item, "agent") for item in items if item.get("agent", {}).get("agent_name", ROOT_AGENT) == ROOT_AGENT]
 
 
 def _before(items: Sequence[Item], kept: Sequence[Item], read: Reader) -> list[Item]:

@@ -11,20 +11,21 @@ from typing import Any, Final
 
 from moorage import ids, limits
 from moorage.errors import Superseded
-from moorage.loop import finish, paused, tool_step
+from moorage.loop import decide, finish, paused, tool_step
+from moorage.loop.chain import load_chain
 from moorage.loop.lanes import seen_as
-from moorage.loop.team_calls import message_of, news
+from moorage.loop.team_calls import message_of, news, wait_ms
+from moorage.loop.team_items import FAILED, SILENT, KnownAgent, agents_of, goes_on
 from moorage.runtime import Runtime
 from moorage.state import StepOutcome
 from moorage.store.executions import ENDED
 from moorage.store.lanes import AgentLane, LaneStatus
 from moorage.store.responses import StoredResponse
+from moorage.tools.function_items import parsed
 from moorage.tools.multi_agent.room import is_task
 from moorage.wire.types import Item
 
 WAITS_FOR: Final = "Messages of its agents."
-FAILED: Final = "This agent has failed, and cannot go on."
-SILENT: Final = "This agent ended its turn without an answer:"
 _CUT: Final = "\n[The rest was left out: it is too long for a message.]"
 
 
@@ -36,6 +37,10 @@ async def wake(runtime: Runtime, stored: StoredResponse, numbers: Iterable[int])
             await paused.let_go(runtime, stored, lane)
         elif lane.status == "running":
             await paused.begin(runtime, stored, lane)
+        elif lane.status == "asking" and lane.is_interrupted:
+            seen = await seen_as(runtime, stored, number)
+            step, _ = await runtime.steps.last(seen)
+            await end(runtime, seen, step, status="interrupted")
 
 
 async def must_wait(runtime: Runtime, stored: StoredResponse, step: int, until_ms: int, own: Mapping[int, Item]) -> bool:
@@ -48,33 +53,65 @@ async def must_wait(runtime: Runtime, stored: StoredResponse, step: int, until_m
         if not me.is_active:
             await settle(runtime, stored)
             return True
-        is_over = me.is_interrupted or runtime.now_ms() >= until_ms or not _others_run(lanes, me)
+        is_over = me.is_interrupted or runtime.now_ms() >= until_ms or not _others_may_send(lanes, me)
         is_over = is_over or (await runtime.steps.last(stored))[0] >= step
         if is_over or await news(runtime, stored, own.values()):
             if me.status != "waiting":
                 return False
-            going = await runtime.lanes.change(stored, replace(me, status="running", due_at_ms=0), as_of=me)
+            if await runtime.lanes.change(stored, replace(me, status="running", due_at_ms=0), as_of=me) is not None:
+                return False
         else:
-            if me.status == "waiting":
+            waiting = replace(me, status="waiting", due_at_ms=until_ms)
+            if me.status == "waiting" or await runtime.lanes.change(stored, waiting, as_of=me) is not None:
+                await settle(runtime, stored)
                 return True
-            going = await runtime.lanes.change(stored, replace(me, status="waiting", due_at_ms=until_ms), as_of=me)
-            if going is not None:
-                await _unblock(runtime, stored)
-                return True
-        if going is not None:
-            return False
     raise Superseded(f"agent {stored.agent} of {stored.response_id} gets messages faster than it reads them")
 
 
-def _others_run(lanes: Iterable[AgentLane], me: AgentLane) -> bool:
-    return any(lane.status == "running" for lane in lanes if lane.number != me.number)
+def _others_may_send(lanes: Iterable[AgentLane], me: AgentLane) -> bool:
+    return any(lane.status in ("running", "asking") for lane in lanes if lane.number != me.number)
 
 
-async def _unblock(runtime: Runtime, stored: StoredResponse) -> None:
-    """Where all that are left wait for each other, they go on."""
+async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
+    """Before the first step of ``/root``: the agents of the responses before are there again, and those that their client has answered
+    go on. True if ``/root`` itself has nothing to do yet. Harmless to run twice."""
+    known = list(agents_of([*await load_chain(runtime, stored), *stored.input_items]).values())
+    if len(known) == 1:
+        return False
+    is_on, numbers = goes_on(known), {agent.name: number for number, agent in enumerate(known)}
+    for number, agent in enumerate(known):
+        standing = agent.standing() if is_on else "completed" if number else "running"
+        lane = AgentLane(
+            number,
+            name=agent.name,
+            parent=numbers.get(agent.parent, 0),
+            called_by=f"earlier-{number}" if number else "",
+            task=agent.task,
+            status=standing,
+            execution=f"{stored.response_id}-l{number}" if number else "",
+            due_at_ms=_due(stored, agent) if standing == "waiting" else 0,
+            turn=number * limits.LANE_STEPS,
+            touched_at_ms=runtime.now_ms() if number else 0,
+        )
+        if number:
+            await runtime.lanes.resume(stored, lane)
+        elif standing != "running":
+            await runtime.lanes.change(stored, lane, as_of=AgentLane(0))
     lanes = await runtime.lanes.all(stored)
-    if not any(lane.status == "running" for lane in lanes):
-        await wake(runtime, stored, [lane.number for lane in lanes if lane.status == "waiting"])
+    for lane in lanes[1 : len(known)]:
+        if lane.status == "running":
+            await paused.begin(runtime, stored, lane)
+    if lanes[0].status == "running":
+        return False
+    await settle(runtime, stored)  # All may have ended, and the process that ran the last of them may have died.
+    return True
+
+
+def _due(stored: StoredResponse, agent: KnownAgent) -> int:
+    """When an agent does not wait any longer that waits on in this response."""
+    call = agent.open_wait()
+    wait = None if call is None else wait_ms(parsed(call["arguments"]))
+    return stored.created_at * 1000 + (limits.TEAM_WAIT_MS if wait is None else wait)
 
 
 async def end(
@@ -129,12 +166,32 @@ async def _tell_parent(runtime: Runtime, stored: StoredResponse, me: AgentLane, 
 
 
 async def settle(runtime: Runtime, stored: StoredResponse) -> None:
-    """Look whether the response ends, or agents wait for each other."""
+    """Look whether the response ends, because all of its agents have ended or wait for their client. Where all that are left wait for
+    each other, they go on."""
     lanes = await runtime.lanes.all(stored)
-    if any(lane.is_active for lane in lanes):
-        await _unblock(runtime, stored)
+    standings = {lane.status for lane in lanes}
+    if "running" in standings:
         return
-    await finish.end_from_outside(runtime, stored, status="completed")
+    if "waiting" in standings and "asking" not in standings:
+        await wake(runtime, stored, [lane.number for lane in lanes if lane.status == "waiting"])
+        return
+    sent = await asyncio.gather(*(runtime.lanes.messages(stored, lane.number) for lane in lanes))
+    mail = sorted((message for box in sent for message in box), key=lambda message: message.sent_at_ms)
+    await finish.end_from_outside(runtime, stored, status="completed", mail=[message.item() for message in mail])
+
+
+async def _ask(runtime: Runtime, stored: StoredResponse, step: int) -> bool:
+    """An agent waits for its client from this step on."""
+    for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        me = await runtime.lanes.get(stored, stored.lane)
+        if me.is_interrupted:
+            return await end(runtime, stored, step, status="interrupted")
+        if me.status != "running" or await runtime.lanes.change(stored, replace(me, status="asking"), as_of=me) is not None:
+            break
+    else:
+        raise Superseded(f"agent {stored.agent} of {stored.response_id} gets messages faster than it reads them")
+    await settle(runtime, stored)
+    return True
 
 
 async def _end_all(
@@ -161,10 +218,9 @@ async def kill_all(runtime: Runtime, stored: StoredResponse) -> None:
     await asyncio.gather(*(one(lane) for lane in await runtime.lanes.all(stored) if lane.is_active))
 
 
-async def answer_of(runtime: Runtime, stored: StoredResponse, step: int) -> str:
+def answer_of(made: Iterable[Item]) -> str:
     """What an agent has said last in a step that has ended."""
-    made = await runtime.steps.get(stored.tenant_id, stored.response_id, step)
-    messages = [item for _, item in sorted(made.items.items()) if item["type"] == "message"] if made is not None else []
+    messages = [item for item in made if item["type"] == "message"]
     parts = messages[-1]["content"] if messages else []
     return "".join(part.get("text") or part.get("refusal") or "" for part in parts)
 
@@ -172,8 +228,11 @@ async def answer_of(runtime: Runtime, stored: StoredResponse, step: int) -> str:
 async def follow(runtime: Runtime, stored: StoredResponse, step: int, outcome: StepOutcome) -> bool:
     """What a step of an agent with this outcome, which is its last, leads to; False if it goes on."""
     status: LaneStatus = "failed" if outcome.status == "failed" else "incomplete" if outcome.status == "incomplete" else "completed"
-    text = await answer_of(runtime, stored, step)
-    said = "" if status == "failed" else text
+    ended = await runtime.steps.get(stored.tenant_id, stored.response_id, step)
+    made = [] if ended is None else [item for _, item in sorted(ended.items.items())]
+    if status == "completed" and any(map(decide.is_for_client, made)):
+        return await _ask(runtime, stored, step)
+    said = "" if status == "failed" else answer_of(made)
     return await end(runtime, stored, step, status=status, text=said, error=outcome.error, reason=outcome.incomplete_reason)
 
 
@@ -181,7 +240,8 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
     """Of the reaper: agents that have waited long enough go on, and those that have lost their execution get another. True if one
     did."""
     lanes, now = await runtime.lanes.all(stored), runtime.now_ms()
-    if not any(lane.is_active for lane in lanes):
+    standings = {lane.status for lane in lanes}
+    if "running" not in standings and ("asking" in standings or "waiting" not in standings):
         await settle(runtime, stored)
         return False
     begun = False

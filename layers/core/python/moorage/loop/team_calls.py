@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from moorage import ids, limits
-from moorage.loop import brief, tool_step
+from moorage.loop import brief, team_items, tool_step
 from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
 from moorage.store.lanes import AgentLane, AgentMessage, MessageKind
@@ -41,10 +41,11 @@ async def news(runtime: Runtime, stored: StoredResponse, own: Iterable[Item]) ->
     return [message.item() for message in await runtime.lanes.messages(stored, stored.lane) if message.id not in known]
 
 
-def waits_over(own: Iterable[Item], response_id: str) -> list[Item]:
-    """Outputs for the waits of an agent that goes on."""
-    items = list(own)
-    answered = {item["call_id"] for item in items if item["type"] == AgentTeam.output_type}
+def waits_over(before: Iterable[Item], made: Iterable[Item], response_id: str) -> list[Item]:
+    """Outputs for the waits of an agent that goes on. It has called them ``before`` this step, of which an earlier run has ``made``
+    something already."""
+    items = list(before)
+    answered = {item["call_id"] for each in (items, made) for item in each if item["type"] == AgentTeam.output_type}
     return [
         {"id": ids.new_item_id("maco", response_id), **output(item, {"message": "The wait is over: what has come follows."})}
         for item in items
@@ -96,7 +97,9 @@ class AgentCalls:
         task_name, text = _text_of(given, "task_name"), _message_of(given)
         if not _NAME.fullmatch(task_name):
             raise _Refused("'task_name' has 1 to 64 letters, digits, _ and -.")
-        beginning = _forked(self.said, given.get("fork_turns", "all"))
+        beginning = team_items.forked(self.said, given.get("fork_turns", "all"))
+        if beginning is None:
+            raise _Refused("'fork_turns' is 'all', 'none', or a number from 1 on.")
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             lanes = await self.runtime.lanes.all(self.stored)
             lane = next((lane for lane in lanes if lane.called_by == mark), None)
@@ -119,7 +122,7 @@ class AgentCalls:
                 if not await self.runtime.lanes.add(self.stored, lane, [*beginning, told], task):
                     continue
             self.wakes.append(lane.number)
-            return {"task_name": lane.name}
+            return {"task_name": lane.name, team_items.FORKED_ITEMS: len(self.said)}
         raise _Refused("Too many agents were started at the same moment. Try again.")
 
     def _check_room(self, lanes: Sequence[AgentLane], name: str) -> None:
@@ -170,10 +173,10 @@ class AgentCalls:
         return {"target": lane.name, "previous_status": lane.status}
 
     def _wait(self, given: Said) -> None:
-        asked = given.get("timeout_ms", limits.TEAM_WAIT_MS)
-        if not isinstance(asked, int | float) or isinstance(asked, bool):
+        wait = wait_ms(given)
+        if wait is None:
             raise _Refused("'timeout_ms' is a number of milliseconds.")
-        until = self.runtime.now_ms() + int(max(0, min(asked, limits.TEAM_WAIT_MS_MAX)))
+        until = self.runtime.now_ms() + wait
         self.waits_until_ms = max(self.waits_until_ms, until)
 
     async def _interrupt(self, given: Said) -> Said:
@@ -185,7 +188,7 @@ class AgentCalls:
             seen = await seen_as(self.runtime, self.stored, lane.number)
             step, _ = await self.runtime.steps.last(seen)
             await tool_step.kill_running(self.runtime, seen, step)
-            if now.status == "waiting":
+            if now.status in ("waiting", "asking"):
                 self.wakes.append(lane.number)
         return {"target": lane.name, "previous_status": lane.status}
 
@@ -221,6 +224,14 @@ class AgentCalls:
             self.wakes.append(lane.number)
 
 
+def wait_ms(given: Any) -> int | None:
+    """How long an agent waits for messages, by the arguments of its call; None if they do not say it."""
+    asked = given.get("timeout_ms", limits.TEAM_WAIT_MS) if isinstance(given, dict) else None
+    if not isinstance(asked, int | float) or isinstance(asked, bool):
+        return None
+    return int(max(0, min(asked, limits.TEAM_WAIT_MS_MAX)))
+
+
 def message_of(runtime: Runtime, stored: StoredResponse, to: AgentLane, kind: MessageKind, text: str, mark: str) -> AgentMessage:
     """A message of the agent as which the response is seen."""
     message_id = ids.new_message_id(stored.response_id, mark)
@@ -239,14 +250,3 @@ def _message_of(given: Said) -> str:
     if len(text) > limits.TEAM_MESSAGE_CHARS_MAX:
         raise _Refused(f"A message has at most {limits.TEAM_MESSAGE_CHARS_MAX} characters. Put the rest into a file.")
     return text
-
-
-def _forked(said: Sequence[Item], turns: object) -> list[Item]:
-    """What an agent gets of the conversation of the one that starts it: all, none, or its latest turns; a user begins each."""
-    wanted = str(turns)
-    if wanted in ("all", "none"):
-        return list(said) if wanted == "all" else []
-    if not wanted.isdecimal() or int(wanted) < 1:
-        raise _Refused("'fork_turns' is 'all', 'none', or a number from 1 on.")
-    begins = [index for index, item in enumerate(said) if item.get("role") == "user"]
-    return list(said[begins[-int(wanted)] :]) if len(begins) >= int(wanted) else list(said)

@@ -1,20 +1,22 @@
-"""What a request with a team may not ask for in this version: its agents have no way to their client, nor to a person."""
+"""What a request with a team may not ask for in this version, and one without a team may not go on with."""
 
 from collections.abc import Sequence
 from typing import Final
 
+from moorage import limits
 from moorage.errors import invalid_value, unsupported_value
-from moorage.loop import context, upstream_shell
+from moorage.loop import upstream_shell
 from moorage.loop.prepare import ResolvedInput
+from moorage.loop.team_items import agents_of, goes_on
 from moorage.store.responses import StoredResponse
 from moorage.tools.capabilities import AsksApproval
 from moorage.tools.lowering import is_hosted
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import makes_calls
 from moorage.wire.requests import CreateRequest
-from moorage.wire.types import Tool
+from moorage.wire.types import Item, Tool
 
-_NO_CLIENT: Final = "The agents of a team cannot wait for their client in this version: leave it out, or 'multi_agent'."
+_NO_CLIENT: Final = "The subagents of a session cannot wait for their client in this version: leave it out, or 'multi_agent'."
 _NO_PERSON: Final = "the agents of a team cannot wait for a person in this version: say 'never', or leave 'multi_agent' out."
 _NO_PROGRAMS: Final = "The agents of a team write no programs in this version: leave it out, or 'multi_agent'."
 
@@ -23,12 +25,18 @@ def check_tools(tools: Sequence[Tool]) -> None:
     """Raises :class:`~moorage.errors.ApiError` for one that no agent of a team can have."""
     for index, tool in enumerate(tools):
         kind, room = tool["type"], ROOMS.of_tool(tool["type"])
-        if room is None or not is_hosted(tool):
-            raise unsupported_value(f"tools[{index}].type", kind, _NO_CLIENT)
         if makes_calls(room):
             raise unsupported_value(f"tools[{index}].type", kind, _NO_PROGRAMS)
         if isinstance(room, AsksApproval) and room.may_ask(tool):
             raise invalid_value(f"tools[{index}].require_approval", _NO_PERSON)
+
+
+def check_session(tools: Sequence[Tool]) -> None:
+    """The same for a session, whose subagents have no way to its client."""
+    for index, tool in enumerate(tools):
+        if ROOMS.of_tool(tool["type"]) is None or not is_hosted(tool):
+            raise unsupported_value(f"tools[{index}].type", tool["type"], _NO_CLIENT)
+    check_tools(tools)
 
 
 def check(request: CreateRequest, said: ResolvedInput) -> None:
@@ -36,11 +44,21 @@ def check(request: CreateRequest, said: ResolvedInput) -> None:
     check_tools(request.tools)
     if upstream_shell.goes_there(said.entry, request.tools):
         raise unsupported_value("multi_agent.enabled", "true", "Its shell runs at the provider of the model, without room for a team.")
-    if context.tools_of(said.items):
-        raise unsupported_value("input", "additional_tools", _NO_CLIENT)
+    others = len(agents_of(said.items)) - 1
+    if others > limits.TEAM_AGENTS_MAX:
+        raise invalid_value("input", f"it has items of {others} agents beside /root, and {limits.TEAM_AGENTS_MAX} is the limit.")
     policy = None if request.environment is None else request.environment.network_policy
     if policy is not None and policy.approvals:
         raise invalid_value("tools", f"'require_approval' of a network: {_NO_PERSON}")
+
+
+def check_alone(items: Sequence[Item]) -> None:
+    """A request without a team cannot go on with the agents of one. Raises :class:`~moorage.errors.ApiError`."""
+    if not any("agent" in item for item in items):
+        return
+    root, *others = agents_of(items).values()
+    if goes_on([root, *others]) and (goes_on(others) or any(agent.open_wait() is not None for agent in (root, *others))):
+        raise invalid_value("multi_agent", "agents of a team wait for this request: give the 'multi_agent' of the one before.")
 
 
 def check_container(stored: StoredResponse) -> None:

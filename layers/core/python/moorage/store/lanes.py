@@ -21,7 +21,8 @@ from moorage.store.responses import ROOT_AGENT, StoredResponse
 from moorage.store.table import Record, Table
 from moorage.wire.types import Item
 
-LaneStatus = Literal["running", "waiting", "completed", "incomplete", "failed", "interrupted"]
+LaneStatus = Literal["running", "waiting", "asking", "completed", "incomplete", "failed", "interrupted"]
+"""``asking``: it waits for its client, and goes on in the next response."""
 MessageKind = Literal["NEW_TASK", "MESSAGE", "FINAL_ANSWER"]
 
 
@@ -58,7 +59,7 @@ class AgentLane:
 
     @property
     def is_active(self) -> bool:
-        return self.status in ("running", "waiting")
+        return self.status in ("running", "waiting", "asking")
 
     def execution_of(self, response_id: str) -> str:
         return self.execution or response_id
@@ -121,10 +122,17 @@ class Lanes:
         sent = await _sent(stored, lane.number, task, lane.called_by)
         return not await self._table.write_together([made, record, sent], [])
 
-    async def beginning(self, stored: StoredResponse, number: int) -> list[Item]:
-        """What it was given to begin with."""
+    async def resume(self, stored: StoredResponse, lane: AgentLane) -> None:
+        """Know an agent of the responses before, once; the items before this response say what it begins with."""
+        made = {"PK": _pk(stored), "SK": keys.lane(lane.number), "ttl": stored.expires_at, **_LANE.pack(lane)}
+        with suppress(ConditionFailed):
+            await self._table.put(made, if_absent=True)
+
+    async def beginning(self, stored: StoredResponse, number: int) -> list[Item] | None:
+        """What it was given to begin with; None if it began in an earlier response."""
         record = await self._table.get(_pk(stored), keys.lane(number, _BEGINNING))
-        assert record is not None, f"{stored.response_id} has no agent {number}"
+        if record is None:
+            return None
         (body,) = await self._blobs.inlined([record], "body")
         items: list[Item] = await unpacked(body)
         return items

@@ -189,6 +189,10 @@ class HostedTool(Room):
         """Whether a call that holds its own result has it."""
         return call.get("status") in ("completed", "failed")
 
+    def may_stay_open(self, call: Item) -> bool:
+        """Whether a later response may give its output."""
+        return self.makes_calls
+
     async def rerun_policy_of(self, call: Item, earlier: AsyncIterator[Item]) -> RerunPolicy:
         """:attr:`rerun_policy` for one call, if calls differ. :attr:`RerunPolicy.ATTACH` is only for rooms with that policy.
         ``earlier`` has the earlier items, the latest first."""

@@ -90,6 +90,10 @@ class AgentTeam(HostedTool, OffersFunctions, KeepsItems):
     def call_runner(self, thing: Tool | Item) -> CallRunner:
         return CallRunner.STEP
 
+    def may_stay_open(self, call: Item) -> bool:
+        """An agent waits on while others wait for their client."""
+        return bool(call["action"] == "wait_agent")
+
     # --- what models read ---
 
     def offered_functions(self, item: Item, tools: Sequence[Tool]) -> OfferedFunctions | None:

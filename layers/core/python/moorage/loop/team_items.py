@@ -1,0 +1,143 @@
+"""Whose items are whose in a conversation with a team, and how its agents stand at its end.
+
+This is read from the items alone, so that a client that keeps them itself can go on as well: a spawn says what its agent began with,
+and all that an agent has made or got names it. What a client sends belongs to the agent that asked for it, otherwise to ``/root``.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from moorage import limits
+from moorage.loop import brief, decide
+from moorage.store.responses import ROOT_AGENT
+from moorage.tools.function_items import parsed, without
+from moorage.tools.multi_agent.room import AgentTeam, is_last_answer, is_task
+from moorage.wire.types import Item
+
+FAILED: Final = "This agent has failed, and cannot go on."
+SILENT: Final = "This agent ended its turn without an answer:"
+"""What stands for the answer of an agent without one begins so."""
+FORKED_ITEMS: Final = "forked_items"
+"""In the output of a spawn: so many items of the spawning agent were there when its model was asked."""
+_PAYLOAD: Final = "\nPayload:\n"
+
+
+@dataclass(slots=True)
+class KnownAgent:
+    name: str
+    items: list[Item] = field(default_factory=list)
+    """All that it knows, without the names of whose they are."""
+    task: str = ""
+    """The beginning of its latest task."""
+    is_answered: bool = False
+    """The latest that it knows is what its client has answered."""
+    has_given_up: bool = False
+    """Its turn has ended without an answer."""
+
+    @property
+    def parent(self) -> str:
+        return self.name.rpartition("/")[0]
+
+    def open_wait(self) -> Item | None:
+        """The call with which it waits for messages, if nothing has come since."""
+        last = next((item for item in reversed(self.items) if item["type"] != "agent_message"), None)
+        return last if last is not None and last["type"] == AgentTeam.call_type and last["action"] == "wait_agent" else None
+
+    def standing(self) -> Literal["running", "waiting", "completed"]:
+        """How it is once a client has answered agents of its team."""
+        if self.has_given_up:
+            return "completed"
+        if self.is_answered:
+            return "running"
+        if self.open_wait() is not None:
+            return "waiting"
+        last = next((item for item in reversed(self.items) if item["type"] != "agent_message"), None)
+        is_asked = self.name == ROOT_AGENT and (last is None or last.get("role") != "assistant")
+        return "running" if is_asked else "completed"
+
+
+def agents_of(items: Iterable[Item]) -> dict[str, KnownAgent]:
+    """By name: ``/root``, then the others in the order in which they began."""
+    agents = {ROOT_AGENT: KnownAgent(ROOT_AGENT)}
+    asked: set[str] = set()
+    spawns: dict[str, tuple[int, Any]] = {}
+    for name, item in owned(items):
+        agent = agents.setdefault(name, KnownAgent(name))
+        if item["type"] == "agent_message":
+            _hear(agents, agent, item)
+        else:
+            about = item.get("approval_request_id") or item.get("call_id")
+            agent.is_answered = about in asked and decide.where(item) is None
+            agent.has_given_up &= agent.is_answered
+        if decide.is_for_client(item):
+            asked.add(item.get("call_id") or item["id"])
+        if item["type"] == AgentTeam.call_type and item["action"] == "spawn_agent":
+            spawns[item["call_id"]] = len(agent.items), parsed(item["arguments"])
+        agent.items.append(item)
+        if item["type"] == AgentTeam.output_type and item["call_id"] in spawns:
+            _begin(agents, agent, item, *spawns[item["call_id"]])
+    return agents
+
+
+def owned(items: Iterable[Item]) -> Iterator[tuple[str, Item]]:
+    """Items without the names of whose they are, and these."""
+    owners: dict[str, str] = {}
+    for item in items:
+        named = (item.get("agent") or {}).get("agent_name")
+        about = item.get("approval_request_id") or item.get("call_id")
+        owner = named or owners.get(str(about), ROOT_AGENT)
+        if about is not None:
+            owners[str(about)] = owner
+        if decide.is_for_client(item) and "id" in item:
+            owners[item["id"]] = owner
+        yield owner, without(item, "agent")
+
+
+def known_to_root(items: Sequence[Item]) -> Sequence[Item]:
+    """Items without those of agents that ``/root`` had started, and without the names of whose they are."""
+    if not any("agent" in item for item in items):
+        return items
+    return [item for name, item in owned(items) if name == ROOT_AGENT]
+
+
+def goes_on(agents: Iterable[KnownAgent]) -> bool:
+    """Whether a client has answered what an agent has asked it last."""
+    return any(agent.is_answered and not agent.has_given_up for agent in agents)
+
+
+def forked(said: Sequence[Item], turns: object) -> list[Item] | None:
+    """What an agent gets of the conversation of the one that starts it: all, none, or its latest turns; a user begins each. Tools that
+    have joined it are there in any case. None if ``turns`` says nothing of these."""
+    wanted = str(turns)
+    if wanted not in ("all", "none") and (not wanted.isdecimal() or int(wanted) < 1):
+        return None
+    begins = [index for index, item in enumerate(said) if item.get("role") == "user"]
+    first = 0
+    if wanted == "none":
+        first = len(said)
+    elif wanted != "all" and len(begins) >= int(wanted):
+        first = begins[-int(wanted)]
+    return [*(item for item in said[:first] if item["type"] == "additional_tools"), *said[first:]]
+
+
+def _begin(agents: dict[str, KnownAgent], parent: KnownAgent, output: Item, called_at: int, given: Any) -> None:
+    said = parsed("".join(part["text"] for part in output["output"]))
+    name = said.get("task_name") if isinstance(said, dict) else None
+    if not isinstance(name, str) or name in agents:
+        return
+    count = said.get(FORKED_ITEMS, 0)
+    known = parent.items[: min(count, called_at) if isinstance(count, int) else 0]
+    turns = given.get("fork_turns", "all") if isinstance(given, dict) else "all"
+    agents[name] = KnownAgent(name, [*(forked(known, turns) or ()), brief.of_child(name, parent.name)])
+
+
+def _hear(agents: dict[str, KnownAgent], recipient: KnownAgent, sent: Item) -> None:
+    if not sent["content"]:
+        return
+    payload = str(sent["content"][0]["text"]).partition(_PAYLOAD)[2]
+    if is_task(sent):
+        recipient.task = payload[: limits.TEAM_TASK_CHARS_TOLD]
+    author = agents.get(sent["author"])
+    if author is not None and is_last_answer(sent) and payload.startswith((FAILED, SILENT)):
+        author.has_given_up = True
