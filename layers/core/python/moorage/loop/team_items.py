@@ -41,7 +41,7 @@ class KnownAgent:
 
     def open_wait(self) -> Item | None:
         """The call with which it waits for messages, if nothing has come since."""
-        last = next((item for item in reversed(self.items) if item["type"] != "agent_message"), None)
+        last = next((item for item in reversed(self.items) if item["type"] != AgentTeam.message_type), None)
         return last if last is not None and last["type"] == AgentTeam.call_type and last["action"] == "wait_agent" else None
 
     def standing(self) -> Literal["running", "waiting", "completed"]:
@@ -52,7 +52,7 @@ class KnownAgent:
             return "running"
         if self.open_wait() is not None:
             return "waiting"
-        last = next((item for item in reversed(self.items) if item["type"] != "agent_message"), None)
+        last = next((item for item in reversed(self.items) if item["type"] != AgentTeam.message_type), None)
         is_asked = self.name == ROOT_AGENT and (last is None or last.get("role") != "assistant")
         return "running" if is_asked else "completed"
 
@@ -64,7 +64,7 @@ def agents_of(items: Iterable[Item]) -> dict[str, KnownAgent]:
     spawns: dict[str, tuple[int, Any]] = {}
     for name, item in owned(items):
         agent = agents.setdefault(name, KnownAgent(name))
-        if item["type"] == "agent_message":
+        if item["type"] == AgentTeam.message_type:
             _hear(agents, agent, item)
         else:
             about = item.get("approval_request_id") or item.get("call_id")

@@ -5,7 +5,7 @@ No tool of a request stands for them: its ``multi_agent`` offers them.
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from moorage import limits
 from moorage.tools.calls import (
@@ -76,6 +76,7 @@ class AgentTeam(HostedTool, OffersFunctions, KeepsItems):
     types = ("agent_team",)
     call_type = "multi_agent_call"
     output_type = "multi_agent_call_output"
+    message_type: ClassVar = "agent_message"
     id_prefixes = shapes.PREFIXES
     item_shapes = MappingProxyType(
         {
