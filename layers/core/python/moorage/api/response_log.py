@@ -22,7 +22,7 @@ from moorage.store.listing import unknown_after
 from moorage.wire.answers import Event, ListOf
 from moorage.wire.operator_answers import LoggedEvent, ResponseStep, ResponseTrace, StepPrompt
 from moorage.wire.queries import parse_log_page, parse_page
-from moorage.wire.query_parameters import AFTER, OLDEST_FIRST, limit
+from moorage.wire.query_parameters import AFTER, INCLUDE, OLDEST_FIRST, limit
 from moorage.wire.responses import list_object
 from moorage.wire.schema import COUNT, STRING
 
@@ -33,12 +33,12 @@ router = Router()
     "/responses/{response_id}/events",
     "listResponseEvents",
     "The log of a response, with the times of its events, oldest first",
-    query=(limit(limits.EVENTS_PAGE_MAX), OLDEST_FIRST, ("after", COUNT), ("types", STRING)),
+    query=(limit(limits.EVENTS_PAGE_MAX), OLDEST_FIRST, ("after", COUNT), ("types", STRING), INCLUDE),
 )
 async def list_events(request: Request, caller: Caller, response_id: str) -> ListOf[LoggedEvent]:
     wanted = parse_log_page(request.query_params.multi_items())
     stored = await caller.runtime.responses.load(caller.tenant_id, response_id)
-    view = ResponseView.of(stored.parameters.include, caller.runtime.command, include_obfuscation=False)
+    view = ResponseView.of({*stored.parameters.include, *wanted.include}, caller.runtime.command, include_obfuscation=False)
     told, going_on = await caller.runtime.responses.log_of(stored).page(
         after=wanted.after, limit=wanted.limit, descending=wanted.descending, types=wanted.types
     )

@@ -78,6 +78,8 @@ class LogPage:
     limit: int
     descending: bool
     types: frozenset[str]
+    include: frozenset[str] = frozenset()
+    """Beside what its request asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +233,8 @@ def parse_log_page(query: Query) -> LogPage:
     types = [word for name, value in query if name in ("types", "types[]") for word in _words(value)]
     rest = [(name, value) for name, value in query if name not in ("types", "types[]")]
     page = parse_page(rest, limit_max=limits.EVENTS_PAGE_MAX, order_default="asc")
-    if page.include:
-        raise errors.unknown_parameter("include")
     after = None if page.after is None else _whole_number("after", page.after, 0, 2**53)
-    return LogPage(after, page.limit, page.order == "desc", frozenset(types))
+    return LogPage(after, page.limit, page.order == "desc", frozenset(types), frozenset(page.include))
 
 
 def parse_usage(query: Query, *, now: int) -> UsageWanted:

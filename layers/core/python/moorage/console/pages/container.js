@@ -20,10 +20,12 @@ const Versions = lazy(() => import("./container_past.js"), "Versions");
 const SandboxesOf = lazy(() => import("./container_past.js"), "Sandboxes");
 const Commands = lazy(() => import("./container_commands.js"), "Commands");
 const Processes = lazy(() => import("./container_processes.js"), "Processes");
+const Screen = lazy(() => import("./container_screen.js"), "Screen");
 const Terminals = lazy(() => import("./terminals.js"), "Terminals");
 const TABS = [
   { id: "files", title: "Files" },
   { id: "terminal", title: "Terminal" },
+  { id: "screen", title: "Screen" },
   { id: "processes", title: "Processes" },
   { id: "commands", title: "Commands" },
   { id: "runs", title: "Runs" },
@@ -55,7 +57,7 @@ export function Container() {
     notify(answer.ok ? "It stays for its whole time again." : answer.message, answer.ok ? "note" : "bad");
     found.reload();
   };
-  const View = { terminal: Terminals, processes: Processes, commands: Commands, runs: Used, versions: Versions, sandboxes: SandboxesOf, network: Network, facts: Facts }[tab] ?? Files;
+  const View = { terminal: Terminals, screen: Screen, processes: Processes, commands: Commands, runs: Used, versions: Versions, sandboxes: SandboxesOf, network: Network, facts: Facts }[tab] ?? Files;
   return html`<header class="head"><div><h1><${Name}>${name || "Container"}</${Name}></h1><p class="line"><${Id} id=${id} whole=${true} /><${Status} status=${container.status} /><span class="muted">expires in</span><${Left} until=${container.expires_at} /></p></div>
       <div class="actions"><${Button} icon="download" onClick=${() => saveWhole(`archives/${id}`, `${id}.zip`)}>All as zip</${Button}><${Acting}>${container.status === "running" && html`<${Button} icon="clock" title="Count this as use, so that it stays for its whole time again" onClick=${extend}>Extend</${Button}>`}<${Button} icon="upload" onClick=${() => choose(id, found.reload)}>Add a file</${Button}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
     <${Tabs} label="Of this container" tabs=${TABS} chosen=${tab} onChoose=${(next) => setQuery(route.value, { tab: next, file: "", session: "", then: "" })} />

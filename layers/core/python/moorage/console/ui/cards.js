@@ -3,6 +3,7 @@ import { html, useState } from "../html.js";
 import { address } from "../router.js";
 import { count, duration, plural } from "../model/text.js";
 import { printable } from "../model/ansi.js";
+import { Drawn, inWords, usePicture } from "./drawn.js";
 import { FileLink } from "./file_link.js";
 import { Icon } from "./icons.js";
 import { Json } from "./json.js";
@@ -16,10 +17,10 @@ const COMMAND_LINES = 12;
 const SOURCE_CHARS = 280;
 
 // `before` is what a compaction stands for, where that is known; `step` the step of the item's call; `isHeld` whether that call waits
-// for approval.
-export function Item({ item, mark, isDone, before, step, isHeld }) {
+// for approval; `call` the call of an output, and `runId` the run, from whose log a picture may be read.
+export function Item({ item, mark, isDone, before, step, isHeld, call, runId }) {
   const View = VIEWS[item.type] ?? Other;
-  return html`<${View} item=${item} mark=${mark} isDone=${isDone} before=${before} step=${step} isHeld=${isHeld} />`;
+  return html`<${View} item=${item} mark=${mark} isDone=${isDone} before=${before} step=${step} isHeld=${isHeld} call=${call} runId=${runId} />`;
 }
 
 export function Said({ who, content, isDone = true }) {
@@ -113,29 +114,24 @@ const ImageCall = ({ item }) => html`<section class="card call"><h3><${Icon} nam
   ${item.result && html`<${Picture} url=${`data:image/${item.output_format ?? "png"};base64,${item.result}`} />`}
   ${item.error && html`<p class="bad">${item.error.message}</p>`}</section>`;
 
+const actionsOf = (call) => call?.actions ?? (call?.action ? [call.action] : []);
+
 function ComputerCall({ item }) {
-  const actions = item.actions ?? (item.action ? [item.action] : []);
   return html`<section class="card call"><h3><${Icon} name="playground" size=${13} />computer
     ${item.container?.container_id && html`<${Id} id=${item.container.container_id} href=${address("containers", item.container.container_id)} />`}</h3>
-    <ol class="actions">${actions.map((action, at) => html`<li key=${at}>${inWords(action)}</li>`)}</ol></section>`;
+    <ol class="actions">${actionsOf(item).map((action, at) => html`<li key=${at}>${inWords(action)}</li>`)}</ol></section>`;
 }
 
-function inWords({ type, path, keys, text, ref, ...rest }) {
-  const held = keys?.length ? ` ${keys.join("+")}` : "";
-  const place = ref !== undefined ? ` element ${ref}` : rest.x !== undefined ? ` at ${rest.x}, ${rest.y}` : "";
-  const way = path ? ` ${path.map((point) => `${point.x}, ${point.y}`).join(" → ")}` : "";
-  return printable(`${type}${rest.button && rest.button !== "left" ? ` ${rest.button}` : ""}${held}${place}${way}${text === undefined ? "" : ` ${JSON.stringify(text)}`}`);
-}
-
-function ComputerOutput({ item, isDone, isHeld }) {
+function ComputerOutput({ item, mark, isDone, isHeld, call, runId }) {
+  const picture = usePicture(runId, item.page && mark, item.output?.image_url);
   const failed = (item.actions ?? []).filter((result) => !result.ok);
   return html`<section class="card output">
     ${item.page && html`<p class="muted"><${Name}>${item.page.title}</${Name}> · <${Name}>${item.page.url}</${Name}></p>`}
     ${failed.map((result, at) => html`<p class="bad" key=${at}>${result.error}</p>`)}
     ${(item.page?.notes ?? []).map((note, at) => html`<p class="muted" key=${at}>${note}</p>`)}
-    ${item.output?.image_url && html`<${Picture} url=${item.output.image_url} />`}
+    ${picture?.startsWith("data:image/") && html`<${Drawn} url=${picture} actions=${actionsOf(call)} page=${item.page} label="The screen after these actions" />`}
     ${!isDone && html`<p class="muted">${isHeld ? "Waiting for approval" : "Running…"}</p>`}
-    ${isDone && item.page && !item.output?.image_url && html`<p class="muted">The request did not ask for the picture (include: computer_call_output.output.image_url).</p>`}</section>`;
+    ${isDone && item.page && !picture && !runId && html`<p class="muted">The request did not ask for the picture (include: computer_call_output.output.image_url).</p>`}</section>`;
 }
 
 function FunctionCall({ item }) {

@@ -2,7 +2,7 @@
 import { html, useEffect } from "../html.js";
 import { dollars, duration, tokens } from "../model/text.js";
 import { typed } from "../state.js";
-import { shortened, stepOfCall, stepOfRound } from "../model/run.js";
+import { isOutput, shortened, stepOfCall, stepOfRound } from "../model/run.js";
 import { Item, Said } from "./cards.js";
 import { useFollow } from "./follow.js";
 import { Status } from "./parts.js";
@@ -11,6 +11,7 @@ import { Block } from "./virtual.js";
 export function Transcript({ input, rounds, steps, response, chosen, onChoose, follow }) {
   const { box, content, isBehind, toEnd, letGo } = useFollow(follow);
   const held = new Set(steps.filter((step) => step.waiting_for?.kind === "approval").map((step) => step.call_id));
+  const calls = new Map(rounds.flatMap((round) => round.items.filter(({ item }) => item.call_id && !isOutput(item.type)).map(({ item }) => [item.call_id, item])));
   useEffect(() => {
     if (chosen === null) return;
     letGo();
@@ -21,7 +22,7 @@ export function Transcript({ input, rounds, steps, response, chosen, onChoose, f
     ${input.map((item, at) => html`<${Input} key=${`in-${at}`} item=${item} />`)}
     ${rounds.map((round) => html`<article class=${`round ${round.number === chosen ? "chosen" : ""}`} key=${round.number} data-round=${round.number} aria-label=${`Round ${round.number + 1}`}>
       <${RoundHead} round=${round} step=${stepOfRound(steps, round.number)} onChoose=${onChoose} />
-      <${Block} root=${box} guess=${120 * round.items.length}>${round.items.map(({ mark, item, isDone }) => html`<${Item} key=${mark.index} item=${item} mark=${mark} isDone=${isDone} isHeld=${held.has(item.call_id)} step=${stepOfCall(steps, item.call_id)} before=${item.type === "compaction" ? shortened({ input, rounds, steps, round: round.number, index: mark.index }) : null} />`)}</${Block}>
+      <${Block} root=${box} guess=${120 * round.items.length}>${round.items.map(({ mark, item, isDone }) => html`<${Item} key=${mark.index} item=${item} mark=${mark} isDone=${isDone} isHeld=${held.has(item.call_id)} step=${stepOfCall(steps, item.call_id)} call=${calls.get(item.call_id)} runId=${response?.id} before=${item.type === "compaction" ? shortened({ input, rounds, steps, round: round.number, index: mark.index }) : null} />`)}</${Block}>
     </article>`)}
     ${response?.error && html`<section class="card failed" role="alert"><h3><${Status} status="failed" /></h3><p>${typed(response.error.message)}</p><p class="muted"><code>${response.error.code}</code></p></section>`}
     ${response?.status === "incomplete" && html`<section class="card"><h3><${Status} status="incomplete" /></h3><p class="muted">${response.incomplete_details?.reason ?? ""}</p></section>`}
