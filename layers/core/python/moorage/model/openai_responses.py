@@ -236,8 +236,13 @@ class ResponsesDecoder:
     _sse: SseParser = field(default_factory=SseParser)
     _sequence: Sequence = field(default_factory=Sequence)
     _items: dict[int, _StreamedItem] = field(default_factory=dict)
-    """Every item seen, by output index."""
+    """Every item seen, by its index here."""
     _passed: set[int] = field(default_factory=set)
+    _added_items: set[int] = field(default_factory=set)
+    _latest: dict[int, int] = field(default_factory=dict)
+    """By the upstream's index: the item that it named last."""
+    _by_id: dict[str, int] = field(default_factory=dict)
+    _count: int = 0
     _calls: int = 0
 
     def feed(self, piece: bytes) -> list[Delta]:
@@ -261,7 +266,7 @@ class ResponsesDecoder:
         return deltas
 
     def _event(self, event: dict[str, Any]) -> list[Delta]:
-        index = event.get("output_index", 0)
+        index = self._index(event)
         match event.get("type"):
             case "response.output_item.added":
                 return self._added(index, event["item"])
@@ -291,6 +296,30 @@ class ResponsesDecoder:
                 nested = event.get("error")
                 raise error_in_stream(nested if isinstance(nested, dict) else event | {"type": ""}, secrets=self.secrets)
         return []
+
+    def _index(self, event: dict[str, Any]) -> int:
+        """The index here of an event's item. Some servers give all items the index 0, or none: their ids tell such items apart. Other
+        servers change an item's id from event to event, so an unknown id alone makes no new item."""
+        given, item = event.get("output_index", 0), event.get("item")
+        is_added = event.get("type") == "response.output_item.added"
+        id_ = event.get("item_id") if item is None else item.get("id")
+        known = self._by_id.get(id_) if id_ is not None else None
+        index = self._latest.get(given) if known is None else known
+        is_new = index is None or (known is None and item is not None and self._is_another(index, item, is_added=is_added))
+        if index is None or is_new:
+            index, self._count = self._count, self._count + 1
+            self._latest[given] = index
+        if id_ is not None and (is_new or item is not None):
+            self._by_id[id_] = index
+        if is_added:
+            self._added_items.add(index)
+        return index
+
+    def _is_another(self, index: int, item: Item, *, is_added: bool) -> bool:
+        """Whether an item whose id is unknown is not the one at this index."""
+        if index in self._passed or (is_added and index in self._added_items):
+            return (item.get("id") or item.get("call_id")) is not None
+        return index in self._items and self._items[index].type != item["type"]
 
     def _added(self, index: int, item: Item) -> list[Delta]:
         if self._is_shells(item) and index not in self._items:
