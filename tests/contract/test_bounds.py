@@ -108,6 +108,9 @@ NOT_DRIVEN: dict[str, str] = {
         CHAIN_RESPONSES_MAX SKILL_VERSIONS_MAX TREE_DEPTH_MAX""",
     "of what an issuer answers, and of its tokens, whose bounds are met before anything is done with them (tests/unit/identity)": """
         ISSUER_ANSWER_BYTES_MAX ISSUER_KEYS_MAX ISSUER_REFRESHES_MAX RSA_BITS_MIN SUBJECT_CHARS_MAX TOKENS_KEPT_MAX TOKEN_CHARS_MAX""",
+    "of archives of agents, which an export makes (tests/scenarios/test_agent_archives.py)": """
+        AGENT_ARCHIVE_ENTRIES_MAX AGENT_ARCHIVE_ITEMS_MAX AGENT_ARCHIVE_TEXT_BYTES_MAX AGENT_EXPORT_ARTIFACTS_MAX
+        AGENT_EXPORT_NAMES_MAX AGENT_EXPORT_SESSIONS_MAX AGENT_EXPORT_TURNS_MAX""",
     "of the audit trail, a line of which follows from a change and not from a length": """
         AUDIT_FILE_BYTES_MAX AUDIT_FILES_MAX AUDIT_OPENINGS_MAX""",
     "of a person's actions on a browser, which the desk bounds as it does a model's (tests/unit/sandbox)": """

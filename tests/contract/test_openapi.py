@@ -124,6 +124,8 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table(docume
         "GET /v1/containers/{container_id}/screen": "an extension",
         "POST /v1/containers/{container_id}/screen/control": "an extension",
         "POST /v1/containers/{container_id}/screen/input": "an extension",
+        "GET /v1/agents/{agent_id}/export": "an extension",
+        "POST /v1/agents/import": "an extension",
         "POST /v1/containers/{container_id}/sessions": "an extension",
         "GET /v1/containers/{container_id}/sessions": "an extension",
         "GET /v1/containers/{container_id}/sessions/{session_id}": "an extension",

@@ -1,6 +1,7 @@
 """Agents, automations, vaults and environments in the console."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,6 +63,26 @@ def test_an_agent_is_made_and_changed_and_its_versions_stay(console: Console, cl
     page.get_by_role("button", name="Really?").click()
     expect(page.get_by_role("heading", level=1, name="Agents")).to_be_visible()
     assert list(client.beta.agents.list()) == []
+
+
+def test_an_agent_is_exported_and_imported_by_two_buttons(console: Console, client: OpenAI, tmp_path: Path) -> None:
+    made = client.beta.agents.create(model="demo", name="traveller")
+    page = console.go(f"#/agents/{made.id}").page
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+    archive = tmp_path / download.value.suggested_filename
+    download.value.save_as(archive)
+    assert archive.name == f"{made.id}.tar"
+    console.go("#/agents")
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Import").click()
+    chooser.value.set_files(archive)
+    expect(page.get_by_role("heading", level=1, name="traveller")).to_be_visible()
+    copies = [agent.id for agent in client.beta.agents.list() if agent.name == "traveller" and agent.id != made.id]
+    assert page.url.endswith(f"/agents/{copies[0]}")
+    assert list(client.files.list()) == []
+    for agent_id in (made.id, *copies):
+        client.beta.agents.delete(agent_id)
 
 
 def test_a_change_keeps_what_the_form_does_not_show(console: Console, client: OpenAI) -> None:

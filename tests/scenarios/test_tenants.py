@@ -162,6 +162,8 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/agents/{agent}", None),
     ("GET", "/agents/{agent}?version=1", None),
     ("POST", "/agents/{agent}", {"name": "x"}),
+    ("GET", "/agents/{agent}/export", None),
+    ("POST", "/agents/import", {"file_id": "{file}"}),
     ("DELETE", "/agents/{agent}", None),
     ("GET", "/vaults/{vault}", None),
     ("POST", "/vaults/{vault}", {"name": "x"}),

@@ -31,6 +31,10 @@ def called_routes(world: World) -> None:
     assert world.http.post(f"{path}/budget", json={"tool_calls": 1}).json()["error"]["message"].startswith("The response has ended")
     assert world.post(f"{path}/fork", {"input": "again"})["forked_from"]["response_id"] == response["id"]
     assert world.get(path, at=1)["as_of"]["sequence_number"] == 1
+    agent = world.post("/agents", {"model": "native"})
+    archive = world.http.get(f"/agents/{agent['id']}/export").content
+    file = world.http.post("/files", data={"purpose": "user_data"}, files={"file": ("a.tar", archive)}).json()
+    assert world.post("/agents/import", {"file_id": file["id"]})["imported_from"] == agent["id"]
     assert world.get("/me")["tenant"] == "default"
     assert world.get("/usage", group_by="model")["data"][0]["responses"] > 0
     assert world.http.delete(path).json() == {"id": response["id"], "object": "response", "deleted": True}

@@ -2,10 +2,13 @@
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from moorage.cli.output import add_json, listing, moment, say_json, told
 from moorage.cli.pages import entries
 from moorage.cli.target import answer_of, find
+from moorage.cli.transfer import download, upload
 from moorage.terminal import say
 
 
@@ -24,6 +27,17 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     delete = actions.add_parser("delete", help="delete an agent with its versions")
     add_json(delete, is_inherited=True)
     delete.set_defaults(run=_delete)
+    exported = actions.add_parser("export", help="an agent with its versions and sessions, as an archive")
+    exported.add_argument("agent_id", metavar="AGENT_ID", help="agent_... from the list")
+    exported.add_argument("to", metavar="PATH", type=Path, nargs="?", help="a file or a folder; by default AGENT_ID.tar, here")
+    add_json(exported, is_inherited=True)
+    exported.set_defaults(run=_export)
+    imported = actions.add_parser("import", help="an agent with its sessions out of an archive that 'export' has made")
+    imported.add_argument("archive", metavar="FILE", type=Path)
+    imported.add_argument("--vault", metavar="VAULT_ID", action="append", default=[], help="a vault for its sessions; repeatable")
+    imported.add_argument("--no-network", action="store_true", help="their environments reach nothing; by default what they reached")
+    add_json(imported, is_inherited=True)
+    imported.set_defaults(run=_import)
     for action in (show, delete):
         action.add_argument("agent_id", metavar="AGENT_ID", help="agent_... from the list")
 
@@ -57,3 +71,28 @@ def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     with find(environ).http() as http:
         gone = answer_of(http.delete(f"/agents/{options.agent_id}"))
     return told(options, gone, f"{options.agent_id} is deleted.")
+
+
+def _export(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        written = download(http, f"/agents/{options.agent_id}/export", options.to or Path(), f"{options.agent_id}.tar")
+    size = written.stat().st_size
+    return told(options, {"id": options.agent_id, "path": str(written), "bytes": size}, f"{written}  {size} bytes")
+
+
+def _import(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    asked: dict[str, Any] = {"vault_ids": options.vault, "network": "disabled" if options.no_network else "keep"}
+    with find(environ).http() as http:
+        file = upload(http, options.archive, "user_data")
+        try:
+            made = answer_of(http.post("/agents/import", json={**asked, "file_id": file["id"]}))
+        finally:
+            http.delete(f"/files/{file['id']}")
+    if options.json:
+        say_json(made)
+        return 0
+    say(f"{made['agent']['id']} is {made['imported_from']}.")
+    for session in made["sessions"]:
+        without = f"  without {', '.join(session['left_out'])}" if session["left_out"] else ""
+        say(f"{session['id']} is {session['imported_from']}.{without}")
+    return 0

@@ -27,7 +27,7 @@ from moorage.wire.validation import Fields, parse_object
 class _AgentId(StringConvertor):
     """Not what stands beside agents: a path that is not served is no agent of that name."""
 
-    regex = "(?!(?:automations|environments|sessions)(?:/|$))[^/]+"
+    regex = "(?!(?:automations|environments|import|sessions)(?:/|$))[^/]+"
 
 
 register_url_convertor("agent", _AgentId())

@@ -236,6 +236,16 @@ class AgentSessions:
     async def create(self, session: SessionRecord) -> None:
         await self._table.write(await self.beginning(session))
 
+    async def restore(self, session: SessionRecord, turns: Sequence[TurnRecord]) -> None:
+        """Store it with turns that have been, as if its deletion had begun: it is seen once it is :meth:`reveal`-ed."""
+        beginning = await self.beginning(session)
+        await self._table.put({**(beginning.record or {}), _DELETED: True}, if_absent=True)
+        pk = keys.agent_session(session.tenant_id, session.id)
+        await self._table.write_many([{"PK": pk, "SK": keys.turn(turn.number), **_TURN.pack(turn)} for turn in turns])
+
+    async def reveal(self, session: SessionRecord) -> None:
+        await self._table.update(keys.agent_session(session.tenant_id, session.id), keys.META, remove=(_DELETED,))
+
     async def beginning(self, session: SessionRecord) -> Write:
         """What stores it, if it is not there yet."""
         record = {

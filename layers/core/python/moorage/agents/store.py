@@ -6,7 +6,7 @@ bucket. One transaction writes a version and counts it, so that two changes at o
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -48,17 +48,38 @@ class Agents:
         agent = AgentRecord(tenant_id, new_listed_id("agent", now), int(now), 1, int(now), dict(settings))
         await self._table.put(await self._version_record(agent))
         # The record comes last: until it is there, nobody can see half of it.
-        await self._table.put(
-            {
-                "PK": keys.agent(tenant_id, agent.id),
-                "SK": keys.META,
-                "id": agent.id,
-                "created_at": agent.created_at,
-                "version": 1,
-                **listing_attributes(tenant_id, KIND, agent.created_at, agent.id),
-            }
-        )
+        await self._table.put(self._record(agent))
         return agent
+
+    @staticmethod
+    def _record(agent: AgentRecord) -> Record:
+        return {
+            "PK": keys.agent(agent.tenant_id, agent.id),
+            "SK": keys.META,
+            "id": agent.id,
+            "created_at": agent.created_at,
+            "version": agent.version,
+            **listing_attributes(agent.tenant_id, KIND, agent.created_at, agent.id),
+        }
+
+    def new_id(self) -> str:
+        """Of an agent that :meth:`restore` is to make."""
+        return new_listed_id("agent", self._clock())
+
+    async def restore(self, tenant_id: str, agent_id: str, versions: AsyncIterator[tuple[int, Mapping[str, Any]]]) -> AgentRecord:
+        """Save an agent with its versions, oldest first: when each was made, and its settings. It is seen once all are there."""
+        now, count = int(self._clock()), 0
+        agent = AgentRecord(tenant_id, agent_id, now, 0, now, {})
+        async for updated_at, settings in versions:
+            count += 1
+            agent = replace(agent, version=count, updated_at=updated_at, settings=dict(settings))
+            await self._table.put(await self._version_record(agent))
+        await self._table.put(self._record(agent))
+        return agent
+
+    async def forget_versions(self, tenant_id: str, agent_id: str) -> None:
+        """Those of an agent that was not restored to its end."""
+        await self._delete_versions(tenant_id, agent_id)
 
     async def get(self, tenant_id: str, agent_id: str, *, version: int | None = None, param: str | None = None) -> AgentRecord:
         """An agent as it is, or as it was in a version. Raises 404 for what is unknown, deleted or foreign."""

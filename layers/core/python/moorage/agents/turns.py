@@ -426,9 +426,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
         past = await owned_past(runtime, session, standing.turn, previous, items)
     credentials = await credentials_of(runtime, session.tenant_id, session.settings, session.vault_ids)
     asked["tools"] = await with_tokens(runtime, credentials, asked["tools"])
-    if session.container_id is not None:
-        place = {"type": "container_reference", "container_id": session.container_id}
-        asked["tools"] = [*asked["tools"], {"type": "shell", "environment": place}]
+    asked["tools"] = [*asked["tools"], *tools_of_environment(session)]
     parse = partial(parse_create, asked, web_search=runtime.web_search)
     request = await worked(parse) if outweighs(items, limits.LOWERED_HERE_MAX) else parse()
     prepared = await prepare(
@@ -443,6 +441,13 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
     )
     await write_down(runtime, prepared.stored)
     return prepared.stored
+
+
+def tools_of_environment(session: SessionRecord) -> list[dict[str, Any]]:
+    """What its environment brings."""
+    if session.container_id is None:
+        return []
+    return [{"type": "shell", "environment": {"type": "container_reference", "container_id": session.container_id}}]
 
 
 async def is_wanted(runtime: Runtime, stored: StoredResponse) -> bool:

@@ -1,5 +1,6 @@
 """All routes, for the ways of running that serve everything from one process."""
 
+from moorage.agents import archive_routes as agent_archives
 from moorage.agents import artifact_routes as artifacts
 from moorage.agents import routes as agents
 from moorage.agents import session_routes as agent_sessions
@@ -53,6 +54,7 @@ ROUTERS = (
     subagents.router,
     artifacts.router,
     automations.router,
+    agent_archives.router,
     agents.router,
     vaults.router,
     environment_templates.router,

@@ -82,12 +82,20 @@ class Incoming:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamedContent:
+    """Bytes that are read when they are stored."""
+
+    size: int
+    chunks: Callable[[], AsyncIterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedFile:
     """A user's file with the whole of its path."""
 
     path: str
     """Absolute, below ``/mnt/data/``, without detours."""
-    content: StoredFile | bytes
+    content: StoredFile | StreamedContent | bytes
     """A file of the Files API, of which a copy is put there, or the bytes themselves."""
 
 
@@ -394,7 +402,7 @@ class Containers:
         rows = await self._store.files(record)
         _check_room(rows, [file.path for file in files])
         known = stored_content(rows)
-        sizes = [len(file.content) if isinstance(file.content, bytes) else _new_size(file.content, known) for file in files]
+        sizes = [_new_size(file.content, known) for file in files]
         await self._stored.check(record.tenant_id, sum(sizes))
         added = await bounded(lambda file: self._placed(record, file, known), files)
         if added:
@@ -404,6 +412,8 @@ class Containers:
     async def _placed(self, record: ContainerRecord, file: PlacedFile, known: Mapping[str, str]) -> ContainerFileRecord:
         if isinstance(file.content, bytes):
             return await self._take_in(record, file.path, one_piece(file.content), known)
+        if isinstance(file.content, StreamedContent):
+            return await self._take_in(record, file.path, file.content.chunks(), known)
         return await self._copy(record, file.path, file.content)
 
     async def delete_file(self, record: ContainerRecord, file_id: str) -> None:
@@ -558,8 +568,10 @@ def places(files: Sequence[StoredFile]) -> dict[str, StoredFile]:
     return placed
 
 
-def _new_size(file: StoredFile, known: Mapping[str, str]) -> int:
-    return 0 if file.sha256 in known else file.bytes
+def _new_size(content: StoredFile | StreamedContent | bytes, known: Mapping[str, str]) -> int:
+    if isinstance(content, StoredFile):
+        return 0 if content.sha256 in known else content.bytes
+    return len(content) if isinstance(content, bytes) else content.size
 
 
 def _has(row: ContainerFileRecord | None, sha256: str) -> bool:

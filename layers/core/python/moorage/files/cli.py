@@ -7,7 +7,7 @@ from pathlib import Path
 from moorage.cli.output import add_json, listing, moment, say_json
 from moorage.cli.pages import entries
 from moorage.cli.target import answer_of, find
-from moorage.cli.transfer import download
+from moorage.cli.transfer import download, upload
 from moorage.terminal import say
 
 
@@ -44,8 +44,7 @@ def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def _put(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     with find(environ).http() as http:
         for path in options.paths:
-            with path.open("rb") as content:
-                made = answer_of(http.post("/files", data={"purpose": options.purpose}, files={"file": (path.name, content)}))
+            made = upload(http, path, options.purpose)
             if options.json:
                 say_json(made)
             else:

@@ -54,3 +54,24 @@ AGENT_SESSION_ARTIFACTS_AT_ONCE: Final = 4
 
 AGENT_SUBAGENTS: Final = 6
 """Subagents that are active at once where the agent does not say it: OpenAI's default."""
+
+AGENT_EXPORT_SESSIONS_MAX: Final = 1_000
+"""Sessions of one archive."""
+
+AGENT_EXPORT_TURNS_MAX: Final = 10_000
+"""Turns of one session in an archive: their facts stand together in one of its entries."""
+
+AGENT_EXPORT_ARTIFACTS_MAX: Final = 10_000
+"""Artifacts of one session in an archive."""
+
+AGENT_EXPORT_NAMES_MAX: Final = 16
+"""Kinds of things that an archive names as left out of a session."""
+
+AGENT_ARCHIVE_ENTRIES_MAX: Final = 200_000
+"""Entries of an archive. Each takes 1 KiB at least, so that more do not fit into a file."""
+
+AGENT_ARCHIVE_TEXT_BYTES_MAX: Final = 128 * 1024 * 1024
+"""One entry of JSON lines: what one response was given and has answered. It is in memory while it is read."""
+
+AGENT_ARCHIVE_ITEMS_MAX: Final = 100_000
+"""Items of one response in an archive, with those that were said before it."""

@@ -55,7 +55,7 @@ class EventBatch:
     offsets: dict[str, int] = field(default_factory=dict)
     """Of a tool step: command index -> number of the last exec event that is in the log, this batch included."""
     at_ms: int = 0
-    """When it was written."""
+    """When it was written; given only for one that was written elsewhere before."""
     times: tuple[int, ...] = ()
     """When each event was said (milliseconds); empty where only the batch's own time is known."""
     request_id: str | None = None
@@ -168,7 +168,7 @@ class EventLog:
             "count": len(batch.events),
             "step": batch.writer.step,
             "attempt": batch.writer.attempt,
-            "at_ms": self.now_ms(),
+            "at_ms": batch.at_ms or self.now_ms(),
             "ttl": self._expires_at,
         }
         if batch.request_id is not None:

@@ -1,12 +1,13 @@
 // Saved agents: a model with its instructions and tools, in versions.
 import { html } from "../html.js";
-import { get, post, remove } from "../api.js";
+import { call, get, post, remove, saveWhole } from "../api.js";
 import { address, go, setQuery } from "../router.js";
 import { isReadOnly, notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { AgentForm } from "../ui/agent_form.js";
 import { Json } from "../ui/json.js";
 import { Acting, Ago, Button, Empty, Head, Id, Name, Problem, Skeleton, Status, Sure } from "../ui/parts.js";
+import { choose } from "../ui/drop.js";
 import { Listing, Search } from "../ui/list.js";
 import { pairsText, toolName } from "../model/agents.js";
 import { shownStatus } from "../model/session.js";
@@ -36,7 +37,18 @@ export function Agents() {
     go("agents", answer.data.id);
     return true;
   };
-  return html`<${Head} title="Agents" note="A model with its instructions and tools, saved under an id. A session keeps a copy of it."><${Acting}><${Button} icon=${isNew ? "close" : "plus"} tone=${isNew ? "" : "primary"} onClick=${() => setQuery(route.value, { new: isNew ? "" : "yes" })}>${isNew ? "Close" : "New agent"}</${Button}></${Acting}></${Head}>
+  const bring = async ([{ file }]) => {
+    const form = new FormData();
+    form.set("purpose", "user_data");
+    form.set("file", file);
+    const archive = await call("POST", "files", { form });
+    if (!archive.ok) return notify(archive.message, "bad");
+    const answer = await post("agents/import", { file_id: archive.data.id });
+    await remove(`files/${archive.data.id}`);
+    if (!answer.ok) return notify(answer.message, "bad");
+    go("agents", answer.data.agent.id);
+  };
+  return html`<${Head} title="Agents" note="A model with its instructions and tools, saved under an id. A session keeps a copy of it."><${Acting}><${Button} icon="upload" title="An agent with its sessions, out of an archive" onClick=${() => choose(bring)}>Import</${Button}><${Button} icon=${isNew ? "close" : "plus"} tone=${isNew ? "" : "primary"} onClick=${() => setQuery(route.value, { new: isNew ? "" : "yes" })}>${isNew ? "Close" : "New agent"}</${Button}></${Acting}></${Head}>
     ${isNew && html`<${AgentForm} label="Create the agent" send=${create} />`}
     <${Search} label="Filter agents" placeholder="Words of a name or of instructions, or an id" />
     <${Listing} path="agents" label="Agents" page="agents" columns=${COLUMNS} filter=${(row) => `${row.id} ${row.name ?? ""} ${row.instructions ?? ""} ${row.model} ${pairsText(row.metadata)}`}
@@ -75,7 +87,7 @@ export function Agent() {
   };
   const isEdited = query.edit && !isReadOnly();
   return html`<header class="head"><div><h1><${Name}>${latest.name || "Unnamed agent"}</${Name}></h1><p class="line"><${Id} id=${id} whole=${true} /><span class="muted">changed <${Ago} at=${latest.updated_at} /></span></p></div>
-      <div class="actions"><${Acting}><${Button} icon="play" tone="primary" onClick=${() => go("sessions", "", { new: "yes", agent: id })}>New session</${Button}><${Button} onClick=${() => go("automations", "", { new: "yes", agent: id })}>Automate</${Button}><${Button} onClick=${() => setQuery(route.value, { edit: isEdited ? "" : "yes", version: "" })}>${isEdited ? "Leave it as it is" : "Edit"}</${Button}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
+      <div class="actions"><${Button} icon="download" title="With its versions and sessions, as an archive" onClick=${() => saveWhole(`${path}/export`, `${id}.tar`)}>Export</${Button}><${Acting}><${Button} icon="play" tone="primary" onClick=${() => go("sessions", "", { new: "yes", agent: id })}>New session</${Button}><${Button} onClick=${() => go("automations", "", { new: "yes", agent: id })}>Automate</${Button}><${Button} onClick=${() => setQuery(route.value, { edit: isEdited ? "" : "yes", version: "" })}>${isEdited ? "Leave it as it is" : "Edit"}</${Button}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
     ${isEdited ? html`<${AgentForm} key=${latest.version} agent=${latest} label="Save as the next version" send=${change} />` : shown ? html`<${Settings} agent=${shown} />` : earlier.problem ? html`<${Problem} message=${earlier.problem} />` : html`<${Skeleton} rows=${4} />`}
     ${!isEdited && latest.version > 1 && html`<${Versions} latest=${latest} chosen=${shown?.version} />`}
     <h2 class="pad-top">Sessions</h2><${Listing} path="agents/sessions" query=${{ agent_id: id }} label="Sessions" page="sessions" columns=${SESSIONS} every=${5000} empty=${html`<p class="empty">None was begun with it.</p>`} />`;
