@@ -16,6 +16,7 @@ from openai._legacy_response import HttpxBinaryResponseContent
 
 from tests.processes import until
 from tests.scenarios.test_agent_sessions import HOSTED, NONE, WEIGH, call, ended
+from tests.scenarios.test_agent_teams import STORY
 from tests.scenarios.test_session_forks import forked, printed, told
 from tests.scenarios.test_tenants import make_key
 from tests.stack import Stack, say, script, shell
@@ -150,6 +151,27 @@ def test_a_fork_comes_along_with_what_it_begins_with(stack: Stack, client: OpenA
     last: Any = next(iter(other.beta.agents.sessions.turns.list(copies[fork["id"]])))
     response: Any = other.responses.retrieve(last.response_ids[0])
     assert "the first words" in str(list(other.responses.input_items.list(response.previous_response_id, order="asc")))
+
+
+def test_subagents_come_along_with_their_turns_and_items(client: OpenAI, other: OpenAI) -> None:
+    team: Any = {"enabled": True, "max_concurrent_subagents": 2}
+    agent = client.beta.agents.create(model="demo", multi_agent=team)
+    session = client.beta.agents.sessions.create(agent_id=agent.id, environment=HOSTED, input=STORY)
+    ended(client, session.id)
+    made = imported(other, exported(client, agent.id))
+    copy_id, copied_id = made["sessions"][0]["id"], made["agent"]["id"]
+
+    def of_team(client: OpenAI, session_id: str, root_id: str) -> str:
+        subagents = client.beta.agents.sessions.subagents
+        found: list[Any] = told_of(client, session_id)
+        for each in subagents.list(session_id, order="asc"):
+            items = subagents.items.list(each.id, session_id=session_id, order="asc")
+            found += [each.name, each.status, *({**item.to_dict(), "id": ""} for item in items)]
+        return json.dumps(found).replace(root_id, "root")
+
+    assert of_team(other, copy_id, copied_id) == of_team(client, session.id, agent.id)
+    with other.beta.agents.sessions.stream(copy_id, input=STORY) as stream:
+        assert stream.get_final_result().output_text == "All: [exit code 0]\na\nb"
 
 
 def test_the_command_line_takes_an_agent_from_one_tenant_to_another(

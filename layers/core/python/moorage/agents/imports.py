@@ -34,7 +34,7 @@ from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
 from moorage.store.event_log import EventBatch, LogWriterId
 from moorage.store.item_contents import PURPOSE
-from moorage.store.responses import Ancestor, StoredResponse
+from moorage.store.responses import ROOT_AGENT, Ancestor, StoredResponse
 from moorage.vaults.choice import credentials_in
 from moorage.vaults.store import CredentialRecord
 from moorage.wire import events
@@ -232,6 +232,7 @@ class _Import:
             key_id=self.key_id,
             files_at_ms=0 if session.container_id is None else self.runtime.now_ms(),
             session_id=session.id,
+            agent=None if request.multi_agent is None else ROOT_AGENT,
         )
 
     async def _artifacts(self, session: SessionRecord, folder: str, said: Fields) -> None:
@@ -288,7 +289,8 @@ def _log(stored: StoredResponse, read: ArchivedItems) -> Iterator[Event]:
     yield from opening_events(stored)
     yield {"type": events.IN_PROGRESS, "response": object_of(stored, status="in_progress", now=stored.created_at)}
     for index, item in enumerate(read.output):
-        yield from _events_of(item, index)
+        agent = {"agent": item["agent"]} if "agent" in item else {}
+        yield from (event | agent for event in _events_of(item, index))
     response = object_of(
         stored,
         status=read.head["status"],
