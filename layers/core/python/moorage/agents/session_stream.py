@@ -233,7 +233,7 @@ class SessionReader:
             for batch in batches:
                 for index, event in enumerate(await contents.events(batch.events)):
                     is_silent = (position, event["sequence_number"]) <= self._silent_to
-                    news = self._numbered(list(projector.hear(event, batch.said_at(index))), is_silent=is_silent)
+                    news = self._numbered(list(projector.hear(event, batch.said_at(index), batch.writer.step)), is_silent=is_silent)
                     told += [*parked.resumed(turn), *news] if news else []
             yield told
 

@@ -13,6 +13,7 @@ from moorage import ids
 from moorage.agents.team_items import MESSAGE, AgentNames, content_of, payload_of, spawned, target_of, text_of
 from moorage.agents.turn_events import TURN, TurnProjector
 from moorage.loop.team_items import FAILED, SILENT
+from moorage.store.event_log import STEP_OF_THE_END
 from moorage.store.responses import ROOT_AGENT
 from moorage.tools.function_items import parsed
 from moorage.tools.multi_agent.room import is_last_answer
@@ -81,10 +82,15 @@ class TeamProjector:
     def begin(self, given: Sequence[Item], response_id: str) -> Iterator[Event]:
         """Another response begins with these items."""
         self._response_id = response_id
-        return self._root.begin(given)
+        calling = [turn.projector for subagent in self.subagents.values() for turn in subagent.turns]
+        for item in given:
+            of_call = (each for each in calling if item["type"] == "function_call_output" and each.awaits(item["call_id"]))
+            yield from next(of_call, self._root).begin([item])
+        for each in (self._root, *calling):
+            each.begins_anew()
 
     def hear(self, event: Event, at_ms: int = 0, step: int | None = None) -> Iterator[Event]:
-        """One event of a response's log, when it was said, and by which step of the loop."""
+        """One event of a response's log, when it was said, and by which step of the loop; None if that is not known."""
         if event["type"] in events.FINAL:
             for subagent in self.subagents.values():
                 for turn in subagent.turns:
@@ -100,9 +106,11 @@ class TeamProjector:
             yield from self._noted(name, event["item"], at_ms)
 
     def _of_subagent(self, name: str, event: Event, at_ms: int, step: int | None) -> Iterator[Event]:
+        if step == STEP_OF_THE_END and (name not in self.subagents or not self.subagents[name].turns):
+            return  # A message that it has not read: it does not begin with that.
         yield from self._open(name, at_ms)
         subagent = self.subagents[name]
-        is_new = event["type"] == events.OUTPUT_ITEM_ADDED and event["item"]["type"] == MESSAGE
+        is_new = event["type"] == events.OUTPUT_ITEM_ADDED and event["item"]["type"] == MESSAGE and step != STEP_OF_THE_END
         if is_new and subagent.is_busy and subagent.is_interrupted:  # It reads nothing more in the turn that was interrupted.
             yield from self._ended(subagent, "cancelled", at_ms)
         if not subagent.turns or (is_new and not subagent.is_busy):
@@ -110,7 +118,7 @@ class TeamProjector:
         turn = subagent.turns[-1]
         if self._response_id not in turn.response_ids:
             turn.response_ids.append(self._response_id)
-        if step is not None and turn.status == "in_progress":
+        if step not in (None, STEP_OF_THE_END) and turn.status == "in_progress":
             turn.steps.add((self._response_id, step))
         if event["type"] == events.OUTPUT_ITEM_DONE:
             turn.called.append(event["item"])
@@ -177,7 +185,10 @@ class TeamProjector:
 
     def close(self, status: EndOfTurn, at_ms: int) -> Iterator[Event]:
         """The root's turn has ended so, and the team with it."""
+        yield from self._root.close()
         for subagent in self.subagents.values():
+            for turn in subagent.turns:
+                yield from turn.projector.close()
             if subagent.is_busy:
                 is_told = status == "completed" and not subagent.is_interrupted
                 yield from self._ended(subagent, "failed" if is_told else "cancelled", at_ms, _UNSAID if is_told else "")

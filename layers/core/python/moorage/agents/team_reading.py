@@ -18,7 +18,6 @@ from moorage.loop.budget import used_of
 from moorage.parallel import Breath
 from moorage.runtime import Runtime
 from moorage.store import keys
-from moorage.store.event_log import STEP_OF_THE_END
 from moorage.store.response_list import calls_by_type
 from moorage.store.responses import Snapshot
 from moorage.wire import events
@@ -93,9 +92,8 @@ async def _heard(runtime: Runtime, snapshot: Snapshot, *, is_timed: bool) -> Asy
         return
     async for batches in runtime.responses.log_of(stored).read_up_to(snapshot.last.following - 1):
         for batch in batches:
-            step = None if batch.writer.step == STEP_OF_THE_END else batch.writer.step
             for index, event in enumerate(await contents.events(batch.events)):
-                yield event, batch.said_at(index), step
+                yield event, batch.said_at(index), batch.writer.step
 
 
 async def team_with(runtime: Runtime, session: SessionRecord, subagent_id: str) -> tuple[TeamOfTurn, Subagent]:

@@ -78,8 +78,7 @@ class TurnProjector:
     """What it asks of other agents, as it is shown."""
 
     def begin(self, given: Sequence[Item]) -> Iterator[Event]:
-        """Another response begins with these items."""
-        self._places, self._shell_outputs = {}, {}
+        """Another response has these items given."""
         for item in given:
             call = self._functions.pop(item["call_id"], None) if item["type"] == "function_call_output" else None
             if call is not None:
@@ -87,6 +86,10 @@ class TurnProjector:
                 yield self._added(None, function_result(self.turn_id, item))
             elif item["type"] == "message" and (shown := of_input(self.turn_id, item, ())) is not None:
                 yield self._added(None, shown)
+
+    def begins_anew(self) -> None:
+        """Another response counts its items from the first on."""
+        self._places, self._shell_outputs = {}, {}
 
     def hear(self, event: Event) -> Iterator[Event]:
         """One event of a response's log."""
@@ -109,9 +112,17 @@ class TurnProjector:
             ended = commands(self.turn_id, {**call.item, "status": "incomplete"}, None)
             for place, item in zip(call.places, ended, strict=True):
                 yield self._done(place, item)
+        self._shells = {}
+
+    def close(self) -> Iterator[Event]:
+        """The turn has ended: what was asked of other agents, and has come to nothing by now, never will."""
         for call in self._asks.values():
             yield self._done(call.places[0], call.item | {"status": "incomplete"})
-        self._shells, self._asks = {}, {}
+        self._asks = {}
+
+    def awaits(self, call_id: str) -> bool:
+        """Whether it has called a function that has no result yet."""
+        return call_id in self._functions
 
     def _item_added(self, at: int, item: Item) -> Iterator[Event]:
         if item["type"] == "shell_call_output":

@@ -468,11 +468,16 @@ def check_results(standing: Standing, results: Sequence[Mapping[str, Any]]) -> N
     """Raises :class:`ApiError` for results that are not of the session's turn."""
     turn = standing.turn
     for result in results:
-        if turn is None or result["turn_id"] != turn.id:
+        if turn is None or not _is_of(result["turn_id"], turn):
             raise unknown_tool_call(result["call_id"])
     call_ids = [result["call_id"] for result in results]
     if len(set(call_ids)) < len(call_ids):
         raise bad_request("A call has one result: two of these are for the same.", param="events")
+
+
+def _is_of(turn_id: str, turn: TurnRecord) -> bool:
+    """Whether the turn is meant, or one of its subagents': the call says which."""
+    return turn_id == turn.id or ids.turn_number(turn_id) == turn.number
 
 
 async def _check_pending(runtime: Runtime, standing: Standing, waiting: Sequence[WaitingInput], results: Mapping[str, Item]) -> None:
