@@ -34,7 +34,6 @@ LEFT_OUT: Final = {
     "packages.system": "as packages.npm",
     "compaction.async": "context is compacted between two steps",
     "experimental.time_awareness": "the model is told the time in the input",
-    "tools[].type": "an agent with subagents has no functions of the client",
     "tools[].async": "functions have their results before the model goes on",
     "prompt_cache_options": "a model's provider sets the lifetime of its cache",
     "run_at": "the automation is a periodic one",

@@ -6,7 +6,7 @@ from typing import Any
 from openai import OpenAI
 
 from tests.processes import until
-from tests.scenarios.test_agent_sessions import HOSTED, _replay, ended
+from tests.scenarios.test_agent_sessions import HOSTED, NONE, WEIGH, _replay, call, ended
 from tests.scenarios.test_teams import script, spawn, wait
 from tests.stack import Stack, say, shell
 
@@ -74,6 +74,30 @@ def test_what_subagents_use_adds_up_to_the_use_of_the_turn(client: OpenAI) -> No
     assert {name: each.usage["total_tokens"] for name, each in found.items()} == {
         name: tokens for name, tokens in used.items() if name != "/root"
     }
+
+
+def test_subagents_call_the_functions_of_the_client(client: OpenAI) -> None:
+    sessions: Any = client.beta.agents.sessions
+    asked: list[Any] = []
+
+    def weigh(arguments: Any) -> str:
+        asked.append(arguments["parcel"])
+        return f"3 kg {arguments['parcel']}"
+
+    begin = {"calls": [spawn(name, call("weigh", parcel=name), say(f"{name}: {{{{output}}}}")) for name in NAMES]}
+    given = script(begin, call("weigh", parcel="mine"), wait(), wait(), say("The end."))
+    tools = {**AGENT, "tools": [WEIGH]}
+    made = sessions.create(agent=tools, environment=NONE, input=given, stream=True, tool_handlers={"weigh": weigh})
+    with made.with_result_collection() as stream:
+        told = list(stream)
+        result = stream.get_final_result()
+    assert (result.output_text, sorted(asked)) == ("The end.", ["a", "b", "mine"])
+    session_id = told[0].session.id
+    said = {}
+    for subagent in sessions.subagents.list(session_id):
+        *_, last = sessions.subagents.items.list(subagent.id, session_id=session_id, order="asc")
+        said[subagent.name] = last.content[0].text
+    assert said == {f"/root/{name}": f"{name}: 3 kg {name}" for name in NAMES}
 
 
 def test_a_cancel_ends_the_subagents_too_and_the_session_goes_on(client: OpenAI) -> None:

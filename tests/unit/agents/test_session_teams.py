@@ -1,14 +1,16 @@
 """Subagents of a session: how they are told, read and ended, over the lanes of a response."""
 
+import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
-from moorage.agents.session_stream import Cursor
+from moorage.agents.session_stream import Cursor, SessionReader
 from moorage.wire.types import Event, Item
 
 from tests.simulation.clock import run
-from tests.unit.agents.sessions import SessionLab, in_short, message
-from tests.unit.loop.lab import Turn, say, shell
+from tests.unit.agents.sessions import SECONDS_MAX, WEIGH, SessionLab, in_short, message
+from tests.unit.loop.lab import Turn, call, say, shell
 from tests.unit.loop.teams import TeamLab, ask, spawn, wait
 
 TEAM: dict[str, Any] = {"enabled": True}
@@ -202,6 +204,90 @@ def test_a_message_during_the_turn_of_a_team_begins_the_next_one() -> None:
         assert items[-2:] == ["user: And then?", "assistant: Two."]
 
     run(story())
+
+
+def test_subagents_wait_for_results_of_the_client_and_go_on_in_the_same_turn() -> None:
+    async def story() -> None:
+        weigh = call("weigh", '{"parcel": "x"}', "call_w")
+        lab = TeamLab(
+            root=[spawn("a"), spawn("b", call_id="call_2"), wait(), wait(), say("Done.")],
+            root__a=[weigh, say("a is done")],
+            root__b=[weigh, shell("b1"), say("b is done")],
+        )
+        session = await session_of(lab, tools=[WEIGH])
+        await lab.play()
+        shown = await session.shown()
+        assert (shown["status"], len(shown["required_actions"])) == ("requires_action", 2)
+        first, second = await asked(session, "/subagents")
+        assert [each["status"] for each in (first, second)] == ["active", "active"]
+        events = await told_until(session, "agent.session.requires_action")
+        calls = [event["item"] for event in events if event.get("item", {}).get("type") == "function_call"]
+        (mine,) = [item for item in calls if item["turn_id"] == (await asked(session, f"/subagents/{first['id']}/turns"))[0]["id"]]
+        for item in calls:
+            result = {"type": "agent.session.input.tool_result", "turn_id": item["turn_id"], "call_id": item["call_id"]}
+            assert (await session.send({**result, "success": True, "output": "3 kg"})).status_code == 202
+        await lab.play()
+        (turn,) = await session.turns()
+        assert (turn["status"], len(turn["response_ids"])) == ("completed", 2)
+        (of_first,) = await asked(session, f"/subagents/{first['id']}/turns")
+        items = await asked(session, f"/turns/{of_first['id']}/items")
+        assert [of_item(item) for item in items] == [
+            "heard: Do it.",
+            "function_call weigh completed",
+            "function_call_output 3 kg completed",
+            "assistant: a is done",
+        ]
+        assert items[1]["call_id"] == mine["call_id"]
+        assert of_first["response_ids"] == turn["response_ids"]
+        whole = await session.replay()
+        assert [event["type"] for event in whole[: len(events)]] == [event["type"] for event in events]
+        assert len({event["event_id"] for event in whole}) == len(whole)
+        seen = {event["item"]["id"]: event["item"] for event in whole if event.get("turn_id") == turn["id"] and "item" in event}
+        assert await asked(session, "/items") == list(seen.values())
+        waits = [item["status"] for item in seen.values() if item["type"] == "wait_for_subagents_call"]
+        assert waits == ["completed"] * len(waits)
+
+    run(story())
+
+
+def test_an_agent_of_an_earlier_turn_goes_on_in_the_next() -> None:
+    async def story() -> None:
+        lab = TeamLab(
+            root=[
+                spawn("a"),
+                wait(),
+                say("One."),
+                ask("followup_task", "call_2", target="a", message="Once more."),
+                wait(),
+                say("Two."),
+            ],
+            root__a=[say("first"), say("second")],
+        )
+        session = await session_of(lab)
+        await lab.play()
+        await session.say("Go on.")
+        await lab.play()
+        assert [turn["status"] for turn in await session.turns()] == ["completed", "completed"]
+        first, second = await asked(session, "/subagents")
+        assert [(each["name"], each["status"], each["instructions"]) for each in (first, second)] == [
+            ("/root/a", "closed", [{"type": "output_text", "text": "Do it."}]),
+            ("/root/a", "closed", None),
+        ]
+        said = [[of_item(item) for item in await asked(session, f"/subagents/{each['id']}/items")] for each in (first, second)]
+        assert said == [["heard: Do it.", "assistant: first"], ["heard: Once more.", "assistant: second"]]
+
+    run(story())
+
+
+async def told_until(session: SessionLab, name: str) -> list[Event]:
+    found: list[Event] = []
+    reader = SessionReader(session.lab.runtime, session.session, {"type": "none"}, Cursor(0, 0))
+    async with asyncio.timeout(SECONDS_MAX), aclosing(reader.batches()) as batches:
+        async for events in batches:
+            found += events
+            if any(event["type"] == name for event in events):
+                return found
+    return found
 
 
 def test_a_subagent_of_another_session_or_tenant_is_not_found() -> None:

@@ -193,7 +193,6 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "multi_agent.max_concurrent_subagents",
         "integer_above_max_value",
     ),
-    ({"multi_agent": {"enabled": True}, "tools": [FUNCTION]}, "tools[0].type", "unsupported_value"),
     (
         {"multi_agent": {"enabled": True}, "tools": [SERVER | {"require_approval": "always"}]},
         "tools[0].require_approval",

@@ -307,7 +307,8 @@ class SubagentOfSession(TypedDict):
     parent_agent_id: str
     name: str
     """Its path: ``/root/tides``, as in ``/v1/responses``."""
-    instructions: list[Json]
+    instructions: list[Json] | None
+    """Null for an agent that an earlier turn has started."""
     status: Literal["active", "closed"]
     opened_at: Seconds
     closed_at: Seconds | None

@@ -50,7 +50,8 @@ class Subagent:
     id: str
     name: str
     parent_id: str
-    task: str
+    task: str | None
+    """The first one; None if it was given in an earlier turn of the session."""
     opened_ms: int
     closed_ms: int | None = None
     turns: list[SubagentTurn] = field(default_factory=list)
@@ -151,7 +152,7 @@ class TeamProjector:
     def _open(self, name: str, at_ms: int) -> Iterator[Event]:
         if name in self.subagents:
             return
-        parent, task = self._tasks.get(name, (name.rpartition("/")[0], ""))
+        parent, task = self._tasks.get(name, (name.rpartition("/")[0], None))
         subagent = Subagent(self._names.id_of(name), name, self._names.id_of(parent), task, at_ms)
         self.subagents[name] = subagent
         started = self._root.started if parent == ROOT_AGENT else self.subagents[parent].started
@@ -245,7 +246,7 @@ def subagent_object(subagent: Subagent, session_id: str) -> dict[str, Any]:
         "session_id": session_id,
         "parent_agent_id": subagent.parent_id,
         "name": subagent.name,
-        "instructions": content_of(subagent.task),
+        "instructions": None if subagent.task is None else content_of(subagent.task),
         "status": "active" if subagent.closed_ms is None else "closed",
         "opened_at": subagent.opened_ms // 1000,
         "closed_at": None if subagent.closed_ms is None else subagent.closed_ms // 1000,

@@ -10,13 +10,11 @@ from moorage.loop.prepare import ResolvedInput
 from moorage.loop.team_items import agents_of, goes_on
 from moorage.store.responses import StoredResponse
 from moorage.tools.capabilities import AsksApproval
-from moorage.tools.lowering import is_hosted
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import makes_calls
 from moorage.wire.requests import CreateRequest
 from moorage.wire.types import Item, Tool
 
-_NO_CLIENT: Final = "The subagents of a session cannot wait for their client in this version: leave it out, or 'multi_agent'."
 _NO_PERSON: Final = "the agents of a team cannot wait for a person in this version: say 'never', or leave 'multi_agent' out."
 _NO_PROGRAMS: Final = "The agents of a team write no programs in this version: leave it out, or 'multi_agent'."
 
@@ -29,14 +27,6 @@ def check_tools(tools: Sequence[Tool]) -> None:
             raise unsupported_value(f"tools[{index}].type", kind, _NO_PROGRAMS)
         if isinstance(room, AsksApproval) and room.may_ask(tool):
             raise invalid_value(f"tools[{index}].require_approval", _NO_PERSON)
-
-
-def check_session(tools: Sequence[Tool]) -> None:
-    """The same for a session, whose subagents have no way to its client."""
-    for index, tool in enumerate(tools):
-        if ROOMS.of_tool(tool["type"]) is None or not is_hosted(tool):
-            raise unsupported_value(f"tools[{index}].type", tool["type"], _NO_CLIENT)
-    check_tools(tools)
 
 
 def check(request: CreateRequest, said: ResolvedInput) -> None:
