@@ -187,7 +187,7 @@ test-templates: .build/templates/.done
 
 # Sandboxes as containers of a real engine, which the tests start: as root, with docker.io and mmdebstrap of Debian.
 test-docker: setup-dev
-	$(BIN)/python -m pytest tests/docker/image_ring.py tests/docker/ring.py
+	$(BIN)/python -m pytest tests/docker/image_ring.py tests/docker/ring.py tests/docker/desk_ring.py
 
 # The life of a deployment is no part of 'make test': it costs two minutes of a core.
 test-deploy: setup-dev

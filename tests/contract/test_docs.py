@@ -195,7 +195,7 @@ def parser_of(words: tuple[str, ...]) -> argparse.ArgumentParser:
     """The parser that answers for these words. Raises for a command or an action that there is not."""
     parser, rest = command_line(words[0]), list(words)
     while rest and (below := [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]):
-        if "|" in rest[0] or not re.fullmatch("[a-z]+", rest[0]):
+        if "|" in rest[0] or not re.fullmatch("[a-z][a-z-]*", rest[0]):
             break
         parser = below[0].choices[rest.pop(0)]
     return parser

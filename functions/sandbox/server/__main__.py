@@ -24,7 +24,7 @@ import resource
 import signal
 import socket
 import sys
-from typing import Any, Awaitable, Callable, Coroutine, List, NoReturn
+from typing import Any, Awaitable, Callable, Coroutine, List, NoReturn, Optional
 
 from configuration import ServerConfig
 from forwarder import Forwarder
@@ -95,9 +95,11 @@ async def serve(config: ServerConfig, loop: asyncio.AbstractEventLoop) -> None:
     forwarder, way_out = None, Forwarder(config.egress)
     if way_out.has_way:
         forwarder = await asyncio.start_server(way_out.forward, "127.0.0.1", FORWARDER_PORT)
-    neighbour = None
+    neighbour: Optional[asyncio.AbstractServer] = None
     if config.neighbour_fd is not None:
         neighbour = await asyncio.start_unix_server(server.neighbour.connected, sock=socket.socket(fileno=config.neighbour_fd))
+    elif config.neighbour_path:
+        neighbour = await listen_at(config.neighbour_path, server.neighbour.connected)
     # Where no command runs, walls alone bound what runs: memory, processes and disk are a browser's.
     watches: List[Coroutine[Any, Any, None]] = [] if config.desk.get("alone") else [server.quota.watch(), server.crowd.watch()]
     owner, control = Owner(server.quota), None

@@ -38,6 +38,8 @@ class ServerConfig:
         ``alone`` (``README.md`` above this folder)."""
         self.neighbour_fd: Optional[int] = values.get("neighbour_fd")
         """A listening socket for the desk, where that has walls of its own."""
+        self.neighbour_path: str = values.get("neighbour_path", "")
+        """Where the server listens for the same, if nobody can hand a socket over. No command may enter its directory."""
         self.control_fd: Optional[int] = values.get("control_fd")
         """A socket to the owner of the sandbox, who sees what no process in it can see (``owner.py``)."""
         self.control_path: str = values.get("control_path", "")

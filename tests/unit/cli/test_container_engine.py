@@ -14,6 +14,7 @@ from socketserver import ThreadingMixIn, UnixStreamServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from moorage.cli.checks.computer import of_computer
 from moorage.cli.checks.findings import Finding, Level
 from moorage.cli.checks.machine import sandbox_finding
 
@@ -139,6 +140,30 @@ def test_the_sandboxes_image_is_built_on_the_engine_from_what_moorage_carries(en
     ((parameters, names),) = engine.built
     assert (parameters["t"], json.loads(parameters["buildargs"][0])) == (["mine"], {"RUNTIMES": "slim"})
     assert {"Dockerfile", "server/__main__.py", "toolbox.txt"} <= set(names)
+
+
+def test_the_image_of_browsers_is_another_one(engine: EngineServer) -> None:
+    engine.says = ({"stream": "Successfully tagged moorage-desk:latest\n"},)
+    code, said, _ = sandbox_image(engine, "--desk")
+    assert (code, said) == (0, "Built moorage-desk. Sandboxes have a browser beside them after the next start.\n")
+    ((parameters, names),) = engine.built
+    assert (parameters["t"], parameters["dockerfile"]) == (["moorage-desk"], ["Dockerfile.desk"])
+    assert {"Dockerfile.desk", "server/__main__.py", "packages/desk.txt"} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("images", "level", "what"),
+    [
+        (("moorage-desk",), Level.OK, "a hosted computer can run here: the container engine has the image 'moorage-desk'"),
+        ((), Level.WARN, "this machine can have no hosted computer"),
+    ],
+    ids=["it is built", "it is not"],
+)
+def test_the_doctor_looks_for_the_image_of_browsers(images: tuple[str, ...], level: Level, what: str, engine: EngineServer) -> None:
+    engine.images = images
+    (found,) = of_computer({"MOORAGE_PROVISIONER": "docker", "DOCKER_HOST": f"unix://{engine.socket}"})
+    assert isinstance(found, Finding)
+    assert (found.level, found.what) == (level, what)
 
 
 def test_an_image_that_cannot_be_built_says_why(engine: EngineServer) -> None:

@@ -355,7 +355,7 @@ async def test_a_toolset_of_the_upstream_is_for_a_hosted_computer_alone() -> Non
     assert (tool["type"], tool["name"]) == ("function", "computer")
 
 
-@pytest.mark.parametrize("kind", ["docker", "fargate", "lambda_microvm", "elsewhere"])
+@pytest.mark.parametrize("kind", ["fargate", "lambda_microvm", "elsewhere"])
 def test_where_a_browser_would_share_its_walls_with_commands_there_is_none(kind: ProvisionerKind) -> None:
     settings = Settings("t", "b", provisioner=kind, sandbox_browser=True)
     why = Computer().unavailable([TOOL], ModelEntry("m", "demo", "m"), settings)

@@ -15,7 +15,8 @@ from typing import Any
 
 import httpx
 import pytest
-from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, SettingsConflict
+from moorage.egress.ca import new_ca
+from moorage.errors import DeskUnavailable, SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, SettingsConflict
 from moorage.local.disk_guard import DiskLimits, DiskWarning
 from moorage.local.engine_disk import EngineDisk
 from moorage.runtime import build_runtime
@@ -81,7 +82,7 @@ class FakeEngine(httpx.AsyncBaseTransport):
             case "containers", ["create"]:
                 return self._create(request.url.params["name"], json.loads(await request.aread()))
             case "containers", ["json"]:
-                assert dict(request.url.params) == {"all": "true", "filters": '{"label": ["moorage.container"]}'}
+                assert dict(request.url.params) == {"all": "true", "filters": '{"label": ["moorage.uid"]}'}
                 found = [
                     {"Id": key, "Names": [f"/{each.name}"], "Labels": each.body["Labels"]} for key, each in self.containers.items()
                 ]
@@ -99,8 +100,9 @@ class FakeEngine(httpx.AsyncBaseTransport):
         match request.method, what:
             case "GET", ["json"]:
                 state = {"Status": container.status, "Running": container.status == "running"}
-                labels = container.body["Labels"]
-                body = {"Id": container_id, "Name": f"/{container.name}", "State": state, "Config": {"Labels": labels}}
+                config = {name: container.body[name] for name in ("Labels", "Env")}
+                host = {"Mounts": container.body["HostConfig"]["Mounts"]}
+                body = {"Id": container_id, "Name": f"/{container.name}", "State": state, "Config": config, "HostConfig": host}
                 return httpx.Response(200, json=body)
             case "POST", ["start"]:
                 return self._start(container)
@@ -142,8 +144,9 @@ class FakeEngine(httpx.AsyncBaseTransport):
             config = json.loads(variable.removeprefix(f"{CONFIG_VARIABLE}="))
             (shared,) = [m["Source"] for m in container.body["HostConfig"]["Mounts"] if m["Target"] == "/run/moorage"]
             directory = Path(container.processes.enter_context(tempfile.TemporaryDirectory()))
-            inside = {name: config[name].replace("/run/moorage", shared) for name in ("listen", "control_path")}
-            process = exec_server(directory, token_sha256=config["token_sha256"], env=config["env"], **inside)
+            sockets = [name for name in ("listen", "control_path", "neighbour_path") if name in config]
+            inside = {name: config[name].replace("/run/moorage", shared) for name in sockets}
+            process = exec_server(directory, token_sha256=config["token_sha256"], env=config.get("env", {}), **inside)
             container.processes.enter_context(process)
         return httpx.Response(204)
 
@@ -279,7 +282,7 @@ def test_the_way_out_is_a_shared_directory_and_variables(provisioner: DockerProv
     body = provisioner.container(SandboxSpec("acme", "cntr_1", TOKEN, egress=egress), Path("/x"), 20_001)
     assert body["HostConfig"]["Mounts"][3] == {"Type": "bind", "Source": "/run/proxy", "Target": "/run/egress", "ReadOnly": True}
     config = json.loads(body["Env"][0].partition("=")[2])
-    assert config["egress"] == {"socket": "/run/egress/egress.sock", "ca_pem": "PEM"}
+    assert config["egress"] == {"socket": "/run/egress/egress.sock", "ca_pem": "PEM", "username": "cntr_1", "password": "secret"}
     assert config["env"]["HTTPS_PROXY"] == "http://cntr_1:secret@127.0.0.1:3128"
     with pytest.raises(SandboxError, match="Unix socket"):
         provisioner.container(
@@ -287,6 +290,75 @@ def test_the_way_out_is_a_shared_directory_and_variables(provisioner: DockerProv
             Path("/x"),
             20_001,
         )
+
+
+# --- the browser beside a sandbox -------------------------------------------------------------------------------------------------
+
+
+def desks(engine: FakeEngine) -> list[FakeContainer]:
+    return [each for each in engine.containers.values() if "moorage.desk-of" in each.body["Labels"]]
+
+
+async def test_a_browser_has_a_container_beside_the_sandboxs_as_long_as_that_lives(
+    provisioner: DockerProvisioner, engine: FakeEngine
+) -> None:
+    engine.images = ("moorage-sandbox", "moorage-desk")
+    handle = await started(provisioner, SPEC)
+    one, other = await asyncio.gather(provisioner.desk(handle), provisioner.desk(handle))
+    assert (one, one.endpoint != handle.endpoint, one.token) == (other, True, TOKEN)
+    (desk,) = desks(engine)
+    assert [each.sandbox_id for each in await provisioner.running()] == [handle.sandbox_id]
+    desk.status = "exited"
+    assert await provisioner.desk(handle) == one
+    (again,) = desks(engine)
+    assert again is not desk
+    await provisioner.stop(handle.sandbox_id)
+    assert engine.containers == {}
+    with pytest.raises(SandboxGone):
+        await provisioner.desk(handle)
+
+
+async def test_a_browsers_container_has_other_walls_than_the_commands(provisioner: DockerProvisioner, engine: FakeEngine) -> None:
+    engine.images = ("moorage-sandbox", "moorage-desk")
+    handle = await started(provisioner, SPEC)
+    await provisioner.desk(handle)
+    sandbox, (desk,) = engine.containers[handle.sandbox_id].body, desks(engine)
+    host = desk.body["HostConfig"]
+    uid = desk.body["Labels"]["moorage.uid"]
+    assert (desk.body["Image"], desk.body["User"], uid != sandbox["Labels"]["moorage.uid"]) == ("moorage-desk", f"{uid}:{uid}", True)
+    assert [host.get(name) for name in ("NetworkMode", "CapDrop", "CapAdd", "ReadonlyRootfs", "IpcMode", "Memory")] == [
+        *("none", ["ALL"], None, True, "private", 2 * 1024**3)
+    ]
+    profiles = [json.loads(profile_of(body))["syscalls"][0]["names"] for body in (sandbox, desk.body)]
+    assert set(profiles[0]) - set(profiles[1]) == {"chroot", "unshare"}
+    assert {mount["Target"]: mount["ReadOnly"] for mount in host["Mounts"]} == {
+        "/run/moorage": False,
+        "/etc/chromium/policies/managed/moorage.json": True,
+        "/run/desk": True,
+    }
+    assert TOKEN not in json.dumps(desk.body)
+
+
+async def test_a_browser_goes_out_by_its_containers_proxy(provisioner: DockerProvisioner, engine: FakeEngine, tmp_path: Path) -> None:
+    engine.images = ("moorage-sandbox", "moorage-desk")
+    egress = EgressSpec(proxy=f"unix:{tmp_path}/egress.sock", username="cntr_1", password="secret", ca_pem=new_ca().certificate_pem)
+    await provisioner.desk(await started(provisioner, replace(SPEC, egress=egress)))
+    (desk,) = desks(engine)
+    config = json.loads(desk.body["Env"][0].partition("=")[2])["desk"]
+    assert config["upstream"] == {"socket": "/run/egress/egress.sock", "username": "cntr_1", "password": "secret"}
+    mounts = {mount["Target"]: mount["Source"] for mount in desk.body["HostConfig"]["Mounts"]}
+    assert mounts["/run/egress"] == str(tmp_path)
+    policies = json.loads(Path(mounts["/etc/chromium/policies/managed/moorage.json"]).read_text())
+    assert len(policies["CACertificates"]) == 1
+
+
+async def test_without_the_image_of_browsers_its_name_and_remedy_are_told(provisioner: DockerProvisioner) -> None:
+    handle = await started(provisioner, SPEC)
+    assert not await provisioner.has_desks()
+    with pytest.raises(DeskUnavailable, match=r"has no image 'moorage-desk'.*'moorage sandbox-image build --desk' makes it"):
+        await provisioner.desk(handle)
+    with pytest.raises(DeskUnavailable, match="No browser runs"):
+        await provisioner.desk(handle, starts=False)
 
 
 async def test_each_container_has_a_user_of_its_own_with_a_name(

@@ -98,9 +98,11 @@ def sources(dockerfile: Path) -> list[str]:
 def test_the_context_of_a_deployments_images_holds_whatever_they_copy(tmp_path: Path) -> None:
     copy_context(PROXY_CONTEXT, tmp_path)
     contexts = {"egress_proxy": tmp_path, "sandbox": ROOT / "functions" / "sandbox"}
-    copied = {name: sources(ROOT / "functions" / name / "Dockerfile") for name in contexts}
-    assert all(copied.values())
-    assert [source for name, named in copied.items() for source in named if not (contexts[name] / source).exists()] == []
+    files = [(name, file) for name in contexts for file in (ROOT / "functions" / name).glob("Dockerfile*")]
+    copied = [(name, sources(file)) for name, file in files]
+    assert len(copied) == 3
+    assert all(named for _, named in copied)
+    assert [source for name, named in copied for source in named if not (contexts[name] / source).exists()] == []
 
 
 @pytest.mark.skipif(shutil.which("apt-cache") is None, reason="the index of Debian's packages is asked by apt-cache")
@@ -109,7 +111,7 @@ def test_the_packages_of_the_sandboxes_image_are_in_the_release_of_its_base() ->
     if f"slim-{release}\n" not in (ROOT / "functions" / "sandbox" / "Dockerfile").read_text():
         pytest.skip("this machine has the packages of another release")
     lists = ROOT / "functions" / "sandbox" / "packages"
-    wanted = [line for name in ("slim", "full") for line in (lists / f"{name}.txt").read_text().split()]
+    wanted = [line for name in ("slim", "full", "desk") for line in (lists / f"{name}.txt").read_text().split()]
     known = packages([line.partition("=")[0] for line in wanted])
     if not known:
         pytest.skip("this machine has no index of packages (apt-get update)")

@@ -195,6 +195,6 @@ class Chromium:
 
 def unavailable() -> str:
     return (
-        "There is no browser in this sandbox. Local sandboxes of bubblewrap have one if Chromium is installed: 'apt install chromium'. "
-        "Sandboxes of Docker and of AWS have none."
+        "There is no browser here. Local sandboxes of bubblewrap have one if Chromium is installed: 'apt install chromium'. Those of a "
+        "container engine have one from the image of 'moorage sandbox-image build --desk'."
     )

@@ -1,4 +1,5 @@
-"""``moorage sandbox-image``: the image that a container engine starts sandboxes from (``MOORAGE_PROVISIONER=docker``)."""
+"""``moorage sandbox-image``: the images that a container engine starts sandboxes and their browsers from
+(``MOORAGE_PROVISIONER=docker``)."""
 
 import argparse
 import asyncio
@@ -22,6 +23,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     build = actions.add_parser("build", help="build it on the engine of DOCKER_HOST, or of the usual sockets; 10 minutes, 1 to 3 GB")
     build.add_argument("--tag", help="its name; by default MOORAGE_DOCKER_IMAGE or moorage-sandbox")
+    build.add_argument(
+        "--desk", action="store_true", help="of browsers for computers instead: MOORAGE_DOCKER_DESK_IMAGE or moorage-desk"
+    )
     build.add_argument("--runtimes", choices=("slim", "full"), default="full", help="full has Java, Go, PHP and Ruby too")
     build.add_argument("--base-image", help="a Debian with Python in /usr/local/bin; by default python:3.11-slim-bookworm")
     add_json(build)
@@ -30,15 +34,20 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def _build(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """The engine's output goes to standard error."""
+    base = {"BASE_IMAGE": options.base_image} if options.base_image else {}
+    engine = Engine(engine_socket(environ))
+    if options.desk:
+        tag = options.tag or environ.get("MOORAGE_DOCKER_DESK_IMAGE") or "moorage-desk"
+        asyncio.run(_ask(engine, tag, base, "Dockerfile.desk"))
+        return told(options, {"image": tag}, f"Built {tag}. Sandboxes have a browser beside them after the next start.")
     tag = options.tag or environ.get("MOORAGE_DOCKER_IMAGE") or "moorage-sandbox"
-    arguments = {"RUNTIMES": options.runtimes, **({"BASE_IMAGE": options.base_image} if options.base_image else {})}
-    asyncio.run(_ask(Engine(engine_socket(environ)), tag, arguments))
+    asyncio.run(_ask(engine, tag, {"RUNTIMES": options.runtimes, **base}, "Dockerfile"))
     return told(options, {"image": tag}, f"Built {tag}. MOORAGE_PROVISIONER=docker moorage up starts sandboxes from it.")
 
 
-async def _ask(engine: Engine, tag: str, arguments: Mapping[str, str]) -> None:
+async def _ask(engine: Engine, tag: str, arguments: Mapping[str, str], dockerfile: str) -> None:
     async with engine:
-        async for line in engine.build(packed(_CONTEXT), tag, arguments):
+        async for line in engine.build(packed(_CONTEXT), tag, arguments, dockerfile):
             say(line, out=sys.stderr)
 
 

@@ -17,7 +17,7 @@ from moorage.settings import Settings
 log = logging.getLogger(__name__)
 
 KINDS: Final = ("launcher", "docker")
-_SOCKET_OF_ONE: Final = "moorage-0123456789abcdef01234567/exec.sock"
+_SOCKET_OF_ONE: Final = "moorage-0123456789abcdef01234567-desk/run/exec.sock"
 _SOCKET_PATH_BYTES_MAX: Final = 107
 """unix(7): sun_path has 108 bytes, the last of them null."""
 
@@ -76,6 +76,16 @@ async def _begin(settings: Settings, asks_programs: bool) -> str:
             return ""
         finally:
             await sandboxes.stop_all()
+
+
+def has_browsers(settings: Settings) -> bool:
+    """Whether the engine has the image of browsers."""
+    return asyncio.run(_has_browsers(settings))
+
+
+async def _has_browsers(settings: Settings) -> bool:
+    async with docker_provisioner(settings) as sandboxes:
+        return await sandboxes.has_desks()
 
 
 def end(settings: Settings) -> None:

@@ -36,7 +36,7 @@ from moorage.local.children import (
     programs_here,
 )
 from moorage.local.desks import browser_here
-from moorage.local.docker_sandboxes import KINDS, begin, docker_environment, end, provisioner_of
+from moorage.local.docker_sandboxes import KINDS, begin, docker_environment, end, has_browsers, provisioner_of
 from moorage.local.key_file import kept_keys
 from moorage.local.logs import API, STEPS, RotatingFile
 from moorage.local.metrics import listening
@@ -136,8 +136,8 @@ def start(
         proxy = ProxyProcess(state_dir, inherited_environment() | settings_environment | place.aws, lock)
         children.append(Child("The egress proxy", proxy.begin(), proxy.start, str(proxy.log_file), str(egress_socket(state_dir))))
         stack.callback(stop_child, children[-1], PROXY_STOP_SECONDS_MAX)
-    environment.setdefault("MOORAGE_SANDBOX_BROWSER", "true" if browser_here() else "false")
     environment.setdefault("MOORAGE_SANDBOX_PROGRAMS", start_sandboxes(stack, children, environment, state_dir))
+    environment.setdefault("MOORAGE_SANDBOX_BROWSER", "true" if has_browser(environment) else "false")
     if "MOORAGE_EGRESS_PROXY" in settings_environment:
         proxy.await_answer()
     for worker in (WorkerProcess(state_dir, number, workers, environment, lock) for number in range(workers)):
@@ -176,6 +176,13 @@ def start_sandboxes(stack: contextlib.ExitStack, children: list[Child], environm
     children.append(Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket)))
     stack.callback(stop_child, children[-1], LAUNCHER_STOP_SECONDS_MAX)
     return "" if is_told else asyncio.run(programs_here(launcher_socket))
+
+
+def has_browser(environment: Mapping[str, str]) -> bool:
+    """Whether hosted computers can run beside these sandboxes."""
+    if environment["MOORAGE_PROVISIONER"] == "docker":
+        return has_browsers(Settings.from_environment(environment))
+    return environment["MOORAGE_PROVISIONER"] == "launcher" and browser_here() is not None
 
 
 def stop_child(child: Child, seconds_max: int) -> None:

@@ -5,6 +5,9 @@ The engine owns the containers, so this is a client of its Unix socket and nothi
 network; the exec server listens on a Unix socket in a directory that is shared with it, and the egress proxy's directory is shared in
 the same way.
 
+A browser has a container of its own beside that of the commands, from an image of its own (``functions/sandbox/Dockerfile.desk``). The
+two meet at one socket, in a directory that no command may enter. The browser's has neither capabilities nor a network.
+
 Each container has a user of its own: the kernel counts processes and inotify instances by user, and containers of an engine share its
 user namespace. Labels say which deployment, tenant and container one belongs to, so that leftovers are found and bounds are counted.
 """
@@ -27,8 +30,8 @@ import httpx
 
 from moorage import limits
 from moorage.egress import trust
-from moorage.errors import SandboxError, SandboxGone, SandboxStarting, SettingsConflict
-from moorage.sandbox import seccomp
+from moorage.errors import DeskUnavailable, SandboxError, SandboxGone, SandboxStarting, SettingsConflict
+from moorage.sandbox import browser_policies, seccomp
 from moorage.sandbox.docker_engine import Engine, refusal
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.machine_bounds import MachineBounds, SandboxShare
@@ -46,15 +49,30 @@ CONTAINER_LABEL: Final = "moorage.container"
 TOKEN_LABEL: Final = "moorage.token-sha256"  # noqa: S105
 UID_LABEL: Final = "moorage.uid"
 MEMORY_LABEL: Final = "moorage.memory-gib"
+DESK_LABEL: Final = "moorage.desk-of"
+"""Of a browser's container: the id of the sandbox that it stands beside."""
 SOCKET_DIRECTORY: Final = "/run/moorage"
 CONTROL_SOCKET: Final = "control.sock"
 EGRESS_DIRECTORY: Final = "/run/egress"
+LINK_DIRECTORY: Final = "/run/desk"
+"""Where a browser's container sees what the sandbox sees as ``/run/moorage/link``."""
+LINK_SOCKET: Final = "link.sock"
+DESK_DIRECTORY: Final = "/var/desk"
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 """What the exec server needs to start commands as another user, to end them, and to hand files to them."""
 
 _SECCOMP: Final = json.dumps(seccomp.profile(), separators=(",", ":"))
+_DESK_SECCOMP: Final = json.dumps(seccomp.profile(has_namespaces=True), separators=(",", ":"))
+_LINK: Final = "link"
+_DESK_SOCKETS: Final = "run"
+_POLICIES: Final = "policies.json"
+NO_DESK_IMAGE: Final = (
+    "The container engine has no image '{image}', and so sandboxes have no browser: 'moorage sandbox-image build --desk' makes it."
+)
 CPUS: Final = {1: 1, 4: 2, 16: 4, 64: 16}
 _START_POLLS: Final = 40
+_DESK_START_POLLS: Final = 400
+"""A call of the computer waits for its browser; a sandbox that is slow is asked for again by the loop."""
 _START_POLL_SECONDS: Final = 0.05
 _LOCK_TRY_SECONDS: Final = 0.02
 _LOCK_TRIES_MAX: Final = int(limits.SANDBOX_START_SECONDS / _LOCK_TRY_SECONDS)
@@ -76,6 +94,8 @@ class DockerSettings:
     bounds: MachineBounds = field(default_factory=MachineBounds)
     """``MOORAGE_DOCKER_SANDBOXES_MAX``, ``MOORAGE_DOCKER_TENANT_SANDBOXES_MAX``, ``MOORAGE_DOCKER_MEMORY_GIB_MAX`` and
     ``MOORAGE_DOCKER_TENANT_MEMORY_GIB_MAX``."""
+    desk_image: str = "moorage-desk"
+    """Of the browsers beside sandboxes. Without it on the engine there are no hosted computers."""
 
     @classmethod
     def from_settings(cls, values: Mapping[str, str], deployment: str) -> Self:
@@ -95,6 +115,7 @@ class DockerSettings:
             values.get("runtime", ""),
             int(values.get("tenant_disk_bytes_max") or limits.TENANT_DISK_BYTES_MAX),
             MachineBounds(**{name: int(values[name]) for name in bounds if values.get(name)}),
+            values.get("desk_image") or "moorage-desk",
         )
 
 
@@ -117,6 +138,10 @@ class DockerSandbox:
     @property
     def uid(self) -> int:
         return self._number(UID_LABEL)
+
+    @property
+    def is_desk(self) -> bool:
+        return DESK_LABEL in self.labels
 
     @property
     def share(self) -> SandboxShare:
@@ -162,6 +187,10 @@ class DockerProvisioner:
         if runtime and runtime not in runtimes:
             raise SettingsConflict(f"MOORAGE_DOCKER_RUNTIME is '{runtime}'. The engine has {', '.join(sorted(runtimes)) or 'none'}.")
 
+    async def has_desks(self) -> bool:
+        """Whether there is a browser for those who want one."""
+        return await self._engine.read(f"/images/{self.settings.desk_image}/json") is not None
+
     async def start(self, spec: SandboxSpec) -> Handle:
         """Idempotent by the container's name: the engine keeps it unique."""
         name = self._name(spec)
@@ -172,7 +201,7 @@ class DockerProvisioner:
             found = None
         sandbox_id = found["Id"] if found else await self._create(name, spec)
         handle = Handle(f"unix:{self.settings.runtime_dir / name / 'exec.sock'}", spec.token, sandbox_id)
-        await self._until_healthy(handle)
+        await self._until_healthy(handle, sandbox_id)
         return handle
 
     async def find(self, spec: SandboxSpec) -> str | None:
@@ -183,36 +212,72 @@ class DockerProvisioner:
         found = await self._inspect(sandbox_id)
         if found is None:
             return
-        response = await self._engine.ask("DELETE", f"/containers/{sandbox_id}", params={"force": "true", "v": "true"})
+        name = found["Name"].lstrip("/")
+        await self._remove(_desk_of(name))
+        await self._remove(name)
+
+    async def _remove(self, name: str) -> None:
+        response = await self._engine.ask("DELETE", f"/containers/{name}", params={"force": "true", "v": "true"})
         if response.status_code not in (httpx.codes.NO_CONTENT, httpx.codes.NOT_FOUND, httpx.codes.CONFLICT):
             raise refusal(response)
-        shutil.rmtree(self.settings.runtime_dir / found["Name"].lstrip("/"), ignore_errors=True)
+        shutil.rmtree(self.settings.runtime_dir / name, ignore_errors=True)
 
     async def stop_all(self) -> int:
         """End every container of this deployment, by any starter; answers how many there were."""
-        left = await self.running()
-        for sandbox in left:
-            await self.stop(sandbox.sandbox_id)
+        left = [each for each in await self._listed() if self._is_own(each)]
+        for each in left:
+            await self._remove(each.name)
         return len(left)
 
     async def running(self) -> Sequence[DockerSandbox]:
-        """All containers of this deployment that the engine keeps, those that have ended among them."""
-        return [each for each in await self._listed() if each.labels.get(DEPLOYMENT_LABEL) == self.settings.deployment]
+        """All sandboxes of this deployment that the engine keeps, those that have ended among them."""
+        return [each for each in await self._listed() if self._is_own(each) and not each.is_desk]
+
+    def _is_own(self, each: DockerSandbox) -> bool:
+        return each.labels.get(DEPLOYMENT_LABEL) == self.settings.deployment
 
     async def data_root(self) -> str:
         """The engine's folder of volumes, on its side."""
         return str((await self._engine.read("/info"))["DockerRootDir"])
 
     async def _listed(self) -> list[DockerSandbox]:
-        """The containers of every deployment on this engine."""
-        found = await self._engine.read("/containers/json", params={"all": "true", "filters": json.dumps({"label": [CONTAINER_LABEL]})})
+        """The containers of every deployment on this engine, the browsers' too."""
+        found = await self._engine.read("/containers/json", params={"all": "true", "filters": json.dumps({"label": [UID_LABEL]})})
         return [DockerSandbox(each["Id"], each["Names"][0].lstrip("/"), each["Labels"]) for each in found]
 
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
         return False
 
     async def desk(self, handle: Handle, *, starts: bool = True) -> Handle:
-        return handle
+        """A container beside the sandbox's, which is made if there is none."""
+        sandbox = await self._inspect(handle.sandbox_id)
+        if sandbox is None or not sandbox["State"]["Running"]:
+            raise SandboxGone("The container is not running.")
+        name = _desk_of(sandbox["Name"].lstrip("/"))
+        async with _held(self.settings.runtime_dir):
+            found = await self._inspect(name)
+            is_own = found is not None and found["Config"]["Labels"].get(TOKEN_LABEL) == _hash(handle.token)
+            if found is not None and not (is_own and found["State"]["Running"]):
+                await self._remove(name)
+                found = None
+            if found is None and not starts:
+                raise DeskUnavailable("No browser runs beside this container.")
+            desk_id = found["Id"] if found else await self._create_desk(name, sandbox, handle.token)
+        desk = Handle(f"unix:{self.settings.runtime_dir / name / _DESK_SOCKETS / 'exec.sock'}", handle.token, handle.sandbox_id)
+        await self._until_healthy(desk, desk_id, _DESK_START_POLLS)
+        return desk
+
+    async def _create_desk(self, name: str, sandbox: Mapping[str, Any], token: str) -> str:
+        if not await self.has_desks():
+            raise DeskUnavailable(NO_DESK_IMAGE.format(image=self.settings.desk_image))
+        listed = await self._listed()
+        own = [each.share for each in listed if self._is_own(each) and each.is_desk]
+        self.settings.bounds.check(own, SandboxShare(sandbox["Config"]["Labels"][TENANT_LABEL], limits.DESK_MEMORY_GIB))
+        said = next(each for each in sandbox["Config"]["Env"] if each.startswith(f"{CONFIG_VARIABLE}="))
+        egress = json.loads(said.partition("=")[2])["egress"]
+        _make_desk_directory(self.settings.runtime_dir / name, browser_policies.policies(egress["ca_pem"] if egress else ""))
+        profile = self._seccomp_file("desk-seccomp.json", _DESK_SECCOMP) if await self._engine.takes_paths() else _DESK_SECCOMP
+        return await self._begin(name, self.desk_container(sandbox, egress, _hash(token), self._free_uid(name, listed), profile))
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         found = await self._inspect(sandbox_id)
@@ -227,12 +292,16 @@ class DockerProvisioner:
     async def _create(self, name: str, spec: SandboxSpec) -> str:
         directory = self.settings.runtime_dir / name
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (directory / _LINK).mkdir(exist_ok=True, mode=0o755)
         async with _held(self.settings.runtime_dir):
             uid = self._place(name, spec, await self._listed())
             _write_users(directory, uid)
-            profile = self._seccomp_file() if await self._engine.takes_paths() else _SECCOMP
-            body = self.container(spec, directory, uid, profile)
-            response = await self._engine.ask("POST", "/containers/create", params={"name": name}, json=body)
+            profile = self._seccomp_file("seccomp.json", _SECCOMP) if await self._engine.takes_paths() else _SECCOMP
+            await self._remove(_desk_of(name))  # Of a sandbox that somebody else has removed.
+            return await self._begin(name, self.container(spec, directory, uid, profile))
+
+    async def _begin(self, name: str, body: Mapping[str, Any]) -> str:
+        response = await self._engine.ask("POST", "/containers/create", params={"name": name}, json=body)
         match response.status_code:
             case httpx.codes.CREATED:
                 sandbox_id = str(response.json()["Id"])
@@ -242,23 +311,26 @@ class DockerProvisioner:
                 raise refusal(response)
         response = await self._engine.ask("POST", f"/containers/{sandbox_id}/start")
         if response.status_code not in (httpx.codes.NO_CONTENT, httpx.codes.NOT_MODIFIED):
-            await self.stop(sandbox_id)
+            await self._remove(name)
             raise refusal(response)
         return sandbox_id
 
     def _place(self, name: str, spec: SandboxSpec, listed: Sequence[DockerSandbox]) -> int:
         """The user of a new container, that no other has. Raises :class:`SandboxCapacity` if one more would be too many."""
-        own = [each for each in listed if each.labels.get(DEPLOYMENT_LABEL) == self.settings.deployment]
+        own = [each for each in listed if self._is_own(each) and not each.is_desk]
         self.settings.bounds.check([each.share for each in own], SandboxShare(spec.tenant_id, spec.memory_gib))
+        return self._free_uid(name, listed)
+
+    def _free_uid(self, name: str, listed: Sequence[DockerSandbox]) -> int:
         taken = {each.uid for each in listed}
         first = int(_hash(name), 16)
         return next(uid for offset in range(UIDS) if (uid := UIDS_FROM + (first + offset) % UIDS) not in taken)
 
-    def _seccomp_file(self) -> str:
-        path = self.settings.runtime_dir / "seccomp.json"
-        if not path.exists() or path.read_text() != _SECCOMP:
+    def _seccomp_file(self, name: str, profile: str) -> str:
+        path = self.settings.runtime_dir / name
+        if not path.exists() or path.read_text() != profile:
             aside = path.with_suffix(".new")
-            aside.write_text(_SECCOMP)
+            aside.write_text(profile)
             aside.rename(path)
         return str(path)
 
@@ -285,42 +357,85 @@ class DockerProvisioner:
             # Anonymous volumes, removed with the container: on disk, unlike the tmpfs mounts.
             "Volumes": {"/mnt/data": {}, "/home/user": {}, "/tmp/.exec": {}, SKILLS: {}},  # noqa: S108
             "HostConfig": {
-                **({"Runtime": self.settings.runtime} if self.settings.runtime else {}),
-                "NetworkMode": "none",
-                "CapDrop": ["ALL"],
+                **self._walls(spec.memory_gib, profile),
                 "CapAdd": list(CAPABILITIES),
-                # The engine's own table depends on its age: before 23.0 it let AF_VSOCK through, before 25.0 io_uring.
-                "SecurityOpt": ["no-new-privileges:true", f"seccomp={profile}"],
-                "ReadonlyRootfs": True,
                 "Tmpfs": {"/tmp": f"rw,nosuid,nodev,exec,mode=1777,size={memory // limits.SANDBOX_TMP_SHARE}"},  # noqa: S108
-                "ShmSize": memory // limits.SANDBOX_SHM_SHARE,
                 "Mounts": mounts,
-                "Memory": memory,
-                "MemorySwap": memory,
-                "NanoCpus": CPUS.get(spec.memory_gib, 1) * 10**9,
-                "PidsLimit": limits.CONTAINER_PROCESSES_MAX + 8,
-                "Ulimits": [
-                    {"Name": "nofile", "Soft": limits.CONTAINER_OPEN_FILES_MAX, "Hard": limits.CONTAINER_OPEN_FILES_MAX},
-                    # Not 0, with which a core_pattern that is a program is run (core(5)).
-                    {"Name": "core", "Soft": 1, "Hard": 1},
-                ],
-                "IpcMode": "private",
-                "CgroupnsMode": "private",
-                "RestartPolicy": {"Name": "no"},
-                "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
             },
         }
 
-    async def _until_healthy(self, handle: Handle) -> None:
+    def desk_container(
+        self, sandbox: Mapping[str, Any], egress: Mapping[str, str] | None, token_sha256: str, uid: int, profile: str = _DESK_SECCOMP
+    ) -> dict[str, Any]:
+        """The same for the browser beside ``sandbox``, which is as the engine shows it. Exec server and browser run as ``uid``."""
+        name, labels = sandbox["Name"].lstrip("/"), sandbox["Config"]["Labels"]
+        directory = self.settings.runtime_dir / _desk_of(name)
+        mounts = [
+            _shared(directory / _DESK_SOCKETS, SOCKET_DIRECTORY, read_only=False),
+            _shared(directory / _POLICIES, browser_policies.PATH, read_only=True),
+            _shared(self.settings.runtime_dir / name / _LINK, LINK_DIRECTORY, read_only=True),
+        ]
+        mounts += [each for each in sandbox["HostConfig"]["Mounts"] if each["Target"] == EGRESS_DIRECTORY]
+        scratch = limits.DESK_MEMORY_GIB * 1024**3 // limits.SANDBOX_TMP_SHARE
+        return {
+            "Image": self.settings.desk_image,
+            "Hostname": "desk",
+            "User": f"{uid}:{uid}",
+            "Env": [f"{CONFIG_VARIABLE}={json.dumps(desk_config(egress, token_sha256), separators=(',', ':'))}"],
+            "Labels": {
+                DEPLOYMENT_LABEL: self.settings.deployment,
+                TENANT_LABEL: labels[TENANT_LABEL],
+                DESK_LABEL: sandbox["Id"],
+                TOKEN_LABEL: token_sha256,
+                UID_LABEL: str(uid),
+                MEMORY_LABEL: str(limits.DESK_MEMORY_GIB),
+            },
+            "HostConfig": {
+                **self._walls(limits.DESK_MEMORY_GIB, profile),
+                "Tmpfs": {
+                    "/tmp": f"rw,nosuid,nodev,noexec,mode=1777,size={scratch}",  # noqa: S108
+                    DESK_DIRECTORY: f"rw,nosuid,nodev,noexec,uid={uid},gid={uid},mode=700,size={limits.DESK_DISK_BYTES}",
+                },
+                "Mounts": mounts,
+            },
+        }
+
+    def _walls(self, memory_gib: int, profile: str) -> dict[str, Any]:
+        """What all containers have."""
+        memory = memory_gib * 1024**3
+        return {
+            **({"Runtime": self.settings.runtime} if self.settings.runtime else {}),
+            "NetworkMode": "none",
+            "CapDrop": ["ALL"],
+            # The engine's own table depends on its age: before 23.0 it let AF_VSOCK through, before 25.0 io_uring.
+            "SecurityOpt": ["no-new-privileges:true", f"seccomp={profile}"],
+            "ReadonlyRootfs": True,
+            "ShmSize": memory // limits.SANDBOX_SHM_SHARE,
+            "Memory": memory,
+            "MemorySwap": memory,
+            "NanoCpus": CPUS.get(memory_gib, 1) * 10**9,
+            "PidsLimit": limits.CONTAINER_PROCESSES_MAX + 8,
+            "Ulimits": [
+                {"Name": "nofile", "Soft": limits.CONTAINER_OPEN_FILES_MAX, "Hard": limits.CONTAINER_OPEN_FILES_MAX},
+                # Not 0, with which a core_pattern that is a program is run (core(5)).
+                {"Name": "core", "Soft": 1, "Hard": 1},
+            ],
+            "IpcMode": "private",
+            "CgroupnsMode": "private",
+            "RestartPolicy": {"Name": "no"},
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
+        }
+
+    async def _until_healthy(self, handle: Handle, sandbox_id: str, polls: int = _START_POLLS) -> None:
         async with ExecClient(handle) as client:
-            for _ in range(_START_POLLS):
+            for _ in range(polls):
                 try:
                     await client.health()
                 except SandboxGone:
                     await asyncio.sleep(_START_POLL_SECONDS)
                 else:
                     return
-        if await self.describe(handle.sandbox_id) == SandboxStatus.STOPPED:
+        if await self.describe(sandbox_id) == SandboxStatus.STOPPED:
             raise SandboxError("The sandbox ended as soon as it was started; 'docker logs' says why.")
         raise SandboxStarting(_START_POLL_SECONDS * 10)
 
@@ -383,11 +498,18 @@ def server_config(spec: SandboxSpec, uid: int) -> dict[str, Any]:
         "unclaimed": spec.is_unclaimed,
         "listen": f"unix:{SOCKET_DIRECTORY}/exec.sock",
         "control_path": f"{SOCKET_DIRECTORY}/{CONTROL_SOCKET}",
+        "neighbour_path": f"{SOCKET_DIRECTORY}/{_LINK}/{LINK_SOCKET}",
         "uid": uid,
         "env": {**({} if spec.egress is None else spec.egress.variables(trust.FORWARDER)), **spec.env},
         "egress": None
         if spec.egress is None
-        else {"socket": f"{EGRESS_DIRECTORY}/{_socket_of(spec.egress).name}", "ca_pem": spec.egress.ca_pem},
+        else {
+            "socket": f"{EGRESS_DIRECTORY}/{_socket_of(spec.egress).name}",
+            "ca_pem": spec.egress.ca_pem,
+            # For the browser beside it (``desk_config``).
+            "username": spec.egress.username,
+            "password": spec.egress.password,
+        },
         "scratch": ["/tmp", "/dev/shm"],  # noqa: S108
         "limits": {
             "processes": limits.CONTAINER_PROCESSES_MAX,
@@ -397,6 +519,37 @@ def server_config(spec: SandboxSpec, uid: int) -> dict[str, Any]:
             "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
         },
     }
+
+
+def desk_config(egress: Mapping[str, str] | None, token_sha256: str) -> dict[str, Any]:
+    """The configuration of the exec server that serves a browser alone; ``egress`` is the sandbox's."""
+    upstream = {} if egress is None else {name: egress[name] for name in ("socket", "username", "password")}
+    return {
+        "token_sha256": token_sha256,
+        "listen": f"unix:{SOCKET_DIRECTORY}/exec.sock",
+        "path": "/usr/bin:/bin",
+        "desk": {
+            "alone": True,
+            "directory": DESK_DIRECTORY,
+            "link": f"{LINK_DIRECTORY}/{LINK_SOCKET}",
+            "upstream": upstream,
+            "trusted_keys": browser_policies.key_pins(egress["ca_pem"]) if egress else [],
+        },
+        "limits": {"processes": limits.CONTAINER_PROCESSES_MAX, "open_files": limits.CONTAINER_OPEN_FILES_MAX},
+    }
+
+
+def _make_desk_directory(directory: Path, policies: bytes) -> None:
+    """Sockets go where the browser's user may write; above it only this user may enter."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (directory / _POLICIES).write_bytes(policies)
+    (directory / _POLICIES).chmod(0o644)
+    (directory / _DESK_SOCKETS).mkdir(exist_ok=True)
+    (directory / _DESK_SOCKETS).chmod(0o777)
+
+
+def _desk_of(name: str) -> str:
+    return f"{name}-desk"
 
 
 def _socket_of(egress: EgressSpec) -> Path:

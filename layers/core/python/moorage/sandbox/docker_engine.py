@@ -116,9 +116,9 @@ class Engine:
         await self.version()
         return self._is_podman
 
-    async def build(self, context: bytes, tag: str, arguments: Mapping[str, str]) -> AsyncIterator[str]:
+    async def build(self, context: bytes, tag: str, arguments: Mapping[str, str], dockerfile: str = "Dockerfile") -> AsyncIterator[str]:
         """Build an image from a tar; yields the engine's output, line by line. Raises :class:`SandboxError` if it fails."""
-        params = {"t": tag, "buildargs": json.dumps(dict(arguments)), "rm": "true", "forcerm": "true"}
+        params = {"t": tag, "dockerfile": dockerfile, "buildargs": json.dumps(dict(arguments)), "rm": "true", "forcerm": "true"}
         timeout = httpx.Timeout(_BUILD_SECONDS_MAX, connect=limits.EXEC_CONNECT_SECONDS)
         request = self._http.build_request(
             "POST",

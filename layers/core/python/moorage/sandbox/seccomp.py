@@ -241,20 +241,23 @@ def program(machine: str = "", *, closing_key: int | None = None, has_namespaces
     return b"".join(code)
 
 
-def profile() -> dict[str, Any]:
-    """The same table as container engines take it (``SecurityOpt: seccomp=``; OCI runtime specification, "Seccomp").
+def profile(*, has_namespaces: bool = False) -> dict[str, Any]:
+    """The same table, and the same exception for a desk, as container engines take it (``SecurityOpt: seccomp=``; OCI runtime
+    specification, "Seccomp").
 
     Left out is what keeps commands out of the exec server's way: in an engine's container they are another user. Engines ignore names
     that their machine does not have.
     """
-    denied = {"names": sorted(_X86_64.keys() | _AARCH64.keys()), "action": _OCI_ERRNO, "errnoRet": errno.EPERM}
+    free = set(_BROWSER_CALLS) if has_namespaces else set()
+    namespaces = _NAMESPACE_FLAGS & ~_BROWSER_FLAGS if has_namespaces else _NAMESPACE_FLAGS
+    denied = {"names": sorted((_X86_64.keys() | _AARCH64.keys()) - free), "action": _OCI_ERRNO, "errnoRet": errno.EPERM}
     others = [family for family in range(_AF_NETLINK) if family not in _FAMILIES]
     families = [
         *(_oci("socket", errno.EAFNOSUPPORT, (0, "SCMP_CMP_EQ", family)) for family in others),
         _oci("socket", errno.EAFNOSUPPORT, (0, "SCMP_CMP_GT", _AF_NETLINK)),
         _oci("socket", errno.EPROTONOSUPPORT, (0, "SCMP_CMP_EQ", _AF_NETLINK), (2, "SCMP_CMP_NE", _NETLINK_ROUTE)),
     ]
-    flags = [1 << bit for bit in range(32) if _NAMESPACE_FLAGS >> bit & 1]
+    flags = [1 << bit for bit in range(32) if namespaces >> bit & 1]
     return {
         "defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [

@@ -12,6 +12,8 @@ from moorage.errors import DeskUnavailable, SandboxError
 from moorage.local.children import LAUNCHER_STOP_SECONDS_MAX, LauncherProcess
 from moorage.local.processes import stop_process
 from moorage.sandbox.desk_client import DeskClient, DeskState
+from moorage.sandbox.docker import NO_DESK_IMAGE, DockerProvisioner, DockerSettings
+from moorage.sandbox.docker_engine import Engine, engine_socket
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import SandboxSpec
@@ -21,11 +23,20 @@ _ELSEWHERE: Final = "Without one, requests whose computer has a 'container' are 
 
 
 def of_computer(environ: Mapping[str, str]) -> Iterator[Said]:
-    """For a stack whose sandboxes are bubblewrap's."""
+    """Beside the sandboxes that a stack of this environment would have."""
     if environ.get("MOORAGE_PROVISIONER") == "docker":
+        yield asyncio.run(desk_image_finding(environ))
         return
     yield CheckProgress("a browser is started")
     yield computer_finding()
+
+
+async def desk_image_finding(environ: Mapping[str, str]) -> Finding:
+    image = environ.get("MOORAGE_DOCKER_DESK_IMAGE") or "moorage-desk"
+    async with DockerProvisioner(DockerSettings(Path(), "doctor", desk_image=image), Engine(engine_socket(environ))) as sandboxes:
+        if await sandboxes.has_desks():
+            return ok(f"a hosted computer can run here: the container engine has the image '{image}'")
+        return warn("this machine can have no hosted computer", f"{NO_DESK_IMAGE.format(image=image)} {_ELSEWHERE}")
 
 
 def started_here() -> DeskState:

@@ -40,9 +40,13 @@ _NO_BROWSER: Final = (
     "The containers of this deployment have no browser. Install the package 'chromium' on this machine and start moorage again. Or "
     "leave 'container' out, and run the calls yourself."
 )
+_NO_DESK_IMAGE: Final = (
+    "The container engine of this deployment has no image of a browser. Build it with 'moorage sandbox-image build --desk', and start "
+    "moorage again. Or leave 'container' out, and run the calls yourself."
+)
 _NO_WALLS: Final = (
-    "In this version a browser has walls of its own beside bubblewrap's sandboxes alone, and this deployment has others. Leave "
-    "'container' out, and run the calls yourself."
+    "In this version a browser has walls of its own beside the sandboxes of bubblewrap and of container engines alone, and this "
+    "deployment has others. Leave 'container' out, and run the calls yourself."
 )
 _OURS: Final = (KEPT, "container", "actions", "page", batches.WITH_ELEMENTS)
 """Fields of hosted items that no upstream knows. A call's own actions are another field of the same name."""
@@ -87,9 +91,10 @@ class Computer(
             return None
         if entry.view == "off":
             return f"The operator offers no hosted computer to '{entry.name}': leave 'container' out, and run the calls yourself."
-        if settings.provisioner != "launcher":
+        missing = {"launcher": _NO_BROWSER, "docker": _NO_DESK_IMAGE}
+        if settings.provisioner not in missing:
             return _NO_WALLS
-        return None if settings.sandbox_browser else _NO_BROWSER
+        return None if settings.sandbox_browser else missing[settings.provisioner]
 
     # --- a person's word ---
 

@@ -1,0 +1,93 @@
+"""The browser of a hosted computer in a container of its own, on a real engine (``make test-docker``)."""
+
+import json
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moorage.sandbox.desk_client import DeskClient
+from moorage.sandbox.docker import DockerProvisioner, DockerSettings
+from moorage.sandbox.docker_engine import Engine
+from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.provisioner import SandboxSpec
+
+from tests.bench.bench_exec import ready
+from tests.docker.conftest import docker_stack
+from tests.docker.engine import ROOT, base, build, docker
+from tests.scenarios.test_computer import CLICK, OPEN, SERVE, SHOT, TOOLS, acts, said, shown
+from tests.stack import Stack, say, script, shell
+from tests.unit.sandbox.support import TOKEN, run
+from tests.unit.sandbox.test_desk_walls import CANARY, PROBE
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+@pytest.fixture(scope="module")
+def desks(engine: str) -> str:
+    """The engine, with the image of browsers."""
+    arguments = {"BASE_IMAGE": base(engine, "moorage-python-3.11")}
+    build(engine, "moorage-desk", ROOT / "functions" / "sandbox", arguments, "Dockerfile.desk")
+    return engine
+
+
+@pytest.fixture(scope="module")
+def stack(desks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    running = docker_stack(desks, Path(tmp_path_factory.mktemp("stack"))).start()
+    yield running
+    assert running.stop() == 0
+    assert docker(desks, "ps", "--all", "--quiet", "--filter", "label=moorage.uid") == ""
+
+
+def ask(stack: Stack, *steps: dict[str, Any], **fields: Any) -> Any:
+    return stack.client().responses.create(**{"model": "demo", "input": script(*steps), "tools": TOOLS, **fields})
+
+
+def test_a_page_that_a_command_serves_is_seen_and_used(stack: Stack) -> None:
+    report = {"type": "click", "x": 20, "y": 310}
+    typing: list[dict[str, Any]] = [{"type": "click", "x": 100, "y": 150}, {"type": "type", "text": CANARY}]
+    response = ask(
+        stack,
+        shell(SERVE),
+        acts(OPEN, CLICK, SHOT),
+        acts(report, {"type": "wait"}),
+        acts(*typing, CLICK),
+        shell("sort /tmp/said; cat downloads/*", PROBE, timeout_ms=60_000),
+        say("end"),
+    )
+    first, downloaded, typed = shown(response)
+    assert [each.status for each in (first, downloaded, typed)] == ["completed"] * 3, response.output
+    assert (first.page["title"], downloaded.page["downloads"][0]["path"]) == ("Shop", "/mnt/data/downloads/report.txt")
+    assert said(response)[:3] == ["click", "click", f'typed "{CANARY}"']
+    assert "the report" in said(response)[3]
+    probed = [item for item in response.output if item.type == "shell_call_output"][-1].output[1]
+    assert probed.stdout == "[]\n"
+
+
+def test_a_page_elsewhere_is_refused_in_words(stack: Stack) -> None:
+    response = ask(stack, acts({"type": "navigate", "url": "https://refused.example/"}), say("end"))
+    (output,) = shown(response)
+    assert "this container has no network" in output.actions[-1]["error"]
+
+
+@pytest.fixture
+async def provisioner(desks: str) -> AsyncIterator[DockerProvisioner]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a short path, for sockets
+        async with DockerProvisioner(DockerSettings(Path(folder), "walls"), Engine(desks)) as provisioner:
+            yield provisioner
+            await provisioner.stop_all()
+
+
+async def test_the_browser_has_chromiums_own_sandbox_behind_walls_of_its_own(provisioner: DockerProvisioner, desks: str) -> None:
+    handle = await ready(provisioner, SandboxSpec("acme", "cntr_1", TOKEN))
+    async with ExecClient(await provisioner.desk(handle)) as beside, ExecClient(handle) as client:
+        desk = await DeskClient(beside).start()
+        assert (desk.is_whole, desk.has_own_sandbox) == (True, True)
+        assert (await run(client, "ps -e -o args")).stdout.count("chromium") == 0
+    found = docker(desks, "ps", "--quiet", "--filter", f"label=moorage.desk-of={handle.sandbox_id}")
+    sandbox, beside_it = (json.loads(docker(desks, "inspect", name))[0] for name in (handle.sandbox_id, found))
+    assert beside_it["Config"]["User"].split(":")[0] != sandbox["Config"]["Labels"]["moorage.uid"]
+    kinds = ("pid", "mnt", "net", "ipc", "uts")
+    spaces = [[Path(f"/proc/{each['State']['Pid']}/ns/{kind}").readlink() for kind in kinds] for each in (sandbox, beside_it)]
+    assert all(ours != theirs for ours, theirs in zip(*spaces, strict=True))
