@@ -354,6 +354,7 @@ bench-egress: setup-dev
 
 bench-sandbox: setup-dev
 	$(BIN)/python -m tests.bench.bench_exec
+	$(BIN)/python -m tests.bench.bench_desk
 
 bench-console: setup-dev
 	@sh localstack/system_packages.sh chromium:chromium
@@ -413,6 +414,7 @@ bench: setup-dev
 	$(BIN)/python -m tests.bench.retrieval --report
 	$(BIN)/python -m tests.bench.bench_proxy
 	$(BIN)/python -m tests.bench.bench_exec
+	$(BIN)/python -m tests.bench.bench_desk
 	$(BIN)/python -m tests.bench.bench_mcp
 	$(BIN)/python -m tests.bench.lists --report
 
