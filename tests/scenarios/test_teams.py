@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from openai import BadRequestError, OpenAI
 
-from tests.stack import SHELL, say, shell
+from tests.processes import until
+from tests.stack import SHELL, Stack, say, shell
 
 TOOLS: Any = [SHELL]
 TEAM: Any = {"enabled": True}
@@ -306,10 +307,41 @@ def test_what_agents_wait_for_is_not_given_without_the_team(client: OpenAI) -> N
     assert refused.value.param == "multi_agent"
 
 
+ASKS: Any = SHELL | {"require_approval": "always"}
+
+
+def test_an_agent_waits_in_its_place_for_a_person(stack: Stack, client: OpenAI) -> None:
+    two = [spawn(name, shell(f"echo {name} > {name}.txt"), say(f"{name} is done")) for name in ("a", "b")]
+    begun = run(client, {"calls": two}, wait(), wait(), say("Both."), tools=[ASKS], background=True)
+    with stack.http() as http:
+
+        def asked() -> list[Any]:
+            found = http.get(f"/responses/{begun.id}/approvals").json()["data"]
+            return [one for one in found if one["status"] == "waiting"]
+
+        until(lambda: len(asked()) == 2)
+        verdicts = {"echo a > a.txt": {"approve": True}, "echo b > b.txt": {"approve": False, "reason": "Not b."}}
+        for one in asked():
+            (command,) = one["call"]["action"]["commands"]
+            assert http.post(f"/responses/{begun.id}/approvals/{one['id']}", json=verdicts[command]).is_success
+    until(lambda: client.beta.responses.retrieve(begun.id).status == "completed")
+    response = client.beta.responses.retrieve(begun.id)
+    assert answers(response) == {"/root/a": "a is done", "/root/b": "b is done", "/root": "Both."}
+    said = {agent(item): item.output[0].stderr for item in response.output if item.type == "shell_call_output"}
+    assert (said["/root/a"], "They say: Not b." in said["/root/b"]) == ("", True)
+
+
+def test_a_question_of_an_agent_is_answered_with_the_next_request(client: OpenAI) -> None:
+    first = run(client, {"calls": [spawn("a", shell("echo anchor"), say("a: {{output}}"))]}, wait(), say("Done."), tools=[ASKS])
+    (question,) = [item for item in first.output if item.type == "mcp_approval_request"]
+    assert (agent(question), answers(first)) == ("/root/a", {})
+    verdict: Any = [{"type": "mcp_approval_response", "approval_request_id": question.id, "approve": True}]
+    second = run(client, tools=[ASKS], input=verdict, previous_response_id=first.id)
+    assert list(answers(second).items()) == [("/root/a", "a: [exit code 0]\nanchor"), ("/root", "Done.")]
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"type": "programmatic_tool_calling"}]}, "tools[0].type"),
-    ({"tools": [SHELL | {"require_approval": "always"}]}, "tools[0].require_approval"),
-    ({"tools": [{"type": "mcp", "server_label": "x", "server_url": "https://api.example.com"}]}, "tools[0].require_approval"),
     ({"max_tool_calls": 3}, "max_tool_calls"),
     ({"extra_body": {"budget": {"wall_seconds": 10}}}, "budget.wall_seconds"),
     ({"multi_agent": {"enabled": True, "max_concurrent_subagents": 17}}, "multi_agent.max_concurrent_subagents"),

@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 import pytest
 from moorage import ids, limits
+from moorage.approvals import waiting as approvals
+from moorage.approvals.store import ApprovalDecision
 from moorage.egress.policy import EgressOpening, EgressPolicy, EgressReason
 from moorage.egress.service import EgressService
 from moorage.egress.store import EgressLogEntry
@@ -17,6 +19,8 @@ from tests.stack import assert_well_formed
 from tests.unit.api.served import KEY_A, Served
 from tests.unit.loop.approvals import approvals_of, decided, ended, played, ran, waiting
 from tests.unit.loop.lab import CONTAINER, Lab, Turn, _Died, _dies_at, say, shell, texts
+from tests.unit.loop.teams import TeamLab, spawn, text_of
+from tests.unit.loop.teams import wait as team_wait
 from tests.unit.loop.test_pause import run_all
 
 HOST = EgressOpening("host", "api.example.com")
@@ -268,3 +272,47 @@ async def test_whoever_gets_a_link_reads_in_words_what_is_asked_for() -> None:
         page = (await http.get(path)).text
     assert (f"Response <code>{stored.response_id}</code> wants:" in page, "May it have this?" in page) == (True, True)
     assert "<pre>Network access to &#x27;api.example.com&#x27;</pre>" in page
+
+
+async def team_that_wants_the_host(*, is_background: bool) -> tuple[TeamLab, StoredResponse]:
+    curls = [CURL, AGAIN, say("a has it")]
+    lab = TeamLab(root=[spawn("a"), team_wait(), say("Done.")], root__a=curls)
+    lab.runtime.egress = EgressService(lab.table, None, lab.runtime.settings, lambda: int(lab.now))
+    await lab.runtime.egress.open("t", CONTAINER, GATED)
+    stored = await lab.begin(has_gated_network=True, is_background=is_background)
+    await refused(lab)
+    await lab.play()
+    return lab, stored
+
+
+async def test_an_agent_of_a_team_waits_in_its_place_for_a_host() -> None:
+    lab, stored = await team_that_wants_the_host(is_background=True)
+    (asked,) = await lab.runtime.approvals.of("t", stored.response_id)
+    assert [lane.status for lane in await lab.runtime.lanes.all(stored)] == ["waiting", "held"]
+    await approvals.decide(lab.runtime, "t", stored.response_id, asked.id, ApprovalDecision(True, "key"))
+    await lab.play()
+    response = await lab.object_of(stored)
+    assert (response["status"], await opened(lab)) == ("completed", {HOST.key})
+    assert any(text_of(item) == ALLOWED for item in lab.team.prompts("/root/a")[-1])
+
+
+async def test_an_agent_of_a_team_asks_its_client_for_a_host() -> None:
+    lab, first = await team_that_wants_the_host(is_background=False)
+    asked = await lab.object_of(first)
+    (question,) = [item for item in asked["output"] if item["type"] == "mcp_approval_request"]
+    assert (asked["status"], question["agent"]) == ("completed", {"agent_name": "/root/a"})
+    verdict = {"id": "mcpr_1", "type": "mcp_approval_response", "approval_request_id": question["id"], "approve": True}
+    snapshot = await lab.responses.snapshot("t", first.response_id)
+    assert snapshot.last is not None
+    lab.now += 1
+    second = await lab.begin(
+        has_gated_network=True,
+        is_background=False,
+        input_items=[verdict],
+        ancestors=(Ancestor(first.response_id, snapshot.last.first),),
+    )
+    await lab.play()
+    response = await lab.object_of(second)
+    assert (response["status"], await opened(lab)) == ("completed", {HOST.key})
+    assert [item["agent"]["agent_name"] for item in response["output"] if item["type"] == "message"] == ["/root/a", "/root"]
+    assert any(text_of(item) == ALLOWED for item in lab.team.prompts("/root/a")[-1])

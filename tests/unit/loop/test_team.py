@@ -4,17 +4,20 @@ import itertools
 
 import pytest
 from moorage import limits
+from moorage.approvals import waiting as approvals
+from moorage.approvals.store import ApprovalDecision
 from moorage.loop import team
 from moorage.loop.lanes import seen_as
 from moorage.loop.paused import state_of
+from moorage.loop.recover import recover
 from moorage.state import LoopState, Next
 from moorage.store import keys
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
 
 from tests.stack import assert_well_formed
+from tests.unit.loop.lab import SHELL_TOOL, say, shell
 from tests.unit.loop.lab import _Died as Died
-from tests.unit.loop.lab import say, shell
 from tests.unit.loop.teams import TeamLab, ask, by_agent, look, spawn, text_of, wait
 
 
@@ -212,3 +215,81 @@ async def test_whenever_a_process_dies_what_the_client_answers_arrives(died_at: 
     last = await lab.object_of(responses[-1])
     assert (last["status"], last["output"][-1]["content"][0]["text"]) == ("completed", "Both are done.")
     assert sorted(lab.sandboxes.begun) == ["b1", "b2"]
+
+
+ASKS = SHELL_TOOL | {"require_approval": "always"}
+
+
+def children_that_need_a_word() -> TeamLab:
+    return TeamLab(
+        root=[spawn("a"), spawn("b", call_id="call_2"), wait(), wait(), say("Both are done.")],
+        root__a=[shell("a1"), say("a is done")],
+        root__b=[shell("b1"), say("b is done")],
+    )
+
+
+async def waiting(lab: TeamLab, stored: StoredResponse) -> dict[int, str]:
+    """Ids of the approvals that wait, by agent."""
+    asked = await lab.runtime.approvals.of(stored.tenant_id, stored.response_id)
+    return {keys.lane_of(approval.step): approval.id for approval in asked if approval.is_waiting}
+
+
+async def decide(lab: TeamLab, stored: StoredResponse, approval_id: str, *, approve: bool) -> None:
+    await approvals.decide(lab.runtime, stored.tenant_id, stored.response_id, approval_id, ApprovalDecision(approve, "key"))
+
+
+async def test_children_wait_for_a_person_for_a_day_without_a_process() -> None:
+    lab = children_that_need_a_word()
+    stored = await lab.begin(tools=[ASKS])
+    await lab.play()
+    lab.now += 25 * 3600
+    assert await recover(lab.runtime) == 0
+    assert (set(await waiting(lab, stored)), lab.sandboxes.begun) == ({1, 2}, [])
+    assert [lane.status for lane in await lab.runtime.lanes.all(stored)] == ["waiting", "held", "held"]
+    await decide(lab, stored, (await waiting(lab, stored))[1], approve=True)
+    await lab.play()
+    assert (set(await waiting(lab, stored)), lab.sandboxes.begun) == ({2}, ["a1"])
+    await decide(lab, stored, (await waiting(lab, stored))[2], approve=False)
+    await lab.play()
+    response = await lab.object_of(stored)
+    assert_well_formed(await lab.events(stored))
+    assert (response["status"], lab.sandboxes.begun) == ("completed", ["a1"])
+    for name in lab.team.scripts:
+        assert all(before == after[: len(before)] for before, after in itertools.pairwise(lab.team.prompts(name)))
+
+
+async def test_a_child_that_waits_for_a_person_can_be_interrupted() -> None:
+    lab = TeamLab(
+        root=[spawn("a"), shell("r1"), ask("interrupt_agent", target="a"), wait(), say("Enough.")], root__a=[shell("a1"), say("never")]
+    )
+    stored = await lab.begin(tools=[ASKS])
+    await lab.play()
+    await decide(lab, stored, (await waiting(lab, stored))[0], approve=True)
+    await lab.play()
+    response = await lab.object_of(stored)
+    assert (response["status"], lab.sandboxes.begun) == ("completed", ["r1"])
+    heard = [text_of(item).partition("Payload:\n")[2] for item in response["output"] if item.get("recipient") == "/root"]
+    assert heard == ["This agent ended its turn without an answer: interrupted."]
+
+
+@pytest.mark.parametrize("died_at", range(60))
+async def test_whenever_a_process_dies_a_decision_arrives(died_at: int) -> None:
+    lab = children_that_need_a_word()
+    stored = await lab.begin(tools=[ASKS])
+    lab.die_at(died_at)
+    await lab.play()
+    for lane, approve in ((1, True), (2, False)):
+        try:
+            await decide(lab, stored, (await waiting(lab, stored))[lane], approve=approve)
+        except Died:
+            lab.table.before_write = None
+            if lane in await waiting(lab, stored):
+                await decide(lab, stored, (await waiting(lab, stored))[lane], approve=approve)
+        await lab.play()
+    lab.now += limits.RECOVERY_SECONDS + 1
+    await recover(lab.runtime)
+    await lab.play()
+    response = await lab.object_of(stored)
+    assert_well_formed(await lab.events(stored))
+    assert (response["status"], response["output"][-1]["content"][0]["text"]) == ("completed", "Both are done.")
+    assert lab.sandboxes.begun == ["a1"]

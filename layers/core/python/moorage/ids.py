@@ -65,9 +65,10 @@ def new_message_id(response_id: str, mark: str) -> str:
     return f"amsg_{response_id.removeprefix('resp_')[:_UNIQUE_HEX]}{mark}"
 
 
-def approval_id(response_id: str, output_index: int) -> str:
-    """The id of the one approval of a response's call; :func:`response_of` finds the response again."""
-    return f"apr_{response_id.removeprefix('resp_')[:_UNIQUE_HEX]}{output_index:08x}"
+def approval_id(response_id: str, output_index: int, lane: int = 0) -> str:
+    """The id of the one approval of a response's call, by its index among the items of its agent; :func:`response_of` finds the
+    response again."""
+    return f"apr_{response_id.removeprefix('resp_')[:_UNIQUE_HEX]}{lane << 24 | output_index:08x}"
 
 
 def is_approval(item_id: str) -> bool:

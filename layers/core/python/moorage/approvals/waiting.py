@@ -15,8 +15,10 @@ from moorage.egress.policy import EgressOpening
 from moorage.errors import Superseded, approval_decided, approval_not_found, approval_not_needed
 from moorage.ids import approval_event_id
 from moorage.loop import finish, paused
+from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
 from moorage.state import PendingCall
+from moorage.store import keys
 from moorage.store.audit import AuditKind
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import tell
@@ -27,6 +29,7 @@ from moorage.webhooks.store import WebhookEvent
 from moorage.wire.types import Item
 
 BY_TIMEOUT: Final = "timeout"
+BY_INTERRUPT: Final = "interrupt"
 """Who has decided where nobody did."""
 
 
@@ -43,7 +46,7 @@ async def admitted(runtime: Runtime, stored: StoredResponse, step: int, calls: S
         ready = tuple(call.call_id for call in calls if call.approval not in {approval.id for approval in waiting})
         if ready or await stand_still(runtime, stored, waiting):
             return ready
-        stored = await runtime.responses.load(stored.tenant_id, stored.response_id)
+        stored = await seen_as(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id), stored.lane)
     raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
 
 
@@ -106,6 +109,8 @@ def approval_of(runtime: Runtime, stored: StoredResponse, step: int, approval_id
 async def stand_still(runtime: Runtime, stored: StoredResponse, waiting: Sequence[Approval]) -> bool:
     """The response waits for these from now on; False if one was decided since it was read."""
     due = [approval.due_at for approval in waiting if approval.due_at]
+    if stored.agent is not None:
+        return await paused.hold(runtime, stored, reason(waiting), due_at=min(due, default=0))
     return await runtime.responses.park_for(stored, [approval.id for approval in waiting], reason(waiting), due_at=min(due, default=0))
 
 
@@ -184,7 +189,8 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
     more. Called once a minute; True if it goes on. Harmless to run twice."""
     if await paused.wake(runtime, stored):
         return True
-    if not stored.approvals_due_at or runtime.clock() < stored.approvals_due_at:
+    due_at = await _due_at(runtime, stored)
+    if not due_at or runtime.clock() < due_at:
         return False
     over = [approval for approval in await runtime.approvals.of(stored.tenant_id, stored.response_id) if _is_over(runtime, approval)]
     if any(approval.on_timeout == "cancel" for approval in over):
@@ -194,6 +200,21 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
         return False
     await _deny(runtime, over)
     return await paused.wake(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id))
+
+
+async def _due_at(runtime: Runtime, stored: StoredResponse) -> int:
+    """When the first of its approvals is waited for no longer; 0 for never."""
+    if stored.agent is None:
+        return stored.approvals_due_at
+    held = [lane.due_at_ms // 1000 for lane in await runtime.lanes.all(stored) if lane.status == "held" and lane.due_at_ms]
+    return min(held, default=0)
+
+
+async def withdraw(runtime: Runtime, stored: StoredResponse, lane: int) -> None:
+    """Nobody decides any more about the calls of an agent of a team that is interrupted: none of them runs."""
+    for approval in await runtime.approvals.of(stored.tenant_id, stored.response_id):
+        if approval.is_waiting and not approval.opens and keys.lane_of(approval.step) == lane:
+            await _decided(runtime, approval, ApprovalDecision(False, BY_INTERRUPT, "The agent was interrupted."))
 
 
 def _is_over(runtime: Runtime, approval: Approval) -> bool:

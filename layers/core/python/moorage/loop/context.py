@@ -64,7 +64,13 @@ def answer_orphans(items: list[Item]) -> list[Item]:
     client has answered is none while the client has something to answer.
     """
     answered = {(call, item.get("call_id")) for item in items if (call := _call_of(item["type"])) is not None}
-    waits = any(_is_clients(item) and (item["type"], item.get("call_id")) not in answered for item in items)
+    decided = {item.get("approval_request_id") for item in items}
+    waits = any(
+        item.get("id") not in decided
+        if ROOMS.of_question(item["type"]) is not None
+        else _is_clients(item) and (item["type"], item.get("call_id")) not in answered
+        for item in items
+    )
     asked: set[tuple[str, str | None]] = set()
     repaired: list[Item] = []
     for item in items:

@@ -14,9 +14,12 @@ from moorage.approvals.store import Approval
 from moorage.approvals.waiting import announce, approval_of, denial_of, stand_still
 from moorage.egress.policy import EgressOpening
 from moorage.errors import Superseded
+from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
+from moorage.tools.capabilities import RunsInContainer
 from moorage.tools.mcp import network
+from moorage.tools.registry import ROOMS
 from moorage.wire.types import Item
 
 _BEYOND_CALLS: Final = 1 << 31
@@ -46,7 +49,7 @@ async def stands_still(runtime: Runtime, stored: StoredResponse, step: int) -> b
         await announce(runtime, stored, waiting)
         if await stand_still(runtime, stored, waiting):
             return True
-        stored = await runtime.responses.load(stored.tenant_id, stored.response_id)
+        stored = await seen_as(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id), stored.lane)
     raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
 
 
@@ -57,11 +60,19 @@ async def news(runtime: Runtime, stored: StoredResponse, made: Iterable[Item]) -
     if not stored.has_gated_network:
         return []
     if not waits_in_place(stored):
+        if stored.agent is not None and not _has_just_run(items):
+            return []  # Another agent of the team asks, whose commands wanted it.
         there = {network.opening_of(item) for item in items}
         return [network.question(each) for each in await _wanted(runtime, stored) if each not in there]
     told = {item.get("approval_request_id") for item in items}
     over = [each for each in await _asked(runtime, stored) if not each.is_waiting and each.id not in told]
     return [network.decided(EgressOpening.of_key(each.opens), each.id, denial_of(each)) for each in over]
+
+
+def _has_just_run(items: Sequence[Item]) -> bool:
+    """Whether the latest that an agent has got is what a call in the container came to."""
+    last = next((item for item in reversed(items) if network.opening_of(item) is None), None)
+    return last is not None and isinstance(ROOMS.of_item(last["type"]), RunsInContainer)
 
 
 async def open_allowed(runtime: Runtime, stored: StoredResponse, own_input: Sequence[Item], items: Sequence[Item]) -> None:

@@ -111,12 +111,18 @@ async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, p
         # An execution that begins after a pause has not been told where calls run.
         services = tuple(call.call_id for call in calls if call.where == SERVICE)
         return await _send_again(runtime, snapshot.stored, replace(state, services=services), admitted)
-    if not progress.outcomes[state.step].is_last and await egress_approvals.stands_still(runtime, snapshot.stored, state.step):
+    may_wait = not progress.outcomes[state.step].is_last and not await _is_interrupted(runtime, snapshot.stored)
+    if may_wait and await egress_approvals.stands_still(runtime, snapshot.stored, state.step):
         return state.done()
     following = replace(state, step=state.step + 1, next=Next.MODEL, calls=())
     if progress.outcomes[state.step].is_last:
         return await _end(runtime, snapshot, following, progress)
     return await _run(runtime, snapshot, following, progress)
+
+
+async def _is_interrupted(runtime: Runtime, stored: StoredResponse) -> bool:
+    """Whether an agent of a team ends its turn before its next step."""
+    return stored.lane > 0 and (await runtime.lanes.get(stored, stored.lane)).is_interrupted
 
 
 async def _send_again(runtime: Runtime, stored: StoredResponse, state: LoopState, unfinished: tuple[str, ...]) -> LoopState:

@@ -40,7 +40,7 @@ class Outputs:
 
     def _approval(self, room: Room, index: int) -> str:
         """The id of the approval that a call must wait for; empty if it needs none."""
-        approval_id = ids.approval_id(self.stored.response_id, index)
+        approval_id = ids.approval_id(self.stored.response_id, index, self.stored.lane)
         needs = isinstance(room, AsksApproval) and room.needs_approval(
             self.items[index], self.stored.parameters.tools, self.stored.input_items, approval_id
         )

@@ -18,6 +18,8 @@ async def resume(runtime: Runtime, stored: StoredResponse) -> None:
 async def wake(runtime: Runtime, stored: StoredResponse) -> bool:
     """Let a response go on that stood still for approvals, if one has been decided since; not if it was also told to stand still.
     Harmless to run twice, as above."""
+    if stored.agent is not None:
+        return not stored.is_pause_requested and await _wake_held(runtime, stored)
     if not stored.awaits or stored.decisions == stored.decisions_seen or stored.is_pause_requested:
         return False
     return await _start(runtime, await runtime.responses.unpark(stored, stays_paused=True))
@@ -36,11 +38,38 @@ async def _start(runtime: Runtime, stood: StoredResponse) -> bool:
         for lane in await runtime.lanes.all(stood):
             if lane.status == "running":
                 await let_go(runtime, stood, lane)
+        await _wake_held(runtime, stood)
         return True
     name = f"{stood.response_id}-p{stood.pauses}"
     if await runtime.executions.start_soon(name, (await state_of(runtime, stood)).to_json(), stood.trace):
         await runtime.responses.set_execution(stood, name, instead_of=stood.execution)
     return True
+
+
+async def hold(runtime: Runtime, stored: StoredResponse, reason: str, *, due_at: int) -> bool:
+    """An agent of a team stands still from now on, until something is decided. False if it got a message at this moment: look again."""
+    me = await runtime.lanes.get(stored, stored.lane)
+    if me.status == "running":
+        held = replace(me, status="held", decisions_seen=stored.decisions, due_at_ms=due_at * 1000, touched_at_ms=runtime.now_ms())
+        changed = await runtime.lanes.change(stored, held, as_of=me)
+        if changed is None:
+            return False
+        me = changed
+    await runtime.responses.note_wait(stored, reason)
+    # A decision that came before this agent was seen to stand still has woken nobody. An execution of its own goes on then.
+    await _wake_held(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id))
+    return True
+
+
+async def _wake_held(runtime: Runtime, stored: StoredResponse) -> bool:
+    """Let agents of a team look for a decision, if one has come since they stand still."""
+    lanes = await runtime.lanes.all(stored)
+    held = [lane for lane in lanes if lane.status == "held"]
+    going = [lane for lane in held if lane.decisions_seen != stored.decisions]
+    if going and not any(lane.status == "running" for lane in lanes):  # For so long the whole team has stood still.
+        still_ms = runtime.now_ms() - max(lane.touched_at_ms for lane in held)
+        await runtime.responses.note_pause(stored, still_ms // 1000)
+    return any([await let_go(runtime, stored, lane) for lane in going])
 
 
 async def state_of(runtime: Runtime, stored: StoredResponse) -> LoopState:

@@ -60,7 +60,7 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
     if stored.parked_at:
         return await approvals.tend(runtime, stored)
     if stored.agent is not None:
-        return await team.tend(runtime, stored)
+        return await approvals.tend(runtime, stored) or await team.tend(runtime, stored)
     if not is_quiet or await runtime.executions.status(stored.execution) not in (None, *ENDED):
         return False
     if stored.session_id is not None and not await runtime.session_wants(stored):

@@ -13,6 +13,7 @@ from moorage import ids, limits
 from moorage.errors import Superseded
 from moorage.loop import decide, finish, paused, tool_step
 from moorage.loop.chain import load_chain
+from moorage.loop.egress_approvals import open_allowed
 from moorage.loop.lanes import seen_as
 from moorage.loop.team_calls import message_of, news, wait_ms
 from moorage.loop.team_items import FAILED, SILENT, KnownAgent, agents_of, goes_on
@@ -33,7 +34,7 @@ async def wake(runtime: Runtime, stored: StoredResponse, numbers: Iterable[int])
     """Let agents begin or go on, if they do not run."""
     for number in dict.fromkeys(numbers):
         lane = await runtime.lanes.get(stored, number)
-        if lane.status == "waiting":
+        if lane.status == "waiting" or (lane.status == "held" and lane.is_interrupted):
             await paused.let_go(runtime, stored, lane)
         elif lane.status == "running":
             await paused.begin(runtime, stored, lane)
@@ -69,15 +70,17 @@ async def must_wait(runtime: Runtime, stored: StoredResponse, step: int, until_m
 
 
 def _others_may_send(lanes: Iterable[AgentLane], me: AgentLane) -> bool:
-    return any(lane.status in ("running", "asking") for lane in lanes if lane.number != me.number)
+    return any(lane.status in ("running", "asking", "held") for lane in lanes if lane.number != me.number)
 
 
 async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
     """Before the first step of ``/root``: the agents of the responses before are there again, and those that their client has answered
     go on. True if ``/root`` itself has nothing to do yet. Harmless to run twice."""
-    known = list(agents_of([*await load_chain(runtime, stored), *stored.input_items]).values())
+    items = [*await load_chain(runtime, stored), *stored.input_items]
+    known = list(agents_of(items).values())
     if len(known) == 1:
         return False
+    await open_allowed(runtime, stored, stored.own_input, items)
     is_on, numbers = goes_on(known), {agent.name: number for number, agent in enumerate(known)}
     for number, agent in enumerate(known):
         standing = agent.standing() if is_on else "completed" if number else "running"
@@ -170,7 +173,7 @@ async def settle(runtime: Runtime, stored: StoredResponse) -> None:
     each other, they go on."""
     lanes = await runtime.lanes.all(stored)
     standings = {lane.status for lane in lanes}
-    if "running" in standings:
+    if {"running", "held"} & standings:
         return
     if "waiting" in standings and "asking" not in standings:
         await wake(runtime, stored, [lane.number for lane in lanes if lane.status == "waiting"])
@@ -238,15 +241,15 @@ async def follow(runtime: Runtime, stored: StoredResponse, step: int, outcome: S
 
 async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
     """Of the reaper: agents that have waited long enough go on, and those that have lost their execution get another. True if one
-    did."""
+    did. While all that are left wait for a person, no wait ends."""
     lanes, now = await runtime.lanes.all(stored), runtime.now_ms()
     standings = {lane.status for lane in lanes}
-    if "running" not in standings and ("asking" in standings or "waiting" not in standings):
+    if not {"running", "held"} & standings and ("asking" in standings or "waiting" not in standings):
         await settle(runtime, stored)
         return False
-    begun = False
+    begun, waits_for_a_person = False, "held" in standings and "running" not in standings
     for lane in lanes:
-        if lane.status == "waiting" and now >= lane.due_at_ms:
+        if lane.status == "waiting" and now >= lane.due_at_ms and not waits_for_a_person:
             begun |= await paused.let_go(runtime, stored, lane)
         elif lane.status == "running":
             begun |= await _recover(runtime, stored, lane, now)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from moorage import ids, limits
+from moorage.approvals import waiting as approvals
 from moorage.loop import brief, team_items, tool_step
 from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
@@ -188,7 +189,9 @@ class AgentCalls:
             seen = await seen_as(self.runtime, self.stored, lane.number)
             step, _ = await self.runtime.steps.last(seen)
             await tool_step.kill_running(self.runtime, seen, step)
-            if now.status in ("waiting", "asking"):
+            if now.status == "held":
+                await approvals.withdraw(self.runtime, self.stored, lane.number)
+            if now.status in ("waiting", "asking", "held"):
                 self.wakes.append(lane.number)
         return {"target": lane.name, "previous_status": lane.status}
 

@@ -15,31 +15,33 @@ from moorage.tools.room import makes_calls
 from moorage.wire.requests import CreateRequest
 from moorage.wire.types import Item, Tool
 
-_NO_PERSON: Final = "the agents of a team cannot wait for a person in this version: say 'never', or leave 'multi_agent' out."
+_NO_PERSON: Final = "the subagents of a session cannot wait for a person in this version: say 'never', or leave 'multi_agent' out."
 _NO_PROGRAMS: Final = "The agents of a team write no programs in this version: leave it out, or 'multi_agent'."
 
 
-def check_tools(tools: Sequence[Tool]) -> None:
-    """Raises :class:`~moorage.errors.ApiError` for one that no agent of a team can have."""
+def check_session(tools: Sequence[Tool]) -> None:
+    """Of an agent whose subagents have no way to a person. Raises :class:`~moorage.errors.ApiError`."""
+    _check_tools(tools)
     for index, tool in enumerate(tools):
-        kind, room = tool["type"], ROOMS.of_tool(tool["type"])
-        if makes_calls(room):
-            raise unsupported_value(f"tools[{index}].type", kind, _NO_PROGRAMS)
+        room = ROOMS.of_tool(tool["type"])
         if isinstance(room, AsksApproval) and room.may_ask(tool):
             raise invalid_value(f"tools[{index}].require_approval", _NO_PERSON)
 
 
+def _check_tools(tools: Sequence[Tool]) -> None:
+    for index, tool in enumerate(tools):
+        if makes_calls(ROOMS.of_tool(tool["type"])):
+            raise unsupported_value(f"tools[{index}].type", tool["type"], _NO_PROGRAMS)
+
+
 def check(request: CreateRequest, said: ResolvedInput) -> None:
     """Raises :class:`~moorage.errors.ApiError`."""
-    check_tools(request.tools)
+    _check_tools(request.tools)
     if upstream_shell.goes_there(said.entry, request.tools):
         raise unsupported_value("multi_agent.enabled", "true", "Its shell runs at the provider of the model, without room for a team.")
     others = len(agents_of(said.items)) - 1
     if others > limits.TEAM_AGENTS_MAX:
         raise invalid_value("input", f"it has items of {others} agents beside /root, and {limits.TEAM_AGENTS_MAX} is the limit.")
-    policy = None if request.environment is None else request.environment.network_policy
-    if policy is not None and policy.approvals:
-        raise invalid_value("tools", f"'require_approval' of a network: {_NO_PERSON}")
 
 
 def check_alone(items: Sequence[Item]) -> None:
@@ -53,5 +55,5 @@ def check_alone(items: Sequence[Item]) -> None:
 
 def check_container(stored: StoredResponse) -> None:
     """The same of the container that it has got. Raises :class:`~moorage.errors.ApiError`."""
-    if stored.agent is not None and stored.has_gated_network:
+    if stored.agent is not None and stored.session_id is not None and stored.has_gated_network:
         raise invalid_value("tools", f"the container's network asks for approvals: {_NO_PERSON}")

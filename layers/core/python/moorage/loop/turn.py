@@ -130,7 +130,9 @@ class ModelTurn:
         room = ROOMS.of_item(item["type"])
         if not isinstance(room, AsksApproval):
             return item
-        approval_id = ids.approval_id(self.stored.response_id, index) if self.stored.parks(room.pauses_in_place) else None
+        approval_id = (
+            ids.approval_id(self.stored.response_id, index, self.stored.lane) if self.stored.parks(room.pauses_in_place) else None
+        )
         return room.hold_for_approval(item, self.stored.parameters.tools, approval_id)
 
     @property

@@ -21,8 +21,8 @@ from moorage.store.responses import ROOT_AGENT, StoredResponse
 from moorage.store.table import Record, Table
 from moorage.wire.types import Item
 
-LaneStatus = Literal["running", "waiting", "asking", "completed", "incomplete", "failed", "interrupted"]
-"""``asking``: it waits for its client, and goes on in the next response."""
+LaneStatus = Literal["running", "waiting", "asking", "held", "completed", "incomplete", "failed", "interrupted"]
+"""``asking``: it waits for its client, and goes on in the next response. ``held``: it waits for a person's word, in its place."""
 MessageKind = Literal["NEW_TASK", "MESSAGE", "FINAL_ANSWER"]
 
 
@@ -46,6 +46,8 @@ class AgentLane:
     """Messages that were sent to it, or more: who has counted this many and looked has missed none of them."""
     due_at_ms: int = 0
     """When it does not wait any longer, if it does."""
+    decisions_seen: int = 0
+    """Decisions about approvals of the response when it began to wait for one (``responses.py: decisions``)."""
     turn: int = 0
     """The step with which its latest turn may begin."""
     turns: int = 0
@@ -59,7 +61,7 @@ class AgentLane:
 
     @property
     def is_active(self) -> bool:
-        return self.status in ("running", "waiting", "asking")
+        return self.status in ("running", "waiting", "asking", "held")
 
     def execution_of(self, response_id: str) -> str:
         return self.execution or response_id
@@ -84,8 +86,8 @@ class AgentMessage:
 _LANE: Final = Codec(
     AgentLane,
     sparse=(
-        "name", "parent", "called_by", "task", "status", "execution", "starts", "restarts", "mail", "due_at_ms", "turn", "turns",
-        "is_interrupted", "touched_at_ms", "incomplete_reason",
+        "name", "parent", "called_by", "task", "status", "execution", "starts", "restarts", "mail", "due_at_ms", "decisions_seen",
+        "turn", "turns", "is_interrupted", "touched_at_ms", "incomplete_reason",
     ),
     beside=("number",),
 )  # fmt: skip

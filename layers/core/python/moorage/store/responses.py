@@ -373,6 +373,13 @@ class Responses:
             return replace(stored, parked_at=0)
         return replace(stored, is_pause_requested=False, pauses=stored.pauses + 1)
 
+    async def note_pause(self, stored: StoredResponse, seconds: int) -> None:
+        """So long it has stood still although it was not parked: its agents waited for a person."""
+        if seconds <= 0:
+            return
+        with suppress(ConditionFailed):  # Deleted meanwhile.
+            await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, add={"paused_seconds": seconds})
+
     async def is_cancel_requested(self, tenant_id: str, response_id: str) -> bool:
         """True also when the response is gone: nobody waits for it any more."""
         record = await self._table.get(keys.response(tenant_id, response_id), keys.META)
