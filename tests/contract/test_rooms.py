@@ -38,6 +38,7 @@ SPEAKERS = {
     "moorage.agents.team_items": "what agents ask of each other, likewise",
     "moorage.agents.team_events": "the agents of a turn, as the Agents API tells of them",
     "moorage.agents.session_vaults": "the tools whose servers take a token of a vault",
+    "moorage.agents.session_start": "whether a session has a place for a browser",
     "moorage.agents.turns": "what an environment brings to an agent",
     "moorage.agents.session_objects": "the one form in which the Agents API asks a person",
     "moorage.approvals.waiting": "the same, as a webhook says it",

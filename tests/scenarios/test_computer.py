@@ -303,3 +303,26 @@ def test_a_call_waits_for_a_persons_word(own_stack: Stack) -> None:
         assert http.post(f"{place}/{approval['id']}", json={"approve": True}).status_code == 200
     until(lambda: client.responses.retrieve(running.id).status == "completed")
     assert shown(client.responses.retrieve(running.id))[0].actions == [{"ok": True}]
+
+
+@needs_browser
+def test_an_agent_of_a_session_uses_the_browser_of_its_environment(client: OpenAI) -> None:
+    sessions: Any = client.beta.agents.sessions
+    agent = {"model": "demo", "tools": [{"type": "computer_use", "include_screenshots": True}]}
+    with pytest.raises(openai.BadRequestError, match="a browser runs beside an environment"):
+        sessions.create(agent=agent, environment={"type": "none"}, input="x")
+    session = sessions.create(agent=agent, environment={"type": "openai_hosted"})
+    given = script(shell(SERVE), acts(OPEN, CLICK), shell("cat /tmp/said"), say("Bought."))
+    with sessions.stream(session.id, input=given).with_result_collection() as stream:
+        told = [event.item for event in stream if event.type == "agent.session.turn.item.done"]
+        assert stream.get_final_result().output_text == "Bought."
+    (seen,) = [item for item in told if item.type == "computer_use_call"]
+    assert (seen.status, seen.title, seen.output.type) == ("completed", "Shop", "computer_screenshot")
+    assert seen.output.image_url.startswith("data:image/jpeg;base64,")
+    listed = list(sessions.items.list(session.id, order="asc"))
+    assert [item.to_dict() for item in listed if item.type == "computer_use_call"] == [seen.to_dict()]
+    assert [item.output for item in listed if item.type == "command_execution"][-1] == "click\n"
+    sessions.update(session.id, agent={"tools": [{"type": "computer_use"}]})
+    with sessions.stream(session.id, input=script(acts(SHOT), say("Looked."))).with_result_collection() as stream:
+        told = [event.item for event in stream if event.type == "agent.session.turn.item.done"]
+    assert [(item.status, item.output) for item in told if item.type == "computer_use_call"] == [("completed", None)]

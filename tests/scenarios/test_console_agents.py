@@ -99,9 +99,9 @@ def test_a_change_keeps_what_the_form_does_not_show(console: Console, client: Op
 def test_an_agent_that_the_service_refuses_says_why(console: Console) -> None:
     page = console.go("#/agents?new=yes").page
     form = page.get_by_role("region", name="Create the agent")
-    form.get_by_label("Tools, as JSON").fill('[{"type": "computer_use"}]')
+    form.get_by_label("Tools, as JSON").fill('[{"type": "programmatic_tool_calling"}]')
     form.get_by_role("button", name="Create the agent").click()
-    expect(page.get_by_text("A browser of the service is not available in this version.")).to_be_visible()
+    expect(page.get_by_text("Programs that call tools have no place in a saved agent in this version.")).to_be_visible()
     console.takes_back(400)
 
 

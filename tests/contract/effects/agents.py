@@ -84,6 +84,15 @@ def settings_of_agents(world: World) -> None:
     assert body["instructions"].endswith("Be brief.")
 
 
+@row("agent", f"{_TOOL}<computer_use>", f"{_TOOL}<computer_use>.include_screenshots")
+def browsers_of_agents(world: World) -> None:
+    """``tests/scenarios/test_computer.py`` shows a call and its picture."""
+    tool = {"type": "computer_use", "include_screenshots": True}
+    session = begun(world, agent={"tools": [tool]}, input="hi")
+    assert rested(world, session)["agent"]["tools"] == [tool]
+    assert "computer" in [each.get("name", each["type"]) for each in world.upstream.requests[-1].body["tools"]]
+
+
 @row("agent", "agent.multi_agent")
 def teams_of_agents(world: World) -> None:
     alone = asked(world, agent={"multi_agent": {"enabled": False, "max_concurrent_subagents": 3}})

@@ -21,7 +21,7 @@ from moorage.agents.session_store import ArtifactRecord, SessionRecord, TurnReco
 from moorage.agents.session_vaults import chosen
 from moorage.agents.settings import as_request
 from moorage.agents.store import AgentRecord
-from moorage.agents.turns import budget_scope, delete, tools_of_environment
+from moorage.agents.turns import budget_scope, delete, in_environment
 from moorage.containers.containers import PlacedFile, StreamedContent
 from moorage.environments.opening import container_path, open_environment
 from moorage.errors import ApiError, passing_over_what_is_gone
@@ -207,7 +207,7 @@ class _Import:
     async def _request(self, session: SessionRecord) -> CreateRequest:
         """What each of its responses was asked with, but for its input."""
         asked = as_request(session.settings) | {"input": "", "background": True}
-        asked["tools"] = [*asked["tools"], *tools_of_environment(session)]
+        asked["tools"] = in_environment(session, asked["tools"])
         request = parse_create(asked, web_search=self.runtime.web_search)
         tools, _ = conceal(self.runtime, self.tenant_id, request.tools)
         return replace(request, tools=tools)

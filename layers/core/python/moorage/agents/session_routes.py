@@ -22,7 +22,7 @@ from moorage.agents.session_shapes import (
     SessionTrace,
     Turn,
 )
-from moorage.agents.session_start import check_settings, messages_of, new_session, set_back, tell_beginning, with_nulls
+from moorage.agents.session_start import check_place, check_settings, messages_of, new_session, set_back, tell_beginning, with_nulls
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.session_stream import Cursor, SessionReader
 from moorage.agents.settings import team_of as team_setting
@@ -157,6 +157,7 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
         if "agent" in given:
             settings = _changed(session.settings, given["agent"], sent["agent"])
             await check_settings(runtime, caller.tenant_id, settings, len(body))
+            check_place(settings, has_environment=session.container_id is not None)
         _check_budget(runtime, settings or session.settings, budget)
         if settings is None and metadata is None and budget is None:
             return await _as_object(runtime, session)
@@ -388,7 +389,8 @@ async def _items(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> 
         snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
         if snapshot is None:
             return (), (), False
-        contents, stored = runtime.contents_of(session.tenant_id, frozenset()), snapshot.stored
+        stored = snapshot.stored
+        contents = runtime.contents_of(session.tenant_id, frozenset(stored.parameters.include))
         given = await contents.items(stored.own_input)
         if snapshot.is_final:
             ended = await contents.response(snapshot.final_object)

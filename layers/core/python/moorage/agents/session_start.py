@@ -1,7 +1,7 @@
 """How a session begins: what a request, or an automation, says of it becomes a record that is not stored yet."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -11,14 +11,20 @@ from moorage.agents.session_webhooks import tell_endpoints
 from moorage.agents.settings import checked
 from moorage.containers.store import ContainerRecord
 from moorage.environments.opening import open_environment
-from moorage.errors import container_not_found, invalid_value, missing_parameter, passing_over_what_is_gone
+from moorage.errors import container_not_found, invalid_value, missing_parameter, passing_over_what_is_gone, unsupported_value
 from moorage.loop.prepare import conceal
 from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
 from moorage.telemetry import tell
+from moorage.tools.capabilities import MayBeUnavailable
+from moorage.tools.registry import ROOMS
 from moorage.vaults.choice import credentials_in
 from moorage.webhooks.event_types import SESSION_CREATED
 from moorage.wire.types import Item
+
+_COMPUTER_USE: Final = "computer_use"
+_COMPUTER: Final = "computer"
+_NO_BROWSER: Final = "A browser needs a local stack with Chromium ('moorage doctor' tells of it), and a model that may use one."
 
 
 async def new_session(
@@ -29,6 +35,7 @@ async def new_session(
     settings, agent = await agent_of(runtime, tenant_id, given)
     await check_settings(runtime, tenant_id, settings, size)
     environment, vault_ids = given["environment"], tuple(given.get("vault_ids", ()))
+    check_place(settings, has_environment=environment["type"] != "none")
     credentials = await credentials_in(runtime, tenant_id, vault_ids)
     chosen(settings, credentials)
     container = await open_environment(runtime, tenant_id, environment, param="environment", kind="session", credentials=credentials)
@@ -115,8 +122,24 @@ def set_back(settings: Mapping[str, Any]) -> dict[str, Any]:
 async def check_settings(runtime: Runtime, tenant_id: str, settings: Mapping[str, Any], size: int) -> None:
     """Raises :class:`~moorage.errors.ApiError` for what no turn could do."""
     wanted = await beside(size, lambda: checked(settings, web_search=runtime.web_search))
-    runtime.catalog.resolve(wanted.model)
+    entry = runtime.catalog.resolve(wanted.model)
     conceal(runtime, tenant_id, wanted.tools)
+    room = ROOMS.of_tool(_COMPUTER)
+    assert isinstance(room, MayBeUnavailable)
+    computers = [tool for tool in wanted.tools if tool["type"] == _COMPUTER]
+    if computers and room.unavailable(computers, entry, runtime.settings) is not None:
+        raise unsupported_value(f"tools[{_place_of_computer(settings)}].type", _COMPUTER_USE, _NO_BROWSER)
+
+
+def check_place(settings: Mapping[str, Any], *, has_environment: bool) -> None:
+    """Raises :class:`~moorage.errors.ApiError` for a tool that needs an environment, in a session without one."""
+    at = _place_of_computer(settings)
+    if at is not None and not has_environment:
+        raise invalid_value(f"agent.tools[{at}]", "a browser runs beside an environment: give one of the type 'openai_hosted'.")
+
+
+def _place_of_computer(settings: Mapping[str, Any]) -> int | None:
+    return next((at for at, tool in enumerate(settings.get("tools", ())) if tool["type"] == _COMPUTER_USE), None)
 
 
 def messages_of(given: str | Sequence[Mapping[str, Any]] | None) -> list[Item]:

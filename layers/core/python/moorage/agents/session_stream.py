@@ -218,7 +218,7 @@ class SessionReader:
         snapshot = await snapshot_of(runtime, tenant_id, turn.current)
         if (count := turn.resets.get(str(position))) is not None:
             opening.append(await self._reset(turn, count, snapshot))
-        contents = runtime.contents_of(tenant_id, frozenset())
+        contents = runtime.contents_of(tenant_id, frozenset(() if snapshot is None else snapshot.stored.parameters.include))
         given = [] if snapshot is None else await contents.items(snapshot.stored.own_input)
         yield self._numbered([*opening, *projector.begin(given, turn.current)], is_silent=(position, -1) <= self._silent_to)
         if snapshot is None:

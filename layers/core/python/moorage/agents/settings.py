@@ -16,6 +16,8 @@ from moorage.wire.validation import Fields
 _FORMAT_NAME: Final = "answer"
 """An agent's format has none, and a model is told one."""
 
+SCREENSHOTS: Final = "computer_call_output.output.image_url"
+
 _MOVED: Final = {
     ".server_url": ".transport.server_url",
     ".headers": ".transport.headers",
@@ -59,6 +61,8 @@ def as_request(settings: Mapping[str, Any]) -> Fields:
     asked["tools"] = [tool for each in settings.get("tools", ()) for tool in _as_tools(each)]
     if "text" in settings:
         asked["text"] = _as_text(settings["text"])
+    if any(tool.get("include_screenshots") for tool in settings.get("tools", ())):
+        asked["include"] = [SCREENSHOTS]
     if (team := team_of(settings))["enabled"]:
         asked["multi_agent"] = team
     return asked | {"context_management": [{"type": "compaction"}]}
@@ -89,6 +93,8 @@ def _as_tools(tool: Tool) -> list[Tool]:
             moved = {name: transport[name] for name in ("server_url", "headers") if name in transport}
             kept: Tool = {name: tool[name] for name in ("type", "server_label", "allowed_tools") if name in tool}
             return [{**kept, **moved, "require_approval": tool.get("require_approval", "never")}]
+        case "computer_use":
+            return [{"type": "computer", "container": {"type": "container_auto"}}]
         case "web_search":
             return [] if tool.get("mode") == "disabled" else [_as_search(tool)]
         case _:
@@ -131,6 +137,8 @@ def _shown(tool: Tool) -> Tool:
             defaults: Tool = {"allowed_tools": None, "connection_origin": "service", "credential_id": None, "request_metadata": {}}
             transport = {"headers": {}} | tool["transport"]
             return {**defaults, "required": False, "require_approval": "never", **tool, "transport": transport}
+        case "computer_use":
+            return {"include_screenshots": False} | tool
         case "automations":
             return {"require_approval": "never"} | tool
         case "web_search":

@@ -117,13 +117,21 @@ class AgentAutomations(TypedDict, total=False):
     require_approval: RequireApproval
 
 
+@wire
+class AgentComputerUse(TypedDict, total=False):
+    """A browser beside the session's environment."""
+
+    type: Required[Literal["computer_use"]]
+    include_screenshots: bool
+
+
 _TOOLS: Final[dict[str, Any]] = {
     "function": AgentFunction,
     "tool_search": AgentToolSearch,
     "mcp": AgentMcp,
     "web_search": AgentWebSearch,
     "programmatic_tool_calling": RefusedVariant("Programs that call tools have no place in a saved agent in this version."),
-    "computer_use": RefusedVariant("A browser of the service is not available in this version."),
+    "computer_use": AgentComputerUse,
     "automations": AgentAutomations,
 }
 AgentTools = Annotated[list[Annotated[Any, OneOf(_TOOLS)]], Length(limits.TOOLS_MAX)]

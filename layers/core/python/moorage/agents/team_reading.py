@@ -79,7 +79,8 @@ async def team_of(runtime: Runtime, session: SessionRecord, turn: TurnRecord, *,
 
 async def _heard(runtime: Runtime, snapshot: Snapshot, *, is_timed: bool) -> AsyncIterator[tuple[Event, int, int | None]]:
     """The events of a response with their times (milliseconds) and steps; or what its end makes of them, without."""
-    contents, stored = runtime.contents_of(snapshot.stored.tenant_id, frozenset()), snapshot.stored
+    stored = snapshot.stored
+    contents = runtime.contents_of(stored.tenant_id, frozenset(stored.parameters.include))
     if snapshot.last is None:
         return
     if snapshot.is_final and not is_timed:

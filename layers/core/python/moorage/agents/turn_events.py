@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moorage.agents import team_items
+from moorage.agents import team_items, turn_items
 from moorage.agents.team_items import AgentNames, agent_message, status_of_output, team_call
 from moorage.agents.turn_items import (
     Phase,
     command_id,
     commands,
+    computer_call,
     function_call,
     function_result,
     message,
@@ -74,6 +75,7 @@ class TurnProjector:
     _shell_outputs: dict[int, str] = field(default_factory=dict)
     """``call_id`` by ``output_index`` of the response."""
     _functions: dict[str, _AgentCall] = field(default_factory=dict)
+    _screens: dict[str, _AgentCall] = field(default_factory=dict)
     _asks: dict[str, _AgentCall] = field(default_factory=dict)
     """What it asks of other agents, as it is shown."""
 
@@ -112,7 +114,9 @@ class TurnProjector:
             ended = commands(self.turn_id, {**call.item, "status": "incomplete"}, None)
             for place, item in zip(call.places, ended, strict=True):
                 yield self._done(place, item)
-        self._shells = {}
+        for call in self._screens.values():
+            yield self._done(call.places[0], computer_call(self.turn_id, {**call.item, "status": "incomplete"}, None))
+        self._shells, self._screens = {}, {}
 
     def close(self) -> Iterator[Event]:
         """The turn has ended: what was asked of other agents, and has come to nothing by now, never will."""
@@ -155,6 +159,14 @@ class TurnProjector:
                 if call is not None:
                     for place, shown in zip(call.places, commands(self.turn_id, call.item, item), strict=True):
                         yield self._done(place, shown)
+            case "computer_call":
+                place = self._place(at, item["id"])
+                self._screens[item["call_id"]] = _AgentCall(item, [place])
+                yield self._added(place, computer_call(self.turn_id, {**item, "status": "in_progress"}, None))
+            case turn_items.SEEN:
+                call = self._screens.pop(item["call_id"], None)
+                if call is not None:
+                    yield self._done(call.places[0], computer_call(self.turn_id, call.item, item))
             case team_items.CALL:
                 asked = team_call(self.turn_id, self.agent, item, "in_progress", self.names, lambda: self.started)
                 if asked is not None:

@@ -13,6 +13,7 @@ from moorage.wire.types import Item
 Phase = Literal["commentary", "final_answer"]
 
 _OUTPUT: Final = "function_call_output"
+SEEN: Final = "computer_call_output"
 _ACTIONS: Final = {"search": ("query", "queries"), "open_page": ("url",), "find_in_page": ("url", "pattern")}
 """Of a search in the web; an upstream may have others."""
 _WORKING: Final = ("in_progress", "calling", "searching")
@@ -65,7 +66,7 @@ def function_result(turn_id: str, item: Item) -> Item:
 
 
 def _of_output(turn_id: str, output: Sequence[Item], results: Mapping[str, Item], *, has_answered: bool) -> list[Item]:
-    outputs = {item["call_id"]: item for item in output if item["type"] == "shell_call_output"}
+    outputs = {item["call_id"]: item for item in output if item["type"] in ("shell_call_output", SEEN)}
     found: list[Item] = []
     for position, item in enumerate(output):
         match item["type"]:
@@ -75,6 +76,8 @@ def _of_output(turn_id: str, output: Sequence[Item], results: Mapping[str, Item]
                 found.append(function_call(turn_id, item, results.get(item["call_id"])))
             case "shell_call":
                 found += commands(turn_id, item, outputs.get(item["call_id"]))
+            case "computer_call":
+                found.append(computer_call(turn_id, item, outputs.get(item["call_id"])))
             case _:
                 shown = simple(turn_id, item)
                 found += [] if shown is None else [shown]
@@ -161,6 +164,18 @@ def _end(end: Mapping[str, Any]) -> dict[str, Any]:
         "output": f"{end['stdout']}{end['stderr']}",
         "status": "completed" if exit_code == 0 else "failed",
     }
+
+
+def computer_call(turn_id: str, call: Item, output: Item | None) -> Item:
+    """What a browser was told to do, with its last picture; null where the agent includes none. The page's title stands for it."""
+    status = "in_progress" if output is None and call.get("status") != "incomplete" else "incomplete"
+    picture, title = None, None
+    if output is not None:
+        status = "completed" if output.get("status") == "completed" else "failed"
+        image_url = output["output"].get("image_url")
+        picture = None if image_url is None else {"type": "computer_screenshot", "image_url": image_url}
+        title = (output.get("page") or {}).get("title") or None
+    return {"id": call["id"], "type": "computer_use_call", "title": title, "output": picture, "status": status, "turn_id": turn_id}
 
 
 def simple(turn_id: str, item: Item) -> Item | None:

@@ -426,7 +426,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
         past = await owned_past(runtime, session, standing.turn, previous, items)
     credentials = await credentials_of(runtime, session.tenant_id, session.settings, session.vault_ids)
     asked["tools"] = await with_tokens(runtime, credentials, asked["tools"])
-    asked["tools"] = [*asked["tools"], *tools_of_environment(session)]
+    asked["tools"] = in_environment(session, asked["tools"])
     parse = partial(parse_create, asked, web_search=runtime.web_search)
     request = await worked(parse) if outweighs(items, limits.LOWERED_HERE_MAX) else parse()
     prepared = await prepare(
@@ -443,11 +443,13 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
     return prepared.stored
 
 
-def tools_of_environment(session: SessionRecord) -> list[dict[str, Any]]:
-    """What its environment brings."""
+def in_environment(session: SessionRecord, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """An agent's tools with what its session's environment brings; those that need a container have that one."""
     if session.container_id is None:
-        return []
-    return [{"type": "shell", "environment": {"type": "container_reference", "container_id": session.container_id}}]
+        return [dict(tool) for tool in tools]
+    place = {"type": "container_reference", "container_id": session.container_id}
+    own = [{**tool, "container": place} if "container" in tool else dict(tool) for tool in tools]
+    return [*own, {"type": "shell", "environment": place}]
 
 
 async def is_wanted(runtime: Runtime, stored: StoredResponse) -> bool:

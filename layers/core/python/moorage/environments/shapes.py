@@ -42,7 +42,7 @@ _NO_PACKAGES: Final = "Install them by 'setup_commands', from an index that 'net
 _NO_SYSTEM_PACKAGES: Final = (
     "Commands are not root, and install no system packages: the operator puts them into the image of sandboxes."
 )
-_NO_DESKTOP: Final = "A desktop is not available in this version."
+_NO_DESKTOP: Final = "There is none in this version. A 'computer_use' tool starts its browser by itself: leave it out."
 
 
 def _file_path(path: str) -> str:
