@@ -45,6 +45,17 @@ def test_an_environment_is_set_up_before_its_first_command(client: OpenAI) -> No
     assert [file.path for file in files] == ["/workspace/in/name.txt", "/workspace/in/said.txt"]
 
 
+def test_the_stream_of_a_session_says_ready_once_the_setup_has_run(client: OpenAI) -> None:
+    for command, status in (("sleep 1", "ready"), ("exit 7", "failed")):
+        environment: Any = {"type": "openai_hosted", "container_size": "small", "setup_commands": [{"command": command}]}
+        stream = client.beta.agents.sessions.create(
+            agent={"model": "demo"}, environment=environment, input=script(shell("true"), say("done")), stream=True
+        )
+        told = [event.type.removeprefix("agent.session.") for event in stream if not event.type.endswith(".delta")]
+        assert [name for name in told if name.startswith("environment.")] == ["environment.pending", f"environment.{status}"]
+        assert told.index("turn.in_progress") < told.index(f"environment.{status}") < told.index("turn.completed")
+
+
 def test_an_environment_whose_setup_fails_tells_why(client: OpenAI) -> None:
     wanted: Any = {
         "type": "openai_hosted",

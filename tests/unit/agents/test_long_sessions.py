@@ -57,6 +57,20 @@ async def test_a_session_remembers_all_of_it_beyond_the_length_of_a_chain() -> N
     assert [after[: len(before)] == before for before, after in pairwise(prompts)] == [True] * (TURNS - 1)
 
 
+async def test_a_page_of_items_begins_at_its_turn_without_reading_all_turns() -> None:
+    lab = await SessionLab.begun(first=None, has_container=False)
+    await talk(lab, [f"message {number}" for number in range(TURNS)])
+    place = f"{lab.path}/items"
+    first = (await lab.served.get(place, order="asc", limit=100)).json()["data"]
+    lab.lab.table.longest_answer = 0
+    for number in (0, 1, 60, 61):  # Messages of the user, and of the agent.
+        page = (await lab.served.get(place, order="asc", limit=3, after=first[number]["id"])).json()["data"]
+        assert page == first[number + 1 : number + 4]
+    assert lab.lab.table.longest_answer <= limits.AGENT_SESSION_TURNS_READ
+    unknown = await lab.served.get(place, after="msg_unknown")
+    assert unknown.status_code == 400
+
+
 async def test_a_turn_writes_no_more_in_a_long_session_than_in_a_short_one() -> None:
     lab = await SessionLab.begun(first=None, has_container=False)
     table, written = lab.lab.table, list[tuple[int, int, int]]()

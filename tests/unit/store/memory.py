@@ -33,6 +33,8 @@ class MemoryTable(Table):
         self.writes = 0
         self.reads = 0
         """Requests, not units."""
+        self.longest_answer = 0
+        """Records of one query, at most."""
 
     async def write(self, write: Write) -> Record | None:
         if self.before_write is not None and not write.is_end:
@@ -102,6 +104,7 @@ class MemoryTable(Table):
             and (up_to is None or record[sk_name] <= up_to)
         ]
         found.sort(key=itemgetter(sk_name, "PK", "SK"), reverse=descending)
+        self.longest_answer = max(self.longest_answer, len(found[:limit]))
         if index is None:
             return [copied(record) for record in found[:limit]]
         return [{name: record[name] for name in ("PK", "SK", pk_name, sk_name)} for record in found[:limit]]

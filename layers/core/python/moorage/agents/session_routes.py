@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, Literal, cast
 
 from fastapi import Request
@@ -340,12 +339,12 @@ async def list_turn_items(caller: Caller, session_id: str, turn_id: str, page: A
 async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[Item]:
     runtime = caller.runtime
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
-    turns = {} if page.after is None else await _turns_of_responses(runtime, session)
+    number = 0 if page.after is None else await _turn_of(runtime, session, page.after)
 
     async def of_turn(turn: TurnRecord) -> list[Item]:
         return await _items(runtime, session, turn)
 
-    return await over_turns(runtime, session, page, of_turn, partial(_turn_of, turns))
+    return await over_turns(runtime, session, page, of_turn, lambda _: number)
 
 
 @router.get(f"{_ONE}/traces", "listAgentSessionTraces", "The traces of a session's turns that have ended, as OTLP's JSON", query=PAGE)
@@ -402,19 +401,20 @@ async def _items(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> 
     return items_of_turn(turn.id, await side_by_side(one, turn.responses, at_once=limits.RECORDS_UNPACKED_AT_ONCE))
 
 
-async def _turns_of_responses(runtime: Runtime, session: SessionRecord) -> dict[str, int]:
-    """The number of the turn of each response."""
-    turns = await runtime.agent_sessions.turns(session)
-    return {response_id: turn.number for turn in turns for response_id in turn.responses}
-
-
-def _turn_of(turns: Mapping[str, int], item_id: str) -> int:
-    """The number of the turn that an item is of: its id tells of its response, or of the turn that it was said in; 0 if neither is
-    known."""
+async def _turn_of(runtime: Runtime, session: SessionRecord, item_id: str) -> int:
+    """The number of the turn that an item is of; 0 if that is not known. Its id tells of the turn that it was said in, or of its
+    response, and what that was given tells of its turn."""
     if item_id.startswith("cmd_"):
         item_id = item_id.rpartition("_")[0]
-    number = ids.number_of_turn(item_id)
-    return turns.get(ids.response_of(item_id) or "", number if number in turns.values() else 0)
+    said_in, response_id = [item_id], ids.response_of(item_id)
+    if response_id is not None:
+        with suppress(ApiError):
+            said_in = [item["id"] for item in (await runtime.responses.load(session.tenant_id, response_id)).own_input]
+    for each in said_in:
+        turn = await runtime.agent_sessions.turn(session, ids.number_of_turn(each))
+        if turn is not None and (said_in == [item_id] or response_id in turn.responses):
+            return turn.number
+    return 0
 
 
 async def _turn_of_subagent(runtime: Runtime, session: SessionRecord, turn_id: str) -> tuple[TeamOfTurn, SubagentTurn] | None:

@@ -29,8 +29,9 @@ from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.team_events import TeamProjector
 from moorage.agents.turn_events import TURN
 from moorage.agents.turns import Standing, snapshot_of, stand, standing_of
+from moorage.containers.store import ContainerRecord
 from moorage.environments.answers import state_of
-from moorage.environments.shapes import EnvironmentState
+from moorage.environments.shapes import EnvironmentState, EnvironmentStatus
 from moorage.errors import ApiError, invalid_value
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot
@@ -92,10 +93,13 @@ class SessionReader:
     _silent_to: tuple[int, int] = _TELLS_ALL
     """Of a turn that was there already: the response, and the event of its log, to which the reader wants nothing."""
     _told_failure: str = ""
+    _awaits_setup: bool = False
+    """Its environment has commands that are to run before all others, and it is not known how they have ended."""
 
     async def batches(self) -> AsyncGenerator[list[Event], None]:
         """The events that have come, an empty list at each silence. Ends with the session; whoever iterates closes it."""
         standing = await stand(self.runtime, self.session)
+        self._awaits_setup = _is_to_be_set_up(await self._container())
         number = 1
         if self.after is None:
             number = self._now(standing)
@@ -108,7 +112,7 @@ class SessionReader:
             turn: TurnRecord | None = None
             async for turn in self._turn_record(number, after=0):
                 if turn is None:
-                    yield await self._failure()
+                    yield [*await self._setup(), *await self._failure()]
             if turn is None:
                 return
             self._turn = turn.number  # Those before it may have expired.
@@ -138,6 +142,19 @@ class SessionReader:
         self._told_failure = self.session.error
         failed = {"type": f"{SESSION}.failed", "session": session_object(standing, self.environment, (), "failed")}
         return [self.beside(failed, f"failed_{zlib.crc32(self.session.error.encode()):08x}")]
+
+    async def _container(self) -> ContainerRecord | None:
+        if self.environment["type"] == "none":
+            return None
+        return await self.runtime.containers.peek(self.session.tenant_id, self.environment["id"])
+
+    async def _setup(self) -> list[Event]:
+        """How the commands of the environment have ended, once; nothing as long as they have not."""
+        if not self._awaits_setup or _is_to_be_set_up(container := await self._container()) or container is None:
+            return []
+        self._awaits_setup = False
+        state = _state_of(self.runtime, container)
+        return [self.beside(_of_environment(self.session, state), state["status"])]
 
     async def _turn_record(self, number: int, after: int) -> AsyncIterator[TurnRecord | None]:
         """None until the turn has more than so many responses, or was cancelled; ends without it when the session is gone. Without
@@ -227,9 +244,9 @@ class SessionReader:
         log = runtime.responses.log_of(snapshot.stored)
         async for batches in log.tail_batches(-1, is_alive=lambda: not parked.is_gone):
             if batches is None:
-                yield await parked.look(turn)
+                yield [*await self._setup(), *await parked.look(turn)]
                 continue
-            told = parked.heard(turn)
+            told = [*await self._setup(), *parked.heard(turn)]
             for batch in batches:
                 for index, event in enumerate(await contents.events(batch.events)):
                     is_silent = (position, event["sequence_number"]) <= self._silent_to
@@ -247,16 +264,18 @@ class SessionReader:
         return {"type": f"{SESSION}.environment.reset", **about}
 
     async def _opening(self) -> list[Event]:
-        """What came before the first turn. An environment is said to be ready unless it is known that it cannot be set up."""
+        """What came before the first turn. An environment is said to be ready, unless commands are to run in it first: how these have
+        ended is told when it is known."""
         self._turn, self._number = 0, 0
         said = [self._of_session("created", Standing(self.session), status="idle")]
         if self.environment["type"] != "none":
-            container_id = self.environment["id"]
-            container = await self.runtime.containers.peek(self.session.tenant_id, container_id)
-            failed = state_of(self.runtime, container) if container is not None and container.setup_error else None
-            pending: EnvironmentState = {"id": container_id, "type": "openai_hosted", "status": "pending", "error": None}
-            ready: EnvironmentState = {"id": container_id, "type": "openai_hosted", "status": "ready", "error": None}
-            said += [_of_environment(self.session, state) for state in (pending, failed or ready)]
+            container = await self._container()
+            states = [_state(self.environment["id"], "pending")]
+            if container is None:
+                states.append(_state(self.environment["id"], "ready"))
+            elif not _is_to_be_set_up(container):
+                states.append(_state_of(self.runtime, container))
+            said += [_of_environment(self.session, state) for state in states]
         return self._numbered(said)
 
     def _closing(self, standing: Standing, projector: TeamProjector) -> list[Event]:
@@ -292,6 +311,19 @@ class SessionReader:
     def beside(self, event: Event, mark: str) -> Event:
         """An event that is in no log: its id says what it follows, and what it is about."""
         return {**event, "event_id": f"{Cursor(self._turn, self._number).id}_{mark}"}
+
+
+def _is_to_be_set_up(container: ContainerRecord | None) -> bool:
+    return container is not None and container.has_setup and not container.is_set_up and not container.setup_error
+
+
+def _state_of(runtime: Runtime, container: ContainerRecord) -> EnvironmentState:
+    """Of one whose commands have ended, or that has none."""
+    return state_of(runtime, container) if container.setup_error else _state(container.id, "ready")
+
+
+def _state(container_id: str, status: EnvironmentStatus) -> EnvironmentState:
+    return {"id": container_id, "type": "openai_hosted", "status": status, "error": None}
 
 
 def _of_environment(session: SessionRecord, state: EnvironmentState) -> Event:
