@@ -132,8 +132,21 @@ SHELL: dict[str, Any] = {"type": "shell", "environment": {"type": "container_aut
 
 
 def script(*steps: Mapping[str, Any]) -> str:
-    """A user message that makes the demo model play these steps, one model turn each."""
-    return f"```moorage-script\n{json.dumps(list(steps))}\n```"
+    """A user message that makes the demo model play these steps, one model turn each. They may hold scripts of other agents."""
+    steps_said = json.dumps(list(steps)).replace("`", "\\u0060")
+    return f"```moorage-script\n{steps_said}\n```"
+
+
+def spawn(name: str, *steps: Mapping[str, Any], **others: Any) -> dict[str, Any]:
+    """A call in a step: the model starts an agent that plays these steps. What is filled in later is what the agent has got, and not
+    the one that starts it."""
+    message = script(*steps).replace("{{", "\\u007b{")
+    return {"name": "spawn_agent", "arguments": {"task_name": name, "message": message, **others}}
+
+
+def wait(**given: Any) -> dict[str, Any]:
+    """A step: an agent waits for messages."""
+    return {"call": {"name": "wait_agent", "arguments": given}}
 
 
 def shell(*commands: str, **options: Any) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """``make chaos SEED=7 KILLS=100``: real processes of a local stack are killed, frozen and cut off by a seeded schedule, under load,
 while their clock is set, their disk is slow and fills, and the model's answers go wrong.
 
-Clients go on meanwhile: background runs of many commands with readers that reconnect at random numbers, plain streams, files, cancels,
-deletes, chains, sessions of agents. What each was told is written down, and at the end, when the stack has come to rest, compared with
-what there is:
+Clients go on meanwhile: background runs of many commands, by one agent or a team, with readers that reconnect at random numbers, plain
+streams, files, cancels, deletes, chains, sessions of agents. What each was told is written down, and at the end, when the stack has
+come to rest, compared with what there is:
 
 * a log has neither gap nor repeat and one end; replayed from any number it is the same; the object is what the log ends with;
 * what a reader saw is a prefix of the log;
@@ -29,7 +29,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -45,13 +45,15 @@ from tests.chaos.upstream import NAME
 from tests.mcp_servers import Depot, depot_beside
 from tests.processes import descendants, until
 from tests.receivers import receiver_beside
-from tests.stack import SHELL, Stack, assert_well_formed, raw_events, say, script, shell
+from tests.stack import SHELL, Stack, assert_well_formed, raw_events, say, script, shell, spawn, wait
 
 ENDS_SECONDS_MAX: Final = 300
 SERVES_SECONDS_MAX: Final = 120
 LOOK_SECONDS: Final = 0.05
 """No command of the load is as short."""
 SHRINK_MINUTES: Final = 60.0
+TEAMS: Final = 0.3
+"""Of the runs."""
 ANSWERS_KEPT_MAX: Final = 1000
 FILES_KEPT_MAX: Final = 300
 """Of what it has in excess of these a client deletes the oldest: a long history looks at little more in the end than a short one, and
@@ -158,7 +160,7 @@ class Load:
     def _runs(self, http: httpx.Client) -> None:
         tokens = [f"tok_{secrets.token_hex(8)}" for _ in range(self._rng.randint(1, 4))]
         steps = [shell(f"echo {token} ; sleep {self._rng.uniform(0.2, 2):.2f} ; echo {token} >> ran ; echo end") for token in tokens]
-        body = {"model": self._rng.choice(self._models), "input": script(*steps, say("The end.")), "tools": [SHELL], "background": True}
+        body = {"tools": [SHELL], "background": True} | (_of_team(steps) if self._rng.random() < TEAMS else self._of_one(steps))
         response_id = _ok(http.post("/responses", json=body))["id"]
         with self._told.lock:
             self._told.responses[response_id] = tokens
@@ -169,6 +171,9 @@ class Load:
                 self._told.cancelled.add(response_id)  # whether or not the answer comes back
             _ok(http.post(f"/responses/{response_id}/cancel"))
         self._wait(http, response_id, 20)
+
+    def _of_one(self, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return {"model": self._rng.choice(self._models), "input": script(*steps, say("The end."))}
 
     def _wait(self, http: httpx.Client, response_id: str, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -229,6 +234,21 @@ class Load:
         finally:
             with self._told.lock:
                 self._told.read.setdefault(response_id, []).append(seen)
+
+
+def _of_team(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The first step is that of ``/root``, and each other one that of an agent: two side by side, and a third below the second."""
+    first, *others = steps
+    agents: list[dict[str, Any]] = []
+    for number, step in reversed(list(enumerate(others))):
+        below, agents = (_begin(agents), []) if number == 1 else ([], agents)
+        agents.insert(0, spawn(f"a{number}", step, *below, say("Done.")))
+    steps = [first, *_begin(agents), say("The end.")]
+    return {"model": "demo", "input": script(*steps), "multi_agent": {"enabled": True}}
+
+
+def _begin(agents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{"calls": list(agents)}, *[wait()] * len(agents)] if agents else []
 
 
 def _digest(event: dict[str, Any]) -> bytes:

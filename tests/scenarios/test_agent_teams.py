@@ -7,8 +7,7 @@ from openai import OpenAI
 
 from tests.processes import until
 from tests.scenarios.test_agent_sessions import HOSTED, NONE, WEIGH, _replay, call, ended
-from tests.scenarios.test_teams import script, spawn, wait
-from tests.stack import Stack, say, shell
+from tests.stack import Stack, say, script, shell, spawn, wait
 
 AGENT: Any = {"model": "demo", "multi_agent": {"enabled": True, "max_concurrent_subagents": 2}}
 NAMES = ("a", "b")

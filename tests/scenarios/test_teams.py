@@ -10,30 +10,15 @@ import pytest
 from openai import BadRequestError, OpenAI
 
 from tests.processes import until
-from tests.stack import SHELL, Stack, say, shell
+from tests.stack import SHELL, Stack, say, script, shell, spawn, wait
 
 TOOLS: Any = [SHELL]
 TEAM: Any = {"enabled": True}
 BETAS: Any = ["responses_multi_agent=v1"]
 
 
-def script(*steps: dict[str, Any]) -> str:
-    """As in tests/stack.py, of steps that may hold scripts of other agents."""
-    return "```moorage-script\n" + json.dumps(steps).replace("`", "\\u0060") + "\n```"
-
-
 def ask(name: str, **arguments: Any) -> dict[str, Any]:
     return {"call": {"name": name, "arguments": arguments}}
-
-
-def spawn(name: str, *steps: dict[str, Any], **others: Any) -> dict[str, Any]:
-    """What is filled in later is what the agent has got, and not the one that starts it."""
-    message = script(*steps).replace("{{", "\\u007b{")
-    return {"name": "spawn_agent", "arguments": {"task_name": name, "message": message, **others}}
-
-
-def wait(**given: Any) -> dict[str, Any]:
-    return ask("wait_agent", **given)
 
 
 def run(client: OpenAI, *steps: dict[str, Any], **others: Any) -> Any:

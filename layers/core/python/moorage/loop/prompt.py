@@ -14,10 +14,12 @@ from moorage.errors import step_not_found
 from moorage.inputs import resolve_inputs
 from moorage.loop import brief, context, decide, truncate, upstream_shell
 from moorage.loop.chain import load_chain
-from moorage.loop.fold import FoldedState, fold
+from moorage.loop.fold import FoldedState, fold, of_lane
+from moorage.loop.lanes import seen_as
 from moorage.loop.notes import reader, visible
 from moorage.loop.repetition import is_repeating
 from moorage.loop.step_history import StepHistory, unroll
+from moorage.loop.team_calls import HEARD
 from moorage.model import reasoning
 from moorage.model.base import HOSTED_SHELL, ModelRequest
 from moorage.model.catalog import ModelEntry
@@ -25,6 +27,7 @@ from moorage.model.tokens import estimate_frame, estimate_item
 from moorage.parallel import outweighs, worked
 from moorage.runtime import Runtime
 from moorage.state import Rent, StepOutcome
+from moorage.store import keys
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools.lowering import LoweredInput, lower, without_calls_of_programs
 from moorage.tools.registry import ROOMS
@@ -187,14 +190,17 @@ async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> SentPrompt
     step = next((each for each in steps if each.id == step_id and each.call_id is None), None)
     if step is None or step.usage == TokenUsage():
         raise step_not_found(step_id)
-    accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id)
+    stored = await seen_as(runtime, stored, keys.lane_of(step.step))
+    first = stored.lane * limits.LANE_STEPS
+    accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id, since=first)
     outcomes = {each.step: each.outcome for each in accounts if each.call_id is None and each.outcome is not None}
     before = outcomes.get(step.step - 1)
-    position = StepPosition(0) if before is None else StepPosition.after(before, step.step)
+    position = StepPosition(first) if before is None else StepPosition.after(before, step.step)
     following = outcomes.get(step.step)
     if before is not None and any(each.is_last_answer for each in accounts if (each.step, each.call_id) == (step.step, None)):
         stored = for_a_last_answer(stored, before)
-    log = fold(await runtime.responses.log_of(stored).read_all())
+    batches = await runtime.responses.log_of(stored).read_from(0)
+    log = fold(of_lane(batches, None if stored.agent is None else stored.lane)[0])
     made = _made_before(log, position.next_index, None if following is None else following.next_index)
     said = [*brief.of(stored), *await load_chain(runtime, stored), *stored.input_items, *context.own_items(made)]
     entry = runtime.catalog.resolve(stored.parameters.model)
@@ -214,6 +220,9 @@ def _made_before(log: FoldedState, first: int, following: int | None) -> Mapping
 def _put_in_front(log: FoldedState, own: Sequence[int]) -> Iterator[int]:
     for index in own:
         item = log.items[index]
+        if item["type"] in HEARD:
+            yield index
+            continue
         room = ROOMS.of_item(item["type"])
         is_call = room is not None and item["type"] == room.call_type
         if item.get("approval_request_id") is None and (is_call or not truncate.stays(item)):

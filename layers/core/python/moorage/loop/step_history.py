@@ -4,15 +4,19 @@ All of it stands in the records of the steps, which are written anyhow. What the
 the foreground and the last step of any end without a record, is read from the log: the events of that step alone.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from typing import Any
 
+from moorage import limits
 from moorage.loop.waiting import WaitReason, wait_of
 from moorage.model.prices import Price, usd
 from moorage.runtime import Runtime
 from moorage.state import StepOutcome
 from moorage.store.event_log import EventBatch
+from moorage.store.lanes import AgentLane
 from moorage.store.responses import Snapshot
 from moorage.store.steps import StepAccount
 from moorage.wire.events import OUTPUT_ITEM_ADDED
@@ -50,6 +54,8 @@ class StepHistory:
     """At the prices of now; None where they are not known."""
     request_id: str | None = None
     """Of a model step: what its upstream called the latest request, where it calls it anything."""
+    agent: str | None = None
+    """Whose step it is, of the agents of a team."""
 
     @property
     def id(self) -> str:
@@ -57,7 +63,7 @@ class StepHistory:
 
     def to_json(self, command: str) -> ResponseStep:
         queue = None if self.queued_at_ms is None or self.started_at_ms is None else max(0, self.started_at_ms - self.queued_at_ms)
-        return {
+        shown: ResponseStep = {
             "id": self.id,
             "object": "response.step",
             "step": self.step,
@@ -74,6 +80,9 @@ class StepHistory:
             "cost_usd": self.cost_usd,
             "waiting_for": None if self.waiting_for is None else self.waiting_for.to_json(command),
         }
+        if self.agent is not None:
+            shown["agent"] = {"agent_name": self.agent}
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +96,38 @@ class _StepEvents:
 
 
 async def unroll(runtime: Runtime, snapshot: Snapshot) -> list[StepHistory]:
-    """All steps so far."""
+    """All steps so far. Those of the agents of a team come as they began, each model step with its calls."""
     stored = snapshot.stored
-    accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id)
+    if stored.agent is None:
+        steps = await _of_lane(runtime, snapshot, AgentLane(0))
+    else:
+        lanes = await runtime.lanes.all(stored)
+        found = await asyncio.gather(*(_of_lane(runtime, snapshot, lane) for lane in lanes))
+        rounds = [
+            [replace(step, agent=lane.name) for step in group]
+            for lane, own in zip(lanes, found, strict=True)
+            for _, group in groupby(own, key=lambda step: step.step)
+        ]
+        rounds.sort(key=lambda group: group[0].started_at_ms or stored.created_at * 1000)
+        steps = list(chain.from_iterable(rounds))
+    price = runtime.catalog.price_of(stored.parameters.model)
+    return [replace(step, cost_usd=_cost(step, price)) for step in steps]
+
+
+async def _of_lane(runtime: Runtime, snapshot: Snapshot, lane: AgentLane) -> list[StepHistory]:
+    """The steps of an agent; of ``/root``, where there is no team."""
+    stored, first = snapshot.stored, lane.number * limits.LANE_STEPS
+    accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id, since=first)
     models = [account for account in accounts if account.call_id is None]
     ended = [account for account in models if account.outcome is not None]
-    last = models[-1].step if models else 0
+    last = models[-1].step if models else first
     following = ended[-1].following or 0 if ended else 0
     is_open = not models or models[-1].outcome is None
     spoken = await _spoken(runtime, snapshot, following, last) if is_open else None
     steps: list[StepHistory] = []
     before = TokenUsage()
     queued_at = stored.created_at * 1000
-    if not models and (spoken is not None or not stored.is_looping):
+    if not models and lane.number == 0 and (spoken is not None or not stored.is_looping):
         steps.append(_open_model_step(snapshot, None, 0, before, queued_at, spoken))
     for account in models:
         if account.outcome is None and ended and ended[-1].outcome is not None and ended[-1].outcome.is_last:
@@ -112,8 +140,10 @@ async def unroll(runtime: Runtime, snapshot: Snapshot) -> list[StepHistory]:
         calls = [each for each in accounts if each.step == account.step and each.call_id is not None]
         steps += _tool_steps(snapshot, account, account.outcome, calls)
         queued_at = max([account.ended_at_ms or 0, *(call.ended_at_ms or 0 for call in calls)]) or queued_at
-    wait, price = wait_of(snapshot, accounts), runtime.catalog.price_of(stored.parameters.model)
-    return [replace(step, waiting_for=wait if step.status == "in_progress" else None, cost_usd=_cost(step, price)) for step in steps]
+    if lane.number:  # The record says what /root waits for.
+        snapshot = replace(snapshot, stored=replace(stored, waiting_for=None))
+    wait = wait_of(snapshot, accounts)
+    return [replace(step, waiting_for=wait if step.status == "in_progress" else None) for step in steps]
 
 
 def _cost(step: StepHistory, price: Price | None) -> float | None:
@@ -178,7 +208,8 @@ def _open_model_step(
     attempts = max(1, account.attempts if account else 0, spoken.attempts if spoken else 0)
     pauses = account.yields if account else 0
     lost = max(0, attempts - 1 - pauses)
-    used = _usage_of(final)
+    # The usage of a team is that of all of its agents, whose last steps have records of their own.
+    used = _usage_of(final) if snapshot.stored.agent is None else None
     return StepHistory(
         step=step,
         type="model",

@@ -64,6 +64,10 @@ class StepAttempts(TypedDict):
     why: str | None
 
 
+class StepAgent(TypedDict):
+    agent_name: str
+
+
 class ResponseStep(TypedDict):
     id: str
     object: Literal["response.step"]
@@ -71,6 +75,7 @@ class ResponseStep(TypedDict):
     type: str
     status: str
     call_id: str | None
+    agent: NotRequired[StepAgent]
     started_at: Milliseconds | None
     first_output_at: Milliseconds | None
     ended_at: Milliseconds | None
