@@ -306,8 +306,9 @@ def test_a_compaction_says_what_it_stands_for(console: Console, client: OpenAI) 
         """async (address) => {
             const { shortened } = await import(address);
             const step = (tokens) => ({ call_id: null, usage: { input_tokens: tokens } });
-            const marks = (...indexes) => ({ items: indexes.map((index) => ({ mark: { index } })) });
-            const rounds = [marks(0, 1), marks(2, 3), marks(4)];
+            const marks = (indexes) => indexes.map((index) => ({ mark: { index } }));
+            const round = (number, ...indexes) => ({ number, agent: null, nth: number, items: marks(indexes) });
+            const rounds = [round(0, 0, 1), round(1, 2, 3), round(2, 4)];
             const steps = [step(900), step(1000), step(40)];
             const of = (round, index) => shortened({ input: [1, 2, 3], rounds, steps, round, index });
             return [of(1, 2), of(0, 0), of(2, 4)];

@@ -39,6 +39,43 @@ RUN = [
 ]
 
 
+def of(agent: str, type_: str, **fields: Any) -> dict[str, Any]:
+    return event(type_, agent={"agent_name": agent}, **fields)
+
+
+def test_who_speaks_of_a_team_is_told() -> None:
+    out = io.StringIO()
+    asked = {"type": "multi_agent_call", "action": "spawn_agent", "arguments": '{"task_name":"a"}'}
+    sent = {"type": "agent_message", "id": "amsg_1", "author": "/root", "recipient": "/root/a"}
+    TranscriptView(out).show(
+        [
+            of("/root", "output_item.added", output_index=0, item=asked),
+            of(
+                "/root/a",
+                "output_item.added",
+                output_index=1,
+                item=sent | {"content": [{"type": "input_text", "text": "Payload:\nlook"}]},
+            ),
+            of("/root/a", "output_text.delta", output_index=2, delta="I "),
+            of("/root", "output_text.delta", output_index=3, delta="Wait."),
+            of("/root/a", "output_text.delta", output_index=2, delta="look."),
+        ]
+    )
+    assert out.getvalue().splitlines() == [
+        "/root:",
+        'spawn_agent {"task_name":"a"}',
+        "/root/a:",
+        "/root → /root/a",
+        "Payload:",
+        "look",
+        "I ",
+        "/root:",
+        "Wait.",
+        "/root/a:",
+        "look.",
+    ]
+
+
 def test_a_response_reads_like_a_transcript() -> None:
     out = io.StringIO()
     end = event("completed", response=response("completed"), sequence_number=15)

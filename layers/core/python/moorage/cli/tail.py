@@ -96,6 +96,8 @@ class TranscriptView:
     _awaits: str = "the model"
     _raw: int = -1
     """The output index of reasoning whose raw text was shown. Its summary may repeat that text."""
+    _agent: str | None = None
+    """Who speaks, of the agents of a team."""
     _at: tuple[Any, ...] = ()
     """What the current line belongs to; a delta of anything else begins a new one."""
     _column: int = 0
@@ -129,6 +131,10 @@ class TranscriptView:
 
     def _event(self, event: Event) -> None:
         index = event.get("output_index", -1)
+        agent = event.get("agent", {}).get("agent_name", self._agent)
+        if agent != self._agent:
+            self._agent = agent
+            self._whole(f"{agent}:", "green")
         match event["type"].removeprefix("response."):
             case "output_text.delta" | "refusal.delta":
                 self._text((index,), event["delta"])
@@ -158,6 +164,8 @@ class TranscriptView:
         title = room.title(item) if room is not None else None if item["type"] in ("reasoning", "message") else item["type"]
         if title is not None:
             self._whole(title, "bold")
+        if "author" in item:  # A message of another agent of the team comes in one piece.
+            self._text((item["id"],), "".join(part["text"] for part in item["content"]), "dim")
 
     def _told(self, index: int, name: str, event: Event) -> None:
         """The lines of the tool's room about an event."""

@@ -1,4 +1,5 @@
 // A run as people look at it: its log with times, the rounds of its loop, and what each lane of the timeline shows. No DOM here.
+import { agentOf, byAgent, inTeam, numberOf } from "./team.js";
 import { duration } from "./text.js";
 import { apply, empty, fold, output } from "./fold.js";
 
@@ -14,6 +15,7 @@ export class Log {
   head = empty();
   items = [];
   rounds = [];
+  #current = new Map(); // by agent, its latest round
   #past = empty();
 
   // entries: [{ at, event }] in order; what is known already is left out.
@@ -56,12 +58,14 @@ export class Log {
     if (index == null) return;
     if (event.type === "response.output_item.added") {
       const type = event.item.type;
-      let round = this.rounds.at(-1);
+      const agent = agentOf(event);
+      let round = this.#current.get(agent);
       if (!round || (!isOutput(type) && isComplete(round))) {
-        round = { number: this.rounds.length, from: number, at, items: [] };
+        round = { number: this.rounds.length, agent, nth: round ? round.nth + 1 : 0, from: number, at, items: [] };
         this.rounds.push(round);
+        this.#current.set(agent, round);
       }
-      const item = { index, type, round: round.number, from: number, at, to: null, endedAt: null, callId: event.item.call_id ?? null, commands: [] };
+      const item = { index, type, round: round.number, from: number, at, to: null, endedAt: null, callId: event.item.call_id ?? null, author: event.item.author ?? null, agent, commands: [] };
       round.items.push(item);
       this.items[index] = item;
       return;
@@ -97,6 +101,8 @@ export function transcript(log, n) {
     .filter((round) => round.from <= n)
     .map((round) => ({
       number: round.number,
+      agent: round.agent,
+      nth: round.nth,
       from: round.from,
       items: round.items.filter((mark) => mark.from <= n && state.items.has(mark.index)).map(shown),
     }))
@@ -128,9 +134,11 @@ export function lanes({ log, steps, egress, files, sandboxes = [], versions = []
   return {
     from,
     to: Math.max(ended, from + 1),
-    rounds: log.rounds.map((round) => ({ number: round.number, at: model[round.number]?.from ?? round.at, seq: round.from })),
+    rounds: log.rounds.map((round) => ({ number: round.number, at: stepOfRound(steps, round)?.started_at ?? round.at, seq: round.from })),
     model,
     tools,
+    agents: byAgent(steps, (own) => ({ bars: [...model, ...tools].filter((bar) => own.includes(bar.step)), ...used(own, Infinity) })),
+    messages: log.items.filter((item) => item?.author).map(({ index, from, at, author, agent }) => ({ index, seq: from, at, author, agent })),
     depth: Math.max(1, ...tools.map((bar) => bar.row + 1)),
     container: sandboxes.toReversed().map((life) => lifeBar(life, nowMs)).filter((bar) => bar.to >= from && bar.wait <= Math.max(ended, from + 1)),
     saved: versions.toReversed().filter((version) => version.at >= from && version.at <= ended).map((version) => ({ at: version.at, version })),
@@ -152,7 +160,7 @@ function modelBar(step, ended) {
     to,
     isOpen: step.ended_at === null,
     isBad: step.status === "failed",
-    label: `model step ${step.step}${step.status === "failed" ? ", failed" : ""}`,
+    label: inTeam(step, `model step ${numberOf(step)}${step.status === "failed" ? ", failed" : ""}`),
   };
 }
 
@@ -182,14 +190,14 @@ function* toolBars(log, steps, ended) {
     const to = step.ended_at ?? ended;
     const head = { kind: "tool", step, wait: step.started_at - (step.queue_ms ?? 0), from: step.started_at, first: step.started_at, isOpen: step.ended_at === null };
     const commands = (outputs.get(step.call_id)?.commands ?? []).filter(Boolean);
-    if (!commands.length) yield { ...head, to, label: step.type, isBad: step.status === "failed" };
+    if (!commands.length) yield { ...head, to, label: inTeam(step, step.type), isBad: step.status === "failed" };
     for (const [at, command] of commands.entries()) {
       const code = command.outcome?.exit_code;
       yield {
         ...head,
         to: Math.max(step.started_at, command.endedAt ?? to),
         isOpen: command.endedAt === null && head.isOpen,
-        label: `command ${at + 1}`,
+        label: inTeam(step, `command ${at + 1}`),
         exit: command.outcome === null ? "" : command.outcome.type === "timeout" ? "timeout" : String(code),
         isBad: command.outcome !== null && code !== 0,
       };
@@ -248,13 +256,14 @@ export function within(steps, from, to) {
 // What a compaction in a run stands for: the items before it, and the tokens that the calls around it took in.
 export function shortened({ input, rounds, steps, round, index }) {
   const made = rounds.flatMap((each) => each.items).filter(({ mark }) => mark.index < index).length;
-  const tokensOf = (number) => stepOfRound(steps, number)?.usage?.input_tokens ?? null;
-  return { items: input.length + made, tokens: round > 0 ? tokensOf(round - 1) : null, tokensAfter: tokensOf(round + 1) };
+  const { agent, nth } = rounds.find((each) => each.number === round);
+  const tokensOf = (at) => stepOfRound(steps, { agent, nth: at })?.usage?.input_tokens ?? null;
+  return { items: input.length + made, tokens: nth > 0 ? tokensOf(nth - 1) : null, tokensAfter: tokensOf(nth + 1) };
 }
 
 export const stepOfCall = (steps, callId) => (callId ? (steps.find((step) => step.call_id === callId) ?? null) : null);
 
-export const stepOfRound = (steps, round) => steps.filter((step) => step.call_id === null)[round] ?? null;
+export const stepOfRound = (steps, { agent, nth }) => steps.filter((step) => step.call_id === null && agentOf(step) === agent)[nth] ?? null;
 
 export const containerOf = (state) => {
   for (const tool of state.response?.tools ?? []) if (tool.environment?.container_id) return tool.environment.container_id;

@@ -15,7 +15,7 @@ import { Timeline } from "../ui/timeline.js";
 import { Transcript } from "../ui/transcript.js";
 import { dollars, duration, tokens } from "../model/text.js";
 import { answerOf, titleOf } from "../model/outcome.js";
-import { lanes, transcript, used } from "../model/run.js";
+import { lanes, stepOfRound, transcript, used } from "../model/run.js";
 import { curl, python, requestOf } from "../model/code.js";
 
 const SPEEDS = [1, 4, 16, 60];
@@ -43,7 +43,7 @@ function Shown({ run, embedded }) {
   const choose = (each) => change({ step: query.step === each?.id ? "" : each?.id, tab: "step" });
   const state = log.at(cursor);
   const rounds = transcript(log, cursor);
-  const chosen = step ? run.steps.filter((each) => each.call_id === null && each.step <= step.step).length - 1 : null;
+  const chosen = step ? (log.rounds.find((round) => stepOfRound(run.steps, round)?.step === step.step)?.number ?? null) : null;
   const answer = log.head.isFinal && isLive ? answerOf(log.head) : null;
   const [isFolded, fold] = useFolded(embedded);
   const [decided, setDecided] = useState([]); // what was answered is gone before the API is asked again
@@ -57,7 +57,7 @@ function Shown({ run, embedded }) {
     ${log.last >= 0 && html`<${Timeline} isFolded=${isFolded} lanes=${shape} log=${log} cursor=${cursor} onCursor=${seek} onStep=${choose} steps=${run.steps} range=${query.range ?? ""} onRange=${(range) => change({ range })} />`}
     <${Split} name="run"
       first=${html`<${Transcript} input=${run.input} rounds=${rounds} steps=${run.steps} response=${cursor >= log.last ? (log.head.response ?? run.response) : null} chosen=${chosen}
-        onChoose=${(round) => choose(run.steps.filter((each) => each.call_id === null)[round.number])} follow=${isLive && !log.head.isFinal} />`}
+        onChoose=${(round) => choose(stepOfRound(run.steps, round))} follow=${isLive && !log.head.isFinal} />`}
       second=${html`<${Inspector} run=${run} tab=${query.tab ?? "step"} onTab=${(tab) => change({ tab })} step=${step} cursor=${cursor} onCursor=${seek} onStep=${choose} />`} />
   </div>`;
 }

@@ -148,6 +148,13 @@ function Argument({ text }) {
   return html`<${Json} value=${value} depth=${2} />`;
 }
 
+// What agents of a team ask of each other, and say.
+const TeamCall = ({ item }) => html`<section class="card call"><h3><${Icon} name="agents" size=${13} />${item.action.replaceAll("_", " ")}</h3><${Argument} text=${item.arguments} /></section>`;
+
+const TeamOutput = ({ item }) => html`<section class="card output">${item.output.map((part, at) => html`<${Argument} key=${at} text=${part.text} />`)}</section>`;
+
+const TeamMessage = ({ item }) => html`<section class="card user"><h3><${Icon} name="agents" size=${13} /><${Name}>${item.author}</${Name}> → <${Name}>${item.recipient}</${Name}></h3>${(item.content ?? []).map((part, at) => html`<${Part} key=${at} part=${part} isDone=${true} />`)}</section>`;
+
 function Output({ item }) {
   const isText = typeof item.output === "string";
   return html`<section class="card output"><h3>output</h3>${isText ? html`<${Terminal} text=${item.output} stream="stdout" label="Output" />` : html`<${Json} value=${item.output ?? null} depth=${2} />`}</section>`;
@@ -217,6 +224,9 @@ const VIEWS = {
   mcp_list_tools: McpTools,
   mcp_approval_request: Asked,
   compaction: Compaction,
+  multi_agent_call: TeamCall,
+  multi_agent_call_output: TeamOutput,
+  agent_message: TeamMessage,
 };
 
 export const RawButton = ({ value, name }) => html`<${Button} icon="copy" tone="quiet" label=${`JSON: copy ${name}`} onClick=${() => copy(JSON.stringify(value, null, 2))}>JSON</${Button}>`;

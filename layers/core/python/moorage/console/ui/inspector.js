@@ -6,6 +6,7 @@ import { address } from "../router.js";
 import { bytes, clock, count, dollars, duration } from "../model/text.js";
 import { callsOf } from "../model/outcome.js";
 import { networkOf, rowsOf, used } from "../model/run.js";
+import { agentOf, byAgent } from "../model/team.js";
 import { asOf, changed } from "./changes.js";
 import { useData } from "./data.js";
 import { FileLink } from "./file_link.js";
@@ -151,10 +152,15 @@ function Cost({ run, cursor }) {
   const models = run.steps.filter((step) => step.call_id === null && step.ended_at !== null && step.ended_at <= until + 1);
   return html`<div class="pad"><dl class="figures compact"><div><dt>cost</dt><dd>${sum.cost === null ? "no price" : dollars(sum.cost)}</dd></div><div><dt>tokens in</dt><dd>${count(sum.input)}</dd></div>
     <div><dt>cached</dt><dd>${sum.input ? `${Math.round((sum.cached / sum.input) * 100)} %` : "0 %"}</dd></div><div><dt>tokens out</dt><dd>${count(sum.output)}</dd></div></dl>
+    <${ByAgent} agents=${byAgent(run.steps, (own) => used(own, until))} />
     <table class="small"><thead><tr><th scope="col">Round</th><th scope="col" class="r">In</th><th scope="col" class="r">Cached</th><th scope="col" class="r">Out</th><th scope="col" class="r">Cost</th></tr></thead>
-    <tbody>${models.map((step, at) => html`<tr key=${step.id}><td>${at + 1}</td><td class="r number">${count(step.usage?.input_tokens)}</td><td class="r number">${count(step.usage?.input_tokens_details?.cached_tokens)}</td><td class="r number">${count(step.usage?.output_tokens)}</td><td class="r number">${dollars(step.cost_usd)}</td></tr>`)}</tbody></table>
+    <tbody>${models.map((step, at) => html`<tr key=${step.id}><td>${at + 1}${agentOf(step) && html` <span class="muted">${agentOf(step)}</span>`}</td><td class="r number">${count(step.usage?.input_tokens)}</td><td class="r number">${count(step.usage?.input_tokens_details?.cached_tokens)}</td><td class="r number">${count(step.usage?.output_tokens)}</td><td class="r number">${dollars(step.cost_usd)}</td></tr>`)}</tbody></table>
     ${sum.cost === null && html`<p class="muted">The price of this model is not known: <code>price</code> in models.toml says it.</p>`}</div>`;
 }
+
+// What each agent of a team has used.
+const ByAgent = ({ agents }) => agents.length > 0 && html`<table class="small" aria-label="By agent"><thead><tr><th scope="col">Agent</th><th scope="col" class="r">Steps</th><th scope="col" class="r">Calls</th><th scope="col" class="r">In</th><th scope="col" class="r">Out</th><th scope="col" class="r">Cost</th></tr></thead>
+  <tbody>${agents.map((each) => html`<tr key=${each.name}><td><${Name}>${each.name}</${Name}></td><td class="r number">${each.models}</td><td class="r number">${each.tools}</td><td class="r number">${count(each.input)}</td><td class="r number">${count(each.output)}</td><td class="r number">${dollars(each.cost)}</td></tr>`)}</tbody></table>`;
 
 function Raw({ run, cursor }) {
   const response = run.log.at(cursor).response ?? run.response;

@@ -8,6 +8,8 @@ const GUTTER = 64;
 const ROW = 14;
 const BARS_MAX = 300;
 const NARROWEST_MS = 20;
+const AGENTS_MAX = 12;
+const LABEL_CHARS = 9;
 
 export function Timeline({ isFolded, lanes, log, cursor, onCursor, onStep, steps, range, onRange }) {
   const box = useRef(null);
@@ -60,7 +62,8 @@ export function Timeline({ isFolded, lanes, log, cursor, onCursor, onStep, steps
       <${Axis} from=${from} to=${to} x=${x} height=${height} begin=${lanes.from} />
       ${Object.entries(LANES).filter(([lane]) => lane in tops).map(([lane, name]) => html`<text key=${lane} class="lane" x="0" y=${tops[lane] + 10}>${lane === "spent" && !isPriced(lanes.spent) ? "tokens" : name}</text>`)}
       ${lanes.rounds.filter((round) => round.at >= from && round.at <= to).slice(0, BARS_MAX).map((round) => html`<line key=${round.number} class="round-line" x1=${x(round.at)} x2=${x(round.at)} y1=${tops.rounds} y2=${height - 4} />`)}
-      ${lanes.model.filter(seen).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${`m${key}`} bar=${bar} y=${tops.model} x=${x} cut=${at} onStep=${onStep} />`)}
+      ${"agents" in tops && html`<${Team} lanes=${lanes} top=${tops.agents} seen=${seen} x=${x} cut=${at} from=${from} to=${to} onStep=${onStep} onCursor=${onCursor} />`}
+      ${"model" in tops && lanes.model.filter(seen).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${`m${key}`} bar=${bar} y=${tops.model} x=${x} cut=${at} onStep=${onStep} />`)}
       ${"tools" in tops && lanes.tools.filter((bar) => seen(bar) && bar.row < depth).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${`t${key}`} bar=${bar} y=${tops.tools + bar.row * ROW} x=${x} cut=${at} onStep=${onStep} />`)}
       ${"container" in tops && lanes.container.filter(seen).slice(-BARS_MAX).map((bar) => html`<${Life} key=${bar.life.id} bar=${bar} y=${tops.container} x=${x} cut=${at} from=${from} to=${to} />`)}
       ${"container" in tops && lanes.saved.filter((tick) => tick.at >= from && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.version.id} x=${x(tick.at)} y=${tops.container - 1} tone="accent" shape="diamond" title=${`files saved: ${plural(tick.version.change_count, "change")}, ${plural(tick.version.files, "file")} then`} isDim=${tick.at > at} />`)}
@@ -83,9 +86,9 @@ const HEIGHTS = { container: 20, egress: 16, files: 18, spent: 26 };
 
 // Where each lane begins. One with nothing in it takes no room.
 function placed(lanes, depth) {
-  const tops = { rounds: 14, model: 30 };
-  let top = 50;
-  if (lanes.tools.length) {
+  const tops = lanes.agents.length ? { rounds: 14, agents: 30 } : { rounds: 14, model: 30 };
+  let top = lanes.agents.length ? 36 + Math.min(lanes.agents.length, AGENTS_MAX + 1) * ROW : 50;
+  if (lanes.tools.length && !lanes.agents.length) {
     tops.tools = top;
     top += depth * ROW + 4;
   }
@@ -162,6 +165,32 @@ function Bar({ bar, y, x, cut, onStep }) {
     ${bar.step?.attempts.lost > 0 && html`<path class="break" d=${`M${x(bar.from) + 4} ${y - 2}l3 5l-4 3l3 6`} />`}
     ${bar.exit && end - x(bar.from) > 46 && html`<text class="exit" aria-hidden="true" x=${end - 4} y=${y + 9}>${bar.exit === "timeout" ? "timeout" : `exit ${bar.exit}`}</text>`}
   </g>`;
+}
+
+// The agents of a team, each with its steps and calls, and the messages that they have read.
+function Team({ lanes, top, seen, x, cut, from, to, onStep, onCursor }) {
+  const shown = lanes.agents.slice(0, AGENTS_MAX);
+  const places = Object.fromEntries(shown.map((agent, at) => [agent.name, top + at * ROW]));
+  const messages = lanes.messages.filter((each) => each.at >= from && each.at <= to && each.author in places && each.agent in places);
+  return html`${shown.map((agent) => html`<g key=${agent.name} role="group" aria-label=${`Agent ${agent.name}: ${[tokens(agent.input, agent.output), dollars(agent.cost)].filter(Boolean).join(", ")}`}>
+      <text class="lane" x="0" y=${places[agent.name] + 10}>${short(agent.name)}<title>${agent.name}</title></text>
+      ${agent.bars.filter(seen).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${key} bar=${bar} y=${places[agent.name]} x=${x} cut=${cut} onStep=${onStep} />`)}</g>`)}
+    ${messages.slice(-BARS_MAX).map((each) => html`<${Arrow} key=${each.index} message=${each} x=${x(each.at)} y=${places[each.author] + 5} end=${places[each.agent] + 5} isDim=${each.at > cut} onCursor=${onCursor} />`)}
+    ${lanes.agents.length > AGENTS_MAX && html`<text class="lane" x="0" y=${top + AGENTS_MAX * ROW + 6}>+${lanes.agents.length - AGENTS_MAX}</text>`}`;
+}
+
+// The last word of an agent's name, as long as there is room.
+const short = (name) => {
+  const word = name.split("/").at(-1);
+  return word.length > LABEL_CHARS ? `${word.slice(0, LABEL_CHARS - 1)}…` : word;
+};
+
+function Arrow({ message, x, y, end, isDim, onCursor }) {
+  const way = end > y ? 1 : -1;
+  const title = `message of ${message.author} to ${message.agent}`;
+  return html`<g data-bar role="button" tabindex="0" aria-label=${title} class=${`message ${isDim ? "dim" : ""}`} onClick=${() => onCursor(message.seq)}
+    onKeyDown=${(event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), event.stopPropagation(), onCursor(message.seq))}><title>${title}</title>
+    <path d=${`M${x} ${y}V${end}m-3 ${-5 * way}l3 ${5 * way}l3 ${-5 * way}`} /></g>`;
 }
 
 // A sandbox: light while it starts, with a cross where it was lost.

@@ -160,6 +160,8 @@ class AgentTeam(HostedTool, OffersFunctions, KeepsItems):
         return item["type"] == "agent_message" and bool(item["content"][:1]) and is_task(item)
 
     def title(self, item: Item) -> str | None:
+        if item["type"] == "agent_message":
+            return f"{item['author']} → {item['recipient']}"
         return f"{item['action']} {item['arguments']}" if item["type"] == self.call_type else None
 
 
