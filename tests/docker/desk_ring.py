@@ -16,7 +16,10 @@ from moorage.sandbox.provisioner import SandboxSpec
 from tests.bench.bench_exec import ready
 from tests.docker.conftest import docker_stack
 from tests.docker.engine import ROOT, base, build, docker
+from tests.docker.image_ring import walls
+from tests.docker.ring import running
 from tests.scenarios.test_computer import CLICK, OPEN, SERVE, SHOT, TOOLS, acts, said, shown
+from tests.scenarios.test_operator_secrets import HOST, a_host
 from tests.stack import Stack, say, script, shell
 from tests.unit.sandbox.support import TOKEN, run
 from tests.unit.sandbox.test_desk_walls import CANARY, PROBE
@@ -71,6 +74,32 @@ def test_a_page_elsewhere_is_refused_in_words(stack: Stack) -> None:
     assert "this container has no network" in output.actions[-1]["error"]
 
 
+def test_pages_come_by_the_containers_way_out_and_its_certificates(desks: str, tmp_path: Path) -> None:
+    """A host with a secret is opened by the proxy, so that the browser sees a certificate of the deployment's own CA."""
+    folder = tmp_path / "host"
+    folder.mkdir()
+    with a_host(folder) as host:
+        environment = {
+            "MOORAGE_ALLOWED_EGRESS_DOMAINS": HOST,
+            "MOORAGE_EGRESS_HOSTS": str(folder / "hosts"),
+            "MOORAGE_EGRESS_UPSTREAM_CA": str(folder / "upstream-ca.pem"),
+            "MOORAGE_EGRESS_ALLOWED_NETWORKS": "127.0.0.0/8",
+            "MOORAGE_EGRESS_PORTS": str(host.port),
+        }
+        policy = {
+            "type": "allowlist",
+            "allowed_domains": [HOST],
+            "domain_secrets": [{"domain": HOST, "name": "API_TOKEN", "value": "value-of-the-secret-1234"}],
+        }
+        tools = [{"type": "computer", "container": {"type": "container_auto", "network_policy": policy}}]
+        visits = [acts({"type": "navigate", "url": url}) for url in (f"https://{HOST}:{host.port}/", "https://other.test/")]
+        with running(docker_stack(desks, tmp_path / "state", **environment)) as stack:
+            shop, other = shown(ask(stack, *visits, say("end"), tools=tools))
+        assert (shop.actions[-1], shop.page["url"]) == ({"ok": True}, f"https://{HOST}:{host.port}/")
+        assert "Network access to 'other.test' was refused" in other.actions[-1]["error"]
+        assert set(host.received) == {""}, "the page was asked for, and no secret was sent"
+
+
 @pytest.fixture
 async def provisioner(desks: str) -> AsyncIterator[DockerProvisioner]:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a short path, for sockets
@@ -91,3 +120,18 @@ async def test_the_browser_has_chromiums_own_sandbox_behind_walls_of_its_own(pro
     kinds = ("pid", "mnt", "net", "ipc", "uts")
     spaces = [[Path(f"/proc/{each['State']['Pid']}/ns/{kind}").readlink() for kind in kinds] for each in (sandbox, beside_it)]
     assert all(ours != theirs for ours, theirs in zip(*spaces, strict=True))
+
+
+@pytest.fixture(scope="module")
+def whole_image(engine: str) -> str:
+    """The image of all of moorage, with a browser."""
+    arguments = {"BASE_IMAGE": base(engine, "moorage-debian"), "COMPUTER": "1"}
+    build(engine, "moorage-computer", ROOT, arguments, "docker/Dockerfile")
+    return "moorage-computer"
+
+
+@pytest.mark.timeout(3000)
+def test_the_image_of_all_of_moorage_shows_the_demonstration_of_a_computer(engine: str, whole_image: str) -> None:
+    run_image = ("run", "--rm", *walls(), whole_image)
+    assert "a hosted computer can run here: Chrome/" in docker(engine, *run_image, "doctor")
+    assert "after two presses the title is 'Cart: 2'" in docker(engine, *run_image, "demo", "computer", "--no-keep")

@@ -307,6 +307,7 @@ async def test_a_browser_has_a_container_beside_the_sandboxs_as_long_as_that_liv
     one, other = await asyncio.gather(provisioner.desk(handle), provisioner.desk(handle))
     assert (one, one.endpoint != handle.endpoint, one.token) == (other, True, TOKEN)
     (desk,) = desks(engine)
+    assert Path(one.endpoint.removeprefix("unix:")).parent.stat().st_mode & 0o777 == 0o755
     assert [each.sandbox_id for each in await provisioner.running()] == [handle.sandbox_id]
     desk.status = "exited"
     assert await provisioner.desk(handle) == one

@@ -265,6 +265,8 @@ class DockerProvisioner:
             desk_id = found["Id"] if found else await self._create_desk(name, sandbox, handle.token)
         desk = Handle(f"unix:{self.settings.runtime_dir / name / _DESK_SOCKETS / 'exec.sock'}", handle.token, handle.sandbox_id)
         await self._until_healthy(desk, desk_id, _DESK_START_POLLS)
+        # No browser has been started yet: none puts a link to elsewhere in the place of the socket.
+        (self.settings.runtime_dir / name / _DESK_SOCKETS).chmod(0o755)
         return desk
 
     async def _create_desk(self, name: str, sandbox: Mapping[str, Any], token: str) -> str:
@@ -540,7 +542,7 @@ def desk_config(egress: Mapping[str, str] | None, token_sha256: str) -> dict[str
 
 
 def _make_desk_directory(directory: Path, policies: bytes) -> None:
-    """Sockets go where the browser's user may write; above it only this user may enter."""
+    """The socket goes where the browser's user may write until it is there; above it only this user may enter."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     (directory / _POLICIES).write_bytes(policies)
     (directory / _POLICIES).chmod(0o644)
