@@ -10,6 +10,7 @@ from moorage.wire.types import Event, Item
 
 from tests.simulation.clock import run
 from tests.unit.agents.sessions import SECONDS_MAX, WEIGH, SessionLab, in_short, message
+from tests.unit.agents.test_session_stream import ASKS
 from tests.unit.loop.lab import Turn, call, say, shell
 from tests.unit.loop.teams import TeamLab, ask, spawn, wait
 
@@ -246,6 +247,35 @@ def test_subagents_wait_for_results_of_the_client_and_go_on_in_the_same_turn() -
         assert await asked(session, "/items") == list(seen.values())
         waits = [item["status"] for item in seen.values() if item["type"] == "wait_for_subagents_call"]
         assert waits == ["completed"] * len(waits)
+
+    run(story())
+
+
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+def test_a_person_decides_about_the_command_of_a_subagent(decision: str) -> None:
+    async def story() -> None:
+        lab = TeamLab(root=[spawn("a"), wait(), say("Done.")], root__a=[shell("a1"), say("a is done")])
+        session = await session_of(lab, has_container=False, tools=[ASKS])
+        await lab.play()
+        shown = await session.shown()
+        (action,) = shown["required_actions"]
+        (turn,) = await session.turns()
+        assert (shown["status"], turn["status"]) == ("requires_action", "waiting")
+        assert (action["request"]["name"], action["request"]["arguments"]["action"]["commands"]) == ("shell_call", ["a1"])
+        assert "agent.session.requires_action" in [
+            event["type"] for event in await told_until(session, "agent.session.requires_action")
+        ]
+        answer = {"type": "mcp_tool_call", "decision": decision}
+        event = {"type": "agent.session.input.mcp_approval_request_result", "request_id": action["request_id"], "response": answer}
+        assert (await session.send(event)).status_code == 202
+        await lab.play()
+        (turn,) = await session.turns()
+        assert (turn["status"], (await session.shown())["required_actions"]) == ("completed", [])
+        (subagent,) = await asked(session, "/subagents")
+        items = [of_item(item) for item in await asked(session, f"/subagents/{subagent['id']}/items")]
+        ran = {"approve": "$ a1 completed", "deny": "$ a1 failed"}[decision]
+        assert items == ["heard: Do it.", ran, "assistant: a is done"]
+        assert lab.sandboxes.begun == (["a1"] if decision == "approve" else [])
 
     run(story())
 

@@ -193,11 +193,6 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "multi_agent.max_concurrent_subagents",
         "integer_above_max_value",
     ),
-    (
-        {"multi_agent": {"enabled": True}, "tools": [SERVER | {"require_approval": "always"}]},
-        "tools[0].require_approval",
-        "invalid_value",
-    ),
     ({"compaction": {"async": True}}, "compaction.async", "unsupported_value"),
     ({"experimental": {"time_awareness": True}}, "experimental.time_awareness", "unsupported_value"),
     ({"tools": [{"type": "computer_use"}]}, "tools[0].type", "unsupported_value"),

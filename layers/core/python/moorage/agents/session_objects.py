@@ -17,6 +17,7 @@ from moorage.approvals.waiting import question_of
 from moorage.environments.answers import environment_of
 from moorage.environments.shapes import HostedEnvironment, NoEnvironment
 from moorage.runtime import Runtime
+from moorage.store import keys
 from moorage.store.responses import Snapshot
 from moorage.tools.approval_text import asked
 from moorage.wire.responses import TokenUsage
@@ -179,11 +180,12 @@ async def actions_of(runtime: Runtime, standing: Standing) -> list[dict[str, Any
     if not standing.awaits or standing.snapshot is None:
         return calls
     stored = standing.snapshot.stored
-    known, progress = await asyncio.gather(
-        runtime.approvals.those(stored, standing.awaits), runtime.steps.read(stored.tenant_id, stored.response_id)
-    )
+    known = await runtime.approvals.those(stored, standing.awaits)
     waiting = [known[each] for each in standing.awaits if each in known and known[each].is_waiting]
-    return [*calls, *(_question(turn, each.id, question_of(each, progress.items)) for each in waiting)]
+    lanes = sorted({keys.lane_of(each.step) for each in waiting})
+    read = await asyncio.gather(*(runtime.steps.read(stored.tenant_id, stored.response_id, lane=lane) for lane in lanes))
+    items = {lane: progress.items for lane, progress in zip(lanes, read, strict=True)}
+    return [*calls, *(_question(turn, each.id, question_of(each, items[keys.lane_of(each.step)])) for each in waiting)]
 
 
 def _call(turn: TurnRecord, call: Item) -> dict[str, Any]:

@@ -87,6 +87,8 @@ class Standing:
     """The last one."""
     snapshot: Snapshot | None = None
     """Of that turn's current response; None if there is none, or none any more."""
+    asked: tuple[str, ...] = ()
+    """Ids of the approvals that agents of its team wait for: each of them stands still by itself."""
 
     @property
     def error(self) -> str:
@@ -125,7 +127,7 @@ class Standing:
     @property
     def awaits(self) -> tuple[str, ...]:
         """Ids of the approvals that it stands still for."""
-        return self.snapshot.stored.awaits if self.is_running and self.snapshot is not None else ()
+        return self.snapshot.stored.awaits or self.asked if self.is_running and self.snapshot is not None else ()
 
     @property
     def is_queued(self) -> bool:
@@ -198,7 +200,11 @@ async def stand(runtime: Runtime, session: SessionRecord) -> Standing:
 
 async def standing_of(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> Standing:
     """A turn as it stands."""
-    return Standing(session, turn, await snapshot_of(runtime, session.tenant_id, turn.current))
+    snapshot = await snapshot_of(runtime, session.tenant_id, turn.current)
+    if snapshot is None or snapshot.is_final or snapshot.stored.agent is None:
+        return Standing(session, turn, snapshot)
+    known = await runtime.approvals.of(session.tenant_id, turn.current)
+    return Standing(session, turn, snapshot, tuple(approval.id for approval in known if approval.is_waiting))
 
 
 async def snapshot_of(runtime: Runtime, tenant_id: str, response_id: str) -> Snapshot | None:

@@ -137,7 +137,6 @@ async def prepare(
     await draw_first(runtime, stored, said.items)
     try:
         stored = await _placed(runtime, stored, request, said)
-        team_request.check_container(stored)
     except BaseException:
         await draw_last(runtime, stored, TokenUsage(), 0, ())
         raise

@@ -8,27 +8,16 @@ from moorage.errors import invalid_value, unsupported_value
 from moorage.loop import upstream_shell
 from moorage.loop.prepare import ResolvedInput
 from moorage.loop.team_items import agents_of, goes_on
-from moorage.store.responses import StoredResponse
-from moorage.tools.capabilities import AsksApproval
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import makes_calls
 from moorage.wire.requests import CreateRequest
 from moorage.wire.types import Item, Tool
 
-_NO_PERSON: Final = "the subagents of a session cannot wait for a person in this version: say 'never', or leave 'multi_agent' out."
 _NO_PROGRAMS: Final = "The agents of a team write no programs in this version: leave it out, or 'multi_agent'."
 
 
-def check_session(tools: Sequence[Tool]) -> None:
-    """Of an agent whose subagents have no way to a person. Raises :class:`~moorage.errors.ApiError`."""
-    _check_tools(tools)
-    for index, tool in enumerate(tools):
-        room = ROOMS.of_tool(tool["type"])
-        if isinstance(room, AsksApproval) and room.may_ask(tool):
-            raise invalid_value(f"tools[{index}].require_approval", _NO_PERSON)
-
-
-def _check_tools(tools: Sequence[Tool]) -> None:
+def check_tools(tools: Sequence[Tool]) -> None:
+    """Raises :class:`~moorage.errors.ApiError` for one that no agent of a team can have."""
     for index, tool in enumerate(tools):
         if makes_calls(ROOMS.of_tool(tool["type"])):
             raise unsupported_value(f"tools[{index}].type", tool["type"], _NO_PROGRAMS)
@@ -36,7 +25,7 @@ def _check_tools(tools: Sequence[Tool]) -> None:
 
 def check(request: CreateRequest, said: ResolvedInput) -> None:
     """Raises :class:`~moorage.errors.ApiError`."""
-    _check_tools(request.tools)
+    check_tools(request.tools)
     if upstream_shell.goes_there(said.entry, request.tools):
         raise unsupported_value("multi_agent.enabled", "true", "Its shell runs at the provider of the model, without room for a team.")
     others = len(agents_of(said.items)) - 1
@@ -51,9 +40,3 @@ def check_alone(items: Sequence[Item]) -> None:
     root, *others = agents_of(items).values()
     if goes_on([root, *others]) and (goes_on(others) or any(agent.open_wait() is not None for agent in (root, *others))):
         raise invalid_value("multi_agent", "agents of a team wait for this request: give the 'multi_agent' of the one before.")
-
-
-def check_container(stored: StoredResponse) -> None:
-    """The same of the container that it has got. Raises :class:`~moorage.errors.ApiError`."""
-    if stored.agent is not None and stored.session_id is not None and stored.has_gated_network:
-        raise invalid_value("tools", f"the container's network asks for approvals: {_NO_PERSON}")
