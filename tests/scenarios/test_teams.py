@@ -325,6 +325,25 @@ def test_a_question_of_an_agent_is_answered_with_the_next_request(client: OpenAI
     assert list(answers(second).items()) == [("/root/a", "a: [exit code 0]\nanchor"), ("/root", "Done.")]
 
 
+def test_a_conversation_keeps_what_all_agents_know(client: OpenAI) -> None:
+    conversation = client.conversations.create().id
+    steps = [{"calls": [spawn("a", look("x"), say("a saw {{output}}"))]}, wait(), say("One.")]
+    first = run(client, *steps, tools=[LOOK], conversation=conversation)
+    second = run(client, tools=[LOOK], conversation=conversation, input=outputs(first, root__a="a rock"))
+    assert answers(second) == {"/root/a": "a saw a rock", "/root": "One."}
+    kinds = [item.type for item in client.conversations.items.list(conversation, order="asc", limit=100)]
+    assert kinds == ["message", *(item.type for item in first.output), "function_call_output", *(item.type for item in second.output)]
+    further = [ask("followup_task", target="a", message=script(say("Again."))), wait(), say("Two.")]
+    assert answers(run(client, *further, tools=[LOOK], conversation=conversation)) == {"/root/a": "Again.", "/root": "Two."}
+
+
+def test_a_budget_of_calls_bounds_all_agents_together(client: OpenAI) -> None:
+    endless = {"repeat": {"times": 50, "step": shell("true")}}
+    budget = {"budget": {"tool_calls": 3}}
+    response = run(client, {"calls": [spawn("a", endless, say("x"))]}, wait(), say("Enough."), extra_body=budget)
+    assert (response.status, sum(item.type == "shell_call" for item in response.output) <= 4) == ("incomplete", True)
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"type": "programmatic_tool_calling"}]}, "tools[0].type"),
     ({"max_tool_calls": 3}, "max_tool_calls"),

@@ -176,7 +176,7 @@ async def end_from_outside(
         end = _end(runtime, stored, folded, status, error, incomplete_reason, outcomes, drops_partial, mail)
         ended: dict[str, Any] = end.events[-1]["response"]
         await pay_rent(runtime, stored, (ended["usage"] or {}).get("cost"))
-        if drops_partial:
+        if drops_partial or (stored.agent is not None and status in ("completed", "incomplete")):
             await _grow_conversation(runtime, stored, ended)
         try:
             ended_at_ms = await log.append(end)

@@ -30,4 +30,5 @@ async def seen_as(runtime: Runtime, stored: StoredResponse, lane: int) -> Stored
         input_items=beginning,
         recent_items=0,
         ancestors=(),
+        conversation_id=None,
     )

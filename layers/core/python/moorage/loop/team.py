@@ -180,7 +180,8 @@ async def settle(runtime: Runtime, stored: StoredResponse) -> None:
         return
     sent = await asyncio.gather(*(runtime.lanes.messages(stored, lane.number) for lane in lanes))
     mail = sorted((message for box in sent for message in box), key=lambda message: message.sent_at_ms)
-    await finish.end_from_outside(runtime, stored, status="completed", mail=[message.item() for message in mail])
+    root = await seen_as(runtime, stored, 0)
+    await finish.end_from_outside(runtime, root, status="completed", mail=[message.item() for message in mail])
 
 
 async def _ask(runtime: Runtime, stored: StoredResponse, step: int) -> bool:

@@ -236,16 +236,15 @@ def parse_conversation_items(body: bytes | dict[str, Any]) -> tuple[Item, ...]:
 # --- From fields to a request ------------------------------------------------------------------------------------------------------
 
 
-_NOT_BESIDE: Final = "A team takes none in this version: leave it out, or 'multi_agent'."
+_NOT_BESIDE: Final = "A team takes none, as in OpenAI's API: give it a 'budget' with 'tool_calls'."
 
 
 def _with_team_checked(request: CreateRequest) -> CreateRequest:
     """Refuse what a team cannot keep to in this version."""
     if request.multi_agent is None:
         return request
-    for name, value in (("conversation", request.conversation_id), ("max_tool_calls", request.max_tool_calls)):
-        if value is not None:
-            raise errors.unsupported_parameter(name, _NOT_BESIDE)
+    if request.max_tool_calls is not None:
+        raise errors.unsupported_parameter("max_tool_calls", _NOT_BESIDE)
     if "wall_seconds" in (request.budget or {}):
         raise errors.unsupported_parameter("budget.wall_seconds", "The agents of a team work at the same time: limit 'usd' or tokens.")
     if request.input_items and request.input_items[-1]["type"] == "compaction_trigger":
