@@ -199,6 +199,11 @@ class TeamLab(Lab):
         self.model = self.scripts = model
 
 
+def texts(output: list[Item], agent: str) -> list[str]:
+    """What an agent has said."""
+    return [text_of(item) for item in output if item["type"] == "message" and item["agent"]["agent_name"] == agent]
+
+
 @cache
 def beginning() -> tuple[StoredResponse, Mapping[tuple[str, str], Record]]:
     return begun(Lab(), agent="/root", parameters={"multi_agent": TEAM})
@@ -355,6 +360,9 @@ class TeamHistory(History):
                     message for message in await self.lab.runtime.lanes.messages(stored, lane.number) if message.kind == "NEW_TASK"
                 ]
                 assert 1 <= len(told) <= len(tasks), f"{lane.name} has told its end {len(told)} times after {len(tasks)} tasks"
+                last = [text for text in texts(response["output"], lane.name) if text]
+                if lane.status == "completed" and last:
+                    assert last[-1] in {message.text for message in told}, f"{lane.name} has not told {last[-1]!r}"
         return status
 
     def _look_at_prompts(self) -> None:

@@ -139,6 +139,9 @@ async def end(
         if status in ("completed", "incomplete"):
             made = (await runtime.steps.read(stored.tenant_id, stored.response_id, since=step, lane=stored.lane)).items
             if any(is_task(item) for item in await news(runtime, stored, made.values())):
+                # Its parent may have been told of the end already, and is told of the next one too.
+                if await runtime.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
+                    continue
                 return False
         await _tell_parent(runtime, stored, me, text or _words(status, error))
         ended = replace(me, status=status, due_at_ms=0, is_interrupted=False, incomplete_reason=reason, turn=step + 1)

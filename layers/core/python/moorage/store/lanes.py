@@ -51,7 +51,7 @@ class AgentLane:
     turn: int = 0
     """The step with which its latest turn may begin."""
     turns: int = 0
-    """How many it has had before."""
+    """How many it has had before; a task that came at the end of one begins another."""
     is_interrupted: bool = False
     """It ends its turn before its next model step."""
     touched_at_ms: int = 0
