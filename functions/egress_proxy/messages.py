@@ -1,7 +1,6 @@
 """The read parts of a request, and the form of a refusal: HTTP without a connection."""
 
 import base64
-import binascii
 import json
 from dataclasses import dataclass, field
 
@@ -74,7 +73,7 @@ def take_credential(request: http.Request) -> Credential | None:
         return None
     try:
         username, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # not ASCII, not base64, or not UTF-8 inside
         return None
     return Credential(username, password) if colon else None
 

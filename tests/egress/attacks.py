@@ -100,6 +100,9 @@ ATTACKS: dict[str, Attack] = {
     "CONNECT with a credential that is no base64": Attack(
         lambda box: [["send", connect_line(box, "allowed.example:443", "!!!")], ["head"]], refused(EgressReason.CREDENTIAL_MISSING, 407)
     ),
+    "CONNECT with a credential beyond ASCII": Attack(
+        lambda box: [["send", connect_line(box, "allowed.example:443", "é")], ["head"]], refused(EgressReason.CREDENTIAL_MISSING, 407)
+    ),
     "CONNECT with two credentials": Attack(
         lambda box: [
             ["send", connect_line(box, "allowed.example:443").replace("\r\n\r\n", "\r\nProxy-Authorization: Basic eDp5\r\n\r\n")],

@@ -310,6 +310,12 @@ def source(data: str, media_type: str = "application/zip") -> dict[str, str]:
             "skills[0].source.data",
             "Invalid value for 'skills[0].source.data': it is not base64",
         ),
+        (
+            [INLINE | {"source": source("é")}],
+            400,
+            "skills[0].source.data",
+            "Invalid value for 'skills[0].source.data': it is not base64",
+        ),
         ([INLINE | {"source": source("QQ==")}], 400, "skills[0].source.data", "Invalid skill: The zip file cannot be read"),
         (
             [INLINE | {"name": "other", "source": source(base64.b64encode(MANIFEST).decode(), "text/markdown")}],

@@ -5,7 +5,6 @@ asked for again, and a response says which one it was.
 """
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -142,7 +141,7 @@ async def _inline(asked: Mapping[str, Any], param: str) -> GivenSkill:
     source = asked["source"]
     try:
         data = await beside(len(source["data"]), lambda: base64.b64decode(source["data"], validate=True))
-    except binascii.Error as error:
+    except ValueError as error:
         raise invalid_value(f"{param}.source.data", f"it is not base64 ({error}).") from error
     make = bundles.of_markdown if source["media_type"] == MARKDOWN else bundles.of_zip
     try:
