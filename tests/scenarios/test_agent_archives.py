@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import random
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -311,6 +312,45 @@ IMPOSSIBLE: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "settings that no agent has": ("versions/0001.json", lambda text: text.replace(b'"model":"demo"', b'"model":7'), "settings.model"),
     "more sessions than there are": ("agent.json", lambda text: text.replace(b'"sessions":2', b'"sessions":3'), "is missing"),
 }
+
+
+def test_notes_that_were_sealed_are_sealed_anew_and_read_by_the_model(client: OpenAI, other: OpenAI, archive: bytes) -> None:
+    notes = {"text": "The parcel is blue.", "recent": [], "user_tokens": 0, "is_cut": False}
+    text = f"compaction.2:{json.dumps(notes)}"
+    item = {"id": f"cmp_{'a' * 48}", "type": "compaction", "encrypted_content": text, "opened": True}
+    line = json.dumps({"of": "output", "item": item}).encode()
+    made = imported(other, rewritten(archive, ANSWER, lambda content: content + b"\n" + line))
+    copy_id = made["sessions"][0]["id"]
+    (turn,) = (one.to_dict() for one in other.beta.agents.sessions.turns.list(copy_id))
+    held: Any = other.responses.retrieve(turn["response_ids"][0]).output[-1]  # type: ignore[index]
+    assert (held.type, held.encrypted_content.startswith("mrg1.")) == ("compaction", True)
+    told(other, copy_id, say("Yes."))
+    last: Any = next(iter(other.beta.agents.sessions.turns.list(copy_id)))
+    assert "The parcel is blue." in json.dumps(other.get(f"/responses/{last.response_ids[0]}/steps/step_0/prompt", cast_to=object))
+    again = exported(other, made["agent"]["id"])
+    assert (b"The parcel is blue." in again, b"mrg1." in again) == (True, False)
+
+
+def test_an_imported_session_is_forked_at_an_imported_turn(stack: Stack, other: OpenAI, archive: bytes) -> None:
+    copy_id = imported(other, archive)["sessions"][1]["id"]
+    with stack.http(other.api_key) as http:
+        fork = http.post(f"/agents/sessions/{copy_id}/fork", json={}).json()
+    assert fork["forked_from"]["files"] == 1
+    told(other, fork["id"], shell("cat /workspace/a.txt"), say("Mine."))
+    assert printed(other, fork["id"])[-1].startswith("a")
+
+
+def test_a_long_file_is_uploaded_in_parts_by_the_command_line(
+    client: OpenAI, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = random.Random(7).randbytes(9 * 1024 * 1024)
+    (tmp_path / "long.bin").write_bytes(content)
+    mine = {"MOORAGE_URL": str(client.base_url), "MOORAGE_API_KEY": client.api_key}
+    assert main(["files", "put", str(tmp_path / "long.bin")], mine) == 0
+    file = client.files.retrieve(capsys.readouterr().out.strip())
+    assert (file.filename, file.purpose, file.bytes) == ("long.bin", "user_data", len(content))
+    assert client.files.content(file.id).read() == content
+    client.files.delete(file.id)
 
 
 @pytest.mark.parametrize(("name", "change", "problem"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
