@@ -27,7 +27,7 @@ from moorage.egress.grants import Grant, Grants, PolicyUnavailable
 from moorage.egress.policy import EgressDecision, EgressReason, EgressRequest, decide, sentence, shown
 from moorage.egress.redaction import Scrubber, patterns_of
 from moorage.egress.store import EgressLogEntry
-from moorage.egress.substitution import SubstitutedRequest, substitute
+from moorage.egress.substitution import SubstitutedRequest, form_secrets, substitute
 from moorage.hosts import normalise
 
 from functions.egress_proxy.exchange import Exchange, Windows, exchange_of
@@ -36,6 +36,7 @@ from functions.egress_proxy.layers import UNRECOGNIZED_NAME, BoundedHttpLayer, R
 from functions.egress_proxy.messages import (
     Credential,
     connect_host,
+    has_short_body,
     has_small_body,
     host_header,
     is_malformed,
@@ -265,10 +266,26 @@ class EgressAddon:
             # An echo in a compressed body could not be seen; most servers then send a plain one.
             request.headers["accept-encoding"] = "identity"
         echoes = patterns_of(sent).union(*(secret.echoes for secret in secrets))
-        exchange = Exchange(entry, Scrubber(echoes), self._windows)
+        forms = form_secrets(secrets, host, request.method, request.path) if swapped is not None and has_short_body(request) else ()
+        exchange = Exchange(entry, Scrubber(echoes), self._windows, forms)
         exchange.attach(flow)
-        request.stream = exchange.count_request
+        if not forms:
+            request.stream = exchange.count_request
         self._journal.began(entry)
+
+    async def request(self, flow: http.HTTPFlow) -> None:
+        """The body of a request that was held for its secrets is whole."""
+        exchange, peer = exchange_of(flow), self._peers.get(flow.client_conn.id)
+        if exchange is None or not exchange.forms or peer is None or peer.grant is None:
+            return
+        names = exchange.fill_form(flow.request)
+        held = tuple(name for name in names if peer.grant.policy.holds_secret(name))
+        if held:
+            exchange.detach(flow)
+            reason = EgressReason.SECRET_NEEDS_APPROVAL
+            await self._refuse(
+                flow, replace(exchange.entry, secrets=held), _refusal(reason, exchange.entry.host or "", exchange.entry.port)
+            )
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         exchange = exchange_of(flow)

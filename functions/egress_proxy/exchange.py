@@ -8,7 +8,9 @@ from mitmproxy import http
 from moorage import limits
 from moorage.egress.policy import EgressReason, sentence
 from moorage.egress.redaction import Scrubber
+from moorage.egress.secrets import OpenSecret
 from moorage.egress.store import EgressLogEntry
+from moorage.egress.substitution import in_form
 
 from functions.egress_proxy.messages import refusal, status_of
 from functions.egress_proxy.unpacking import WITH_WINDOW, Unpacker, codings, unpacker
@@ -47,6 +49,8 @@ class Exchange:
     entry: EgressLogEntry
     scrubber: Scrubber = field(repr=False)
     windows: Windows = field(repr=False)
+    forms: tuple[OpenSecret, ...] = field(default=(), repr=False)
+    """Secrets that may stand in the request's body, which is held until it is whole."""
     bytes_sent: int = 0
     bytes_received: int = 0
     _windows_taken: int = 0
@@ -64,6 +68,18 @@ class Exchange:
     def count_request(self, data: bytes) -> bytes:
         self.bytes_sent += len(data)
         return data
+
+    def fill_form(self, request: http.Request) -> tuple[str, ...]:
+        """Put the secrets into the body that was held; their names."""
+        secrets, self.forms = self.forms, ()
+        body = request.raw_content or b""
+        filled = in_form(secrets, request.headers.get("content-type", ""), body)
+        if filled.names:
+            request.raw_content = filled.body
+            request.headers["content-length"] = str(len(filled.body))
+            self.entry = replace(self.entry, secrets=tuple(dict.fromkeys((*self.entry.secrets, *filled.names))))
+        self.bytes_sent += len(filled.body)
+        return filled.names
 
     def receive_head(self, flow: http.HTTPFlow) -> None:
         """Mask echoes in the status line and the headers, and let the body follow through this exchange."""

@@ -88,6 +88,14 @@ def has_small_body(request: http.Request) -> bool:
     return length.isdigit() and int(length) <= limits.EGRESS_DENIED_BODY_BYTES_MAX
 
 
+def has_short_body(request: http.Request) -> bool:
+    """Whether its body may be held as a whole, to put secrets in: its length is known, and it is not packed."""
+    if "transfer-encoding" in request.headers or "content-encoding" in request.headers:
+        return False
+    length = request.headers.get("content-length", "")
+    return length.isdigit() and 0 < int(length) <= limits.EGRESS_FORM_BYTES_MAX
+
+
 def may_be_http(data: bytes) -> bool:
     """A method's letters, as far as they have come."""
     word = data[:20].partition(b" ")[0]

@@ -99,6 +99,16 @@ addEventListener("load", async () => {
 """It asks its own host with a header, and shows the answer."""
 
 
+SIGN_IN = b"""<!doctype html><html lang=en><title>Sign in</title>
+<style>input { position: absolute; left: 0; width: 300px; height: 40px }</style>
+<form method=post action=/echo><input name=user aria-label=User style="top: 0">
+<input name=password type=password aria-label=Password style="top: 50px"><input type=submit value=Enter style="top: 100px"></form>"""
+
+
+POPUP = b"""<!doctype html><html lang=en><title>popup</title><a href="{}" target=_blank style="position: fixed; inset: 0">open</a>"""
+PAGES = {"page": PAGE, "popup": POPUP, "sign-in": SIGN_IN}
+
+
 class Internet:
     """One server for every address; what it saw is kept for the tests."""
 
@@ -247,8 +257,8 @@ class Internet:
                 }
                 content = json.dumps({"name": "tiny", "dist-tags": {"latest": "1.2.3"}, "versions": {"1.2.3": version}}).encode()
                 media = "application/json"
-            case "page":
-                content, media = PAGE, "text/html"
+            case "page" | "popup" | "sign-in" as page:
+                content, media = PAGES[page].replace(b"{}", argument.encode()), "text/html"
             case "git":
                 content = b"0123456789012345678901234567890123456789\trefs/heads/main\n"
             case "cargo":

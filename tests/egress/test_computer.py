@@ -1,11 +1,15 @@
 """The browser beside a container, behind the real proxy: which hosts it opens, whom it trusts, and what becomes of secrets."""
 
+import json
+import re
 import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from moorage.sandbox.desk_client import BatchResult, DeskClient
@@ -65,9 +69,11 @@ async def browser(arena: ArenaClient, launcher_socket: Path) -> AsyncIterator[Br
 
 
 @asynccontextmanager
-async def trusting_browser(arena: ArenaClient, launcher_socket: Path, *domains: str) -> AsyncIterator[Browser]:
+async def trusting_browser(
+    arena: ArenaClient, launcher_socket: Path, *domains: str, secret: dict[str, Any] = SECRET, asks: Any = None
+) -> AsyncIterator[Browser]:
     """It trusts the proxy's CA, and the CA of the arena's world in place of the public ones."""
-    box = arena.open(*domains, secrets=[SECRET])
+    box = arena.open(*domains, secrets=[secret], asks=asks)
     ca_pem = (arena.directory / "egress-ca.pem").read_text() + (arena.directory / "upstream-ca.pem").read_text()
     async with browser_with(arena, launcher_socket, box, ca_pem) as browser:
         yield browser
@@ -142,3 +148,98 @@ async def test_a_secret_goes_to_its_own_host_and_no_page_sees_it(arena: ArenaCli
     assert "X-Key: ****" in own.text
     assert placeholder in other.text
     assert VALUE not in repr([own, other])
+
+
+# --- new origins ---------------------------------------------------------------------------------------------------------------------
+
+NEW = "https://scoped.example/"
+WAYS: dict[str, list[dict[str, Any]]] = {
+    "an address": [{"type": "navigate", "url": NEW}],
+    "a redirect": [{"type": "navigate", "url": f"https://echo.example/redirect?{NEW}"}],
+    "a new window": [
+        {"type": "navigate", "url": f"https://echo.example/popup?{NEW}"},
+        {"type": "click", "button": "left", "x": 50, "y": 50},
+        {"type": "wait", "ms": 300},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+async def asking_browser(arena: ArenaClient, launcher_socket: Path) -> AsyncIterator[Browser]:
+    """A person must allow each host, and has allowed one."""
+    async with trusting_browser(arena, launcher_socket, "echo.example", "scoped.example", asks={"hosts": ["*"]}) as browser:
+        arena("allow", tenant=TENANT, container=browser.box.container_id, key="host#echo.example")
+        yield browser
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_no_request_leaves_for_a_new_origin_before_a_person_has_allowed_it(
+    way: str, arena: ArenaClient, asking_browser: Browser
+) -> None:
+    arena("clear")
+    result = await asking_browser.desk.run(new_id(), WAYS[way])
+    refused = {each.host: each.reason for each in result.page.refused}
+    assert refused.keys() == {"scoped.example"}
+    assert "a person has to allow" in refused["scoped.example"]
+    assert "scoped.example" not in repr([note["raw"].partition("?")[0] for note in arena("seen")])
+
+
+async def test_a_new_origin_opens_once_a_person_has_allowed_it(arena: ArenaClient, launcher_socket: Path) -> None:
+    async with trusting_browser(arena, launcher_socket, "scoped.example", "echo.example", asks={"hosts": ["*"]}) as browser:
+        assert not (await browser.open(NEW)).actions[0].ok
+        arena("allow", tenant=TENANT, container=browser.box.container_id, key="host#scoped.example")
+        assert (await browser.open(NEW)).text.strip() == "hello from scoped.example"
+
+
+# --- signing in ----------------------------------------------------------------------------------------------------------------------
+
+SIGN_IN = "https://{}/sign-in"
+FILL: list[dict[str, Any]] = [
+    {"type": "click", "button": "left", "x": 50, "y": 20},
+    {"type": "type", "text": "ada"},
+    {"type": "click", "button": "left", "x": 50, "y": 70},
+    {"type": "type", "text": "$API_KEY"},
+    {"type": "keypress", "keys": ["ENTER"]},
+]
+ODD = 'it\'s <a> "secret" & 100%+more'
+
+
+async def test_a_credential_signs_in_at_its_own_origin_and_is_nowhere_else(arena: ArenaClient, launcher_socket: Path) -> None:
+    arena("clear")
+    log_began = arena.log_file.stat().st_size
+    secret = SECRET | {"value": ODD, "places": ["form"]}
+    async with trusting_browser(arena, launcher_socket, "echo.example", "scoped.example", secret=secret) as browser:
+        results = []
+        for host in ("echo.example", "scoped.example"):
+            await browser.open(SIGN_IN.format(host))
+            results.append(await browser.desk.run(new_id(), FILL, has_tree=True))
+        placeholder = browser.box.placeholders["API_KEY"]
+    own, other = results
+    posts = re.findall("user=ada&password=(.*?)(?:GET /|$)", "".join(note["raw"] for note in arena("seen")))
+    assert sorted(posts) == sorted([quote(ODD, safe=""), placeholder])
+    assert "user=ada&password=****" in own.text
+    assert placeholder in other.text
+    everywhere = [repr(results), arena.log_file.read_bytes()[log_began:].decode(), arena("dump")["items"]]
+    for form in (ODD, quote(ODD, safe=""), quote_plus(ODD), json.dumps(ODD)[1:-1]):
+        assert [text for text in everywhere if form in text] == []
+
+
+async def test_a_secret_is_not_typed_on_a_page_without_https(arena: ArenaClient, launcher_socket: Path) -> None:
+    async with trusting_browser(arena, launcher_socket, "echo.example", secret=SECRET | {"places": ["form"]}) as browser:
+        await browser.open("http://echo.example/sign-in")
+        result = await browser.desk.run(new_id(), FILL)
+    assert result.actions[-1].error == "The secret 'API_KEY' is sent by https alone, and this page is not of https."
+
+
+async def test_a_secret_of_a_form_waits_for_a_persons_word(arena: ArenaClient, launcher_socket: Path) -> None:
+    arena("clear")
+    secret = SECRET | {"places": ["form"]}
+    async with trusting_browser(arena, launcher_socket, "echo.example", secret=secret, asks={"secrets": ["API_KEY"]}) as browser:
+        await browser.open(SIGN_IN.format("echo.example"))
+        refused = await browser.desk.run(new_id(), FILL, has_tree=True)
+        assert "secret_needs_approval" in refused.text or "has to allow" in refused.text
+        assert VALUE not in repr(arena("seen"))
+        arena("allow", tenant=TENANT, container=browser.box.container_id, key="secret#API_KEY")
+        await browser.open(SIGN_IN.format("echo.example"))
+        await browser.desk.run(new_id(), FILL)
+    assert VALUE in repr(arena("seen"))

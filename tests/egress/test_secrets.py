@@ -8,7 +8,7 @@ from cryptography.exceptions import InvalidTag
 from moorage.egress.keys import DataKey
 from moorage.egress.redaction import Scrubber
 from moorage.egress.secrets import OpenSecret, container_context, seal, unseal
-from moorage.egress.substitution import Headers, SubstitutedRequest, substitute
+from moorage.egress.substitution import Headers, SubstitutedForm, SubstitutedRequest, form_secrets, in_form, substitute
 from moorage.wire.network_policy import DomainSecret, is_plain_path
 
 VALUE = "sk-live-0123456789"
@@ -126,6 +126,41 @@ SUBSTITUTIONS: dict[str, tuple[OpenSecret, tuple[str, str, str, Headers], Substi
 @pytest.mark.parametrize(("opened", "request_", "expected"), SUBSTITUTIONS.values(), ids=SUBSTITUTIONS.keys())
 def test_a_placeholder_is_swapped(opened: OpenSecret, request_: tuple[str, str, str, Headers], expected: SubstitutedRequest) -> None:
     assert substitute([opened], *request_) == expected
+
+
+FORMS: dict[str, tuple[str, bytes, bytes]] = {
+    "a form": (
+        "application/x-www-form-urlencoded; charset=utf-8",
+        f"user=a&password={TOKEN}".encode(),
+        b"user=a&password=it%27s%20%26",
+    ),
+    "json": ("Application/JSON", f'{{"password": "{TOKEN}"}}'.encode(), b'{"password": "it\'s &"}'),
+    "parts": ("multipart/form-data; boundary=x", f"--x\r\n\r\n{TOKEN}\r\n--x--".encode(), b"--x\r\n\r\nit's &\r\n--x--"),
+    "a text": ("text/plain", TOKEN.encode(), TOKEN.encode()),
+    "a form without it": ("application/json", b"{}", b"{}"),
+}
+
+
+@pytest.mark.parametrize("kind", FORMS)
+def test_a_placeholder_in_a_body_is_swapped_as_the_body_writes_values(kind: str) -> None:
+    content_type, body, expected = FORMS[kind]
+    secret = replace(OPEN, value="it's &", places=("form",))
+    names = ("API_KEY",) if body != expected else ()
+    assert in_form([secret], content_type, body) == SubstitutedForm(expected, names)
+
+
+@pytest.mark.parametrize(
+    ("secret", "host", "count"),
+    [
+        (replace(OPEN, places=("form",)), "api.example.com", 1),
+        (OPEN, "api.example.com", 0),
+        (replace(OPEN, places=("form",)), "evil.test", 0),
+        (replace(OPEN, places=("form",), methods=("PUT",)), "api.example.com", 0),
+    ],
+    ids=["its own host", "another place", "another host", "another method"],
+)
+def test_a_body_is_held_where_a_secret_may_stand_in_it(secret: OpenSecret, host: str, count: int) -> None:
+    assert len(form_secrets([secret], host, "POST", "/sign-in")) == count
 
 
 TRICKS = (

@@ -26,11 +26,18 @@ HOST = "api.lab.test"
 VALUES = ("operator-value-one-1234", "operator-value-two-5678")
 
 
+SIGN_IN = """<!doctype html><title>Sign in</title><style>input { position: absolute; left: 0; width: 300px; height: 40px }</style>
+<form method=post><input name=user aria-label=User style="top: 0">
+<input name=password type=password aria-label=Password style="top: 50px"><input type=submit style="top: 100px"></form>"""
+
+
 @dataclass
 class Host:
     port: int
     received: list[str] = field(default_factory=list)
     """What stood in the Authorization header of each request."""
+    posted: list[str] = field(default_factory=list)
+    """The bodies of its forms."""
 
 
 @contextmanager
@@ -46,11 +53,25 @@ def a_host(directory: Path) -> Iterator[Host]:
     context.load_cert_chain(directory / "host.pem")
 
     class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"])).decode()
+            seen.posted.append(body)
+            self._say(f"<!doctype html><title>Signed in by {body}</title>")
+
         def do_GET(self) -> None:
+            if self.path == "/sign-in":
+                self._say(SIGN_IN)
+                return
             seen.received.append(self.headers.get("authorization", ""))
             self.send_response(200)
             self.end_headers()
             self.wfile.write(f"you sent {seen.received[-1]}".encode())
+
+        def _say(self, page: str) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(page.encode())
 
         def log_message(self, *_: Any) -> None:
             """Quiet."""

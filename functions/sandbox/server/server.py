@@ -47,7 +47,9 @@ class ExecServer:
         self._skills = SkillFolders(config)
         self.quota = DiskQuota(config, self._execs)
         self.crowd = ProcessLimit(config, self._execs)
-        self.neighbour = ContainerSide(self._execs.processes, self._workspace, self.quota, self._execs.activity.set)
+        self.neighbour = ContainerSide(
+            self._execs.processes, self._workspace, self.quota, self._execs.activity.set, lambda: self._execs.surroundings.variables({})
+        )
         ways = Ways(config, None if config.desk.get("link") else self.neighbour)
         self._desk = Desk(loop, config, self._execs.processes, ways)
         self._is_desk_alone = bool(config.desk.get("alone"))

@@ -8,7 +8,7 @@ import pytest
 from moorage.errors import DeskHeld
 from moorage.sandbox.desk_client import ActionOutcome, DeskClient
 
-from tests.unit.sandbox.desk_support import Beside, click, do, navigate, needs_browser, sandbox_with_desk, type_text
+from tests.unit.sandbox.desk_support import Beside, click, do, navigate, needs_browser, press, sandbox_with_desk, type_text
 from tests.unit.sandbox.support import new_id
 
 pytestmark = needs_browser
@@ -16,9 +16,20 @@ SHOP = "http://shop.example/"
 DONE = ActionOutcome(True)
 
 
+PAGES = {
+    "shop.example/other": "<title>Other</title>other",
+    "shop.example/sign-in": """<!doctype html><title>Sign in</title>
+        <style>input, textarea, button { position: absolute; left: 0; height: 40px }</style><input aria-label=User style="top: 0">
+        <textarea aria-label=Note style="top: 50px"></textarea><input aria-label=Untouched
+        value=open style="top: 100px"><button style="top: 150px" onclick="document.title =
+        [...document.querySelectorAll('input, textarea')]
+        .map((field) => getComputedStyle(field).webkitTextSecurity).join()">Look</button>""",
+}
+
+
 @pytest.fixture(scope="module")
 async def beside(launcher_socket: Path) -> AsyncIterator[Beside]:
-    async with sandbox_with_desk(launcher_socket, {"shop.example/other": "<title>Other</title>other"}) as beside:
+    async with sandbox_with_desk(launcher_socket, PAGES) as beside:
         yield beside
 
 
@@ -83,3 +94,21 @@ async def test_one_person_has_control_at_a_time(desk: DeskClient) -> None:
     assert (await desk.give("ada")).holder == ""
     assert (await desk.take("grace")).holder == "grace"
     await desk.give("grace")
+
+
+async def test_what_a_person_types_is_covered_before_the_model_goes_on(desk: DeskClient) -> None:
+    await do(desk, navigate(f"{SHOP}sign-in"))
+    await desk.take("ada")
+    typing = [click(50, 20), type_text("canary-user"), press("TAB"), type_text("canary-note")]
+    assert await desk.input("ada", 1, typing) == (DONE,) * 4
+    await desk.give("ada")
+    shown = await do(desk, click(10, 165), has_tree=True)
+    assert shown.page.title == "disc,disc,none"
+    assert shown.tree is not None
+    assert {node.name: node.value for node in shown.tree} == {
+        "User": "(typed by a person)",
+        "Note": "(typed by a person)",
+        "Untouched": "open",
+        "Look": "",
+    }
+    assert "canary" not in repr(shown)

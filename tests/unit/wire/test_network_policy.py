@@ -193,7 +193,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "a place that is none": (
         with_secrets(secret(places=["body"])),
         ".domain_secrets[0].places[0]",
-        "Unsupported value: 'body' for 'p.domain_secrets[0].places[0]'. It takes one of headers, basic_auth, query.",
+        "Unsupported value: 'body' for 'p.domain_secrets[0].places[0]'. It takes one of headers, basic_auth, query, form.",
     ),
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import urllib.parse
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 
@@ -36,6 +37,9 @@ KEYS_PER_TEXT_MAX = 200
 BUTTONS = {"left": ("left", 1), "right": ("right", 2), "wheel": ("middle", 4), "middle": ("middle", 4)}
 DRAG_STEPS = 5
 
+SECRET = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]{0,127}")
+"""A text that is nothing but the name of a secret is what stands for it: the egress proxy puts the value in, at its own host."""
+
 Uploader = Callable[[List[str]], Awaitable[List[str]]]
 
 
@@ -44,9 +48,17 @@ class ActionError(Exception):
 
 
 class Actions:
-    def __init__(self, tabs: Tabs, nodes: Callable[[Tab, int], int], upload: Uploader, reason: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        tabs: Tabs,
+        nodes: Callable[[Tab, int], int],
+        upload: Uploader,
+        reason: Callable[[str], str],
+        placeholder: Callable[[str], Awaitable[str]],
+    ) -> None:
         """``nodes`` finds the node of a ref, or raises :class:`ActionError`; ``upload`` brings files of /mnt/data here; ``reason`` says
-        why a host was refused, if it was."""
+        why a host was refused, if it was; ``placeholder`` is what stands for a secret of this name, if there is one."""
+        self._placeholder = placeholder
         self._tabs = tabs
         self._nodes = nodes
         self._upload = upload
@@ -201,11 +213,19 @@ class Actions:
             if enter:
                 await self._go()
             return
+        if SECRET.fullmatch(text):
+            text = await self._standing_for(tab, text)
         pieces = text.replace("\r\n", "\n").split("\n")
         for number, piece in enumerate(pieces):
             if number > 0:
                 await self._press(tab, _ENTER, 0)
             await self._put(tab, piece)
+
+    async def _standing_for(self, tab: Tab, text: str) -> str:
+        placeholder = await self._placeholder(text[1:])
+        if placeholder and not tab.url.startswith("https://"):
+            raise ActionError(f"The secret '{text[1:]}' is sent by https alone, and this page is not of https.")
+        return placeholder or text
 
     async def _put(self, tab: Tab, text: str) -> None:
         if len(text) > KEYS_PER_TEXT_MAX:

@@ -26,6 +26,7 @@ from desk.pipe import BrowserGone, CdpError
 from desk.proxy import DeskProxy
 from desk.tabs import Tab, Tabs
 from desk.tree import Tree
+from desk.typed import TypedFields
 from desk.viewers import Viewers
 from desk.ways import Ways
 
@@ -141,12 +142,12 @@ class Desk:
             if browser is None:
                 done = [{"ok": False, "error": LOST}] if plan["actions"] else []
                 return {"type": "batch", "lost": True, "actions": done, **nothing_shown()}
-            result = await browser.run(plan, lambda: self._turn_of(batch))
+            result = await browser.run(plan, lambda: self._turn_of(batch, browser))
             result["page"]["notes"] = [*self._control.take_notes(), *result["page"]["notes"]]
             return {"type": "batch", **result}
 
     @contextlib.asynccontextmanager
-    async def _turn_of(self, batch: Batch) -> AsyncIterator[None]:
+    async def _turn_of(self, batch: Batch, browser: "OpenBrowser") -> AsyncIterator[None]:
         """Waits for a person who has control. Raises :class:`BatchCancelled`."""
         while True:
             await self._control.until_free(batch.cancelled)
@@ -154,6 +155,7 @@ class Desk:
                 raise BatchCancelled
             async with self._turn:
                 if not self._control.holder:
+                    await browser.cover_typed()
                     yield
                     return
 
@@ -166,7 +168,7 @@ class Desk:
 
     async def _person(self, browser: "OpenBrowser", actions: List[Dict[str, Any]]) -> Dict[str, Any]:
         async with self._turn:
-            return {"type": "input", "actions": (await browser.do(actions, at_once))[0]}
+            return {"type": "input", "actions": await browser.act(actions)}
 
     async def _frame(self, request: HttpRequest, response: HttpResponse) -> None:
         browser = self._open()
@@ -190,8 +192,9 @@ class OpenBrowser:
         self._tabs = Tabs(loop, self._viewers.hear)
         self._chromium = Chromium(loop, config, processes, self._hear, self._ended)
         self._downloads = Downloads(loop, self._tabs, ways, lambda: self._chromium.directory)
-        self._tree = Tree(self._tabs)
-        self._actions = Actions(self._tabs, self._tree.node, self._downloads.bring, self._proxy.reason)
+        self._typed = TypedFields(self._tabs)
+        self._tree = Tree(self._tabs, self._typed)
+        self._actions = Actions(self._tabs, self._tree.node, self._downloads.bring, self._proxy.reason, ways.placeholder)
         self._last_picture: Dict[str, str] = {}
 
     async def start(self) -> None:
@@ -275,6 +278,22 @@ class OpenBrowser:
                 return [*outcomes, {"ok": False, "error": error_text}], False
             outcomes.append({"ok": True})
         return outcomes, False
+
+    async def act(self, actions: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+        """A person's, whose words no picture of the model's is to show."""
+        outcomes: List[Dict[str, Any]] = []
+        for action in actions:
+            if action["type"] in ("type", "keypress"):
+                await self._typed.note()  # A key may lead on to another field, or to another page.
+            outcomes += (await self.do([action], at_once))[0]
+            if action["type"] in ("type", "keypress"):
+                await self._typed.note()
+            if not outcomes[-1]["ok"]:
+                break
+        return outcomes
+
+    async def cover_typed(self) -> None:
+        await self._typed.cover()
 
     async def frame(self, after: int, seconds: float, control: DeskControl) -> Dict[str, Any]:
         number, picture = await self._viewers.frame(self._tabs, after, seconds)

@@ -3,6 +3,7 @@
 * ``POST /v1/ports/{port}`` becomes a connection to a server that a command has started, and to no other port.
 * ``PUT /v1/downloads/{name}`` puts a file below ``downloads`` of the workspace, under a name that is free: ``{"path"}``.
 * ``GET /v1/files/content?path=P`` is a file of the workspace.
+* ``GET /v1/placeholders/{name}`` is what stands for a secret in the commands' environment: ``{"placeholder"}``, empty if there is none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import os
 import re
 import time
-from typing import AsyncIterator, Callable, FrozenSet, Tuple
+from typing import AsyncIterator, Callable, Dict, FrozenSet, Tuple
 
 from disk_quota import DiskQuota
 from forwarder import pump
@@ -27,11 +28,22 @@ NAMES_TRIED_MAX = 1_000
 CENSUS_SECONDS = 0.5
 """Every picture of a page is a connection: for so long the ports are taken to be the same."""
 HEAD_SECONDS = 30.0
+PLACEHOLDER = "MOORAGE_SECRET_"
+"""How what stands for a secret begins; its value is with the egress proxy alone."""
 UNFIT = re.compile(r"[\x00-\x1f\x7f/\\:*?\"<>|]+")
 
 
 class ContainerSide:
-    def __init__(self, processes: Processes, workspace: Workspace, quota: DiskQuota, on_written: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        workspace: Workspace,
+        quota: DiskQuota,
+        on_written: Callable[[], None],
+        variables: Callable[[], Dict[str, str]],
+    ) -> None:
+        """``variables`` are those of the commands' environment."""
+        self._variables = variables
         self._processes = processes
         self._workspace = workspace
         self._quota = quota
@@ -72,6 +84,10 @@ class ContainerSide:
         self._on_written()
         return f"{self._workspace.root}/{path}"
 
+    def placeholder(self, name: str) -> str:
+        value = self._variables().get(name, "")
+        return value if value.startswith(PLACEHOLDER) else ""
+
     async def pieces(self, path: str) -> AsyncIterator[bytes]:
         fd = self._workspace.open_for_reading(path)
         try:
@@ -96,6 +112,8 @@ class ContainerSide:
                 far_writer.close()
         elif len(path) == 3 and (method, path[:2]) == ("PUT", ["v1", "downloads"]):
             await response.json(200, {"path": await self.save(path[2], request.chunks())})
+        elif len(path) == 3 and (method, path[:2]) == ("GET", ["v1", "placeholders"]):
+            await response.json(200, {"placeholder": self.placeholder(path[2])})
         elif (method, path) == ("GET", ["v1", "files", "content"]):
             await self._send_file(request.query.get("path", ""), writer)
         else:

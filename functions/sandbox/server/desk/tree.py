@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Set, Tuple
 
 from desk.actions import ActionError
 from desk.pipe import CdpError
 from desk.tabs import Tab, Tabs
+from desk.typed import HIDDEN, TypedFields
 
 NODES_MAX = 200
 TEXT_CHARS_MAX = 12_000
@@ -24,8 +25,9 @@ BREAKS = frozenset({"paragraph", "heading", "listitem", "row", "LineBreak", "art
 
 
 class Tree:
-    def __init__(self, tabs: Tabs) -> None:
+    def __init__(self, tabs: Tabs, typed: TypedFields) -> None:
         self._tabs = tabs
+        self._typed = typed
         self._nodes: Dict[int, int] = {}
         self._document = (-1, -1)
         self._last_ref = 0
@@ -42,13 +44,19 @@ class Tree:
             self._document, self._nodes = (tab.number, tab.document), {}
         found: List[Dict[str, Any]] = []
         words: List[str] = []
+        hidden = self._typed.nodes(tab)
         for frame in await self._frames(tab):
             try:
                 answer = await self._tabs.pipe.ask("Accessibility.getFullAXTree", tab.session, frameId=frame, seconds=SECONDS)
             except CdpError:
                 continue  # A frame of another process has no tree here.
+            covered: Set[str] = set()
             for node in in_order(answer["nodes"]):
                 role = value_of(node, "role")
+                if node.get("parentId") in covered or node.get("backendDOMNodeId") in hidden:
+                    covered.add(node["nodeId"])
+                    if node.get("backendDOMNodeId") not in hidden:
+                        continue
                 if role in ("StaticText", "text"):
                     words.append(value_of(node, "name"))
                 elif role in BREAKS:
@@ -72,6 +80,7 @@ class Tree:
         asked = [self._tabs.pipe.begin("DOM.getContentQuads", tab.session, backendNodeId=node["backendDOMNodeId"]) for node in nodes]
         if asked:
             await asyncio.wait(asked, timeout=SECONDS)
+        hidden = self._typed.nodes(tab)
         refs = {node: ref for ref, node in self._nodes.items()}
         placed: List[Dict[str, Any]] = []
         for node, quads in zip(nodes, asked):
@@ -87,7 +96,7 @@ class Tree:
                     "ref": refs[number],
                     "role": value_of(node, "role"),
                     "name": value_of(node, "name")[:NAME_CHARS_MAX],
-                    "value": value_of(node, "value")[:NAME_CHARS_MAX],
+                    "value": HIDDEN if number in hidden else value_of(node, "value")[:NAME_CHARS_MAX],
                     "states": states_of(node),
                     "x": int(sum(corners[0::2]) / 4),
                     "y": int(sum(corners[1::2]) / 4),

@@ -9,7 +9,8 @@ What comes back is searched for the value: ``redaction.py``.
 
 import base64
 import binascii
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
@@ -46,6 +47,14 @@ class SubstitutedRequest:
     """What must not come back in this exchange, beside the values themselves."""
 
 
+_WRITERS: Final[Mapping[str, Callable[[str], bytes]]] = {
+    "application/x-www-form-urlencoded": lambda value: quote(value, safe="").encode(),
+    "application/json": lambda value: json.dumps(value)[1:-1].encode(),
+    "multipart/form-data": lambda value: value.encode(),
+}
+"""How a value is written in a body of each kind."""
+
+
 def applies(secret: OpenSecret, host: str, method: str, path: str) -> bool:
     """Is this request within the secret's scope? ``host`` is normalised; ``path`` may carry a query."""
     if not secret.goes_to(host) or method.upper() in _REFLECTING_METHODS:
@@ -80,6 +89,29 @@ def substitute(secrets: Sequence[OpenSecret], host: str, method: str, path: str,
         if (headers, path) != before:
             used.append(secret.name)
     return SubstitutedRequest(headers, path, tuple(used), tuple(sent))
+
+
+@dataclass(frozen=True, slots=True)
+class SubstitutedForm:
+    body: bytes = field(repr=False)
+    names: tuple[str, ...]
+    """The secrets that were put in."""
+
+
+def form_secrets(secrets: Sequence[OpenSecret], host: str, method: str, path: str) -> tuple[OpenSecret, ...]:
+    """Those that may stand in the body of a request to ``host``."""
+    return tuple(secret for secret in secrets if "form" in secret.places and applies(secret, host, method, path))
+
+
+def in_form(secrets: Sequence[OpenSecret], content_type: str, body: bytes) -> SubstitutedForm:
+    """A body as it goes out. A kind of body in which no value could be written stays what it is."""
+    write = _WRITERS.get(content_type.partition(";")[0].strip().lower())
+    if write is None:
+        return SubstitutedForm(body, ())
+    used = tuple(secret for secret in secrets if secret.placeholder.encode() in body)
+    for secret in used:
+        body = body.replace(secret.placeholder.encode(), write(secret.value))
+    return SubstitutedForm(body, tuple(secret.name for secret in used))
 
 
 def _in_header(name: bytes, value: bytes, secret: OpenSecret) -> bytes:

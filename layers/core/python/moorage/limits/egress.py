@@ -64,6 +64,9 @@ has 512 MiB."""
 EGRESS_WINDOWS_PER_TENANT_MAX: Final = 4
 """Of these, one tenant's: requests ask for plain bodies, and few servers pack them anyhow."""
 
+EGRESS_FORM_BYTES_MAX: Final = 64 * KIB
+"""Of a request's body that is held to put secrets in: what somebody signs in with is short."""
+
 EGRESS_DENIED_BODY_BYTES_MAX: Final = 1 * MIB
 """A refused request's body is read up to here, so that the client sees the refusal; beyond it the connection is cut."""
 

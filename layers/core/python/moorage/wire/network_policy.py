@@ -25,8 +25,9 @@ from moorage.wire.types import type_name
 
 _T = TypeVar("_T")
 
-PLACES: Final = ("headers", "basic_auth", "query")
-"""Where a placeholder may be swapped: in a header's text; inside the base64 of ``Authorization: Basic``; in the URL's query."""
+PLACES: Final = ("headers", "basic_auth", "query", "form")
+"""Where a placeholder may be swapped: in a header's text; inside the base64 of ``Authorization: Basic``; in the URL's query; in a
+form or a JSON body of bounded size, as a page sends what somebody signs in with."""
 DEFAULT_PLACES: Final = ("headers",)
 
 
