@@ -371,3 +371,15 @@ def test_a_team_without_tools_runs_in_the_foreground_and_streams(client: OpenAI)
         for name, group in itertools.groupby(sorted(said, key=lambda one: one[0]), key=lambda one: one[0])
     }
     assert joined == {"/root/a": "Hello from a.", "/root": "Bye."}
+
+
+def test_what_an_agent_overwrites_stays_an_earlier_version(client: OpenAI, stack: Stack) -> None:
+    both = [step for name in ("a", "b") for step in ({"calls": [spawn(name, shell(f"echo {name} > note.txt"), say("Done."))]}, wait())]
+    response = run(client, *both, say("Done."))
+    (container_id,) = {tool.environment.container_id for tool in response.tools}
+    with stack.http() as http:
+        versions = http.get(f"/containers/{container_id}/versions").json()["data"]
+        (file,) = http.get(f"/containers/{container_id}/files").json()["data"]
+        content = f"/containers/{container_id}/files/{file['id']}/content"
+        kept = [http.get(content, params={"at": version["at"]}).text for version in versions]
+        assert (kept, http.get(content).text) == (["b\n", "a\n"], "b\n")
