@@ -156,3 +156,27 @@ def test_a_host_that_the_browser_is_refused_is_told_to_the_model_and_listed(open
     with open_stack.http() as http:
         entries = http.get(f"/containers/{response.tools[0].container['container_id']}/egress").json()["data"]
     assert [(each["decision"], each["host"], each["port"]) for each in entries] == [("denied", "forbidden.example.org", 443)]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed ('make setup-dev' installs it).")
+def test_a_new_origin_of_the_browser_waits_for_a_person_over_a_restart(tmp_path: Path) -> None:
+    stack = Stack(tmp_path / "state", {"MOORAGE_ALLOWED_EGRESS_DOMAINS": "api.example.com"}).start()
+    tools: Any = [{"type": "computer", "container": asking_first("api.example.com")[0]["environment"]}]
+    visit = {"call": {"name": "computer", "arguments": {"actions": [{"type": "navigate", "url": "https://api.example.com/"}]}}}
+    run = stack.client().responses.create(model="demo", input=script(visit, visit, say("x")), tools=tools, background=True)
+    with stack.http() as http:
+        until(lambda: "waits for approval" in http.get(f"/responses/{run.id}").json().get("waiting_for", ""))
+    assert stack.stop() == 0
+    stack.start()
+    try:
+        with stack.http() as http:
+            (approval,) = http.get(f"/responses/{run.id}/approvals").json()["data"]
+            assert (approval["status"], approval["call"]["arguments"]) == ("waiting", '{"host":"api.example.com"}')
+            assert http.post(f"/responses/{run.id}/approvals/{approval['id']}", json={"approve": True}).status_code == 200
+        until(lambda: stack.client().responses.retrieve(run.id).status == "completed")
+        ended: Any = stack.client().responses.retrieve(run.id)
+        before, after = [item for item in ended.output if item.type == "computer_call_output"]
+        assert "a person has to allow it first" in before.page["refused"][0]["reason"]
+        assert "a person has to allow it first" not in repr(after)
+    finally:
+        stack.stop()

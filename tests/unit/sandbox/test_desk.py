@@ -359,5 +359,5 @@ async def test_a_sandbox_without_a_browser_says_so(tmp_path: Path) -> None:
     with exec_server(tmp_path) as process:
         async with ExecClient(process.handle) as client:
             await until_up(client)
-            with pytest.raises(DeskUnavailable, match="There is no browser in this sandbox"):
+            with pytest.raises(DeskUnavailable, match="There is no browser here"):
                 await DeskClient(client).start()
