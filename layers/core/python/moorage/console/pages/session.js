@@ -202,14 +202,16 @@ function Executed({ item }) {
     ${item.status === "incomplete" ? html`<p class="outcome bad">it has no end</p>` : item.status === "failed" && outcome === null ? html`<p class="outcome bad">timed out</p>` : html`<${Outcome} outcome=${outcome} />`}</section>`;
 }
 
-// A message: it begins a turn, or the running turn takes it before its next model step.
-function Say({ live, isBusy }) {
+// A message: it begins a turn, or the running turn takes it before its next model step. A team is not broken off.
+function Say({ live, isBusy: isRunning }) {
   const [text, type] = useState("");
+  const isTeam = live.session.agent.multi_agent.enabled;
+  const isBusy = isRunning && !isTeam;
   const go = async () => {
     const answer = await send(live, [{ type: `${INPUT}.message`, input: [message(text)] }]);
     if (!answer.ok) return notify(answer.message, "bad");
     type("");
-    if (isBusy) notify("The running turn takes it before its next model step.");
+    if (isRunning) notify(isTeam ? "It begins the next turn, after this one." : "The running turn takes it before its next model step.");
     return live.reload();
   };
   const press = (event) => event.key === "Enter" && (event.metaKey || event.ctrlKey) && text.trim() && go();

@@ -2,12 +2,8 @@
 import { html, useEffect } from "../html.js";
 import { dollars, duration, tokens } from "../model/text.js";
 import { typed } from "../state.js";
-<<<<<<< HEAD
 import { isOutput, shortened, stepOfCall, stepOfRound } from "../model/run.js";
-=======
-import { shortened, stepOfCall, stepOfRound } from "../model/run.js";
 import { nameOfRound } from "../model/team.js";
->>>>>>> 2ce80b29 (Show the agents of a team in console and tail)
 import { Item, Said } from "./cards.js";
 import { useFollow } from "./follow.js";
 import { Status } from "./parts.js";
@@ -25,15 +21,9 @@ export function Transcript({ input, rounds, steps, response, chosen, onChoose, f
   return html`<section class="transcript" ref=${box} tabindex="0" role="region" aria-label="Transcript"><div ref=${content}>
     <h2 class="unseen">Request</h2>
     ${input.map((item, at) => html`<${Input} key=${`in-${at}`} item=${item} />`)}
-<<<<<<< HEAD
-    ${rounds.map((round) => html`<article class=${`round ${round.number === chosen ? "chosen" : ""}`} key=${round.number} data-round=${round.number} aria-label=${`Round ${round.number + 1}`}>
-      <${RoundHead} round=${round} step=${stepOfRound(steps, round.number)} onChoose=${onChoose} />
-      <${Block} root=${box} guess=${120 * round.items.length}>${round.items.map(({ mark, item, isDone }) => html`<${Item} key=${mark.index} item=${item} mark=${mark} isDone=${isDone} isHeld=${held.has(item.call_id)} step=${stepOfCall(steps, item.call_id)} call=${calls.get(item.call_id)} runId=${response?.id} before=${item.type === "compaction" ? shortened({ input, rounds, steps, round: round.number, index: mark.index }) : null} />`)}</${Block}>
-=======
     ${rounds.map((round) => html`<article class=${`round ${round.number === chosen ? "chosen" : ""}`} key=${round.number} data-round=${round.number} aria-label=${nameOfRound(round)}>
       <${RoundHead} round=${round} step=${stepOfRound(steps, round)} onChoose=${onChoose} />
-      <${Block} root=${box} guess=${120 * round.items.length}>${round.items.map(({ mark, item, isDone }) => html`<${Item} key=${mark.index} item=${item} mark=${mark} isDone=${isDone} isHeld=${held.has(item.call_id)} step=${stepOfCall(steps, item.call_id)} before=${item.type === "compaction" ? shortened({ input, rounds, steps, round: round.number, index: mark.index }) : null} />`)}</${Block}>
->>>>>>> 2ce80b29 (Show the agents of a team in console and tail)
+      <${Block} root=${box} guess=${120 * round.items.length}>${round.items.map(({ mark, item, isDone }) => html`<${Item} key=${mark.index} item=${item} mark=${mark} isDone=${isDone} isHeld=${held.has(item.call_id)} step=${stepOfCall(steps, item.call_id)} call=${calls.get(item.call_id)} runId=${response?.id} before=${item.type === "compaction" ? shortened({ input, rounds, steps, round: round.number, index: mark.index }) : null} />`)}</${Block}>
     </article>`)}
     ${response?.error && html`<section class="card failed" role="alert"><h3><${Status} status="failed" /></h3><p>${typed(response.error.message)}</p><p class="muted"><code>${response.error.code}</code></p></section>`}
     ${response?.status === "incomplete" && html`<section class="card"><h3><${Status} status="incomplete" /></h3><p class="muted">${response.incomplete_details?.reason ?? ""}</p></section>`}
