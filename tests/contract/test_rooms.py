@@ -62,6 +62,7 @@ IN_THE_CONSOLE = {
     "pages/agents.js": "the pages of the resource of that name",
     "pages/automations.js": "the same",
     "pages/session.js": "the same",
+    "pages/session_details.js": "the same",
     "pages/all.js": "the same",
     "ui/palette.js": "the same",
     "pages/playground.js": "its switches",

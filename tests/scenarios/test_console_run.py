@@ -378,7 +378,7 @@ def test_a_call_of_a_computer_is_shown_with_its_actions_page_and_picture(console
     page = console.go(f"#/runs/{response.id}").page
     card = page.locator(".card.call", has_text="computer").first
     expect(card.locator("li")).to_have_text(["click at 10, 20", 'type "tea"', "keypress CTRL+NO-SUCH-KEY"])
-    output = page.locator(".card.output", has=page.get_by_alt_text("A picture of this item"))
+    output = page.locator(".card.output", has=page.get_by_alt_text("The screen after these actions"))
     expect(output).to_contain_text("about:blank")
     expect(output.locator(".bad")).to_contain_text("NO-SUCH-KEY")
     assert console.barriers() == []
