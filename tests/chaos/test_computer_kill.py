@@ -32,7 +32,8 @@ def struck(stack: Stack, is_victim: Callable[[str], bool], *after: dict[str, Any
     assert process is not None
     asked: dict[str, Any] = {"model": "demo", "tools": TOOLS}
     served = client.responses.create(**asked, input=script(shell(SERVE), acts(OPEN), say("ready")))
-    steps = script(acts(CLICK, WAIT, CLICK, WAIT, CLICK), *after, say("The end."))
+    # The first click must be seen before the second one, on a busy machine too. The death cuts the waits short.
+    steps = script(acts(CLICK, *[WAIT] * 8, CLICK, CLICK), *after, say("The end."))
     running = client.responses.create(**asked, input=steps, previous_response_id=served.id, background=True)
 
     def has_clicked() -> bool:
