@@ -2,6 +2,7 @@
 network, sandboxes are reached from inside."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from moorage import limits
@@ -71,6 +72,20 @@ async def test_who_gives_up_waiting_leaves_the_claim_to_the_next(places: Places)
         await asyncio.sleep(0)
     placing.cancel()
     with pytest.raises(asyncio.CancelledError):
+        await placing
+    await places.outside.sandboxes.place("ten", record.id)
+    assert (await places.inside.sandboxes.ensure("ten", record.id)).record.incarnation == 1
+
+
+@pytest.mark.parametrize("turns", range(40))
+async def test_who_gives_up_at_any_moment_leaves_the_claim_to_the_next(places: Places, turns: int) -> None:
+    """A model that calls nothing lets its step end while the sandbox is started; another agent of the same response may want it."""
+    record = await places.new()
+    placing = asyncio.create_task(places.outside.sandboxes.place("ten", record.id))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    placing.cancel()
+    with suppress(asyncio.CancelledError):
         await placing
     await places.outside.sandboxes.place("ten", record.id)
     assert (await places.inside.sandboxes.ensure("ten", record.id)).record.incarnation == 1

@@ -7,13 +7,15 @@ record's sandbox stands as the writer has seen it. Whoever was overtaken learns 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from moorage import limits
 from moorage.containers.store import ContainerRecord, ContainerStore, SandboxRecord
-from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
+from moorage.errors import ConditionFailed, SandboxCapacity, SandboxError, SandboxStarting
 from moorage.files.store import Clock
+from moorage.store.table import TABLE_ERRORS
 
 _T = TypeVar("_T")
 
@@ -34,9 +36,17 @@ class Claims:
         sandbox = replace(earlier or SandboxRecord("starting", claim=""), claim=new_claim(), claimed_until=self._end())
         fresh = {} if earlier is not None else {"ordered_at_ms": self.now_ms(), "running_at_ms": 0, "ending": ""}
         fresh |= {"ends_at": 0} if earlier is None and record.ends_at else {}
-        return await self._store.turn(
+        turn = self._store.turn(
             record, sandbox, also={"incarnation": incarnation, **fresh}, condition={"incarnation": record.incarnation}
         )
+        taking = asyncio.ensure_future(turn)
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError as error:
+            # It may be written by now, and until its end nobody else would start the sandbox.
+            with suppress(ConditionFailed, *TABLE_ERRORS):
+                await self.release(await taking, error)
+            raise
 
     async def renew(self, record: ContainerRecord) -> ContainerRecord:
         assert record.sandbox is not None

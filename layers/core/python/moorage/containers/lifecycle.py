@@ -344,13 +344,13 @@ class ContainerSandboxes:
                     if _now() + pause >= deadline:
                         raise
                 await asyncio.sleep(pause)
+            await self._store.put_life(replace(record, ends_at=handle.ends_at), handle.sandbox_id)
         except SandboxOrdered:
             raise  # the claim stays, so that nobody orders again before it could be there
         except (SandboxError, asyncio.CancelledError) as error:
             with suppress(ConditionFailed):
                 await self._claims.release(record, error)
             raise
-        await self._store.put_life(replace(record, ends_at=handle.ends_at), handle.sandbox_id)
         return handle
 
     async def _started(self, record: ContainerRecord, spec: SandboxSpec) -> Handle:
