@@ -165,7 +165,7 @@ def flood(order: Order) -> list[str]:
 HELD: list[subprocess.Popen[bytes]] = []
 
 HOLD = """
-import resource, select, socket, sys, time
+import resource, socket, sys
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 held = []
@@ -184,20 +184,29 @@ def is_open(one):
         return True
     except OSError:
         return False
-before = -1
-while before != (now := sum(map(is_open, held))):
-    before = now
-    time.sleep(2)
-print(now, flush=True)
-time.sleep(600)
+for _ in sys.stdin:
+    print(sum(map(is_open, held)), flush=True)
 """
 
 
 def hold(order: Order) -> int:
-    """Connections to the proxy that say nothing, from several processes; the report is how many it lets stand."""
+    """Connections to the proxy that say nothing, from several processes; the report is how many it lets stand in the end."""
     command = ["/usr/bin/python3", "-c", HOLD, str(order["count"]), PROXY_SOCKET]
-    HELD.extend(subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(order["processes"]))
-    return sum(int(process.stdout.readline()) for process in HELD if process.stdout is not None)
+    HELD.extend(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(order["processes"]))
+    before = -1
+    while before != (now := sum(map(standing, HELD))):
+        before = now
+        time.sleep(2)
+    return now
+
+
+def standing(process: "subprocess.Popen[bytes]") -> int:
+    """How many connections of a holding process stand now."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    return int(process.stdout.readline())
 
 
 CHURN = """
