@@ -70,7 +70,7 @@ ACTIONS: Final = {
     "containers": ("list", "cp", "tree", "exec", "shell", "egress"),
     "files": ("list", "put", "get"),
     "skills": ("list", "push", "show", "pull", "delete", "validate"),
-    "agents": ("list", "show", "delete"),
+    "agents": ("list", "show", "delete", "export", "import"),
     "sessions": ("list", "show", "fork", "cancel", "delete"),
     "automations": ("list", "show", "pause", "resume", "delete"),
     "vaults": ("list", "create", "show", "delete", "credentials", "add", "rotate", "remove"),
@@ -78,6 +78,7 @@ ACTIONS: Final = {
     "webhooks": ("list", "create", "delete", "test", "deliveries"),
     "completion": ("bash", "fish", "zsh"),
     "sandbox-image": ("build",),
+    "demo": ("sales", "computer"),
     "service": ("install", "status", "uninstall"),
 }
 """What comes behind some of them; for completion, which is asked for whenever a shell starts."""
