@@ -190,14 +190,15 @@ for _ in sys.stdin:
 
 
 def hold(order: Order) -> int:
-    """Connections to the proxy that say nothing, from several processes; the report is how many it lets stand in the end."""
+    """Connections to the proxy that say nothing, from several processes; the report is how many of them stand."""
     command = ["/usr/bin/python3", "-c", HOLD, str(order["count"]), PROXY_SOCKET]
     HELD.extend(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(order["processes"]))
-    before = -1
-    while before != (now := sum(map(standing, HELD))):
-        before = now
-        time.sleep(2)
-    return now
+    return held(order)
+
+
+def held(_: Order) -> int:
+    """How many connections of those processes stand now: a busy proxy refuses one later than it was opened."""
+    return sum(map(standing, HELD))
 
 
 def standing(process: "subprocess.Popen[bytes]") -> int:
@@ -297,6 +298,7 @@ def main() -> None:
         "resolve": resolve,
         "flood": flood,
         "hold": hold,
+        "held": held,
         "churn": churn,
         "release": release,
     }
