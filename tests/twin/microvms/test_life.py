@@ -135,6 +135,7 @@ def test_an_idle_machine_falls_asleep_by_itself_and_one_at_work_does_not(stack: 
 def test_a_command_is_not_charged_for_the_sleep_of_its_machine(stack: Stack, twin: MicrovmTwin) -> None:
     """Connections end at a sleep. Whoever reads the command's output comes back, wakes it, and has the rest."""
     response_id = begin(stack, shell("echo begun; sleep 4; echo ended", timeout_ms=8_000), say("x"))
+    until(lambda: awake(twin))  # The command has said its first word, and may not be in its sleep yet.
     (life,) = [each for each in stack.records() if each["SK"].startswith("LIFE#") and each["sandbox_id"] in awake(twin)]
     twin.sleep(str(life["sandbox_id"]))
     ended(stack, response_id)
