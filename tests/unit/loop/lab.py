@@ -124,6 +124,8 @@ class FakeSandboxes:
     session_prints: Callable[[str], str] = lambda code: "printed\n"
     """What JavaScript says on stdout."""
     browser: FakeDesk = field(default_factory=FakeDesk)
+    is_gone: bool = True
+    """What is found where a connection broke."""
 
     async def place(self, tenant_id: str, container_id: str) -> None:
         self.placings += 1
@@ -145,7 +147,7 @@ class FakeSandboxes:
         return False
 
     async def confirm_gone(self, live: Any) -> bool:
-        return True
+        return self.is_gone
 
     @asynccontextmanager
     async def desk(self, live: Any) -> AsyncIterator[FakeDesk]:

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 from moorage.api.view import ResponseView
-from moorage.errors import ApiError
+from moorage.errors import ApiError, SandboxGone, SandboxHostAway
 from moorage.files.store import FileStore
 from moorage.loop.finish import forget
 from moorage.model.base import ItemRelayed, StreamFinished, UsageReported
 from moorage.model.catalog import ModelEntry
 from moorage.model.models_file import ComputerMode
 from moorage.recount import recount_due
-from moorage.sandbox.desk_client import BatchResult
+from moorage.sandbox.desk_client import BatchResult, DeskState
 from moorage.settings import ProvisionerKind, Settings
 from moorage.store import keys
 from moorage.store.responses import StoredResponse
@@ -178,6 +178,30 @@ async def test_a_batch_that_the_browser_forgot_is_not_done_again() -> None:
     (result,) = output["actions"]
     assert result["error"].startswith("The browser ended during this call. Its actions may have been done")
     assert output["status"] == "completed", "with a picture of how it is now"
+
+
+class DyingDesk(FakeDesk):
+    """Its machine begins to end behind the first batch, and what starts the next one is not back yet."""
+
+    async def start(self, **options: Any) -> DeskState:
+        if self.life > 1:
+            raise SandboxHostAway
+        return await super().start(**options)
+
+    async def run(self, *arguments: Any, **options: Any) -> BatchResult:
+        await super().run(*arguments, **options)
+        self.restart()
+        raise SandboxGone("The container does not answer.")
+
+
+async def test_a_batch_whose_machine_is_away_may_have_been_done() -> None:
+    lab = Lab(acts(CLICK, SHOT), say("Done."))
+    lab.sandboxes.is_gone = False  # It still answers for a moment.
+    desk = lab.sandboxes.browser = DyingDesk()
+    (_, output, _) = (await ran(lab))["output"]
+    assert [action["type"] for action in desk.done] == ["click", "screenshot"]
+    (result,) = output["actions"]
+    assert result["error"].startswith("The browser ended during this call. Its actions may have been done")
 
 
 async def test_a_machine_without_a_browser_is_told_to_the_model() -> None:

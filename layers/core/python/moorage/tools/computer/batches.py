@@ -121,6 +121,10 @@ async def _shown(run: Run, batch: DeskBatch) -> _Shown:
             broken = error
             if not await run.workplace.is_alive():
                 break
+        except SandboxError:
+            if is_attaching or begun_on:
+                raise SandboxLost from None  # Nothing says how far it came, and no other run may do it again.
+            raise
     if not is_attaching and not begun_on:
         raise broken
     raise SandboxLost
