@@ -27,6 +27,7 @@ from moorage.errors import bad_request, server_error
 from moorage.loop import finish, paused, recover
 from moorage.loop.budget import check_budget, draw_last
 from moorage.loop.create import PreparedResponse, prepare, start_background
+from moorage.loop.fold import fold
 from moorage.loop.stop import erase, stop
 from moorage.loop.waiting import reason_of
 from moorage.parallel import beside
@@ -289,15 +290,23 @@ async def _standing_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, An
         return snapshot.final_object
     stored = snapshot.stored
     is_queued = snapshot.last is not None and snapshot.last.events[-1]["type"] == QUEUED
-    done = (await runtime.steps.read(stored.tenant_id, stored.response_id)).items
     standing = finish.object_of(
         stored,
         status="queued" if is_queued else "in_progress",
         now=int(runtime.clock()),
-        output=[done[index] for index in sorted(done)],
+        output=await _finished_items(runtime, stored),
     )
     why = reason_of(stored)
     return standing if why is None else standing | {"waiting_for": why}
+
+
+async def _finished_items(runtime: Runtime, stored: StoredResponse) -> list[dict[str, Any]]:
+    """Of a response that runs, in output order. The log alone has the order of what the agents of a team have made."""
+    if stored.agent is not None:
+        folded = fold(await runtime.responses.log_of(stored).read_all())
+        return [folded.items[index] for index in sorted(folded.done)]
+    done = (await runtime.steps.read(stored.tenant_id, stored.response_id)).items
+    return [done[index] for index in sorted(done)]
 
 
 @router.delete("/responses/{response_id}", "deleteResponse", "Delete a response", answers=Deleted[Literal["response"]])
