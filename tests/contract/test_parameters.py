@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from moorage.errors import ApiError
 from moorage.wire import events
-from moorage.wire.create import Approvals, Budget
+from moorage.wire.create import Approvals, Budget, SubagentBudget
 from moorage.wire.requests import parse_create
 from openai.types.beta.beta_response_input_item_param import BetaResponseInputItemParam
 from openai.types.beta.beta_responses_client_event import BetaResponsesClientEvent
@@ -32,10 +32,13 @@ TABLE = parameters.load()
 DOMAIN_SECRETS = "network_policy<allowlist>.domain_secrets[]"
 SECRETS_OF_CONTAINERS = (f"shell.environment<container_auto>.{DOMAIN_SECRETS}", f"code_interpreter.container<auto>.{DOMAIN_SECRETS}")
 
+SUBAGENT_BUDGET = [f"subagent_budget.{name}" for name in SubagentBudget.__annotations__]
+
 OURS_ALONE = {
     "parameter": {
         "client_metadata": "Codex CLI sends it",
         **{f"multi_agent{field}": "the SDK has it among its beta resources" for field in ("", ".enabled", ".max_concurrent_subagents")},
+        **{f"multi_agent.{name}": "an extension" for name in ("subagent_budget", *SUBAGENT_BUDGET)},
         "budget": "an extension",
         **{f"budget.{name}": "an extension" for name in Budget.__annotations__},
         "approvals": "an extension",

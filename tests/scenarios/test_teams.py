@@ -161,9 +161,8 @@ def test_no_more_agents_are_active_than_the_request_allows(client: OpenAI) -> No
     ]
 
 
-def test_cancelling_a_team_ends_all_of_its_agents(client: OpenAI) -> None:
-    long = shell("echo begun; sleep 300")
-    stream = run(client, {"calls": [spawn("a", long), spawn("b", long)]}, wait(), say("x"), background=True, stream=True)
+def begun_by(stream: Iterable[Any], *names: str) -> str:
+    """The id of a response whose agents of these names have begun a command that says so."""
     begun: set[str] = set()
     response_id = ""
     for event in stream:
@@ -171,8 +170,15 @@ def test_cancelling_a_team_ends_all_of_its_agents(client: OpenAI) -> None:
             response_id = event.response.id
         if event.type == "response.shell_call_output_content.delta" and "begun" in (event.delta.stdout or ""):
             begun.add(event.agent.agent_name)
-        if begun == {"/root/a", "/root/b"}:
-            break
+        if begun == set(names):
+            return response_id
+    raise AssertionError(f"of {names} only {begun} have begun")
+
+
+def test_cancelling_a_team_ends_all_of_its_agents(client: OpenAI) -> None:
+    long = shell("echo begun; sleep 300")
+    stream = run(client, {"calls": [spawn("a", long), spawn("b", long)]}, wait(), say("x"), background=True, stream=True)
+    response_id = begun_by(stream, "/root/a", "/root/b")
     cancelled = client.beta.responses.cancel(response_id)
     assert cancelled.status == "cancelled"
     killed = [agent(item) for item in cancelled.output if item.type == "shell_call_output"]
@@ -186,6 +192,44 @@ def test_a_budget_bounds_all_agents_together(client: OpenAI) -> None:
     response = run(client, begin, wait(), say("Enough."), extra_body=budget)
     assert (response.status, response.incomplete_details.reason) == ("incomplete", "budget_reached")
     assert 6_000 < response.usage.total_tokens < 20_000
+
+
+def test_a_budget_stops_one_agent_and_the_others_go_on(client: OpenAI) -> None:
+    endless = {"repeat": {"times": 50, "step": shell("true")}}
+    begin = {"calls": [spawn("a", endless, say("x")), spawn("b", shell("echo anchor"), say("b: {{output}}"))]}
+    bounded = {"enabled": True, "subagent_budget": {"tool_calls": 3}}
+    response = run(client, begin, wait(), wait(), shell("true"), say("Enough."), multi_agent=bounded)
+    assert (response.status, answers(response)) == ("completed", {"/root/b": "b: [exit code 0]\nanchor", "/root": "Enough."})
+    assert len([item for item in of(response.output, "/root/a") if item.type == "shell_call"]) == 3
+    told = dict(messages(response.output, "/root"))
+    assert told["/root/a"] == "I cannot go on. Its budget is used up: tool_calls 3 of 3."
+
+
+def test_a_paused_team_goes_on_when_it_is_resumed(client: OpenAI, stack: Stack) -> None:
+    def script_of(name: str) -> list[dict[str, Any]]:
+        return [shell(f"echo begun | tee -a {name}.txt; sleep 3; echo over >> {name}.txt"), shell(f"cat {name}.txt"), say("{{output}}")]
+
+    two = {"calls": [spawn(name, *script_of(name)) for name in ("a", "b")]}
+    stream = run(client, two, wait(), wait(), say("Both."), background=True, stream=True)
+    response_id = begun_by(stream, "/root/a", "/root/b")
+    with stack.http() as http:
+
+        def shown() -> dict[str, Any]:
+            answer: dict[str, Any] = http.get(f"/responses/{response_id}").json()
+            return answer
+
+        assert http.post(f"/responses/{response_id}/pause").is_success
+        until(lambda: sum(item["type"] == "shell_call_output" for item in shown()["output"]) == 2)
+        until(lambda: "paused" in (shown().get("waiting_for") or ""))
+        stood = shown()
+        assert {item["agent"]["agent_name"] for item in stood["output"]} == {"/root", "/root/a", "/root/b"}
+        time.sleep(3)  # For so long, nothing goes on.
+        assert shown() == stood
+        assert http.post(f"/responses/{response_id}/resume").is_success
+    until(lambda: client.beta.responses.retrieve(response_id).status == "completed")
+    response = client.beta.responses.retrieve(response_id)
+    once = "[exit code 0]\nbegun\nover"
+    assert answers(response) == {"/root/a": once, "/root/b": once, "/root": "Both."}
 
 
 def test_what_a_team_has_said_goes_on_without_a_store(client: OpenAI) -> None:

@@ -340,6 +340,21 @@ def multi_agent(world: World) -> None:
     assert "At most 7 agents are active at once" in told
 
 
+SUBAGENT_BUDGET = ("", ".usd", ".total_tokens", ".tool_calls", ".on_limit")
+
+
+@row("parameter", *(f"multi_agent.subagent_budget{name}" for name in SUBAGENT_BUDGET))
+def subagent_budget(world: World) -> None:
+    """What each limit does: tests/unit/loop/test_team_budget.py. Here, that it comes from the wire to the loop."""
+    team: Json = {"enabled": True, "subagent_budget": {"usd": 1}}
+    refused = world.http.post("/responses", json={"model": "plain", "input": "hi", "multi_agent": team})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "model_not_budgetable")
+    bounds: Json = {"total_tokens": 1, "tool_calls": 2, "on_limit": "finish"}
+    world.upstream.plays(said("Done."))
+    response = world.create("plain", multi_agent={"enabled": True, "subagent_budget": bounds})
+    assert response["status"] == "completed"
+
+
 @row("parameter", "background_options", "background_options.completion_window", "background_options.continuation_id")
 def background_options(world: World) -> None:
     for value in ({"completion_window": "soonest"}, {"continuation_id": "halyard-8"}):

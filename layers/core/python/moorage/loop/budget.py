@@ -36,7 +36,10 @@ def check_budget(runtime: Runtime, model: str, budget: Budget | None) -> None:
 
 
 def own_budget(stored: StoredResponse) -> Budget | None:
-    """The budget that a response has for itself."""
+    """The budget that a response has for itself, or an agent that ``/root`` or another one has started."""
+    if stored.lane:
+        bound: Budget | None = (stored.parameters.multi_agent or {}).get("subagent_budget")
+        return bound
     budget = stored.budget or stored.parameters.budget
     is_shared = budget is not None and budget.get("scope") == "tree"
     return None if is_shared or stored.agent is not None else budget

@@ -147,7 +147,8 @@ async def _check(
     runtime: Runtime, tenant_id: str, request: CreateRequest, said: ResolvedInput, follows: str | None, *, in_session: bool
 ) -> None:
     """Refuse what this deployment cannot do, or not now."""
-    check_budget(runtime, request.model, request.budget)
+    for budget in (request.budget, (request.multi_agent or {}).get("subagent_budget")):
+        check_budget(runtime, request.model, budget)
     await check_tools(runtime, tenant_id, said, request.tools, in_session=in_session)
     if request.multi_agent is None:
         team_request.check_alone(said.items)

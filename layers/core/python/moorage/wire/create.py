@@ -252,11 +252,22 @@ class _Hints(TypedDict, total=False):
 
 
 @wire
+class SubagentBudget(TypedDict, total=False):
+    """An extension: what each agent beside ``/root`` may use in a response before another step of it begins."""
+
+    usd: Annotated[Number, Field(ge=limits.BUDGET_USD_MIN)]
+    total_tokens: Annotated[int, Field(ge=1)]
+    tool_calls: Annotated[int, Field(ge=1)]
+    on_limit: Literal["stop", "finish"]
+
+
+@wire
 class MultiAgent(TypedDict, total=False):
     """A team that the model may build (``loop/team.py``)."""
 
     enabled: Required[bool]
     max_concurrent_subagents: Annotated[int, Field(ge=1, le=limits.TEAM_ACTIVE_MAX)]
+    subagent_budget: SubagentBudget
 
 
 @wire

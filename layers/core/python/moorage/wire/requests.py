@@ -257,7 +257,8 @@ def _team(fields: dict[str, Any]) -> dict[str, Any] | None:
     asked = fields.get("multi_agent") or {}
     if not asked.get("enabled"):
         return None
-    return {"max_concurrent_subagents": asked.get("max_concurrent_subagents", limits.TEAM_ACTIVE)}
+    bound = {"subagent_budget": asked["subagent_budget"]} if "subagent_budget" in asked else {}
+    return {"max_concurrent_subagents": asked.get("max_concurrent_subagents", limits.TEAM_ACTIVE), **bound}
 
 
 def _without(fields: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -367,6 +368,11 @@ def _check_answer(fields: dict[str, Any]) -> None:
         raise errors.invalid_value("budget.on_limit", "a client would wait for a response that stands still; add 'background': true.")
     if "budget" in fields and not fields["budget"].keys() - {"on_limit", "scope"}:
         raise errors.invalid_value("budget", "it limits nothing; say how much of what the response may use: 'total_tokens': 100000.")
+    bound = (fields.get("multi_agent") or {}).get("subagent_budget")
+    if bound is not None and not bound.keys() - {"on_limit"}:
+        raise errors.invalid_value(
+            "multi_agent.subagent_budget", "it limits nothing; say how much of what an agent may use: 'total_tokens': 100000."
+        )
     if "approvals" in fields and not fields.get("background"):
         raise errors.invalid_value("approvals", "nobody waits in a response whose client waits; add 'background': true.")
     if "stream_options" in fields and not fields.get("stream"):
