@@ -1,5 +1,5 @@
-"""What CloudFormation cannot do by itself: read prefix lists, run an image build, find a base image, derive a key, stop the sandboxes
-before their cluster goes.
+"""Tasks that CloudFormation cannot do by itself: read prefix lists, run an image build, find a base image, derive a key, stop the
+sandboxes before their cluster goes.
 
 One small function (``functions/custom_resource``) answers both. A build's end invokes it again, so that CloudFormation hears of every
 end: of a build that failed in its first phase, was stopped, or ran out of time.
@@ -130,7 +130,7 @@ class CustomResources(Construct):
         return self._resource("Sandboxes", "Custom::Sandboxes", {"Cluster": cluster, "Families": families}, minutes=_STOP_MINUTES)
 
     def microvms(self, images: Sequence[str], resources: Sequence[str]) -> cdk.CustomResource:
-        """The same for the MicroVMs of these images. ``resources`` are the ARNs by which their ending is judged."""
+        """The same for the MicroVMs of these images. ``resources`` are the ARNs of MicroVMs to stop."""
         self._allow(["lambda:ListMicrovms"], ["*"])
         self._allow(["lambda:TerminateMicrovm"], resources)
         acknowledge(
@@ -149,7 +149,7 @@ class CustomResources(Construct):
     def microvm_source(
         self, construct_id: str, *, bucket: s3.IBucket, key: str, text: str, encryption: kms.IKey | None
     ) -> cdk.CustomResource:
-        """An archive with ``text`` as its Dockerfile, which goes with the resource. The text is only known at deployment."""
+        """An archive with ``text`` as its Dockerfile, stored with the resource. The text is only known at deployment."""
         self._allow(["s3:PutObject", "s3:DeleteObject"], [bucket.arn_for_objects(key)])
         if encryption:
             encryption.grant(self._role, "kms:GenerateDataKey")
@@ -157,8 +157,9 @@ class CustomResources(Construct):
 
     def share_concurrency(self, construct_id: str, function: lambda_.Function, *, percent: int, at_least: int) -> None:
         """Let a streaming function have so much of the account's concurrency and no more: a stream holds an environment for as long
-        as a response runs, and its steps need others. What the account has is no part of the template: it is asked at deployment, and
-        each day, because a quota may have been raised and others may have reserved more."""
+        as a response runs, and its steps need others. The account's concurrency is no part of the template. It is read at deployment
+        and each day: a quota may have been raised, and others may have reserved more.
+        """
         self._allow(["lambda:GetAccountSettings"], ["*"])
         acknowledge(
             self._role,
@@ -180,8 +181,8 @@ class CustomResources(Construct):
         )
 
     def kept_key(self, construct_id: str, *, deployment: str, description: str, is_kept: bool) -> kms.IKey:
-        """A KMS key that is found again by its alias: by the next deployment after this one is destroyed, and by one that turns on
-        again what was turned off. CloudFormation itself would make a new one, which opens nothing of what the table keeps.
+        """A KMS key with an alias. The next deployment finds it again after this one is destroyed, and so does one that turns the
+        feature on again. CloudFormation itself would make a new key, and the table's content could not be opened with it.
 
         With ``is_kept`` false it goes with the stack.
         """
@@ -207,8 +208,8 @@ class CustomResources(Construct):
         return kms.Key.from_key_arn(self, f"{construct_id}Arn", made.get_att_string("Arn"))
 
     def kept_vector_bucket(self, construct_id: str, *, config: Config, tag: str, key: kms.IKey | None) -> "VectorBucketResource":
-        """A vector bucket that is found again by its name, by the next deployment and by one that turns on again what was turned off.
-        What a function may do in it is each function's own right.
+        """A vector bucket with a fixed name. The next deployment finds it again, and so does one that turns the feature on again. Each
+        function gets its own rights to it.
 
         If the deployment keeps nothing, it goes with the stack, and its indexes before it: CloudFormation deletes only an empty one.
         """
@@ -232,8 +233,10 @@ class CustomResources(Construct):
         return VectorBucketResource(bucket, resource.get_att_string("Arn"))
 
     def sandbox_keys(self, secret_arn: str, edition: str) -> cdk.CustomResource:
-        """What follows from the secret's content key: ``Hex`` for the tokens of sandboxes, ``Places`` for their names before the proxy.
-        It is asked for anew with another ``edition``. :attr:`grantee` has to be let read it; the template has only the references."""
+        """Keys derived from the secret's content key: ``Hex`` for the tokens of sandboxes, ``Places`` for their names before the proxy.
+
+        It is asked for anew with another ``edition``. :attr:`grantee` has to be let read it; the template has only the references.
+        """
         # CloudFormation asks a resource anew only if a property differs, and an answer of an older release has fewer attributes.
         properties: dict[str, object] = {
             "Secret": secret_arn,

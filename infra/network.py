@@ -1,12 +1,11 @@
-"""Where sandboxes live: a VPC without a way out, which the deployment makes, or one that the owner has.
+"""The network of sandboxes: a VPC without a way out, made by the deployment or given by the owner.
 
-It has isolated subnets only: no internet gateway, no NAT. What Fargate itself needs (image layers from ECR and S3) comes through
-endpoints whose policies let through nothing else, and the resolver answers for those names alone, because security groups cannot
-see DNS. The optional egress proxy lives in a second VPC (``infra/egress.py``), so that no mistake in a route table of this one can
-reach the internet.
+It has isolated subnets only: no internet gateway, no NAT. Fargate itself needs image layers from ECR and S3. They come through
+endpoints with policies for them alone. The resolver answers for those names alone, because security groups cannot see DNS. The optional
+egress proxy lives in a second VPC (``infra/egress.py``), so that no mistake in a route table of this one can reach the internet.
 
-Of an owner's VPC nothing is changed and nothing looked up: the deployment makes security groups in it, or takes given ones. What the
-VPC has to have is in ``docs/aws_company.md``, and ``moorage doctor --aws`` looks for it.
+Of an owner's VPC nothing is changed and nothing looked up: the deployment makes security groups in it, or takes given ones.
+``docs/aws_company.md`` lists the requirements of the VPC, and ``moorage doctor --aws`` checks them.
 """
 
 import ipaddress
@@ -37,8 +36,10 @@ _ASSOCIATION_PRIORITY: Final = 101
 
 
 def reserved_zones(scope: Construct, config: Config) -> int:
-    """Zones whose addresses a network keeps free, so that their number can change while its subnets stay where they are. A region may
-    have fewer zones than are wanted."""
+    """Zones with reserved addresses, so that their number can change while its subnets stay in place.
+
+    A region may have fewer zones than are wanted.
+    """
     zones = len(cdk.Stack.of(scope).availability_zones)
     return AVAILABILITY_ZONES_MAX - min(config.availability_zones, zones)
 
@@ -50,7 +51,7 @@ def isolated_subnets(name: str, part: int, config: Config) -> ec2.SubnetConfigur
 
 
 def named_by(construct_id: str, cidr: str) -> str:
-    """Other addresses are another network, by name too: functions are published anew if what they refer to has another name."""
+    """Other addresses make another network, with another name: functions are published anew if a referenced name changes."""
     return construct_id if cidr == SANDBOX_CIDR else construct_id + cidr.replace(".", "x").replace("/", "x")
 
 
@@ -90,7 +91,7 @@ class Network(Construct):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the functions in here are told: no way leads to ECS, so functions elsewhere start and stop sandboxes."""
+        """The environment of functions in here: no way leads to ECS, so functions elsewhere start and stop sandboxes."""
         return {"MOORAGE_PROVISIONER": "elsewhere"}
 
 
@@ -227,7 +228,7 @@ class IsolatedNetwork(Network):
 
 
 class GivenNetwork(Network):
-    """The owner's VPC and subnets, with security groups of the deployment's own, or given ones, whose rules are the owner's."""
+    """The owner's VPC and subnets, with security groups of the deployment's own, or given ones with the owner's rules."""
 
     given: GivenVpc
 

@@ -131,7 +131,7 @@ class ServiceStack(cdk.Stack):
             cdk.CfnOutput(self, "SecretsKeyArn", value=self.egress.secrets_key.key_arn)
 
     def _environment(self) -> dict[str, str]:
-        """What every function is told. Reading it again here fails at synthesis, where a function would fail at its start."""
+        """The environment of every function. Reading it again here fails at synthesis, and not at the start of a function."""
         config, sandboxes = self._config, self.sandbox or self.microvms
         price, source = sandbox_price(config, self.region)
         settings = Settings(
@@ -329,8 +329,11 @@ class ServiceStack(cdk.Stack):
         )
 
     def _make_placement(self, factory: FunctionFactory) -> lambda_.Function:
-        """Hears of sandboxes that run or have stopped. Lambda tries one that fails twice again, and who waits orders again after its
-        claim: noting a sandbox twice is harmless, and so is noting it never."""
+        """Hears of sandboxes that run or have stopped.
+
+        Lambda retries a failed one twice, and a waiting caller orders again after its claim. So noting a sandbox twice is harmless, and
+        so is a lost note.
+        """
         assert self.sandbox is not None
         function = factory.make(
             "Placement", folder="placement", handler="handler.handle", timeout=cdk.Duration.seconds(30), memory_mib=256
@@ -403,8 +406,11 @@ class ServiceStack(cdk.Stack):
                 state.grant_token_lookup(self.sockets["SocketDoor"])
 
     def _grant_vectors(self, bucket: VectorBucketResource) -> None:
-        """Who indexes, who searches, and who deletes files and stores: all of them outside of the sandboxes' network. What is inside
-        works on the bucket alone. A filter takes the right to read vectors (S3 Vectors API reference, ``QueryVectors``)."""
+        """Functions that index, search, or delete files and stores: all of them outside of the sandboxes' network.
+
+        Functions inside it work on the bucket alone. A filter takes the right to read vectors (S3 Vectors API reference,
+        ``QueryVectors``).
+        """
         searches, deletes = ("QueryVectors", "GetVectors"), ("DeleteVectors", "DeleteIndex")
         bucket.grant(self.loop.steps["IndexStep"], "CreateIndex", "PutVectors", *deletes)
         bucket.grant(self.loop.steps["ServiceStep"], *searches)
@@ -413,8 +419,10 @@ class ServiceStack(cdk.Stack):
         bucket.grant(self.reapers["Expiry"], *deletes)
 
     def _tell_keys(self, streaming: list[lambda_.Function]) -> None:
-        """The content key to those that seal or open, who read it from Secrets Manager; what follows from it for sandboxes' tokens to
-        those that start sandboxes, hear of them or reach them."""
+        """Grant the content key to functions that seal or open; they read it from Secrets Manager.
+
+        Functions that start, follow or reach sandboxes get the derived key of their tokens.
+        """
         steps, reapers = self.loop.steps, self.reapers
         for function in (*streaming, steps["ModelStep"], steps["ServiceStep"], steps["FailResponse"], reapers["Recovery"]):
             self._state.tell_content_key(function)
@@ -425,8 +433,11 @@ class ServiceStack(cdk.Stack):
             function.add_environment("MOORAGE_SANDBOX_KEY", key)
 
     def _export_traces(self, functions: list[lambda_.Function]) -> None:
-        """Those that end responses are told where traces go. They are outside of the sandboxes' network, with the internet before them;
-        the headers come as an encrypted variable, filled by CloudFormation, and the template has only the reference."""
+        """Functions that end responses get the address for traces.
+
+        They are outside of the sandboxes' network, with the internet before them; the headers come as an encrypted variable, filled by
+        CloudFormation, and the template has only the reference.
+        """
         if self._config.otlp_endpoint is None:
             return
         for function in functions:
@@ -436,7 +447,7 @@ class ServiceStack(cdk.Stack):
                 function.add_environment("OTEL_EXPORTER_OTLP_HEADERS", headers.secret_value.unsafe_unwrap())
 
     def _keep_audit_trail(self) -> None:
-        """Those that answer people, and the reaper, which answers approvals whose time is over, add lines. None of them reads any."""
+        """The API's functions add lines, and so does the reaper, because it answers expired approvals. None of them reads any."""
         group = audit_log_group(self, "Audit", self._config)
         writers = [self.handlers.responses, self.reapers["Recovery"], *([self.sockets["SocketWork"]] if self.sockets else [])]
         for function in writers:
@@ -486,7 +497,7 @@ class ServiceStack(cdk.Stack):
 
 
 def _identity(config: Config) -> dict[str, Any]:
-    """Settings of :class:`Settings`, which are public: a secret of the client reaches one function alone."""
+    """Public settings of :class:`Settings`: a secret of the client reaches one function alone."""
     oidc = config.oidc
     if oidc is None:
         return {}

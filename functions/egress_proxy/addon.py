@@ -1,12 +1,11 @@
-"""The gate: every hook of mitmproxy at which something is learnt about a connection, and what the policy says to it.
+"""The gate: every hook of mitmproxy that brings a new fact about a connection, and the policy's answer to it.
 
-A client connection is a *peer*. It proves whose it is with the container's credential on each CONNECT and each plain request. After
-CONNECT it is a tunnel to one host at one checked address, and stays that: unopened if the container has no secret for the host,
-otherwise opened with a certificate of the deployment's own, so that each request inside is decided anew. Plain ``http://`` requests
-are decided one by one.
+A client connection is a *peer*. Each CONNECT and each plain request carries the container's credential. After CONNECT it is a tunnel to
+one host at one checked address, and stays that: unopened if the container has no secret for the host, otherwise opened with a
+certificate of the deployment's own, so that each request inside is decided anew. Plain ``http://`` requests are decided one by one.
 
-No address is ever connected to that was not approved for that peer: :meth:`Gate.server_connect` is the one choke point, and what it
-does not find is refused.
+No address is ever connected to that was not approved for that peer: :meth:`Gate.server_connect` is the one choke point, and refuses
+unknown ones.
 """
 
 import asyncio
@@ -394,7 +393,7 @@ class EgressAddon:
     # --- Revocation, and clients that say nothing ---
 
     async def sweep(self) -> None:
-        """Close what is no longer allowed, twice a second until cancelled."""
+        """Close connections that are no longer allowed, twice a second until cancelled."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             now = time.monotonic()
@@ -433,7 +432,7 @@ def _http_layer(context: Context, mode: HTTPMode, peer: Peer) -> HttpLayer:
 
 
 def _may_have_been_allowed(grant: Grant, host: str, port: int) -> bool:
-    """Whether what is known of a grant would refuse what a person may have allowed since it was read."""
+    """Whether the known grant would refuse a host that a person may have allowed since it was read."""
     if decide(EgressRequest(host, port), grant.policy).reason is EgressReason.HOST_NEEDS_APPROVAL:
         return True
     return any(grant.policy.holds_secret(secret.name) for secret in grant.secrets_for(normalise(host) or ""))

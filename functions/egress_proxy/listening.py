@@ -1,10 +1,10 @@
-"""Where clients come in: Unix sockets and TCP ports, and the place that each connection comes from.
+"""The listeners for clients: Unix sockets and TCP ports, and the place of origin of each connection.
 
-Sandboxes on this machine share one Unix socket. The kernel tells who connected (``SO_PEERCRED``): the user, which a root launcher
-gives to one sandbox alone, and the process, whose ancestors lead to the first process of its pid namespace, which is the sandbox. What
-cannot be told (the process has gone) counts as one place for each user. On a network it is the address, which each Fargate task has for
-itself. Where sandboxes share one, a connection may begin with a line that names its container (``moorage/egress/places.py``). One that
-does not is the address's, and so are all that say nothing: those wait outside, the latest so many, and take no room from the others.
+Sandboxes on this machine share one Unix socket. The kernel names the peer (``SO_PEERCRED``). A root launcher gives its user to one
+sandbox alone. The process leads by its ancestors to the first process of its pid namespace, and so to the sandbox. If the process has
+gone, its connections count as one place for each user. On a network the place is the address: each Fargate task has its own. If
+sandboxes share an address, a connection may begin with a line that names its container (``moorage/egress/places.py``). One that does
+not is the address's, and so are all that say nothing: those wait outside, the latest so many, and take no room from the others.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class ClientListener:
     """Takes connections from the kernel as they come, and lets them wait in front of ``admission``."""
 
     def __init__(self, address: str, admission: Admission, handle: Handler, places_key: bytes | None = None) -> None:
-        """``address`` is ``unix:PATH`` or ``HOST:PORT``. With ``places_key`` connections over TCP may say whose they are."""
+        """``address`` is ``unix:PATH`` or ``HOST:PORT``. With ``places_key`` connections over TCP may name their container."""
         self._places_key = places_key
         self._silent: OrderedDict[asyncio.Task[None], None] = OrderedDict()
         """Those that have said nothing yet, the oldest first."""
@@ -85,7 +85,7 @@ class ClientListener:
                 self._hear(connection, at[0], self._places_key)
 
     def _hear(self, connection: socket.socket, address: str, key: bytes) -> None:
-        """Let it say whose it is. A forwarder says so at once; of those that are silent the oldest goes when there are too many."""
+        """Let it name its container. A forwarder says so at once; of those that are silent the oldest goes when there are too many."""
         if len(self._silent) >= limits.EGRESS_SILENT_MAX:
             self._silent.popitem(last=False)[0].cancel()
         task = self._loop.create_task(self._preface(connection, address, key))

@@ -1,8 +1,8 @@
 """Identifiers, as the OpenAI API shapes them: a prefix that names the kind, then random text.
 
-The ids of what is listed begin with the microsecond of their second. Lists stand in the order of ``created_at`` and then of the id
-(``store/keys.py: listed``), so what was made within one second stands as it was made; whoever makes such an id takes ``created_at``
-from the same look at the clock. Ids of earlier versions are random throughout, and stand anywhere in their second.
+The ids of listed records begin with the microsecond of their second. Lists are ordered by ``created_at`` and then by id
+(``store/keys.py: listed``), so records of one second keep their order. A caller that makes such an id takes ``created_at`` from the
+same look at the clock. Ids of earlier versions are random throughout, and stand anywhere in their second.
 
 Ids made by clients (``msg_<uuid>``, ``fco_<uuid>``) arrive in input items and are accepted as they are; only the ids made here
 have this form. Source of the prefixes and lengths: recorded live responses.
@@ -56,7 +56,7 @@ def new_item_id(prefix: str, response_id: str) -> str:
 
 
 def mark_of_item(lane: int, index: int) -> str:
-    """What tells an item of a response from its others before it has an id: whose it is, and which of these. 8 hex digits."""
+    """The mark of a response's item before it has an id: its response, and its number there. 8 hex digits."""
     return f"{lane:02x}{index:06x}"
 
 
@@ -104,8 +104,10 @@ def new_turn_id(number: int) -> str:
 
 
 def id_within_turn(prefix: str, turn_id: str, about: str) -> str:
-    """The id of what a turn of an agent's session consists of. It follows from what that is; :func:`number_of_turn` finds the number of
-    the turn again."""
+    """The id of a part of a turn of an agent's session.
+
+    It follows from that part; :func:`number_of_turn` finds the number of the turn again.
+    """
     digest = hashlib.sha256(f"{turn_id} {about}".encode()).hexdigest()
     return f"{prefix}_{turn_number(turn_id):08x}{digest[:_UNIQUE_HEX]}"
 
@@ -116,13 +118,15 @@ def number_of_turn(id_: str) -> int:
 
 
 def new_turn_item_id(prefix: str, number: int, mark: str | None = None) -> str:
-    """The id of what a turn of this number was given; :func:`turn_number` finds the number again, with its own prefix. It ends with the
-    mark, if there is one."""
+    """The id of an input item of a turn of this number; :func:`turn_number` finds the number again, with its own prefix.
+
+    It ends with the mark, if there is one.
+    """
     return f"{prefix}_{number:08x}{mark or secrets.token_hex(_UNIQUE_HEX // 2)}"
 
 
 def turn_item_mark(digest: str, position: int) -> str:
-    """What tells an item of a request again: the request by the beginning of its digest, and the item by its position there."""
+    """The mark of a request's item: the request by the beginning of its digest, and the item by its position there."""
     return f"{digest[: _UNIQUE_HEX - 8]}{position:08x}"
 
 

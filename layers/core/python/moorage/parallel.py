@@ -53,9 +53,11 @@ class _Work(Generic[R]):
 
 
 class FairThreads:
-    """Threads on which tenants take turns. A tenant has a few of them at most, so that one is free when another tenant comes; and of
-    large works one is done at a time, whoever has sent it: several threads that wait for the interpreter side by side leave the event
-    loop the last place in the queue."""
+    """Threads shared by tenants in turns.
+
+    A tenant has a few of them at most, so that one is free for another tenant. Of large works one runs at a time, for all tenants:
+    several threads that wait for the interpreter leave the event loop the last place in the queue.
+    """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(limits.WORK_THREADS, "work")
@@ -74,7 +76,7 @@ class FairThreads:
         return done
 
     def _do_next(self) -> None:
-        """Nothing where no work may begin: the end of one that runs comes back for it."""
+        """Does nothing if no work may begin: the end of a running one comes back for it."""
         with self._lock:
             work = self._taken()
         if work is None:
@@ -117,8 +119,10 @@ class _TenantThreads(Executor):
 
 
 async def worked(work: Callable[[], R], *, is_large: bool = False) -> R:
-    """What ``work`` answers, on a thread, in its tenant's turn. It is for work of the processor: what waits for a disk has
-    :func:`asyncio.to_thread`."""
+    """Run ``work`` on a thread, in its tenant's turn, and return its result.
+
+    It is for work of the processor; :func:`asyncio.to_thread` is for waits for a disk.
+    """
     run = copy_context().run
     turn = _TenantThreads(_tenant.get(), is_large=is_large)
     return await asyncio.get_running_loop().run_in_executor(turn, lambda: run(work))
@@ -131,17 +135,22 @@ async def imported(name: str) -> None:
 
 
 async def beside(size_bytes: int, work: Callable[[], R]) -> R:
-    """What ``work`` answers, of an input of this size: here if it is small, on a thread otherwise. The interpreter lets the loop in
-    between two steps of a thread's Python; a single call into C holds it up to its end. So large inputs come one after the other, and
-    the loop has its turn between two of them."""
+    """The result of ``work`` on an input of this size: here if it is small, on a thread otherwise.
+
+    The interpreter lets the loop in between two steps of a thread's Python; a single call into C holds it up to its end. So large
+    inputs come one after the other, and the loop has its turn between two of them.
+    """
     if size_bytes <= limits.WORKED_HERE_BYTES_MAX:
         return work()
     return await worked(work, is_large=size_bytes >= limits.WORKED_ALONE_BYTES_MIN)
 
 
 def outweighs(values: Iterable[Any], most: int) -> bool:
-    """Whether more than ``most`` values are in there, a text counting one for each 256 characters: as long as it takes to write them as
-    JSON where each is escaped. Looks at no more than that."""
+    """Whether more than ``most`` values are in there, a text counting one for each 256 characters: the time to write them as JSON with
+    each character escaped.
+
+    Looks at no more than that.
+    """
     count, rest = 0, list(values)
     while rest and count <= most:
         value = rest.pop()
@@ -178,8 +187,10 @@ class Breath:
 
 
 async def side_by_side(work: Callable[[T], Awaitable[R]], things: Iterable[T], *, at_once: int) -> list[R]:
-    """What ``work`` made of each, in their order. What one raises is raised when all have been tried: one that hangs or fails must not
-    keep the others from being done."""
+    """The results of ``work``, in their order.
+
+    An error is raised after all have been tried: one that hangs or fails must not keep the others from being done.
+    """
     wanted = list(things)
     if len(wanted) <= 1:
         return [await work(thing) for thing in wanted]

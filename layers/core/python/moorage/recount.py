@@ -1,7 +1,7 @@
-"""Once a day: whether what is counted of a tenant's stored bytes is what is there.
+"""Once a day: correct the count of a tenant's stored bytes.
 
-Whatever stores or erases something counts it (``store/stored_bytes.py``). This finds what was stored before anything was counted, by an
-older version or by a process that died in between, and what is counted of things that are gone.
+Writers and deleters count their bytes (``store/stored_bytes.py``). This finds bytes without a count, from an older version or from a
+process that died in between, and counts of objects that are gone.
 """
 
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ async def _part(resources: CountedResources, stored: StoredBytes, due: RecountTa
 
 
 async def _is_in_use(resources: CountedResources, holder: Holder) -> bool:
-    """A container with a sandbox has room for what is being stored; it is counted when the sandbox is stopped."""
+    """A container with a sandbox has room for files that are being stored; it is counted when the sandbox is stopped."""
     if holder.kind != "container":
         return False
     record = await resources.containers.peek(holder.tenant_id, holder.id)

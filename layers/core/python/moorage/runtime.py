@@ -199,8 +199,7 @@ class Runtime:
         return self._ended
 
     async def caller_of(self, secret: str) -> ApiKey | None:
-        """Who a key or a token stands for; None for a key that opens nothing. Raises :class:`~moorage.errors.ApiError` for such a
-        token."""
+        """The caller of a key or a token; None for an invalid one. Raises :class:`~moorage.errors.ApiError` for such a token."""
         if self.tokens is not None and looks_like_token(secret):
             return await self.tokens.find(secret)
         found = await self.api_keys.find(secret)
@@ -272,7 +271,7 @@ class Runtime:
         return Automations(self.table, self.blobs, self.sealer, clock=self.clock, most=self.settings.automations_max)
 
     def contents_of(self, tenant_id: str, include: frozenset[str] | None = None) -> Contents:
-        """What of a tenant's items are objects of their own; ``include`` as a client has asked for them."""
+        """The content of a tenant's items that is stored as objects; ``include`` as a client has asked for them."""
         return Contents(self.blobs, self.files, tenant_id, include)
 
     @property
@@ -284,7 +283,7 @@ class Runtime:
         return int(self.clock() * 1000)
 
     async def rest(self, seconds: float) -> None:
-        """Let what was kept come to its end, if the process stands still once it has answered (Lambda)."""
+        """Let kept work come to its end, if the process stands still after its answer (Lambda)."""
         if self.tasks:
             await asyncio.wait(set(self.tasks), timeout=seconds)
 
@@ -394,8 +393,9 @@ def _audit_log(settings: Settings, executor: Executor) -> AuditLog | None:
 
 def relieve_collector() -> None:
     """For a server, once it is built. Imports and configuration stay, and looking through them again and again takes a twelfth of a
-    request; and a request makes more objects than Python's 700 before any of them can go. What imports have left behind (a MiB) stays
-    too: to look for it would be a sixth of a cold start."""
+    request; and a request makes more objects than Python's 700 before any of them can go. Leftovers of imports (a MiB) stay too: to
+    look for them would be a sixth of a cold start.
+    """
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS)
     gc.enable()  # Some programs begin without it (moorage/local/stack.py).
@@ -436,7 +436,7 @@ def _secret(arn: str) -> str:
 
 
 def _connect(provisioner: Provisioner) -> Callable[[Handle], ExecClient] | None:
-    """How a sandbox is spoken to; None from where it cannot be."""
+    """The client of a sandbox; None if it cannot be reached from here."""
     match provisioner:
         case FargateProvisioner():
             return None
@@ -486,7 +486,7 @@ def _vector_bucket(settings: Settings, executor: Executor) -> Callable[[], Vecto
 
 
 def _egress_fleet(settings: Settings, executor: Executor) -> ProxyFleet | None:
-    """The ECS service of the proxy, which runs only while a container may use it; None if the proxy always runs."""
+    """The proxy's ECS service: it runs only while a container may use it; None if the proxy always runs."""
     if settings.egress_service is None or settings.provisioner == "elsewhere":
         return None
     return ProxyFleet(aws_client("ecs"), settings.egress_service, executor)

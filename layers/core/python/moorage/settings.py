@@ -208,8 +208,11 @@ class Settings:
         return None if said is None else int(said)
 
     def to_environment(self) -> dict[str, str]:
-        """The variables that :meth:`from_environment` reads these settings from, but for the upstreams' keys: what a deployment tells
-        its functions. What is left to its default is not among them."""
+        """The variables that :meth:`from_environment` reads these settings from, but for the upstreams' keys: a deployment gives them
+        to its functions.
+
+        Settings with their default are not among them.
+        """
         defaults = {field.name: _default(field) for field in fields(self)}
         written = {
             name: variable.write(value)
@@ -222,7 +225,7 @@ class Settings:
 
 
 def _check_identity(settings: Settings) -> None:
-    """Of tokens, what belongs together. Nobody's tokens are taken for any audience or any tenant by leaving something out."""
+    """Check the settings of tokens together. Nobody's tokens are taken for any audience or any tenant by leaving something out."""
     if settings.oidc_issuer is None:
         if settings.oidc_audience or settings.oidc_client_id or settings.oidc_tenants:
             raise SettingsError("MOORAGE_OIDC_AUDIENCE, MOORAGE_OIDC_CLIENT_ID and MOORAGE_OIDC_TENANTS need MOORAGE_OIDC_ISSUER.")
@@ -264,14 +267,13 @@ def unknown_variables(environ: Mapping[str, str], models_toml: str = "") -> list
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence that says that a name is none: which one was meant, if one is like it."""
+    """The end of a sentence about an unknown name: the known one that is like it, if there is one."""
     near = difflib.get_close_matches(name, list(known), 1)
     return f"; {near[0]} is" if near else ""
 
 
 def usage_key(name: str, tenant_id: str) -> str:
-    """Under which API key of its own API Gateway counts the requests of a tenant in a tier, or (``*``) of all
-    others, at the deployment ``name``.
+    """The API key of a tenant in a tier, or (``*``) of all others, under which API Gateway counts requests at the deployment ``name``.
 
     Nobody sends it (``apiKeySource`` is ``AUTHORIZER``), so it opens nothing. API Gateway takes 20 to 128 characters.
     """
@@ -279,8 +281,10 @@ def usage_key(name: str, tenant_id: str) -> str:
 
 
 def _completed(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment, and what was too long for it: Lambda takes 4 KB of variables, so lists lie in a file beside the function. What
-    stands in both is as the environment says."""
+    """The environment, and the file beside the function with its long lists: Lambda takes 4 KB of variables.
+
+    If both hold a variable, the environment counts.
+    """
     file = environ.get("MOORAGE_SETTINGS_FILE")
     if not file:
         return environ
@@ -358,7 +362,7 @@ def _whole(name: str, text: str) -> int:
 
 
 def _switch(name: str, text: str) -> bool:
-    """A word that is neither is refused: taken for off, it would switch off what was meant to be on."""
+    """Other words are refused: taken for off, a misspelt word would turn a feature off."""
     match text.lower():
         case "true" | "1":
             return True

@@ -1,9 +1,8 @@
-"""What a process tells its operator: one line of JSON for each request and each step, with the metrics that belong to it.
+"""The log of a process for its operator: one line of JSON for each request and each step, with its metrics.
 
 A line holds ids, counts and times, never content or secrets. Metrics ride on it in CloudWatch's embedded metric format, so that they
-cost no request: CloudWatch reads them from the log. Whoever has something to tell calls :func:`tell`, and whoever catches what nobody
-expected :func:`tell_error`; what becomes of it is decided at the rim, where :func:`open_log` is called once. Without it nothing is
-written.
+cost no request: CloudWatch reads them from the log. Code calls :func:`tell`, or :func:`tell_error` after catching an unexpected error.
+The rim calls :func:`open_log` once and decides the form. Without it nothing is written.
 """
 
 import logging
@@ -64,7 +63,7 @@ _about: Final[ContextVar[Mapping[str, Any]]] = ContextVar("about", default=Mappi
 
 @contextmanager
 def about(**ids: Any) -> Iterator[None]:
-    """Whatever is told inside says these too, errors included: what is far below a response's step does not know whose it is."""
+    """All lines inside carry these fields too, errors included: code far below a response's step does not know the response."""
     token = _about.set({**_about.get(), **ids})
     try:
         yield
@@ -90,9 +89,9 @@ _FRAMES_MAX: Final = 6
 
 
 def tell_error(error: BaseException, event: str = "error", **ids: Any) -> None:
-    """One line of level ERROR: of the error and of what caused it the class and the innermost frames, as ``file:line:function``.
+    """One line of level ERROR: the class and the innermost frames of the error and its causes, as ``file:line:function``.
 
-    Never a message: what failed may have quoted a request, an answer or a secret.
+    Never a message: it may quote a request, an answer or a secret.
     """
     if not _log.hasHandlers():
         return

@@ -1,8 +1,8 @@
-"""One foreground response and the client that waits for it, whatever the transport.
+"""One foreground response and the client that waits for it, for any transport.
 
-The events of the first step come from this process; after a hand-over to the state machine they come from the log. A client that
-goes away cancels what has not been handed over. If the process may not run for ever (``until``), a stored response is handed over at
-that time and the events end without a final one; one that is not stored fails.
+The events of the first step come from this process; after a hand-over to the state machine they come from the log. A client that goes
+away cancels work that was not handed over. If the process may not run for ever (``until``), a stored response is handed over at that
+time and the events end without a final one; one that is not stored fails.
 """
 
 import asyncio
@@ -32,8 +32,10 @@ _STATUS_OF: Final = {
 
 
 def status_of(code: str) -> int:
-    """The HTTP status of a response that failed, by its error's code. What is neither ours nor passing lies in the request: the SDKs
-    would repeat a 5xx, which helps nobody there."""
+    """The HTTP status of a response that failed, by its error's code.
+
+    An error of the request itself is a 4xx: the SDKs would repeat a 5xx, without effect there.
+    """
     return _STATUS_OF.get(code, 400)
 
 
@@ -92,7 +94,7 @@ class Foreground:
         """Runs the response. Yields the events that have come, an empty list after each silence of ``KEEP_ALIVE_SECONDS``.
 
         Without a final event it ended because its time is over, and the response goes on without this process.
-        Whoever iterates closes it (``aclosing``): that is how the response learns that its client has gone.
+        The caller closes the iterator (``aclosing``): so the response learns that its client has gone.
         """
         task = self._task = asyncio.create_task(self._inline.run())
         task.add_done_callback(lambda _: self._wake())
@@ -128,8 +130,10 @@ class Foreground:
         return None
 
     async def interrupt(self, reason: str) -> None:
-        """End the response as ``incomplete`` for this reason, without what is half said. Its final event comes as ever. One that has
-        ended stays as it is."""
+        """End the response as ``incomplete`` for this reason, without half items.
+
+        Its final event comes as ever. One that has ended stays as it is.
+        """
         if self._task is None or self._inline.interrupt(reason):
             return
         await asyncio.wait({self._task})

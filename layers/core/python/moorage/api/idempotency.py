@@ -4,9 +4,9 @@ With ``Idempotency-Key`` the client says so: for a day the key belongs to the fi
 the same response (attached to while it runs), or the same answer. Another body under the same key is refused.
 
 The SDKs send no key when they try again by themselves after a time-out, but they count their tries (``x-stainless-retry-count``). A
-response whose connection broke while its commands run leaves a note; the first retry with the same body takes it, and goes on with
-that response. What was not handed to the state machine yet is stopped when its client goes, so there the retry may begin anew. If
-this process cannot see the client go (on AWS the gateway keeps that to itself), only a key helps.
+response with a broken connection and running commands leaves a note. The first retry with the same body takes it, and goes on with that
+response. Other work is stopped when its client goes, so there the retry may begin anew. If this process cannot see the client go (on
+AWS the gateway keeps that to itself), only a key helps.
 """
 
 import asyncio
@@ -120,8 +120,10 @@ class IdempotentCreate:
         return None
 
     async def _claimed(self, key: str) -> IdempotencyClaim | None:
-        """The claim of an earlier request. One whose response is not stored may have been answered before its claim says so: while it
-        is being left here, that is waited for."""
+        """The claim of an earlier request.
+
+        An unstored response may have been answered before its claim says so: while its answer is being stored here, the retry waits.
+        """
         until = asyncio.get_running_loop().time() + limits.RETRY_NOTE_SECONDS
         while (claim := await self.repeats.find(self.tenant_id, key)) is not None and not claim.is_stored and not claim.has_ended:
             if not self.runtime.attempts[self._note] or asyncio.get_running_loop().time() > until:
@@ -130,8 +132,11 @@ class IdempotentCreate:
         return claim
 
     async def _adopted(self) -> str | None:
-        """The response of an attempt whose connection broke. A retry may be here before it was seen to break: while the same request is
-        being answered here, its note is waited for; longer if the break was seen, because then the note is on its way."""
+        """The response of an attempt that lost its connection.
+
+        A retry may be here before it was seen to break: while the same request is being answered here, its note is waited for; longer
+        if the break was seen, because then the note is on its way.
+        """
         began = asyncio.get_running_loop().time()
         while (response_id := await self.repeats.adopt(self.tenant_id, self._note)) is None:
             is_left = self.runtime.farewells[self._note] > 0
@@ -285,7 +290,7 @@ class IdempotentRequests:
 
 
 async def _of_the_same(other: IdempotencyClaim, scope: Scope, headers: Headers, receive: Receive) -> Receive:
-    """The request once more, if it is the one whose process has died. One whose body had not come whole has done nothing."""
+    """The repeated request, if the process of the first one has died. A request with an incomplete body has done nothing."""
     if not other.digest:
         return receive
     digest, messages, size = _RequestDigest.of(scope, headers), deque[Message](), 0
@@ -345,7 +350,7 @@ class _RequestDigest:
 
 
 class _StoredAnswer:
-    """An answer on its way out. Its last piece goes when it is stored: who has it may repeat the request at once."""
+    """An answer on its way out. Its last piece goes when it is stored: a client that has it may repeat the request at once."""
 
     def __init__(self) -> None:
         self.status = 0

@@ -1,9 +1,9 @@
 """The WebSocket transport of ``/v1/responses``: the same requests and events, one JSON object a frame.
 
 One connection carries many responses. Frames of one lane (``stream_id``; without it the unnamed one) are answered one after another,
-lanes side by side, but only so many at once; the others wait. What was made with ``store: false`` can be continued on its connection
-only, from memory; a continuation that fails in the parent's lane makes the parent forgotten, as clients expect that then start again
-with their whole input. ``response.interrupt`` and ``response.steer`` reach a response while it runs (``running_responses.py``).
+lanes side by side, but only so many at once; the others wait. A response with ``store: false`` can be continued on its connection only,
+from memory. A continuation that fails in the parent's lane makes the parent forgotten: clients expect that, and start again with their
+whole input. ``response.interrupt`` and ``response.steer`` reach a response while it runs (``running_responses.py``).
 """
 
 import asyncio
@@ -129,8 +129,9 @@ class Connection:
         stream_ids: Iterable[str] = (),
     ) -> None:
         """``admit`` is told the bytes of each frame and raises :class:`ApiError` when the key's rate is used up.
-        ``is_known`` says whether the key is still one. ``until`` is when this process has to end, in the event loop's time; ``recent``
-        and ``stream_ids`` are what those before it have left."""
+        ``is_known`` says whether the key is still one. ``until`` is the end of this process, in the event loop's time; ``recent`` and
+        ``stream_ids`` come from its predecessors.
+        """
         self._runtime = runtime
         self._tenant_id = tenant_id
         self._key_id = key_id
@@ -166,8 +167,10 @@ class Connection:
             await asyncio.wait(self._tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
     async def serve(self) -> None:
-        """Answer frames until the client goes away or its time is over. What still runs then is cancelled, unless the state machine
-        has it: the same as for a client that drops an HTTP stream."""
+        """Answer frames until the client goes away or its time is over.
+
+        Work that still runs then is cancelled, unless the state machine has it: the same as for a client that drops an HTTP stream.
+        """
         try:
             async with asyncio.timeout(self._seconds_max):
                 await self._receive()
@@ -357,7 +360,7 @@ class Connection:
             await self._send(steering.failed(number, code, message), stream_id)
 
     async def _successor(self, frame: _ReceivedFrame, running: RunningResponse, response: dict[str, Any]) -> _ReceivedFrame | None:
-        """The frame that goes on with what has steered a response, which has ended; None if nothing has, or if it waits."""
+        """The frame that continues an ended response after steering it; None if there is none, or if it waits."""
         steers, number = running.steers, running.number
         if not steers:
             return None
@@ -452,7 +455,7 @@ def _with_messages(body: dict[str, Any], messages: list[Item]) -> dict[str, Any]
 
 
 def _frame(body: bytes) -> _ReceivedFrame:
-    """What must be known of a frame before its turn comes; the rest is checked then. Raises :class:`ApiError`."""
+    """The fields of a frame that are needed before its turn; the rest is checked then. Raises :class:`ApiError`."""
     value = parse_object(body)
     parent = value.get("previous_response_id")
     return _ReceivedFrame(value, len(body), parse_stream_id(value), parent if isinstance(parent, str) else None)

@@ -1,12 +1,12 @@
-"""Calls that need a person's word before they run: who was asked what, and what was decided.
+"""Calls that need a person's approval before they run: the question, the person, and the decision.
 
 An approval is a record beside those of its response's steps, written once when the call is made and changed once, by the decision. Both
-are conditional, so that of two deciders one wins, and the other reads what was decided. A decision also counts on the response
-(``decisions``), in the same write: whoever wants to stand still for want of one compares that number, and cannot miss one that came
+are conditional, so that of two deciders one wins, and the other reads the decision. A decision also counts on the response
+(``decisions``), in the same write. A response that is about to pause compares that number, and so cannot miss a decision that came
 meanwhile (``responses.py: park_for``).
 
-What waits is listed by tenant. A decision takes it off the list, and so does the end of its response; what a response that died in the
-middle has left there is not shown.
+Open approvals are listed by tenant. A decision takes it off the list, and so does the end of its response. Leftovers of a response that
+died in the middle are not shown.
 """
 
 from collections.abc import Sequence
@@ -114,8 +114,10 @@ class ApprovalStore:
         return None if record is None else _approval(record)
 
     async def decide(self, approval: Approval, decision: ApprovalDecision, now: int) -> Approval:
-        """Decide it, unless that has been done, or its response has ended. Answers how it stands: whose decision it is, is to be looked
-        at."""
+        """Decide it, unless that has been done, or its response has ended.
+
+        Returns the stored state: the caller checks whether this decision won.
+        """
         pk = keys.response(approval.tenant_id, approval.response_id)
         said = {"reason": decision.reason} if decision.reason else {}
         decided = Write(

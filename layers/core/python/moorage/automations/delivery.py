@@ -1,8 +1,8 @@
-"""What is due is invoked, and what is invoked is delivered: as input of a session.
+"""Due automations are invoked, and their invocations become input of a session.
 
 Called once a minute by the reaper, and every few seconds on one machine; harmless to run twice, or twice at once. One transaction makes
-an invocation, and another one turns it into input of its session, which is made in the same transaction if it is a new one. What
-comes after that may be repeated: the session takes its input once.
+an invocation. Another one turns it into input of its session; a new session is made in the same transaction. Later steps may be
+repeated: the session takes its input once.
 """
 
 import hashlib
@@ -35,8 +35,10 @@ class _TargetLost(MoorageError):
 
 
 async def invoke_due(runtime: Runtime) -> int:
-    """Invoke and deliver what is due; answers how many occurrences were invoked. What fell due several times while nobody looked is
-    invoked once."""
+    """Invoke and deliver due automations; returns the number of invoked occurrences.
+
+    Several occurrences that fell due without a round are invoked once.
+    """
     automations, until, invoked = runtime.automations, time.monotonic() + limits.AUTOMATION_ROUND_SECONDS_MAX, 0
     while time.monotonic() < until:
         due = await automations.due()
@@ -63,7 +65,7 @@ async def _invoke(runtime: Runtime, automation: AutomationRecord) -> InvocationR
 
 
 async def deliver(runtime: Runtime, invocation: InvocationRecord) -> None:
-    """Deliver an invocation that nobody else tries now. What is refused for now is tried again for an hour."""
+    """Deliver an invocation that nobody else tries now. A refused delivery is tried again for an hour."""
     automation, automations = invocation.automation, runtime.automations
     told = {"automation_id": automation.id, "invocation_id": invocation.id, "tenant_id": automation.tenant_id}
     try:

@@ -1,11 +1,11 @@
 """Automations, and their invocations.
 
-An automation, the note of when it is due, and its invocations are one partition. One transaction makes the invocation of an occurrence,
-which must not be there yet, and moves the automation to the next one: its id follows from the automation and the time, so that an
-occurrence is invoked once, whoever tries it and however often.
+An automation, the note of when it is due, and its invocations are one partition. One transaction makes the invocation of an occurrence
+and moves the automation to the next one. The invocation's id follows from the automation and the time, and must be new. So each
+occurrence is invoked once, even if many processes try it often.
 
-An invocation that is not delivered yet stands in the index by the time at which it is to be tried. Whoever takes it up moves that time
-behind the end of his attempt: nobody else takes it meanwhile, and it comes up again by itself if he dies.
+An undelivered invocation stands in the index by the time of its next attempt. A process that takes it up moves that time behind the end
+of its attempt. Other processes leave it alone meanwhile, and it is due again if the process dies.
 """
 
 import hashlib
@@ -122,8 +122,10 @@ class Automations:
     async def create(
         self, tenant_id: str, target: Mapping[str, Any], *, automation_id: str | None = None, **others: Any
     ) -> AutomationRecord:
-        """``automation_id`` is of one that may have been made before: that one is answered then. Raises
-        :class:`~moorage.errors.ApiError` where the tenant has as many as it may, and an agent has made as many as it may today."""
+        """``automation_id`` is of one that may have been made before: that one is answered then.
+
+        Raises :class:`~moorage.errors.ApiError` if the tenant has its largest number, or if an agent has made its largest number today.
+        """
         now = self._clock()
         is_repeatable = automation_id is not None
         automation_id = automation_id or new_listed_id("auto", now)
@@ -162,7 +164,7 @@ class Automations:
         raise automation_busy(made.id)
 
     async def _today(self, made: AutomationRecord, now: float) -> list[Write]:
-        """What counts how many an agent has made on a day."""
+        """The write that counts an agent's automations of the day."""
         if not made.made_in:
             return []
         day = int(now) // 86_400
@@ -181,7 +183,7 @@ class Automations:
             raise too_many_automations(self._most)
 
     async def get(self, tenant_id: str, automation_id: str) -> AutomationRecord:
-        """Raises 404 for what is unknown, deleted or foreign."""
+        """Raises 404 for an unknown, deleted or foreign one."""
         record = await self._table.get(keys.automation(tenant_id, automation_id), keys.META)
         if record is None:
             raise automation_not_found(automation_id)
@@ -203,7 +205,7 @@ class Automations:
     async def change(
         self, tenant_id: str, automation_id: str, change: Callable[[AutomationRecord], Mapping[str, Any]]
     ) -> AutomationRecord:
-        """``change`` says what becomes of its fields. Raises what that raises, 404, and 409 if others change it all the time."""
+        """``change`` computes the new fields. Raises the errors of ``change``, 404, and 409 if others change it all the time."""
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             there = await self.get(tenant_id, automation_id)
             changes = change(there)
@@ -236,8 +238,10 @@ class Automations:
         return not await self._table.write_all([write, *due, *others])
 
     async def delete(self, tenant_id: str, automation_id: str) -> None:
-        """The record goes first: nothing is made of it after that. What is left of a deletion that breaks off is dropped by its age,
-        or when it is due."""
+        """The record goes first: nothing is made of it after that.
+
+        Leftovers of an interrupted deletion are dropped at their age, or when they are due.
+        """
         there = await self.get(tenant_id, automation_id)
         pk = keys.automation(tenant_id, automation_id)
         gone = gone_record(pk, keys.GONE, there.created_at, automation_id, self._clock())
@@ -252,8 +256,11 @@ class Automations:
     # --- Invocations ----------------------------------------------------------------------------------------------------
 
     async def invoke(self, automation: AutomationRecord, following: Mapping[str, Any] | None = None) -> InvocationRecord | None:
-        """Make the invocation of its occurrence, or one by hand. ``following`` is what becomes of the automation's schedule; None for
-        one by hand. None if somebody else has changed the automation, or made it, meanwhile."""
+        """Make the invocation of its occurrence, or one by hand.
+
+        ``following`` is the next state of the automation's schedule; None for an invocation by hand. None if somebody else has changed
+        the automation, or made it, meanwhile.
+        """
         now, scheduled_at = self._clock(), 0 if following is None else automation.next_at
         is_skipped = bool(automation.pending)
         made = InvocationRecord(
@@ -296,14 +303,14 @@ class Automations:
         return found, len(records) > taken
 
     async def due(self) -> list[AutomationRecord]:
-        """Automations whose time has come, longest due first: as many as a process should have in memory."""
+        """Due automations, longest due first: as many as a process should have in memory."""
         found = [record for record in await self._due_records(KIND, keys.META) if 0 < record.get("next_at", 0) <= self._clock()]
         found.sort(key=lambda record: (record["next_at"], record["id"]))
         taken = fitting([record.get("size", 0) for record in found])
         return [await self._opened(*_tenant_of(record), record) for record in found[:taken]]
 
     async def claimed(self) -> list[InvocationRecord]:
-        """Invocations that are to be tried, which nobody else tries meanwhile; as many as with :meth:`due`."""
+        """Due invocations, claimed for this process; as many as with :meth:`due`."""
         now = int(self._clock())
         tried = [each for each in await self._due_records(INVOCATIONS) if each["status"] == "queued" and each["next_at"] <= now]
         found = []
@@ -324,7 +331,7 @@ class Automations:
             return  # Deleted, or taken up by somebody else.
 
     async def deliver(self, invocation: InvocationRecord, session_id: str, input_key: str, writes: Sequence[Write]) -> bool:
-        """Let it become input of a session, whose writes these are; all or nothing. False if somebody else has, or they are refused."""
+        """Turn it into input of a session in one transaction with these writes. False if somebody else has, or they are refused."""
         pk = keys.automation(invocation.automation.tenant_id, invocation.automation.id)
         delivered = Write(
             pk,
@@ -429,7 +436,7 @@ def _fields(automation: AutomationRecord) -> dict[str, Any]:
 
 
 def _due(automation: AutomationRecord) -> list[Write]:
-    """What notes when it is due, and nothing else."""
+    """The row with its due time."""
     pk = keys.automation(automation.tenant_id, automation.id)
     if not automation.next_at:
         return [Write(pk, keys.DUE, is_end=True)]

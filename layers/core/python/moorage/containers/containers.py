@@ -1,7 +1,7 @@
 """Containers as the API shows them: records, and the files that are stored with them.
 
 :class:`Containers` puts the parts together. ``sandboxes`` (``containers/lifecycle.py``) gives a container a sandbox with its files.
-``artifacts`` stores what commands leave there. ``sessions`` are terminals that people use. ``sweep`` ends what is idle.
+``artifacts`` stores the files that commands leave there. ``sessions`` are terminals that people use. ``sweep`` ends idle ones.
 ``incarnations`` knows the token of each sandbox.
 """
 
@@ -122,8 +122,8 @@ class Containers:
         can_start: bool = True,
         webhooks: Webhooks | None = None,
     ) -> None:
-        """``bounds`` are those of a tenant's sandboxes, and hold where they are started (``can_start``). ``usage`` counts their time,
-        if that has a price.
+        """``bounds`` are those of a tenant's sandboxes, checked at their start (``can_start``). ``usage`` counts their time, if that
+        has a price.
 
         ``sandbox_key`` is asked for when a token is derived. ``connect`` None: sandboxes cannot be reached from here, only started
         and stopped. ``at_work``: those of a tenant that do not give way to others. ``auto_idle_seconds``: after so long the sandbox of
@@ -255,8 +255,10 @@ class Containers:
             raise
 
     async def _copy_rows(self, source: ContainerRecord, made: ContainerRecord, at_ms: int) -> int:
-        """The loan first, then the rows, and then a look whether the source was still whole: whoever erases or prunes it marks it
-        before he looks who else names its objects. So one of the two sees the other."""
+        """The loan first, then the rows, and then a look whether the source was still whole.
+
+        An erasing or pruning process marks the source before it looks for other users of its objects. So one of the two sees the other.
+        """
         for lender in made.lenders:
             await self.past.lend(made.tenant_id, lender, made.id)
         now_ms = int(self._clock() * 1000)
@@ -281,9 +283,11 @@ class Containers:
         raise container_file_not_found(file_id)
 
     async def has_policy(self, record: ContainerRecord, asked: NetworkPolicy, *, param: str = "network_policy") -> bool:
-        """Whether a container reaches just what is asked for, with just these secrets; if so, they have the values of ``asked`` from
-        now on. A policy is fixed for a container's life: another one takes another container, because what ran under the old policy
-        may still be there."""
+        """Whether a container has exactly the requested policy with these secrets; if so, they have the values of ``asked`` from now
+        on.
+
+        A policy is fixed for a container's life. Another one takes another container, because programs of the old policy may still run.
+        """
         if asked.type == "disabled" or record.network_policy["type"] == "disabled":
             return bool(asked.type == record.network_policy["type"])
         if set(record.network_policy["allowed_domains"]) != set(asked.allowed_domains):
@@ -417,8 +421,10 @@ class Containers:
         return await self._copy(record, file.path, file.content)
 
     async def delete_file(self, record: ContainerRecord, file_id: str) -> None:
-        """Delete a file, in the running sandbox too: at once, or from where that cannot be reached by the next command. It is gone from
-        the container's past as well; a container that was copied before keeps its own."""
+        """Delete a file, in the running sandbox too: at once, or by the next command if the sandbox cannot be reached.
+
+        It is gone from the container's past as well; a container that was copied before keeps its own.
+        """
         file = await self._store.file(record, file_id)
         if record.sandbox is not None and record.sandbox.state == "running":
             await self._remove(record, file.path)
@@ -514,8 +520,10 @@ class Containers:
     async def _add_rows(
         self, record: ContainerRecord, added: Sequence[ContainerFileRecord], there: Sequence[ContainerFileRecord]
     ) -> ContainerRecord:
-        """What they hold is counted first; then what they replace of the rows that are ``there``, then the rows, then the count that
-        makes the next command fetch them."""
+        """Their bytes are counted first.
+
+        Then come the records of the replaced rows (``there``), the rows, and the count that makes the next command fetch them.
+        """
         holder, size = Holder.container(record.tenant_id, record.id), new_bytes(added, there)
         try:
             await self._stored.add(holder, size)

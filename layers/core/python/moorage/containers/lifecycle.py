@@ -13,16 +13,17 @@ that of many processes that want the same thing one does it:
   (``containers/staging.py``), renewing its claim; the others are told to come back. A claim that has run out is taken over, with the
   same incarnation.
 * ``running`` is believed only as long as the exec server answers.
-* ``stopping`` comes before the stop, so that nobody is handed a sandbox that is being stopped; whoever meets it may finish it.
+* ``stopping`` comes before the stop, so that a sandbox that is being stopped is never handed out; any process that meets it may finish
+  it.
 
 On AWS no process can do it all: ECS is asked from outside the sandboxes' network, sandboxes are reached from inside (an endpoint that
-would join the two costs $7.30 a month). So a ``starting`` sandbox may be *placed*: the claimant outside has noted where it will
-listen, and the one inside goes on from there; and a ``stopping`` one is noted inside and stopped outside. Who meets a step that is
-not his raises :class:`SandboxElsewhere`, and the loop goes by way of the other. :meth:`Sandboxes.place` is the outside's part of
+would join the two costs $7.30 a month). So a ``starting`` sandbox may be *placed*: the claimant outside has noted its future address,
+and the one inside goes on from there. A ``stopping`` one is noted inside and stopped outside. A process that meets another's step
+raises :class:`SandboxElsewhere`, and the loop continues by way of the other. :meth:`Sandboxes.place` is the outside's part of
 :meth:`Sandboxes.ensure`, ``Sweep.retire_idle`` the inside's of ``Sweep.expire_due``.
 
-Every sandbox also has a ``LIFE#`` record, from before it is started until it is known to be stopped: the sweep
-(``containers/sweep.py``) finds by it what the dead have left running.
+Every sandbox also has a ``LIFE#`` record, from before its start until its stop is known. The sweep (``containers/sweep.py``) finds by
+it the sandboxes that dead processes have left running.
 """
 
 import asyncio
@@ -161,8 +162,7 @@ class ContainerSandboxes:
         come back without. Looks into none that runs: from outside their network a healthy one looks dead.
 
         If sandboxes cannot be reached, it stays until one is placed, at most ``SANDBOX_WAIT_SECONDS``, unless somebody else will
-        hear of it (:meth:`announce`). What stands in the way is noted, for the tool step to say. Safe to call at any time, and twice
-        at once.
+        hear of it (:meth:`announce`). The obstacle is noted, for the tool step to say. Safe to call at any time, and twice at once.
         """
         record = await self._store.get(tenant_id, container_id)
         if record.setup_error:
@@ -293,7 +293,7 @@ class ContainerSandboxes:
         _tell_started(record, began)
 
     async def _end_or_note(self, record: ContainerRecord) -> None:
-        """``SandboxStarting``: whoever stops sandboxes is asked too much. That is waited for as in :meth:`_begin`."""
+        """``SandboxStarting``: the provisioner is throttled. That is waited for as in :meth:`_begin`."""
         deadline = _now() + limits.SANDBOX_WAIT_SECONDS
         while True:
             try:
@@ -325,8 +325,10 @@ class ContainerSandboxes:
         return await self._advance(await self._store.get(record.tenant_id, record.id))
 
     async def _begin(self, record: ContainerRecord, *, seconds: float = 0) -> Handle:
-        """Where the claimed incarnation listens, or will; waits so long for one that is on its way, or for room. When it raises, the
-        claim has been given up. Repeating it finds the same sandbox."""
+        """The present or future address of the claimed incarnation; waits so long for one that is on its way, or for room.
+
+        When it raises, the claim has been given up. Repeating it finds the same sandbox.
+        """
         deadline = _now() + seconds
         try:
             spec = await self._incarnations.spec(record)
@@ -366,8 +368,10 @@ class ContainerSandboxes:
             raise
 
     async def _has_room_now(self, record: ContainerRecord, error: SandboxCapacity) -> bool:
-        """Whether another sandbox of the tenant has just been stopped, whose place is free at once. Raises the error if one is idle
-        that has to be noted inside first: the tool step does it."""
+        """Whether another sandbox of the tenant has just been stopped, so that its place is free at once.
+
+        Raises the error if one is idle that has to be noted inside first: the tool step does it.
+        """
         try:
             has_given = await self._gives_way(record.tenant_id)
         except SandboxElsewhere:
@@ -449,8 +453,10 @@ class ContainerSandboxes:
         return replace(live, record=record, notes=notes)
 
     async def _is_outlived(self, live: LiveContainer) -> bool:
-        """Whether it is better replaced now, before its owner ends it: nothing runs in it, or it has two minutes left. What was written
-        is stored by then (``Sweep``). Closes it."""
+        """Whether it is better replaced now, before its owner ends it: nothing runs in it, or it has two minutes left.
+
+        Its files are stored by then (``Sweep``). Closes it.
+        """
         left = live.record.seconds_left(self._claims.now_ms() / 1000)
         if left > limits.SANDBOX_REPLACED_SECONDS:
             return False

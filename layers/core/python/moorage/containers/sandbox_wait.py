@@ -1,5 +1,6 @@
-"""A running sandbox for somebody who has time: for one that starts, for its host to be there again, for room; and for somebody who has
-none, but room, if another one is idle."""
+"""A running sandbox for a caller that can wait for a start, for its host's return, or for room; and for one that cannot wait, but may
+take an idle one's room.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -22,9 +23,8 @@ class SandboxWait:
     async def sandbox(self, tenant_id: str, container_id: str, *, seen: Record | None = None) -> LiveContainer:
         """The container with its sandbox. ``seen`` is its record, if the caller has just read it.
 
-        If the tenant has as many as it may, the one that has been idle longest gives way. Raises :class:`SandboxElsewhere` if
-        another place has to go first, and what stands in the way once that has lasted too long: where sandboxes are started
-        elsewhere, it has been waited for there.
+        If the tenant has as many as it may, the one that has been idle longest gives way. Raises :class:`SandboxElsewhere` if another
+        place has to go first, and the obstacle if it lasts too long. If sandboxes are started elsewhere, the wait happened there.
         """
         began = asyncio.get_running_loop().time()
         pause = limits.SANDBOX_POLL_SECONDS_MIN
@@ -49,7 +49,7 @@ class SandboxWait:
             seen = None
 
     async def sandbox_now(self, tenant_id: str, container_id: str) -> LiveContainer:
-        """The same for a person who would rather hear that it has to start, and for whom another one gives way all the same."""
+        """The same for a person: it does not wait for a start, and another sandbox gives way all the same."""
         while True:
             try:
                 return await self.sandboxes.ensure(tenant_id, container_id)
@@ -59,8 +59,11 @@ class SandboxWait:
                     raise
 
     async def stops_noted(self, tenant_id: str) -> bool:
-        """For where sandboxes can be stopped and not reached: whether one of the tenant's, that was noted to be stopped, has been.
-        Raises :class:`SandboxElsewhere` if none is noted, but one is idle that may be."""
+        """For places that can stop sandboxes and not reach them: whether a sandbox of the tenant that was noted to be stopped has been
+        stopped.
+
+        Raises :class:`SandboxElsewhere` if none is noted, but one is idle that may be.
+        """
         if await self.sweep.stop_noted(tenant_id):
             return True
         if await self.sweep.has_idle(tenant_id, spared=await self.at_work(tenant_id)):

@@ -1,10 +1,10 @@
-"""What the sandboxes of a container begin with: environment variables, and commands that run before all others.
+"""The setup of a container's sandboxes: environment variables, and commands that run before all others.
 
 Each new sandbox gets them anew, after the container's files. A command that fails in the first one fails the container: it never comes
-to run, and says why. In a later one, which begins with what the earlier ones have saved, the model is told.
+to run, and says why. If it fails in a later one (that begins with the saved files of the earlier ones), the model reads it.
 
-They may hold secrets, and no route returns them. They lie in one record, sealed with a key that follows from the one of the sandboxes'
-tokens: whoever may reach a sandbox can open it.
+They may hold secrets, and no route returns them. They lie in one record, sealed with a key derived from that of the sandboxes' tokens:
+a process that may reach a sandbox can open it.
 """
 
 import hashlib
@@ -72,9 +72,9 @@ class Setups:
 
     async def run(self, record: ContainerRecord, client: ExecClient) -> tuple[ContainerRecord, tuple[str, ...]]:
         """Set the variables and run the commands, in a sandbox that has the container's files; answers the record with its renewed
-        claim, and notes for the model. Raises :class:`SetupFailed`, which the record then knows too.
+        claim, and notes for the model. Raises :class:`SetupFailed`, and the record keeps it.
 
-        The exec server knows each command by its place: who takes over from a dead starter goes on where that one was.
+        The exec server knows each command by its place: a successor of a dead starter goes on from there.
         """
         setup = await self.of(record)
         if setup.is_empty:

@@ -1,8 +1,8 @@
 """Container records and the rows of their files.
 
-A container is one record; each sandbox that it has had and that may still run is one ``LIFE#`` record (found through the index
-when it is due to stop); each file is one row whose id follows from its path, so that two writers of the same path write the same
-row. Bytes lie in the bucket under their hash: rows with the same content share one object.
+A container is one record. Each sandbox that may still run is one ``LIFE#`` record (found through the index when it is due to stop).
+Each file is one row with an id made from its path, so that two writers of the same path write the same row. Bytes lie in the bucket
+under their hash: rows with the same content share one object.
 """
 
 import hashlib
@@ -143,8 +143,10 @@ class ContainerRecord:
 
     @property
     def quiet_now(self) -> str:
-        """What ``quiet_mark`` is in a sandbox where nothing happens: no process lives, and all files are stored. Counting and marking
-        need no order: whoever marks has read the count before its command began."""
+        """The ``quiet_mark`` of an idle sandbox: no process lives, and all files are stored.
+
+        Counting and marking need no order: the marking process has read the count before its command began.
+        """
         return f"{self.incarnation}:{self.processes_seen}"
 
     @property
@@ -242,8 +244,10 @@ class ContainerStore:
         is_auto: bool = False,
         environment: Literal["", "prewarmed", "session"] = "",
     ) -> ContainerRecord:
-        """``lenders``: it is to begin with files of these. Then its first sandbox is no first one to its model, which is told that no
-        processes came along."""
+        """``lenders``: it is to begin with files of these.
+
+        Then its first sandbox is a later one to its model, and the model reads that no processes came along.
+        """
         exactly = self._clock()
         now = int(exactly)
         record = ContainerRecord(
@@ -428,9 +432,9 @@ class ContainerStore:
         await self._table.update(pk, keys.META, set={"is_deleted": True})
 
     async def erase(self, tenant_id: str, container_id: str) -> None:
-        """Remove the records of a container but for those of its sandboxes, of what it has lent, and the mark of its place in the list.
+        """Remove the records of a container but for those of its sandboxes, of its loans, and the mark of its place in the list.
 
-        ``PURGE`` stays for another round: a step that began before the deletion may still write what it has in hand.
+        ``PURGE`` stays for another round: a step that began before the deletion may still write.
         """
         pk = keys.container(tenant_id, container_id)
         records = {record["SK"]: record for record in await self._table.query(pk)}

@@ -1,7 +1,7 @@
-"""What nobody uses, or has left behind, is stopped and erased: idle sandboxes, those of dead starters, containers past their time.
+"""Unused and abandoned things are stopped and erased: idle sandboxes, those of dead starters, containers past their time.
 
-Every sandbox has a ``LIFE#`` record from before it is started until it is known to be stopped, and every container a ``PURGE``
-record; the sweep looks at those whose time has come. A deletion erases by the same hand, and leaves to the sweep what it cannot do.
+Every sandbox has a ``LIFE#`` record from before its start until its stop is known, and every container a ``PURGE`` record; the sweep
+looks at the due ones. A deletion erases by the same code, and leaves the rest to the sweep.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -64,8 +64,8 @@ class ContainerSweep:
         self._at_work = at_work
 
     async def expire_due(self, now: float) -> int:
-        """Stop idle sandboxes, erase containers past their retention, finish what others left undone; answers how many were
-        settled. To be called about once a minute; harmless to run twice, or twice at once.
+        """Stop idle sandboxes, erase containers past their retention, finish others' leftovers; returns the number of settled ones. To
+        be called about once a minute; harmless to run twice, or twice at once.
 
         If sandboxes cannot be reached, it leaves those that run to :meth:`retire_idle`."""
 
@@ -81,8 +81,11 @@ class ContainerSweep:
         return sum(await side_by_side(settle, await self._store.due(now), at_once=limits.SWEEP_AT_ONCE))
 
     async def retire_idle(self, now: float) -> int:
-        """Store the files of idle sandboxes and note that they are to be stopped; answers how many were. For where sandboxes can be
-        reached but not stopped; called as :meth:`expire_due` is, which stops them. Rounds that overlap share the work."""
+        """Store the files of idle sandboxes and note that they are to be stopped; answers how many were.
+
+        For places that can reach sandboxes but not stop them; called as :meth:`expire_due` is, which stops them. Rounds that overlap
+        share the work.
+        """
 
         async def retire(due: Record) -> bool:
             record = await self._store.peek(due["tenant_id"], due["container_id"])
@@ -100,8 +103,8 @@ class ContainerSweep:
         """Stop the tenant's sandbox that has been idle longest, so that another can be had; False if each is in use.
 
         Its container has its files, and is given another sandbox when it is used again. The ``spared`` containers are left alone, and
-        one that was in use a moment ago: its next command may be on the way. Raises :class:`SandboxElsewhere` if it is only noted
-        to be stopped, which is done elsewhere (:meth:`stop_noted`).
+        one that was in use a moment ago: its next command may be on the way. Raises :class:`SandboxElsewhere` if the stop is only
+        noted, and done elsewhere (:meth:`stop_noted`).
         """
         for record in await self._idle(tenant_id, spared):
             try:

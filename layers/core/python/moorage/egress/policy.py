@@ -1,8 +1,8 @@
-"""Who may be reached: one pure function over what a request says about itself.
+"""Whether a request may go out: one pure function over the request's own claims.
 
-A container reaches the network only through the proxy, and the proxy asks :func:`decide` at every point where it learns something
-new: the CONNECT line or the URL (``host``, ``port``), the resolved ``address``, the TLS hello (``sni``), the request inside
-(``host_header``). What is not known yet is ``None`` and its rules are passed over; what was not sent is the empty string.
+A container reaches the network only through the proxy. The proxy asks :func:`decide` whenever it learns a new fact: the CONNECT line or
+the URL (``host``, ``port``), the resolved ``address``, the TLS hello (``sni``), the request inside (``host_header``). An unknown fact
+is ``None``, and its rules are skipped. An unsent one is the empty string.
 
 The rules, in this order; the first that applies is the reason:
 
@@ -13,8 +13,8 @@ The rules, in this order; the first that applies is the reason:
                                 decimal, octal, hexadecimal, IPv6 with or without brackets and zone. Names only.
  4. ``punycode_not_listed``     only a wildcard matches a name with an ``xn--`` label: a possible look-alike must be listed exactly.
  5. ``domain_not_allowed``      no entry of the container's allowlist matches.
- 6. ``outside_ceiling``         the operator's ceiling (which may have shrunk since the container was made) does not match.
- 7. ``port_not_allowed``        another port than 80, 443 and what the operator added.
+ 6. ``outside_ceiling`` the operator's ceiling does not match (it may have shrunk since the container was made).
+ 7. ``port_not_allowed`` another port than 80, 443 and the operator's.
  8. ``host_needs_approval``     the container's policy has a person allow each new host, and nobody has allowed this one.
  9. ``address_*``               the resolved address is not a public one (the table is at :func:`classify`). The proxy connects to
                                 exactly this address, so a name cannot be bound anew between check and use.
@@ -272,8 +272,8 @@ def classify(address: str, own_networks: tuple[str, ...] = (), allowed_networks:
     """Why an address is refused, None if it is public or the operator opened its range.
 
     Metadata addresses come first and are refused always; then the operator's own and opened ranges (the more specific wins, own
-    on a tie), then the registries. An IPv6 form that carries an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo) is refused
-    whatever it carries: it would be judged by one and routed by the other.
+    on a tie), then the registries. An IPv6 form that carries an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo) is always
+    refused: it would be judged by one and routed by the other.
     """
     try:
         parsed = ipaddress.ip_address(address)
@@ -391,7 +391,7 @@ def _example(host: str) -> str:
 
 
 def admit(asked: NetworkPolicy, ceiling: EgressPolicy, *, param: str = "network_policy") -> EgressPolicy:
-    """The policy that a request asks for, inside the operator's ``ceiling`` (of which everything but ``domains`` is kept).
+    """The requested policy, inside the operator's ``ceiling`` (everything but its ``domains`` is kept).
 
     Raises :class:`ApiError` 400 that names the domain and the setting if a domain lies outside.
     """

@@ -1,4 +1,4 @@
-"""The way out, as the API sees it: open it for a container, close it, list what happened.
+"""The way out, as the API sees it: open it for a container, close it, list its decisions.
 
 The proxy's side of the same records is ``grants.py``.
 """
@@ -103,8 +103,7 @@ class EgressService:
     ) -> EgressGrant | None:
         """Let a container out as far as its admitted policy says; None if that is nowhere.
 
-        Doing it again writes everything anew with a fresh credential: the older credential ends, which harms only a sandbox that
-        nobody uses any more.
+        A repeated call writes everything anew with a fresh credential. The older credential ends; this harms only an unused sandbox.
         """
         if not policy.domains:
             await self.store.delete(tenant_id, container_id)
@@ -210,7 +209,7 @@ class EgressService:
         return await self.store.entries(tenant_id, container_id, after=after, descending=descending, limit=limit)
 
     async def refusals_since(self, tenant_id: str, container_id: str, at_ms: int) -> str:
-        """For the end of a command's output: which hosts were refused since ``at_ms``, why, and how to allow them; often empty.
+        """For the end of a command's output: the hosts refused since ``at_ms``, the reasons, and the way to allow them; often empty.
 
         curl and git hide the body of a refused CONNECT, so that the model would otherwise only see "403".
         """
@@ -219,8 +218,10 @@ class EgressService:
         return "".join(f"[egress] {entry_sentence(entry)}\n" for entry in refused.values())
 
     async def wanted(self, tenant_id: str, container_id: str, since_ms: int) -> list[EgressOpening]:
-        """What the proxy has refused since then because a person has to allow it first, and nobody has yet; each once, the first first.
-        What is more than a person is asked at once is refused, and so found, again."""
+        """The hosts that the proxy has refused since then for want of an approval, and that are still undecided; each once, in order.
+
+        Hosts beyond the bound of questions are refused, and so found, again.
+        """
         entries = await self._entries_since(tenant_id, container_id, since_ms)
         wanted = dict.fromkeys(opening for entry in reversed(entries) for opening in _wanted_by(entry))
         if not wanted:
@@ -246,7 +247,8 @@ class EgressService:
     async def allow(self, tenant_id: str, container_id: str, openings: Iterable[EgressOpening]) -> None:
         """A person has allowed these, for as long as the container is kept. Harmless to do twice; the proxy looks before it refuses.
 
-        What the container's policy asks nobody about is left aside: clients send questions back as they like, also made-up ones."""
+        Hosts that the container's policy does not ask about are left aside: clients may send back any question, also made-up ones.
+        """
         named = dict.fromkeys(openings)
         grant = await self.store.load(tenant_id, container_id) if named else None
         if grant is None:

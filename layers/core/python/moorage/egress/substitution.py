@@ -1,10 +1,10 @@
-"""Placeholders out, values in: the pure part of what the proxy does to a request inside an opened connection.
+"""Placeholders out, values in: the pure part of the proxy's work on a request inside an opened connection.
 
 On the way out a placeholder is replaced by its value only if everything fits: the connection is TLS and goes to a domain of the secret,
-the method and the path are within the secret's scope, and the placeholder stands where the secret may stand. Otherwise it stays what it
-is: a random string that is worth nothing.
+the method and the path are within the secret's scope, and the placeholder stands in an allowed part. Otherwise it stays unchanged: a
+random string without worth.
 
-What comes back is searched for the value: ``redaction.py``.
+Answers are searched for the value: ``redaction.py``.
 """
 
 import base64
@@ -104,7 +104,7 @@ def form_secrets(secrets: Sequence[OpenSecret], host: str, method: str, path: st
 
 
 def in_form(secrets: Sequence[OpenSecret], content_type: str, body: bytes) -> SubstitutedForm:
-    """A body as it goes out. A kind of body in which no value could be written stays what it is."""
+    """A body as it goes out. Other kinds of bodies cannot hold a value, and stay unchanged."""
     write = _WRITERS.get(content_type.partition(";")[0].strip().lower())
     if write is None:
         return SubstitutedForm(body, ())

@@ -2,10 +2,10 @@
 
     T/<tenant>/K/<store>/M/<kind>/<name>       a directory (names and lengths), and the bytes of each
 
-The objects themselves stay where they are, and what they are called says what is there: a bundle is only another place to read them
-from. They are written once, and so are bundles, so a copy is never out of date: it is of something that is there, or of something that
-is gone, and nobody asks for that. So nothing depends on a bundle being there: whoever dies while writing one leaves nothing, two that
-write at once leave copies twice, which :meth:`Bundles.tidy` clears away, and instead of one that has gone what it was made of is read.
+The objects themselves stay in place, and their names are the truth. A bundle is only another place to read them from. They are written
+once, and so are bundles, so a copy is never out of date: it is of something that is there, or of something that is gone, and nobody
+asks for that. So everything works without a bundle. A writer that dies leaves no trace, and two writers at once leave copies;
+:meth:`Bundles.tidy` removes the second copy. If a bundle is gone, its objects are read instead.
 """
 
 import secrets
@@ -62,15 +62,17 @@ class BundleLimits:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """What is read and written anew: some bundles, of each what it alone has of what there is, and objects that no bundle has. The
-    bundles go when that is done."""
+    """The bundles and objects to merge: the parts that only one bundle has, and objects without a bundle.
+
+    The bundles go when that is done.
+    """
 
     bundles: tuple[tuple[IndexBundle, frozenset[str]], ...]
     loose: tuple[str, ...] = ()
 
 
 def planned(live: Mapping[str, int], bundles: Iterable[IndexBundle], bounds: BundleLimits) -> MergePlan | None:
-    """What to do next about the objects that there are (with their lengths) and their bundles; None if all is well."""
+    """The next merge for these objects (with their lengths) and their bundles; None if all is well."""
     loose = dict(live)
     clean: list[IndexBundle] = []
     others: list[tuple[IndexBundle, frozenset[str]]] = []
@@ -93,8 +95,11 @@ def planned(live: Mapping[str, int], bundles: Iterable[IndexBundle], bounds: Bun
 
 
 def _small(clean: Iterable[IndexBundle], pool: int, bounds: BundleLimits) -> list[IndexBundle]:
-    """Bundles that go along with what is written anyhow: those that are no larger than all before, so that no object is copied more
-    often than doubling takes to a full bundle; and the smaller half of those that are not half full, if there are too many."""
+    """Bundles to merge along with the rest: those no larger than all before.
+
+    So an object is copied at most as often as doubling needs to fill a bundle. If too many bundles are less than half full, the smaller
+    half is merged too.
+    """
     small = sorted((bundle for bundle in clean if bundle.bytes < bounds.bundle_bytes // 2), key=lambda bundle: bundle.bytes)
     most = len(small) // 2 + 1 if len(small) > bounds.small_max else 0
     taken: list[IndexBundle] = []
@@ -130,7 +135,7 @@ class IndexBundles:
     async def read(
         self, place: BundlePrefixes, wanted: Collection[str], known: Directories
     ) -> AsyncGenerator[tuple[str, memoryview], None]:
-        """Those of these objects that bundles have; ``known`` is told what stands in these. A few are not looked for."""
+        """Read those objects that are in bundles; ``known`` gets the content of these bundles. A few are not looked for."""
         left = set(wanted)
         for _ in range(_LOOKS):
             if len(left) < self._bounds.loose_max:
@@ -169,7 +174,7 @@ class IndexBundles:
     # --- writing ---
 
     async def tidy(self, place: BundlePrefixes, live: Mapping[str, int]) -> bool:
-        """Bring the bundles nearer to the objects that there are, whose lengths ``live`` has; answers whether something was done."""
+        """Bring the bundles nearer to the existing objects, with lengths in ``live``; True if it changed anything."""
         names = [key async for key, _ in self._blobs.list_sizes(place.bundles)]
         found = await side_by_side(lambda key: self._bundle(place, key), names, at_once=limits.INDEX_READS_AT_ONCE)
         plan = planned(live, [bundle for bundle in found if bundle is not None], self._bounds)

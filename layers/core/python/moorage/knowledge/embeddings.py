@@ -1,9 +1,8 @@
 """The embedding model behind each name.
 
 New stores use the first configured model. Without one, it is the small model that comes along, and if that is not
-installed, Titan at Bedrock. Whatever is embedded for a tenant is counted as its own, and what it costs is taken from the budgets in
-dollars of whoever asked: held by estimate before, settled after. Tokens of embeddings count in no budget of tokens, which are those of
-models that answer.
+installed, Titan at Bedrock. Embeddings are counted for their tenant. Their cost is taken from the caller's budgets in dollars: held by
+estimate before, settled after. Tokens of embeddings count in no budget of tokens: those are for models that answer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ from moorage.wire.responses import TokenUsage
 
 
 class EmbeddingSource(Protocol):
-    """What of the catalogue is needed here."""
+    """The parts of the catalogue that are needed here."""
 
     @property
     def embeddings(self) -> tuple[EmbeddingTable, ...]: ...
@@ -36,7 +35,7 @@ class EmbeddingSource(Protocol):
 
 class Meter(Protocol):
     async def count(self, tenant_id: str, model: str, key_id: str, tokens: int, nanodollars: int | None) -> None:
-        """Note a request, its tokens and what it has cost; None if that is not known."""
+        """Note a request, its tokens and its cost; None for an unknown cost."""
         ...
 
 

@@ -1,7 +1,7 @@
 """The search of vector stores: chunks of files, with their embeddings and their words.
 
-A :class:`VectorIndex` knows nothing of the API's records. Whoever keeps these says which stores and files there are, and a search is
-told which to look in; what it does not know is not there. Everything here may be done twice.
+A :class:`VectorIndex` knows nothing of the API's records. The caller names the stores and files to search; unknown ones are treated as
+absent. Everything here may be done twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,8 +105,11 @@ class VectorIndex(Protocol):
         ...
 
     async def tidy(self, store: IndexRef) -> bool:
-        """Do a part of what makes later searches quick, and clear away what is left of deleted files; answers whether something was
-        done, and more may be to be done. Searches give the same answer before, after, and if it breaks off."""
+        """Do a part of the work that makes later searches quick, and clear away leftovers of deleted files; True if it changed
+        anything, and there may be more to do.
+
+        Searches give the same answer before, after, and if it breaks off.
+        """
         ...
 
     async def chunks(self, store: IndexRef, file_id: str) -> list[str]:

@@ -1,17 +1,17 @@
 """The vectors of an index, compared by S3 Vectors instead of in memory.
 
-What an index is stays in the bucket, whole: which versions of files there are, their words, texts, attributes and vectors. A vector
-bucket holds the vectors a second time, so that nobody who searches has to read them. So filters, deletions and replacements have one
-truth, a vector bucket can be added, lost or left out, and what it does not have is compared in memory.
+The bucket keeps the whole index: the versions of files, their words, texts, attributes and vectors. A vector bucket holds the vectors a
+second time, so that a search does not have to read them. So filters, deletions and replacements have one truth. A vector bucket can be
+added, lost or left out; missing vectors are compared in memory.
 
     T/<tenant>/K/<store>/V/<vector bucket>/<file>/<version>.<chunks>    what is compared of a file's chunks, without the vectors
 
-It is written before the first vector is, and goes after the last: so whoever replaces or deletes a file, or tidies a store up, finds
-what a writer that died has put, because the vectors' keys follow from it. A version counts when its segment is there, which is written
-last; what the vector bucket says of others is dropped.
+It is written before the first vector and deleted after the last. So a replacement, a deletion or a cleanup finds the vectors of a dead
+writer: their keys follow from it. A version counts when its segment is there; the segment is written last. Results of the vector bucket
+for other versions are dropped.
 
-An index that somebody has deleted by hand is missing until the next work on its store. Whoever searches compares in memory meanwhile.
-After an index is made, the earlier notes are not true any more, and are taken back. Tidying then puts the vectors again.
+An index that somebody has deleted by hand is missing until the next work on its store. Until then a search compares in memory. After an
+index is made, the earlier notes are not true any more, and are taken back. Tidying then puts the vectors again.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ from moorage.telemetry import tell
 
 @dataclass(slots=True)
 class Candidates:
-    """The chunks of one store that a search may find and whose vectors lie elsewhere, as it comes by them."""
+    """The chunks of one store that a search may find and that have their vectors elsewhere."""
 
     first: dict[str, ChunkPlace] = field(default_factory=dict)
     """Where the first chunk of each file's version stands."""
@@ -57,7 +57,7 @@ class Candidates:
                 self.is_whole = False
 
     def places(self, found: Sequence[tuple[str, float]]) -> list[tuple[float, ChunkPlace]]:
-        """Of what the vector bucket has found, what is a part of the store: likeness and place."""
+        """Likeness and place of the vector bucket's results that are part of the store."""
         placed: list[tuple[float, ChunkPlace]] = []
         for key, distance in found:
             version, _, chunk = key.rpartition("/")
@@ -101,8 +101,10 @@ class Neighbours:
     # --- writing ---
 
     async def put(self, store: IndexRef, version: str, segment: Segment) -> int:
-        """The vectors of a version that is about to be there; answers how many bytes it takes in the bucket. Nothing is put where
-        the vector bucket takes none: then they are compared in memory."""
+        """The vectors of a version that is about to be there; answers how many bytes it takes in the bucket.
+
+        If the vector bucket refuses vectors, they stay to be compared in memory.
+        """
         if not _has_meaning(store, segment):
             return 0
         name, told = self._name(store, segment.file.file_id, version, segment.chunks), segment.without_vectors().to_bytes()
@@ -116,8 +118,10 @@ class Neighbours:
         return len(told)
 
     async def put_again(self, store: IndexRef, missing: AsyncIterator[tuple[str, Segment]]) -> int:
-        """The vectors of versions that are there and of which nothing is told; of some of them. What is told comes last here: a death
-        before it leaves them to be compared in memory, and put once more."""
+        """Put the vectors of versions that are there without a record; of some of them.
+
+        The record is written last: after a death before it, the vectors are compared in memory and put once more.
+        """
         put = 0
         async for version, segment in missing:
             if not _has_meaning(store, segment):
@@ -151,7 +155,7 @@ class Neighbours:
             await self._bucket.put(index_of(store), vectors, word=version)
 
     async def delete_before(self, store: IndexRef, file_id: str, version: str, chunks: int) -> None:
-        """What the versions before this one have left; and the chunks that this one has put, if somebody has deleted it meanwhile."""
+        """Delete the vectors of versions before this one. If this one was deleted meanwhile, delete its vectors too."""
         own, there = self._name(store, file_id, version, chunks), await self._told(store, file_id)
         gone = [own] if chunks and own not in there else []
         for name in (*(each for each in there if each < own), *gone):
@@ -162,8 +166,10 @@ class Neighbours:
             await self._delete(store, name)
 
     async def delete_gone(self, store: IndexRef, segments: Collection[str], before: str) -> bool:
-        """What versions before this one have put that are no part of the store, which has these segments; answers whether there was
-        something. A later version may be about to be there."""
+        """Delete vectors of earlier versions that are no part of the store with these segments; True if there were any.
+
+        A later version may be about to be there.
+        """
         told = await self.told(store)
         gone = [each.name for key, each in told.items() if key not in segments and key.rpartition("/")[2] < before]
         for name in gone:
@@ -171,7 +177,7 @@ class Neighbours:
         return bool(gone)
 
     async def delete(self, store: IndexRef) -> None:
-        """All of a store's vectors. What the bucket has of them is deleted with the rest of the store."""
+        """All of a store's vectors. Their part of the bucket is deleted with the rest of the store."""
         await self._bucket.delete_index(index_of(store))
 
     async def _delete(self, store: IndexRef, name: str) -> None:

@@ -6,14 +6,14 @@
     T/<tenant>/K/<store>/M/<kind>/<name>                 copies of many of the first two kinds (``bundles.py``)
     T/<tenant>/K/<store>/stamp                           another one after each change
 
-An object is written once, under a version that is later than all before; the latest one counts, and whoever has written it deletes
-those before it. So writers share nothing: two that put two files never meet, and of two that put the same file the later one stays,
-whoever ends first. A manifest with conditional writes would make writers of one store wait for each other. A file is there from the
-moment its segment is, because its text is written before.
+An object is written once, under a version later than all before. The latest version counts, and its writer deletes the earlier ones. So
+writers share no object. Two writers of different files never meet; of two writers of one file the later version stays, in any order of
+their ends. A manifest with conditional writes would make writers of one store wait for each other. A file is there from the moment its
+segment is, because its text is written before.
 
-A process keeps what it has read, in blocks, up to a bound; what belongs to a version never changes, so a listing says what is out of
-date. It takes a request for each thousand files, and is made only if the store's stamp is another one than before the last listing.
-Whoever changes something puts a stamp behind it that nobody has seen yet, and needs not know what others have put there.
+A process keeps the objects that it has read, in blocks, up to a bound. The objects of a version never change, so a listing shows
+outdated ones. It takes a request for each thousand files, and is made only if the store's stamp is another one than before the last
+listing. After each change the writer puts a new random stamp behind it, without reading the others' stamps.
 """
 
 import asyncio
@@ -244,7 +244,7 @@ class ObjectIndex:
         return await self._search(stores, asked, options)
 
     async def _compare_here(self, store: IndexRef) -> None:
-        """Until something of the store changes: by then its vectors may be where they should be."""
+        """Until the store changes: by then its vectors may be in place."""
         prefix = keys.index_objects(store.tenant, store.store_id)
         self._gone[prefix] = await self._read_stamp(store)
         self._held.pop(prefix, None)
@@ -320,7 +320,7 @@ class ObjectIndex:
                 yield block
 
     async def _fill(self, store: IndexRef, held: _LoadedStore, wanted: Mapping[str, int]) -> dict[str, int]:
-        """Read what is missing; answers the segments for which there is no room, with their lengths."""
+        """Read missing segments; returns those that do not fit, with their lengths."""
         true = [block for block in held.blocks if block.has_vectors or block.keys <= held.told.keys()]
         held.blocks = _still_good(true, wanted.keys(), self._block_chunks)
         async with aclosing(self._read(store, held, _without(wanted, held.keys))) as blocks:
@@ -420,7 +420,7 @@ class ObjectIndex:
 
 
 def _prefixes(store: IndexRef, file_id: str) -> tuple[str, str]:
-    """Of all that a file has; what makes it be found comes first."""
+    """The prefixes of a file's objects; the searched ones come first."""
     of_file = (store.tenant, store.store_id, file_id)
     return keys.index_segments(*of_file), keys.index_texts(*of_file)
 

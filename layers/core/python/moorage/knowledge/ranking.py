@@ -1,8 +1,8 @@
 """The best chunks for a search: the likeness of embeddings (cosine), shared words (BM25), and a mean of both.
 
-The words of a chunk count as a share: what BM25 gives it, of the most that it could give for the query's words. A word that no chunk
+The words of a chunk count as a share: its BM25 score, divided by the highest possible one for the query's words. A word that no chunk
 has counts in that most, so that a chance match of "of" or "the" is a small share, and one of a rare number a large one. The score is
-the weighted mean of the cosine and the share: a convex combination of scores whose bounds do not hang on what else was found (Bruch,
+the weighted mean of the cosine and the share: a convex combination of scores with bounds that do not depend on other results (Bruch,
 Gai, Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval", 2023). So it tells how well a chunk answers. Blocks are looked
 through one by one, and kept by nobody.
 """
@@ -161,7 +161,7 @@ class Rankings:
         return [Ranked(score, place, Ranks(by_embedding.get(place), by_text.get(place))) for score, place in enough]
 
     def _scores(self, which: int, shared: Sequence[TopChunks]) -> dict[Place, float]:
-        """Of one query. If a chunk is not among the best of one ranking, it is taken to have what the last of them has."""
+        """Of one query. If a chunk is not among the best of one ranking, it gets the last one's score there."""
         alike = [each for (query, _), each in self.likeness.items() if query == which]
         cosines = {place: score for each in alike for score, place in each.found}
         shares: dict[Place, float] = {}
@@ -177,7 +177,9 @@ class Rankings:
 
 
 def _with_meaning(vectors: Floats, scores: Floats, allowed: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
-    """Those that are allowed, without chunks whose embedding is nothing but zeros: they are like nothing, and not half like it."""
+    """The allowed chunks without those that have an embedding of zeros: such an embedding resembles none, and would count as half
+    alike.
+    """
     none = np.flatnonzero(scores == 0)
     empty = none[~vectors[none].any(axis=1)]
     if not len(empty):
@@ -208,5 +210,5 @@ def _best(scores: Floats, allowed: npt.NDArray[np.bool_] | None, lowest: float) 
 
 
 def _by_score(found: tuple[float, Place]) -> tuple[float, Place]:
-    """The higher first; what is equal in the order in which it was looked at, so that a search says the same twice."""
+    """The higher first; equal ones keep their order, so that a repeated search gives the same result."""
     return -found[0], found[1]

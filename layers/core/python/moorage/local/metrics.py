@@ -1,8 +1,8 @@
 """``/metrics`` of a local stack, in Prometheus' text form, at a port of its own on this machine alone.
 
-What happened is counted from the lines of the log, which the API and the workers of the steps write anyhow, from the stack's start on.
-What is the case (how many responses run and what they wait for, sandboxes, undelivered events) is read from the records when somebody
-asks. No value names a tenant, a key or a response: whoever reads it needs no key, and sees no tenant's data.
+Events are counted from the lines of the log, from the stack's start on; the API and the workers of the steps write these lines anyhow.
+States (running responses and their waits, sandboxes, undelivered events) are read from the records at each question. No value names a
+tenant, a key or a response: a reader needs no key, and sees no tenant's data.
 """
 
 import os
@@ -204,7 +204,7 @@ class _MetricsServer(uvicorn.Server):
 
 @contextmanager
 def listening(environ: Mapping[str, str]) -> Iterator[socket.socket | None]:
-    """Where it is asked for: at a port of this machine, which nobody else reaches. Raises what keeps it from being had."""
+    """Listen at a port of this machine that other machines cannot reach. Raises the error that prevents it."""
     wanted = environ.get("MOORAGE_METRICS_PORT", "")
     if not wanted:
         yield None

@@ -122,7 +122,7 @@ async def serve(
 
 
 async def _end(beside: "set[asyncio.Task[None]]", runtime: Runtime) -> None:
-    """Children may hang, and what asks them with them: whatever has not ended in time is left to the end of the process."""
+    """Children may hang, and their callers with them: those that have not ended in time are left to the end of the process."""
     for task in beside:
         task.cancel()
     closing = asyncio.create_task(runtime.aclose())
@@ -152,7 +152,7 @@ async def _first_key(runtime: Runtime, state_dir: Path, kept: StackSecrets) -> N
 
 
 class _ApiServer(uvicorn.Server):
-    """Says where it listens once it does, and returns from a signal, which a watched loop hears also while it is busy."""
+    """Announces its address once it listens, and returns from a signal; a watched loop hears the signal also while it is busy."""
 
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], None], loop_watch: LoopWatch) -> None:
         super().__init__(config)
@@ -184,7 +184,9 @@ async def _reap(runtime: Runtime, state_dir: Path, metrics: Metrics | None) -> N
 
 
 async def reap(*parts: Callable[[], Awaitable[object]]) -> None:
-    """A round of what is each a function of its own on AWS: a response that cannot be taken up must not keep idle sandboxes alive."""
+    """A round of the tasks that are functions of their own on AWS: a response that cannot be taken up must not keep idle sandboxes
+    alive.
+    """
     for part in parts:
         try:
             await part()
@@ -211,7 +213,7 @@ def announce(
     *,
     is_inside: bool = False,
 ) -> None:
-    """Tell the user, and scripts by ``.moorage/env``, how to reach it; ``is_inside`` of a container, whose files they do not see."""
+    """Show the address to the user, and to scripts by ``.moorage/env``; ``is_inside`` of a container, so that its files stay unseen."""
     model = runtime.catalog.default_model
     path = state_dir / "env"
     write_exports(path, {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": kept.api_key, "MOORAGE_MODEL": model})

@@ -1,4 +1,4 @@
-"""The core of a model step: ask the model, emit its events, decide what follows, and emit what belongs to that.
+"""The core of a model step: ask the model, emit its events, decide the next step, and emit its events too.
 
 Steps of the state machine run it (``loop/model_step.py``), and the API process does for the first step of a foreground response
 (``loop/create.py``); they differ in the sink.
@@ -37,7 +37,7 @@ from moorage.wire.types import Item
 
 @dataclass(slots=True)
 class ModelAsk:
-    """One run of it. What ``items`` holds afterwards is to be kept for the next step."""
+    """One run of it. The next step needs the final ``items``."""
 
     runtime: Runtime
     stored: StoredResponse
@@ -109,7 +109,7 @@ class ModelAsk:
         return [*self.chain, *self.stored.input_items, *context.own_items(self.done | self.items)]
 
     async def _hear(self) -> None:
-        """Put in front of an agent of a team what it waited for, and the messages to it."""
+        """Give an agent of a team its awaited results and its messages."""
         outputs = self._outputs()
         before = [*self._before_own(), *self.done.values()]
         own = (self.done | self.items).values()
@@ -119,7 +119,7 @@ class ModelAsk:
         self.position = replace(self.position, next_index=outputs.next_index)
 
     async def _settle(self, decision: LoopDecision) -> None:
-        """Do what an agent has asked of its team."""
+        """Do an agent's requests to its team."""
         if self.stored.agent is None:
             return
         room, outputs = ROOMS.of_call(AgentTeam.call_type), self._outputs()
@@ -138,13 +138,13 @@ class ModelAsk:
         self.position = replace(self.position, next_index=outputs.next_index)
 
     def _said_before(self) -> list[Item]:
-        """What an agent of a team knew before its model was asked."""
+        """The agent's items before its model was asked."""
         own = [self.items[index] for index in sorted(self.items)]
         heard = itertools.takewhile(lambda item: item["type"] in team_calls.HEARD, own)
         return [*self._before_own(), *context.own_items(self.done), *heard]
 
     def _before_own(self) -> Sequence[Item]:
-        """What an agent of a team knew before this response."""
+        """The agent's items before this response."""
         return known_to_root([*self.chain, *self.stored.input_items])
 
     async def _compact(self, *, is_too_long: bool = False) -> bool:
@@ -161,7 +161,7 @@ class ModelAsk:
         return True
 
     async def _prepare(self) -> None:
-        """Let the rooms put in front of the model what it needs to know, and open the calls that the client has allowed."""
+        """Let the rooms add items for the model, and open the calls that the client has allowed."""
         await self._tell_of_network()
         if self.stored.agent is not None:
             await self._hear()
@@ -195,8 +195,10 @@ class ModelAsk:
         self.position = replace(self.position, next_index=outputs.next_index)
 
     def _resume(self) -> bool:
-        """Show what programs have come to; False if none is open, so that the model is asked. An earlier run of the step may have shown
-        a part of it."""
+        """Show the results of programs; False if none is open, so that the model is asked.
+
+        An earlier run of the step may have shown a part of it.
+        """
         for program in programs.open_programs(self._context()):
             result = self.results.get(program.call_id)
             if result is not None:
@@ -237,7 +239,7 @@ class ModelAsk:
         return replace(decision, hosted=hosted)
 
     async def _converse(self) -> None:
-        """Turn after turn, until the model has said what it wants."""
+        """Take turn after turn until the model is done."""
         for tries_left in reversed(range(limits.STEP_ATTEMPTS_MAX)):
             self._finished = None
             if self._has_enough():
@@ -260,15 +262,17 @@ class ModelAsk:
         return ceiling is not None and used > 0 and ceiling - used < limits.OUTPUT_TOKENS_MIN
 
     def _has_enough(self) -> bool:
-        """Whether what there is before a turn, of a turn that broke off or of a run that died, says already what follows."""
+        """Whether the items before a turn decide the next step already, after a broken turn or a dead run."""
         if not self.items or self._repairs:
             return False
         decision = self._after()
         return decision.next is not Next.MODEL or bool(decision.refused) or bool(decision.own)
 
     async def _turn(self, *, may_repair: bool) -> bool:
-        """Ask once; False if the model is to be asked again, because it broke off or made a call that needs repair. Raises what must
-        not be tried again."""
+        """Ask once; False if the model is to be asked again, because it broke off or made a call that needs repair.
+
+        Raises errors that must not be retried.
+        """
         said = visible(self._context(), reader(self.runtime, self.stored.tenant_id))
         before = [*brief.of(self.stored), *said, *self._repairs]
         turn = ModelTurn(self.runtime, self.stored, self.position, self.sink)
@@ -304,8 +308,10 @@ class ModelAsk:
         return self._finished is not None and not repairs
 
     async def _checked(self, turn: ModelTurn, assembler: Assembler, *, may_repair: bool) -> tuple[list[Item], UnfitAnswer | None]:
-        """What the model reads where its answer is not the JSON that was asked for: once in a step, and only if nothing of it was
-        shown that cannot be taken back. Otherwise what the response fails with, if it does."""
+        """The complaint for the model if its answer is not the requested JSON.
+
+        There is one in a step, and only if everything shown so far can be taken back. Otherwise the error of the response, if it fails.
+        """
         fault = await turn.fault(assembler)
         is_told = may_repair and not self._has_complained and (self.sink.takes_back or not assembler.has_shown_text)
         unfit = None if fault is None else turn.unfit(fault)
@@ -347,8 +353,10 @@ class ModelAsk:
         return decision
 
     async def _counted(self, decision: LoopDecision) -> LoopDecision:
-        """The decision, or the same without its calls, if others have used up the calls of a shared budget. What an earlier run of
-        the step has announced was counted then, and runs."""
+        """The decision, or the same without its calls, if others have used up the calls of a shared budget.
+
+        Calls that an earlier run of the step has announced are counted already, and run.
+        """
         position = self.position
         may_run = await budget.counts_calls(
             self.runtime,
@@ -422,8 +430,8 @@ class ModelAsk:
     def _pause(self, error: UpstreamError) -> int | None:
         """Seconds until the provider is asked again; None if nobody waits for that.
 
-        A client in the foreground waits as long as the provider asks for; a response in the background outlives an outage. What was
-        said so far stands in the log, where the next run takes it up.
+        A client in the foreground waits as long as the provider asks for; a response in the background outlives an outage. The output
+        so far stands in the log; the next run continues from it.
         """
         if not isinstance(self.sink, LogSink) or not error.is_retryable:
             return None

@@ -1,10 +1,10 @@
-"""What a response may use, and what happens once it has: looked at before each step but the first, so that it is overrun by one step
-at most.
+"""The limits of a response, and its fate at a limit. They are checked before each step but the first, so that one step at most exceeds
+them.
 
 Everything that is counted of a response alone stands in the outcome of the step before. So a response without a budget costs nothing
-for it, and one with a budget of its own no write. A budget that it shares with others (of its key, its tenant, its tree of forks) is a
-counter in the table (``store/budgets.py``): a write before each step, the first one too, and one at the end; and where tool calls are
-limited, one before those of a step run.
+for it, and one with a budget of its own no write. A budget shared with others (of its key, its tenant, its tree of forks) is a counter
+in the table (``store/budgets.py``). It takes a write before each step, the first one too, and one at the end. If tool calls are
+limited, it takes one before those of a step run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,8 +60,10 @@ def draws_of(tenant_id: str, key_id: str, kinds: Iterable[str]) -> tuple[str, ..
 async def reached(
     runtime: Runtime, stored: StoredResponse, outcome: StepOutcome, items: Mapping[int, Item], step: int
 ) -> LimitReached | None:
-    """The first limit of its budgets that a response has reached after a step with this outcome; None if it may take ``step``, for
-    which the shared ones hold something then."""
+    """The first limit that a response has reached after a step with this outcome.
+
+    None if it may take ``step``; the shared budgets hold its estimate then.
+    """
     used = _used(runtime, stored, outcome.usage, outcome.calls_made, list(items.values()), outcome.rent)
     draw = draw_of(runtime, stored)
     own = _own(stored, used)
@@ -82,8 +84,10 @@ def _own(stored: StoredResponse, used: Mapping[str, int]) -> LimitReached | None
 
 
 async def draw_first(runtime: Runtime, stored: StoredResponse, said: Sequence[Item]) -> None:
-    """Before the first step: hold what it may take, by estimate. Raises an :class:`~moorage.errors.ApiError` if a budget is used
-    up, or cannot be kept."""
+    """Before the first step: hold its estimated cost.
+
+    Raises an :class:`~moorage.errors.ApiError` if a budget is used up, or cannot be kept.
+    """
     parameters = stored.parameters
     tokens_in = estimate_frame(parameters.instructions, parameters.tools) + estimate_items(list(said)) if stored.draws_on else 0
     holding = first_holding(runtime, parameters.model, tokens_in, parameters.max_output_tokens)
@@ -117,7 +121,7 @@ async def draw_last(
 
 
 def draw_of(runtime: Runtime, stored: StoredResponse) -> BudgetDraw:
-    """What a response asks of the budgets that it shares."""
+    """The response's request to its shared budgets."""
     name = f"{stored.response_id}-l{stored.lane}" if stored.lane else stored.response_id
     return BudgetDraw(runtime.budgets, stored.tenant_id, name, tuple(map(Scope.of, stored.draws_on)))
 
@@ -160,8 +164,11 @@ def cost_of(
 
 
 async def pay_rent(runtime: Runtime, stored: StoredResponse, cost: Cost | None) -> None:
-    """What a response pays of its sandbox's time is not its tenant's to pay. Before the end is seen: whatever dies in between runs the
-    step again, and pays again, and the later word counts. Without a sandbox that has a price nothing is asked of the table."""
+    """Sandbox time that a response pays is not the tenant's to pay.
+
+    Before the end is seen: a process that dies in between runs the step again, and pays again, and the later word counts. Without a
+    sandbox that has a price nothing is asked of the table.
+    """
     if stored.container_id is not None and cost is not None and "sandbox" in cost:
         await runtime.containers.pay(stored.tenant_id, stored.container_id, stored.response_id, cost["sandbox"]["seconds"])
 

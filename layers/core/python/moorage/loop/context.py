@@ -1,7 +1,7 @@
-"""The model's input: the chain's items, then this request's, then what this response has made so far.
+"""The model's input: the chain's items, then this request's, then this response's output so far.
 
-Items are only ever appended, in this order, so that the rendered input of a step is an exact prefix of the next step's: that is
-what makes prompt caching work. Items that were left open when something broke are not part of it.
+Items are only ever appended, in this order. So the rendered input of a step is an exact prefix of the next step's, as prompt caching
+needs it. Items that were left open when something broke are not part of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,9 +27,9 @@ def _call_of(output: str) -> str | None:
 
 
 def output_items(output: Iterable[Item], *, is_cut: bool = False) -> list[Item]:
-    """The items of a response that count for what comes after it: whole ones.
+    """The items of a response that count for later ones: whole ones.
 
-    If the response ended at a limit (``is_cut``), so does what its last message says so far: a user may ask to go on.
+    If the response ended at a limit (``is_cut``), the text so far of its last message counts too: a user may ask to go on.
     """
     items = list(output)
     return [
@@ -44,7 +44,7 @@ _DELETED_OUTPUT: Final = "The output of this call was deleted."
 
 
 def final_output(items: Iterable[Item], *, is_cut: bool = False) -> list[Item]:
-    """The output of a response that has ended: without calls for the client that broke off, which clients would run all the same.
+    """The output of a response that has ended, without broken calls for the client: clients would run them all the same.
 
     If the response ended at a limit (``is_cut``), the call that it ended in stays, as in OpenAI's API.
     """
@@ -57,8 +57,8 @@ def own_items(done: Mapping[int, Item]) -> list[Item]:
 
 
 def answer_orphans(items: list[Item]) -> list[Item]:
-    """Give every hosted call that never got its output (cancelled, failed) one that says so, and leave out what answers a call that is
-    not there any more, because its response was deleted.
+    """Give every hosted call without an output (cancelled, failed) one that says so. Leave out outputs of calls that went with a
+    deleted response.
 
     Every model provider refuses the one without the other. Only items of earlier responses can be orphans. A call that goes on when the
     client has answered is none while the client has something to answer.
@@ -87,8 +87,10 @@ def answer_orphans(items: list[Item]) -> list[Item]:
 
 
 def answer_deleted(items: Sequence[Item], then: Iterable[Item]) -> list[Item]:
-    """Give each function call whose output went with a deleted response one that says so. ``then`` are the items behind these: a
-    client may answer the call itself."""
+    """Give a substitute output to each function call that lost its own with a deleted response.
+
+    ``then`` are the items behind these: a client may answer the call itself.
+    """
     answered = {(item["type"], item.get("call_id")) for each in (items, then) for item in each}
     repaired: list[Item] = []
     for item in items:
@@ -108,8 +110,8 @@ def _is_clients(item: Item) -> bool:
 def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
     """Calls and outputs must belong together, as the OpenAI API demands of ``input``; ``chain`` are the items before it.
 
-    Raises 400 for an output without its call, for a client's call without its output, and for an item whose id is taken. Two items
-    of the chain may share one: a request that was sent twice leaves them so, and nobody could go on from there otherwise.
+    Raises 400 for an output without its call, for a client's call without its output, and for an item with a used id. Two items of the
+    chain may share one: a request that was sent twice leaves them so, and nobody could go on from there otherwise.
     """
     taken = {item["id"] for item in chain if "id" in item}
     for item in items:

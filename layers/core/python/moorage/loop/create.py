@@ -1,4 +1,4 @@
-"""A request becomes a response: what it refers to is looked up, its container is reserved, and it starts to run.
+"""A request becomes a response: its references are looked up, its container is reserved, and it starts to run.
 
 Foreground responses take their first step here, in the API process, and their events go straight to the client. Only when the model
 asks for hosted tools does the state machine take over. Background responses start there.
@@ -87,10 +87,10 @@ async def prepare(
     """Check and look up everything that the request refers to. Raises :class:`ApiError`; nothing has been written then, but for a
     container.
 
-    ``recent`` are the items up to the previous response if only the client's connection knows them. They become input of this
-    response, so that whatever runs it or goes on from it finds them. ``key_id`` is that of the API key that asks, and ``draws_on`` the
-    budgets that it shares with others: from here on it holds a part of them. It takes the room of the response that it ``follows``,
-    and is one of an agent's session (``session_id``).
+    ``recent`` are the items up to the previous response if only the client's connection knows them. They become input of this response,
+    so that every later step and response finds them. ``key_id`` is that of the API key that asks, and ``draws_on`` the budgets that it
+    shares with others: from here on it holds a part of them. It takes the room of the response that it ``follows``, and is one of an
+    agent's session (``session_id``).
     """
     if runtime.settings.drain:
         raise draining()
@@ -146,7 +146,7 @@ async def prepare(
 async def _check(
     runtime: Runtime, tenant_id: str, request: CreateRequest, said: ResolvedInput, follows: str | None, *, in_session: bool
 ) -> None:
-    """Refuse what this deployment cannot do, or not now."""
+    """Refuse requests that this deployment cannot serve, or cannot serve now."""
     for budget in (request.budget, (request.multi_agent or {}).get("subagent_budget")):
         check_budget(runtime, request.model, budget)
     await check_tools(runtime, tenant_id, said, request.tools, in_session=in_session)
@@ -237,8 +237,9 @@ def _links(snapshots: list[Snapshot]) -> tuple[Ancestor, ...]:
 async def _container(
     runtime: Runtime, tenant_id: str, request: CreateRequest, items: list[Item]
 ) -> tuple[ContainerRecord | None, list[dict[str, Any]], list[StoredFile]]:
-    """Reserve the container that hosted calls will run in (clients read its id in ``response.created``), with its skills, which the
-    answer shows as they were found, and the files that the request names."""
+    """Reserve the container of hosted calls (clients read its id in ``response.created``), with its skills as they were found, and the
+    files that the request names.
+    """
     environment = request.environment
     if environment is None or not environment.is_hosted:
         return None, [], []
@@ -417,8 +418,10 @@ class InlineFirstStep:
         return self._ask is None or self._ask.is_worth_repeating
 
     def break_off(self) -> None:
-        """This process must end soon: what is stored goes on in the state machine, what is not fails. Events of both still come. A step
-        that is about to end does so."""
+        """This process must end soon: stored responses go on in the state machine, others fail.
+
+        Events of both still come. A step that is about to end does so.
+        """
         self._is_time_over = True
         if self._asking is not None:
             self._asking.cancel()
@@ -485,8 +488,10 @@ class InlineFirstStep:
         await sink.end(events[-1])
 
     async def _hand_over(self, outcome: StepOutcome | None = None, items: dict[int, Item] | None = None) -> None:
-        """The record first, the log next, the execution last: whatever is missing, the reaper can go on from there. Without an outcome
-        the first step is taken up by another attempt, which finds in the log how far this one came."""
+        """The record first, the log next, the execution last: the reaper can go on from any of these points.
+
+        Without an outcome another attempt takes the first step up, and finds this one's progress in the log.
+        """
         runtime, stored, sink = self.runtime, self.prepared.stored, self._sink
         self.is_handing_over = True
         if sink.has_record:

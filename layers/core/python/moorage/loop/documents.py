@@ -1,6 +1,6 @@
-"""Documents of a prompt that are read elsewhere, because whoever asks the model cannot reach a sandbox.
+"""Documents of a prompt that are read elsewhere, because the process that asks the model cannot reach a sandbox.
 
-On AWS with Fargate the model step runs outside of the sandboxes' network, where it may start a sandbox and not reach it. It lists the
+On AWS with Fargate the model step runs outside of the sandboxes' network: there it may start a sandbox and not reach it. It lists the
 documents, has a sandbox placed and answers ``read``. The task ``ParseStep`` runs inside, reads them, and keeps their texts with their
 items. The model step is asked again, and finds the texts.
 
@@ -9,7 +9,7 @@ items. The model step is asked again, and finds the texts.
 Running any part twice is harmless. A list and a text are written over by the same. A container that a dead step has reserved idles out.
 
 A function on AWS goes on after its execution has been stopped. So each part asks at its end whether its response was erased, and then
-erases what it has put.
+erases its own texts.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ async def _source_key(runtime: Runtime, stored: StoredResponse, document: Unread
 
 
 async def put_nothing_back(runtime: Runtime, stored: StoredResponse) -> None:
-    """Erasing begins with the record. So what was put before the record was seen is erased by whoever erases it."""
+    """Erasing begins with the record. So the process that erases the record also erases texts put before the record was seen."""
     if await runtime.responses.is_gone(stored.tenant_id, stored.response_id):
         await finish.forget(runtime, stored)
 
@@ -102,8 +102,10 @@ async def _placed(runtime: Runtime, tenant_id: str, reader_id: str | None) -> st
 
 
 async def read_step(runtime: Runtime, state: LoopState) -> LoopState:
-    """The task ``ParseStep`` for a response: read what is listed, and keep the texts. What is left when time is up, or for want of the
-    sandbox, is found by the model step, which sends it again. Raises 404 if the response is gone."""
+    """The task ``ParseStep`` for a response: read the listed documents, and keep the texts.
+
+    If time is up, or without a sandbox, the model step finds the rest and sends it again. Raises 404 if the response is gone.
+    """
     stored = await runtime.responses.load(state.tenant_id, state.response_id)
     try:
         return await _with_sandbox(runtime, state)

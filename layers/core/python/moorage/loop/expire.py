@@ -1,7 +1,7 @@
-"""Ending what nobody uses any more, and keeping the warm pool filled: the reaper's other half, beside ``recover.py``.
+"""Ending unused things, and keeping the warm pool filled: the reaper's other half, beside ``recover.py``.
 
-Called once a minute from where sandboxes can be stopped; on AWS ``Sweep.retire_idle``, called from where they can be reached,
-says which. Every part is harmless to run twice, or by two reapers at once.
+Called once a minute from the place that can stop sandboxes. On AWS ``Sweep.retire_idle`` names them, called from the place that can
+reach them. Every part is harmless to run twice, or by two reapers at once.
 """
 
 from collections.abc import Awaitable, Iterator, Sequence
@@ -15,8 +15,11 @@ from moorage.telemetry import Metric, tell
 
 
 async def expire(runtime: Runtime) -> int:
-    """End idle sandboxes and lost ones, what of the warm pool is not wanted, what is past its retention, and a proxy that nobody
-    needs; answers how much was settled. Raises what went wrong when all has been tried."""
+    """End idle and lost sandboxes, surplus ones of the warm pool, containers past their retention, and an unused proxy; returns the
+    number of settled things.
+
+    Raises an error after all have been tried.
+    """
     settled, problems = 0, []
     for part in _parts(runtime):
         try:

@@ -1,6 +1,6 @@
-"""How a response ends: one final event, whoever writes it.
+"""The end of a response: one final event, from any writer.
 
-The final event is appended like every other, by compare-and-set, so that a response ends once: with what the step came to, with
+The final event is appended like every other, by compare-and-set, so that a response ends once: with the step's result, with
 ``cancelled``, or with ``failed`` by the reaper.
 """
 
@@ -156,8 +156,7 @@ async def end_from_outside(
     drops_partial: bool = False,
     mail: Sequence[Item] = (),
 ) -> dict[str, Any]:
-    """End a response whatever its steps are doing: cancel, and the verdict over a dead process. What its finished steps have used
-    counts.
+    """End a response from outside its steps: cancel, and the verdict over a dead process. The use of its finished steps counts.
 
     ``mail`` are messages to agents of its team: those that nobody has read stand at the end, for the next response.
 
@@ -216,7 +215,7 @@ async def forget_own_inputs(runtime: Runtime, stored: StoredResponse) -> None:
 
 
 async def _last_outcomes(runtime: Runtime, stored: StoredResponse) -> dict[AgentLane, StepOutcome]:
-    """What the latest model step came to that has ended, by agent; without a team there is one at most."""
+    """The outcome of the latest ended model step, by agent; without a team there is one at most."""
     lanes = [AgentLane(0)] if stored.agent is None else await runtime.lanes.all(stored)
     found: dict[AgentLane, StepOutcome] = {}
     for lane in lanes:
@@ -240,7 +239,7 @@ def _usage_by_agent(outcomes: Mapping[AgentLane, StepOutcome]) -> list[AgentUsag
 
 
 def _together(outcomes: Mapping[AgentLane, StepOutcome]) -> StepOutcome | None:
-    """What the agents of a team have used together; of one agent, its own."""
+    """The use of a team's agents together; of one agent, its own."""
     if not outcomes:
         return None
     rents = [outcome.rent for outcome in outcomes.values() if outcome.rent is not None]

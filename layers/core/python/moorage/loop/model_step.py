@@ -1,7 +1,7 @@
-"""One model step as a task of the state machine: where it stands is read from the records, the model is asked
-(``loop/ask.py``), and the outcome is stored for whoever goes on.
+"""One model step as a task of the state machine: its state is read from the records, the model is asked (``loop/ask.py``), and the
+outcome is stored for the next task.
 
-Running twice is harmless: each run takes a higher attempt, finds a stored outcome or takes over where the log ends, and its
+Running twice is harmless: each run takes a higher attempt. It finds a stored outcome, or takes over at the end of the log, and its
 predecessor's next write finds the slot taken.
 """
 
@@ -87,7 +87,7 @@ async def _progress(runtime: Runtime, state: LoopState) -> Progress:
 
 
 def _is_first(state: LoopState) -> bool:
-    """Whether the step is the first one of its agent, which is the only one where there is no team."""
+    """Whether the step is the first one of its agent (the only one without a team)."""
     return state.step % limits.LANE_STEPS == 0
 
 
@@ -418,7 +418,7 @@ def _is_result(item: Item) -> bool:
 async def _take_over(
     runtime: Runtime, stored: StoredResponse, sink: LogSink, position: StepPosition
 ) -> tuple[dict[int, Item], dict[str, Item], StepPosition]:
-    """Pick up what a dead predecessor left: its finished items count, its open one is closed as ``incomplete``.
+    """Take over from a dead predecessor: its finished items count, its open one is closed as ``incomplete``.
 
     The outputs of hosted calls that it had announced stay open (by call id): this attempt goes on with them. Raises
     :class:`Superseded` if it was not dead, and has ended the response meanwhile.

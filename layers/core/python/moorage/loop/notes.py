@@ -1,4 +1,4 @@
-"""What a ``compaction`` item holds, and what a model sees of a conversation that has one.
+"""The content of a ``compaction`` item, and the model's view of a conversation that has one.
 
 Its content is sealed (``store/sealed.py``), so that clients pass it on as it is. Besides the notes it carries the latest items that
 were to stay as they are: a client may drop all that came before it, and they would be lost otherwise.
@@ -74,9 +74,11 @@ def check_readable(items: Sequence[Item], read: Reader, native_tools: frozenset[
 
 
 def visible(items: Sequence[Item], read: Reader) -> list[Item]:
-    """What a model sees of a conversation: of what came before its last compaction only the user's latest messages, what the developer
-    said, and the items that the compaction carries. It is opened: its ``text`` is what the model reads. What tools have left out of
-    older items is gone."""
+    """The model's view of a conversation: of the part before its last compaction only the user's latest messages, the developer's
+    messages, and the items that the compaction carries.
+
+    It is opened: the model reads its ``text``. Parts of older items that tools have left out are gone.
+    """
     items = known_to_root(items)
     last = max((index for index, item in enumerate(items) if item["type"] == "compaction"), default=None)
     if last is None:
@@ -91,8 +93,11 @@ def visible(items: Sequence[Item], read: Reader) -> list[Item]:
 
 
 def carried(items: Sequence[Item], read: Reader) -> list[Item]:
-    """What of a conversation has to be kept so that :func:`visible` stays as it is while it goes on: its last compaction, what that
-    leaves of the items before it, and all behind it. The next compaction finds the user's latest messages."""
+    """The part of a conversation that must be kept so that :func:`visible` stays as it is while it goes on: its last compaction, the
+    items before it that the compaction keeps, and all behind it.
+
+    The next compaction finds the user's latest messages.
+    """
     last = max((index for index, item in enumerate(items) if item["type"] == "compaction"), default=None)
     if last is None:
         return list(items)

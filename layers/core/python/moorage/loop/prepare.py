@@ -1,4 +1,4 @@
-"""What has been said so far, when a request arrives: what it goes on from and what it brings, looked up and checked.
+"""The conversation so far at a request's arrival: its history and its own input, looked up and checked.
 
 Creating a response, counting its tokens and compacting its input ask for it here, so that they take the same requests.
 """
@@ -62,9 +62,9 @@ async def gather(
     tools: Sequence[Tool] = (),
     tool_choice: str | dict[str, Any] = "auto",
 ) -> ResolvedInput:
-    """Raises :class:`ApiError` for what cannot be found, is not allowed, or does not belong together.
+    """Raises :class:`ApiError` for input that is missing, not allowed, or inconsistent.
 
-    ``recent`` are the items up to the previous response where only the client's connection knows them.
+    ``recent`` are the items up to the previous response, if only the client's connection knows them.
     """
     entry = runtime.catalog.resolve(model)
     native_tools = runtime.catalog.provider(entry, runtime.http).native_tools
@@ -146,7 +146,7 @@ async def _ancestors(runtime: Runtime, tenant_id: str, previous_response_id: str
 
 
 async def _resolved(runtime: Runtime, tenant_id: str, items: Sequence[Item], chain: list[Item]) -> list[Item]:
-    """Replace ``item_reference`` items by what they refer to: an item of the chain, or an item of any stored response.
+    """Replace ``item_reference`` items by the items that they name: of the chain, or of any stored response.
 
     A code interpreter call that comes back without its outputs, because its client had not asked for them, gets them back: the
     model has to read them again.
@@ -173,7 +173,7 @@ async def _resolved(runtime: Runtime, tenant_id: str, items: Sequence[Item], cha
 
 
 def _restored(item: Item, there: Mapping[str, Item]) -> Item:
-    """An item with what its client has not sent back of it, where that is known."""
+    """An item with the known parts that its client has not sent back."""
     room, stored = ROOMS.of_item(item["type"]), there.get(item.get("id", ""))
     if not isinstance(room, HidesField) or stored is None or _hidden(item) is None or stored["type"] != item["type"]:
         return item

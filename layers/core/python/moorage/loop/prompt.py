@@ -1,7 +1,7 @@
-"""What a model is sent at a step: the items before it, in the words of its upstream.
+"""The model request of a step: the items before it, in the form of its upstream.
 
-The loop asks with it (``loop/turn.py``), and an operator may look at it afterwards (``sent``): then the items are those that the log
-has, up to where the step began, and all that follows is the same. Only what is sealed stays so.
+The loop asks with it (``loop/turn.py``), and an operator may look at it afterwards (``sent``): then the items come from the log, up to
+the step's beginning, and all else is the same. Only sealed parts stay so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,7 +135,8 @@ class Prompt:
 
     def wants_words(self, before: Sequence[Item]) -> bool:
         """Whether the model is to answer now, and no tool is offered to it: it may make no more calls, or repeats the same ones.
-        Small models go on calling what stands in front of them; larger ones are left their tools, and their cached prefix."""
+        Small models go on calling offered tools; larger ones are left their tools, and their cached prefix.
+        """
         most = self.stored.parameters.max_tool_calls
         has_no_calls_left = most is not None and self.position.calls_made >= most
         return self.entry.is_generic and self.position.step > 0 and (has_no_calls_left or is_repeating(before))
@@ -210,8 +211,9 @@ async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> SentPrompt
 
 
 def _made_before(log: FoldedState, first: int, following: int | None) -> Mapping[int, Item]:
-    """What the response had made when a step's model was asked, by output index: all of the steps before it, which have ended at
-    ``first``, and what the step has put in front of its model."""
+    """The response's output before a step's model was asked, by output index: that of the steps before it (they have ended at
+    ``first``), and the items that the step has put in front of its model.
+    """
     own = sorted(index for index in log.items if index >= first and (following is None or index < following))
     put = max([*_put_in_front(log, own), *(index for index in own if log.items[index]["type"] == "compaction")], default=-1)
     return {index: item for index, item in log.items.items() if index in log.done and (index < first or index <= put)}

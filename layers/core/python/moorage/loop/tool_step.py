@@ -1,11 +1,11 @@
-"""One tool call: it runs, and what it says goes to the log as it appears.
+"""One tool call: it runs, and its output goes to the log as it appears.
 
-What the call does is its room's business (``tools/room.py``). Here is what is true of every call: the fence of attempts, what a run
-finds of those before it, the watch for cancellations, the bounds of time and size, the flushing, and the line in the log.
+The call's room decides its content (``tools/room.py``). Here is the part common to every call: the fence of attempts, the results of
+earlier runs, the watch for cancellations, the bounds of time and size, the flushing, and the line in the log.
 
-Running twice is harmless, in one of three ways that the room names. It *attaches*: a second run goes on with what was begun, and where
-that is gone it says so. It *repeats*: a call that only reads is run anew. Or it is run *once*: a second run says that the call may have
-run, and does nothing else.
+Running twice is harmless, in one of three ways that the room names. It *attaches*: a second run continues the begun call, or says that
+it is gone. It *repeats*: a call that only reads is run anew. Or it is run *once*: a second run says that the call may have run, and
+does nothing else.
 """
 
 import asyncio
@@ -173,8 +173,9 @@ class _Attempt:
         return await self.runtime.steps.begin_call(self.stored, self.step, self.call.call_id, incarnation)
 
     async def _wait(self, reason: SandboxStarting) -> None:
-        """The state machine sends the call round again, by way of the model step, which can start sandboxes everywhere; but not for
-        ever."""
+        """The state machine sends the call round again, by way of the model step (that one can start sandboxes everywhere); but not for
+        ever.
+        """
         now, is_host_away = int(self.runtime.clock()), isinstance(reason, SandboxHostAway)
         since = await self.runtime.steps.await_container(
             self.stored, self.step, self.call.call_id, now=now, is_host_away=is_host_away, why=reason.message

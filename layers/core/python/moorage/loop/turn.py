@@ -1,4 +1,4 @@
-"""One request to the model, and what came of it.
+"""One request to the model, and its result.
 
 A step may take several turns: a stream that broke off is asked for again, and a call that does not fit its tool, or breaks its grammar,
 is repaired (``loop/ask.py``).
@@ -45,9 +45,10 @@ class ModelTurn:
     sink: Sink
 
     async def run(self, before: list[Item], watch: CancelWatch | None) -> tuple[Assembler, UpstreamError | None]:
-        """What the model made of ``before``, and the error that broke it off, if one did: the open item is ``incomplete`` then.
+        """Run the model on ``before``. Returns its output and the error that broke it off, if there was one: the open item is
+        ``incomplete`` then.
 
-        Raises :class:`UpstreamError` when the input cannot fit the model, and what ends the ``watch``.
+        Raises :class:`UpstreamError` when the input cannot fit the model, and the error that ends the ``watch``.
         """
         assembler, error, went_without_tools = await self._asked(before, watch, keeps_tools=False)
         if went_without_tools and error is not None and error.status == _REFUSED and not assembler.has_begun:
@@ -140,34 +141,34 @@ class ModelTurn:
         return (self.stored.parameters.text or {}).get("format") or {}
 
     async def fault(self, assembler: Assembler) -> str | None:
-        """Where and why the answer of the turn is not the JSON that was asked for; None if it is, or if the turn has no answer."""
+        """The place and reason if the turn's answer is not the requested JSON; None if it is, or if the turn has no answer."""
         if not json_answers.is_asked_for(self._format) or has_calls(assembler):
             return None
         text = "" if _says_nothing(assembler) else assembler.last_text()
         return None if text is None else await json_answers.fault_of(text, self._format)
 
     def unfit(self, fault: str) -> UnfitAnswer | None:
-        """What an answer with this fault fails with; None if it is handed out as it is."""
+        """The error of an answer with this fault; None if it is handed out unchanged."""
         if not json_answers.is_binding(self._format):
             return None
         wanted = "the schema" if self._format["type"] == "json_schema" else "'json_object'"
         return UnfitAnswer(f"The model's answer does not fit {wanted} {fault}.")
 
     def complaint(self, text: str, fault: str) -> list[Item]:
-        """An answer that does not fit, and what its model reads before it answers again."""
+        """An answer that does not fit, and the text for its model before it answers again."""
         said = [{"type": "message", "role": "assistant", "content": text}] if text.strip() else []
         return [*said, {"type": "message", "role": "user", "content": f"{_UNFIT.format(fault)}{self._reminder()}"}]
 
     def _reminder(self) -> str:
-        """The schema, which a server that passes over it may never have shown."""
+        """The schema: a server that ignores it may never have shown it."""
         if self._format["type"] != "json_schema":
             return ""
         schema = orjson.dumps(self._format["schema"]).decode()
         return f" The schema is: {schema}" if len(schema) <= limits.ANSWER_SCHEMA_CHARS_TOLD_MAX else ""
 
     async def repair(self, assembler: Assembler, before: list[Item], *, checks_grammars: bool) -> list[Item]:
-        """Calls that nobody can run, each with an output that says why: what the model reads before it tries again. There is no such
-        tool, or the arguments do not fit it, or break its grammar. Only upstreams that enforce these themselves make no such calls.
+        """Repair: calls that cannot run, each with an output that gives the reason to the model. There is no such tool, or the
+        arguments do not fit it, or break its grammar. Only upstreams that enforce these themselves make no such calls.
 
         Empty if there is nothing to repair, and also if the client has to answer, or the loop to run, another call of this turn: no
         model can be asked again before that has been done.
@@ -211,8 +212,7 @@ class ModelTurn:
         }
 
     async def _annotate(self, before: list[Item]) -> Callable[[str, Sequence[SourceMark]], list[dict[str, Any]]]:
-        """Citations of what tools have found, and of the container's files; these are only looked up when there is a text that may
-        name them."""
+        """Citations of tools' results and of the container's files. The files are only read when a text may name them."""
         rooms = dict.fromkeys(room for item in before if isinstance(room := ROOMS.of_item(item["type"]), CitesSources))
         files: list[ContainerFileRecord] = []
         if self.stored.container_id is not None:
@@ -226,7 +226,7 @@ class ModelTurn:
 
 
 def _place(citation: Mapping[str, Any]) -> int:
-    """Where it begins, or the place that it marks."""
+    """Its beginning, or the place that it marks."""
     place: int = citation["start_index"] if "start_index" in citation else citation["index"]
     return place
 

@@ -1,7 +1,7 @@
-"""``shell = "upstream"``: a model whose hosted shell runs in the containers of its own upstream.
+"""``shell = "upstream"``: a model with its hosted shell in the containers of its own upstream.
 
-The tool goes there as it came, and its items and events come back as the upstream makes them. What is left to do here is to see that no
-tenant gets at another's container (the upstream knows only the operator), and to refuse what would be lost on the way.
+The tool goes there as it came, and its items and events come back as the upstream makes them. The remaining work here is to keep
+tenants from each other's containers (the upstream knows only the operator), and to refuse input that would be lost on the way.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def goes_there(entry: ModelEntry, tools: Sequence[Tool]) -> bool:
 
 
 async def admit(runtime: Runtime, tenant_id: str, entry: ModelEntry, request: CreateRequest) -> None:
-    """Raises :class:`~moorage.errors.ApiError` for what the upstream cannot have, and for a container that is not the tenant's."""
+    """Raises :class:`~moorage.errors.ApiError` for options that the upstream lacks, and for a container that is not the tenant's."""
     there = f"The hosted shell of the model '{entry.name}' runs at its upstream"
     for index, tool in enumerate(request.tools):
         room = ROOMS.of_tool(tool["type"])
@@ -52,8 +52,11 @@ async def admit(runtime: Runtime, tenant_id: str, entry: ModelEntry, request: Cr
 
 
 async def with_own_containers(runtime: Runtime, tenant_id: str, items: Sequence[Item]) -> list[Item]:
-    """The items as the upstream may read them. A call that ran elsewhere is one of a client's: the upstream does not know its
-    container, or it is another tenant's, which naming it would open."""
+    """The items as the upstream may read them.
+
+    A call that ran elsewhere becomes a client's call: its container is unknown to the upstream, or is another tenant's, and naming it
+    would open it.
+    """
     named = {container_id for item in items if (container_id := upstream.container_of(item)) is not None}
     known = await runtime.upstream_containers.known(tenant_id, named)
     return [
@@ -63,7 +66,7 @@ async def with_own_containers(runtime: Runtime, tenant_id: str, items: Sequence[
 
 
 async def note(runtime: Runtime, tenant_id: str, model: str, item: Item, noted: set[str]) -> None:
-    """Before a client reads of a container, it is the tenant's. ``noted`` are those of which this has been seen to."""
+    """Before a client reads of a container, it is the tenant's. ``noted`` are those noted already."""
     container_id = upstream.container_of(item)
     if container_id is not None and container_id not in noted:
         await runtime.upstream_containers.note(tenant_id, container_id, model)

@@ -1,7 +1,7 @@
-"""Adding up what a tenant's responses have used, from the list of them (``store/response_list.py``).
+"""Sums of a tenant's use, from the list of its responses (``store/response_list.py``).
 
-Sums of hours and days in which nothing changes any more are kept (``store/usage_sums.py``), by whoever adds up: a client that asks, and
-the reaper from then on, so that little is left to add up when somebody asks.
+Sums of final hours and days are kept (``store/usage_sums.py``) at each addition: by a client's question, and by the reaper from then
+on. So little is left to add up at a question.
 """
 
 import asyncio
@@ -20,8 +20,10 @@ from moorage.store.usage_sums import DAY_SECONDS, HOUR_SECONDS, StoredSums, Sums
 
 
 async def keep_due(runtime: Runtime) -> int:
-    """The reaper's part: keep what is over of each tenant of whom somebody has asked; answers how many it looked at. Harmless to run
-    twice, or twice at once."""
+    """The reaper's part: keep past sums of each tenant with an earlier question; returns the number of checked tenants.
+
+    Harmless to run twice, or twice at once.
+    """
     tenants = await usage_sums.due(runtime.table, runtime.clock())
     return len(await side_by_side(lambda tenant_id: _keep(runtime, tenant_id), tenants, at_once=1))
 
@@ -43,7 +45,7 @@ async def _keep(runtime: Runtime, tenant_id: str) -> None:
 
 @dataclass(slots=True)
 class _HourSums:
-    """What an hour of the list came to."""
+    """The sums of an hour of the list."""
 
     sums: Sums = field(default_factory=Sums)
     digest: ListDigest = field(default_factory=ListDigest)
@@ -67,7 +69,7 @@ class _HourSums:
 
 
 class UsageLedger:
-    """What a tenant's responses of a time add up to, both ends included (Unix seconds)."""
+    """The sums of a tenant's responses in a time, both ends included (Unix seconds)."""
 
     def __init__(self, runtime: Runtime, tenant_id: str, since: int, until: int) -> None:
         self._list = runtime.response_list
@@ -92,8 +94,10 @@ class UsageLedger:
         return await side_by_side(of_day, days, at_once=limits.SWEEP_AT_ONCE)
 
     async def _of_day(self, day: TimeSpan, known: StoredSums | None) -> Sums:
-        """A day of which nothing is kept is read as a whole. If it proves to be large that is noted, and from then on it is read by
-        its hours until it can be kept."""
+        """A day without kept sums is read whole.
+
+        If it proves to be large that is noted, and from then on it is read by its hours until it can be kept.
+        """
         if self._is_wanted_whole(day):
             if known is not None and known.sums is not None:
                 return known.sums

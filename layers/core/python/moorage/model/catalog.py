@@ -1,4 +1,4 @@
-"""Which model answers to which name: ``models.toml``, or what the environment offers.
+"""The models by name: from ``models.toml``, or from the environment.
 
 An entry's ``name`` is an exact public name or a pattern (``gpt-*``); exact names win over aliases, aliases over patterns, and
 earlier entries over later ones. If ``models.toml`` configures nothing, the first of these that is there serves every name:
@@ -119,8 +119,9 @@ class ModelEntry:
     @property
     def view(self) -> ComputerMode:
         """How a hosted computer is offered to a model that does not know it natively. Gemini answers in coordinates from 0 to 1000
-        (Google's guide to computer use), and Qwen3-VL does (its model card). Of other servers' models nothing is known: they get
-        numbers of elements, which hold for all."""
+        (Google's guide to computer use), and Qwen3-VL does (its model card). Models of other servers are unknown: they get numbers of
+        elements that hold for all.
+        """
         if self.computer is not None:
             return self.computer
         if self.provider_kind in ("openai_responses", "anthropic_messages", "demo") or "anthropic" in self.upstream_model:
@@ -196,9 +197,9 @@ class ModelCatalog:
     ) -> "ModelCatalog":
         """Read ``models.toml`` (a path; a string with a line break, or an empty one, is the text itself).
 
-        ``upstream`` holds the environment, with the models of a local Ollama in ``MOORAGE_OLLAMA_MODELS`` (what starts the local
-        stack asks for them once, by ``probe_ollama``); ``secret`` reads references to what AWS keeps. Nothing is asked over the network
-        here. Raises SettingsConflict with one sentence for whatever is wrong.
+        ``upstream`` holds the environment, with the models of a local Ollama in ``MOORAGE_OLLAMA_MODELS`` (the start of the local stack
+        asks for them once, by ``probe_ollama``); ``secret`` reads references to secrets of AWS. Nothing is asked over the network here.
+        Raises SettingsConflict with one sentence for any fault.
         """
         file = models_file.read(source)
         configured = tuple(_entry(table, file.compaction) for table in file.models)
@@ -567,8 +568,11 @@ def _from_upstream_variables(upstream: Mapping[str, str]) -> tuple[tuple[ModelEn
 
 
 def ollama_url(environ: Mapping[str, str]) -> str:
-    """Where an Ollama is looked for: ``OLLAMA_HOST`` as Ollama's own client reads it, by default this machine. A server that listens at
-    all addresses is told so by the same variable, and is asked on this machine. Raises :class:`SettingsConflict`."""
+    """The address of Ollama: ``OLLAMA_HOST`` as Ollama's own client reads it, by default this machine.
+
+    A server that listens at all addresses is told so by the same variable, and is asked on this machine. Raises
+    :class:`SettingsConflict`.
+    """
     text = environ.get("OLLAMA_HOST") or OLLAMA_URL
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")

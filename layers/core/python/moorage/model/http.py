@@ -1,7 +1,7 @@
-"""Asking an upstream over HTTP: retries before the first delta, time-outs, and errors that say what happened.
+"""Requests to an upstream over HTTP: retries before the first delta, time-outs, and errors with their cause.
 
-``Upstream.stream`` is the only place where a provider touches the network; a provider gives it a body and a decoder (pure: bytes
-in, deltas out). Keys travel in headers or an ``httpx.Auth`` and never appear in a repr, an error or a log line.
+A provider touches the network only in ``Upstream.stream``; it gives a body and a decoder (pure: bytes in, deltas out). Keys travel in
+headers or an ``httpx.Auth`` and never appear in a repr, an error or a log line.
 """
 
 import asyncio
@@ -234,8 +234,10 @@ _ABOUT_THE_REQUEST: Final = frozenset({400, 413, 422})
 
 
 def tell_failure(error: UpstreamError, url: str, body: Mapping[str, Any], *, attempt: int, wait: float | None) -> None:
-    """One line for the operator: which upstream failed, at which attempt and why. What an upstream says about the request is left out,
-    because it may quote it."""
+    """One line for the operator: the failed upstream, the attempt and the reason.
+
+    The upstream's words about the request are left out, because they may quote it.
+    """
     cause = error.__cause__ if isinstance(error.__cause__, httpx.HTTPError) else None
     is_quotable = cause is not None or (error.status is not None and error.status not in _ABOUT_THE_REQUEST)
     tell(
@@ -379,7 +381,7 @@ def _decoded(step: Callable[[_T], list[Delta]], value: _T) -> list[Delta]:
 
 
 def _check_types(delta: Delta) -> None:
-    """Decoders pass values on as they are. Raises TypeError where JSON had a value of the wrong type."""
+    """Decoders pass values on as they are. Raises TypeError if JSON had a value of the wrong type."""
     match delta:
         case base.CallStarted(name, call_id, _, namespace):
             are_right = isinstance(name, str) and isinstance(call_id, str | None) and isinstance(namespace, str | None)
@@ -452,7 +454,7 @@ _CONTEXT_LENGTH: Final = re.compile(
 
 
 def _is_context_length(code: str, kind: str, message: str, *, is_throttle: bool) -> bool:
-    """Bedrock asks for patience in words that fit too ("Too many tokens, please wait"), so what is throttled needs a code."""
+    """Bedrock's throttling has matching words too ("Too many tokens, please wait"), so throttling needs a code."""
     if re.search(r"context_(length|size)", f"{code} {kind}"):
         return True
     return not is_throttle and _CONTEXT_LENGTH.search(message) is not None

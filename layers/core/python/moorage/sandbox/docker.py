@@ -9,7 +9,7 @@ A browser has a container of its own beside that of the commands, from an image 
 two meet at one socket, in a directory that no command may enter. The browser's has neither capabilities nor a network.
 
 Each container has a user of its own: the kernel counts processes and inotify instances by user, and containers of an engine share its
-user namespace. Labels say which deployment, tenant and container one belongs to, so that leftovers are found and bounds are counted.
+user namespace. Labels name the deployment, tenant and container, so that leftovers are found and bounds are counted.
 """
 
 import asyncio
@@ -188,7 +188,7 @@ class DockerProvisioner:
             raise SettingsConflict(f"MOORAGE_DOCKER_RUNTIME is '{runtime}'. The engine has {', '.join(sorted(runtimes)) or 'none'}.")
 
     async def has_desks(self) -> bool:
-        """Whether there is a browser for those who want one."""
+        """Whether there is a browser for containers that want one."""
         return await self._engine.read(f"/images/{self.settings.desk_image}/json") is not None
 
     async def start(self, spec: SandboxSpec) -> Handle:
@@ -249,7 +249,7 @@ class DockerProvisioner:
         return False
 
     async def desk(self, handle: Handle, *, starts: bool = True) -> Handle:
-        """A container beside the sandbox's, which is made if there is none."""
+        """A container beside the sandbox's; it is made if there is none."""
         sandbox = await self._inspect(handle.sandbox_id)
         if sandbox is None or not sandbox["State"]["Running"]:
             raise SandboxGone("The container is not running.")
@@ -369,7 +369,7 @@ class DockerProvisioner:
     def desk_container(
         self, sandbox: Mapping[str, Any], egress: Mapping[str, str] | None, token_sha256: str, uid: int, profile: str = _DESK_SECCOMP
     ) -> dict[str, Any]:
-        """The same for the browser beside ``sandbox``, which is as the engine shows it. Exec server and browser run as ``uid``."""
+        """The same for the browser beside ``sandbox``, as the engine shows it. Exec server and browser run as ``uid``."""
         name, labels = sandbox["Name"].lstrip("/"), sandbox["Config"]["Labels"]
         directory = self.settings.runtime_dir / _desk_of(name)
         mounts = [
@@ -403,7 +403,7 @@ class DockerProvisioner:
         }
 
     def _walls(self, memory_gib: int, profile: str) -> dict[str, Any]:
-        """What all containers have."""
+        """The options of all containers."""
         memory = memory_gib * 1024**3
         return {
             **({"Runtime": self.settings.runtime} if self.settings.runtime else {}),
@@ -452,8 +452,11 @@ class DockerProvisioner:
 
 @asynccontextmanager
 async def _held(directory: Path) -> AsyncIterator[None]:
-    """Over all processes of a stack: held from the look at what runs until the new one is among it, so that two do not take one place,
-    or one user. Raises :class:`SandboxStarting` if others hold it for long."""
+    """Over all processes of a stack: held from the look at running containers until the new one is among them, so that two starts do
+    not take one place or one user.
+
+    Raises :class:`SandboxStarting` if others hold it for long.
+    """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for _ in range(_LOCK_TRIES_MAX):
@@ -493,8 +496,10 @@ user:x:{uid}:
 
 
 def server_config(spec: SandboxSpec, uid: int) -> dict[str, Any]:
-    """The exec server's configuration. The engine shows it to whoever may ask it: the token is there as its hash alone, and the
-    credentials at the proxy say only whose policy applies."""
+    """The exec server's configuration.
+
+    The engine shows it to all its clients: the token is there as its hash alone, and the credentials at the proxy only name the policy.
+    """
     return {
         "token_sha256": _hash(spec.token),
         "unclaimed": spec.is_unclaimed,
@@ -542,7 +547,7 @@ def desk_config(egress: Mapping[str, str] | None, token_sha256: str) -> dict[str
 
 
 def _make_desk_directory(directory: Path, policies: bytes) -> None:
-    """The socket goes where the browser's user may write until it is there; above it only this user may enter."""
+    """The socket goes into a folder that the browser's user may write to until it is there; above it only this user may enter."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     (directory / _POLICIES).write_bytes(policies)
     (directory / _POLICIES).chmod(0o644)

@@ -2,13 +2,13 @@
 
 Starting is safe to repeat: ``startedBy`` names container and incarnation (by a hash of its token), so that a second caller finds
 the first one's task, and ``clientToken`` makes ECS itself answer two calls at once with one task. Fargate needs 20 to 60 seconds;
-:meth:`FargateProvisioner.start` never waits for them. ECS tells EventBridge when a task runs, and who hears it notes where
-(:class:`StartedTask`, ``Sandboxes.announce``): the order alone is one call, of which Fargate takes 20 a second, if asking for each
-task's state would be bounded by 20 looks a second for all. So a new task raises :class:`SandboxOrdered`; one that is not new is looked
-at, should nobody have heard of it, and so is every one of the warm pool, which has no container's record to note it in. Whoever is
-inside the sandboxes' network then finds the exec server there within a second (``sandbox/reach_only.py``).
+:meth:`FargateProvisioner.start` never waits for them. ECS reports a running task to EventBridge, and its receiver notes the address
+(:class:`StartedTask`, ``Sandboxes.announce``). So a start is one call, of which Fargate takes 20 a second; asking for each task's state
+would be bounded by 20 looks a second for all. So a new task raises :class:`SandboxOrdered`. A task that is not new is looked at,
+because its report may be lost. So is every task of the warm pool: it has no container's record to note it in. A process inside the
+sandboxes' network finds the exec server there within a second (``sandbox/reach_only.py``).
 
-What ECS throttles is neither refused nor broken: it raises :class:`SandboxStarting`, and is asked again.
+A throttled call is neither refused nor broken: it raises :class:`SandboxStarting`, and is repeated.
 """
 
 import asyncio
@@ -246,8 +246,9 @@ class FargateProvisioner:
         raise SandboxError(f"The container's sandbox stopped while it started: {(task or {}).get('stoppedReason', 'no reason given')}.")
 
     async def _order(self, request: dict[str, Any], number: int) -> dict[str, Any] | None:
-        """What ECS makes of the order, or made of the same one before; None if that was for something else: a deployment between the
-        two has changed what a sandbox is started from."""
+        """The task of this order, or of the same one before; None if the earlier order was different: a deployment between the two has
+        changed the start of a sandbox.
+        """
         token = hashlib.sha256(f"{request['startedBy']}/{number}".encode()).hexdigest()
         try:
             answer = await self._call("run_task", clientToken=token, **request)
@@ -325,7 +326,7 @@ def _started_by(container_id: str, token: str) -> str:
 def _server_config(spec: SandboxSpec) -> dict[str, Any]:
     """The exec server's configuration (``functions/sandbox/README.md``).
 
-    ECS shows it to whoever may describe tasks, so it bears only the token's hash.
+    ECS shows it to everybody with the right to describe tasks, so it bears only the token's hash.
     """
     egress = spec.egress
     return {
@@ -376,7 +377,7 @@ def _milliseconds(begin: Any, end: Any) -> int:
 
 
 def _refusal(code: str, message: str) -> SandboxError:
-    """Too many calls are asked again at once; what ECS refuses for want of room may work later; everything else is broken."""
+    """Throttled calls are repeated at once. A refusal for want of room may work later. Every other one is broken."""
     if code in _THROTTLED_CODES or "rate exceeded" in message.lower() or "throttl" in message.lower():
         return SandboxStarting(_THROTTLED_SECONDS)
     if code in _CAPACITY_CODES or any(word in f"{code} {message}".lower() for word in _CAPACITY_WORDS):

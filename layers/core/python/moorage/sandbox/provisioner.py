@@ -1,9 +1,9 @@
-"""Who starts and stops sandboxes.
+"""The interface that starts and stops sandboxes.
 
-A sandbox is where one container's commands run: a bubblewrap sandbox here, a Docker container, a Fargate task on AWS. All of them
-run the same exec server (``functions/sandbox``), so that everything else talks to a :class:`Handle` through
-``sandbox/exec_client.py`` and never knows which kind it has. A sandbox serves one container of one tenant, once: a container that
-is revived gets a new sandbox with an empty workspace, and its files are staged again.
+A sandbox runs one container's commands: a bubblewrap sandbox here, a Docker container, a Fargate task on AWS. All of them run the same
+exec server (``functions/sandbox``). So all other code talks to a :class:`Handle` through ``sandbox/exec_client.py`` and never knows its
+kind. A sandbox serves one container of one tenant, once: a container that is revived gets a new sandbox with an empty workspace, and
+its files are staged again.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ class EgressSpec:
     """What a forwarder tells the proxy if sandboxes share an address (``egress/places.py``)."""
 
     def variables(self, address: str) -> dict[str, str]:
-        """What commands find that reach proxy or forwarder at ``address`` (``127.0.0.1:3128``)."""
+        """The variables of commands that reach proxy or forwarder at ``address`` (``127.0.0.1:3128``)."""
         return trust.environment(trust.proxy_url(address, self.username, self.password), trust.CA_BUNDLE)
 
 
@@ -80,7 +80,7 @@ class SandboxSpec:
 
 class Provisioner(Protocol):
     async def start(self, spec: SandboxSpec) -> Handle:
-        """Start the container's sandbox, or find the one that runs, and return where it listens.
+        """Start the container's sandbox, or find the running one, and return its address.
 
         Idempotent per ``container_id``, and so also the way to refresh a handle. Raises :class:`SandboxStarting` while it is on its
         way and :class:`SandboxCapacity` when none can be had; :class:`SandboxError` when it is broken.
@@ -88,8 +88,11 @@ class Provisioner(Protocol):
         ...
 
     async def find(self, spec: SandboxSpec) -> str | None:
-        """Which sandbox a start with this ``container_id`` and ``token`` has begun, for whoever cleans up after a starter that died;
-        None if there is none. Starts nothing."""
+        """The sandbox that a start with this ``container_id`` and ``token`` has begun, for the cleanup after a dead starter; None if
+        there is none.
+
+        Starts nothing.
+        """
         ...
 
     async def stop(self, sandbox_id: str) -> None:
@@ -97,13 +100,18 @@ class Provisioner(Protocol):
         ...
 
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
-        """Unpack a skill's bundle (a zip with one folder) as ``SKILLS/<directory>``, which commands can read and not change; one that
-        is there stays as it is. False if the exec server does that itself. Raises :class:`SandboxError`."""
+        """Unpack a skill's bundle (a zip with one folder) as ``SKILLS/<directory>``.
+
+        Commands can read it and not change it; an existing one stays as it is. False if the exec server does that itself. Raises
+        :class:`SandboxError`.
+        """
         ...
 
     async def desk(self, handle: Handle, *, starts: bool = True) -> Handle:
-        """Which exec server serves the desk of this sandbox (``sandbox/desk_client.py``): its own, or another one. Starts no browser,
-        and without ``starts`` no server. Raises :class:`DeskUnavailable` if there can be none, or is none."""
+        """The exec server of this sandbox's desk (``sandbox/desk_client.py``): its own, or another one.
+
+        Starts no browser, and without ``starts`` no server. Raises :class:`DeskUnavailable` if there can be none, or is none.
+        """
         ...
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:

@@ -1,9 +1,9 @@
 """The system calls that a sandbox may not make: as a BPF program for ``bwrap --seccomp``, and as a profile for container engines.
 
-A deny list, because people run anything in a sandbox: calls that reach kernel parts no ordinary program needs (and where its holes
-have been found), calls that look into other processes, and all that would build new namespaces or mounts. They fail with EPERM, and
-calls that libraries try and fall back from with ENOSYS. The other walls (namespaces, no capabilities, no new privileges) stand
-behind it. Numbers: ``asm/unistd_64.h`` and ``asm-generic/unistd.h``.
+A deny list, because people run anything in a sandbox: calls into kernel parts that ordinary programs do not need (and that had holes),
+calls that look into other processes, and all that would build new namespaces or mounts. They fail with EPERM, and calls that libraries
+try and fall back from with ENOSYS. The other walls (namespaces, no capabilities, no new privileges) stand behind it. Numbers:
+``asm/unistd_64.h`` and ``asm-generic/unistd.h``.
 """
 
 import errno
@@ -190,11 +190,11 @@ _LOWER_HALF: Final = 0xFFFFFFFF
 def program(machine: str = "", *, closing_key: int | None = None, has_namespaces: bool = False) -> bytes:
     """The filter as an array of ``struct sock_filter``. Raises :class:`KeyError` on a machine that has no table here.
 
-    A sandbox that does not own its disk is held to its quota by what can be seen of its processes: they stay open to a look, and take
-    no blocks without writing them. Only the exec server closes itself, by a ``closing_key`` of 64 bits that nobody else knows.
+    A sandbox that does not own its disk is held to its quota by a look at its processes: they stay open to a look, and take no blocks
+    without writing them. Only the exec server closes itself, by a ``closing_key`` of 64 bits that nobody else knows.
 
-    ``has_namespaces`` is for a desk, where Chromium's own sandbox stands behind these walls: it empties user, process and network
-    namespaces of its own, and changes their root. No command runs there.
+    ``has_namespaces`` is for a desk with Chromium's own sandbox behind these walls: it makes empty user, process and network namespaces
+    of its own, and changes their root. No command runs there.
     """
     arch, denied, calls = _MACHINES[machine or platform.machine()]
     code = [
@@ -245,8 +245,8 @@ def profile(*, has_namespaces: bool = False) -> dict[str, Any]:
     """The same table, and the same exception for a desk, as container engines take it (``SecurityOpt: seccomp=``; OCI runtime
     specification, "Seccomp").
 
-    Left out is what keeps commands out of the exec server's way: in an engine's container they are another user. Engines ignore names
-    that their machine does not have.
+    Rules that keep commands out of the exec server's way are left out: in an engine's container they are another user. Engines ignore
+    names that their machine does not have.
     """
     free = set(_BROWSER_CALLS) if has_namespaces else set()
     namespaces = _NAMESPACE_FLAGS & ~_BROWSER_FLAGS if has_namespaces else _NAMESPACE_FLAGS
@@ -292,8 +292,10 @@ def _out_of_the_servers_way(calls: Calls) -> list[bytes]:
 
 
 def _no_core_dumps(calls: Calls) -> list[bytes]:
-    """Keep RLIMIT_CORE where it is, at 1: with any other value a core_pattern that is a program would be run, outside and as root
-    (core(5)). Setting it is answered as done: programs that hold secrets want it to be 0, and some end when they cannot have it."""
+    """Keep RLIMIT_CORE at 1: with any other value a core_pattern that is a program would be run, outside and as root (core(5)).
+
+    Setting it is answered as done: programs that hold secrets want it to be 0, and some end when they cannot have it.
+    """
     own_limit = [
         _load_argument(0),
         *_unless(_JUMP_EQUAL, 0, errno.EPERM),
@@ -314,8 +316,10 @@ def _no_core_dumps(calls: Calls) -> list[bytes]:
 
 
 def _open_to_a_look(calls: Calls, key: int) -> list[bytes]:
-    """Who asks to be closed is told that it is done; who asks for blocks, that this file system cannot give them. The kernel looks at
-    no third argument of ``PR_SET_DUMPABLE``, so the key stands there."""
+    """A request to be closed is answered as done; a request for blocks, that this file system cannot give them.
+
+    The kernel looks at no third argument of ``PR_SET_DUMPABLE``, so the key stands there.
+    """
     asked = [
         _load_argument(0),
         _jump(_JUMP_EQUAL, _PR_SET_DUMPABLE, 1, 0),

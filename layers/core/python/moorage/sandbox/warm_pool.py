@@ -5,11 +5,11 @@ another provisioner and holds sandboxes without a network, so many of each memor
 is fixed when it starts, so a container with a network policy starts one of its own).
 
 * ``SLOT#<tier>#<n>`` is a sandbox that waits. It is put only if the number is free, so that two refills at once cannot overshoot.
-* A **claim** deletes the slot and puts ``CLAIM#<pool id>`` (whose the sandbox is now) and, into the container's partition,
-  ``WARM#<hash of the token>`` (what this incarnation got), all or nothing: of two claimants of a slot one wins, and a start that is
-  repeated finds the same sandbox. That nothing was there is recorded too, or a repeated start would take a second sandbox.
-* The sandbox then takes the container's token in place of the pool's, which is dead from there on (``POST /v1/claim``). It serves that
-  container, once; nothing ever comes back to the pool.
+* A **claim** deletes the slot and puts ``CLAIM#<pool id>`` (the sandbox's new container) and, into the container's partition,
+  ``WARM#<hash of the token>`` (this incarnation's sandbox), all or nothing. Of two claimants of a slot one wins, and a repeated start
+  finds the same sandbox. That nothing was there is recorded too, or a repeated start would take a second sandbox.
+* The sandbox then takes the container's token in place of the pool's; that one is dead from there on (``POST /v1/claim``). It serves
+  that container, once; nothing ever comes back to the pool.
 
 On AWS the two are done in two places, as every start is: the claim outside the sandboxes' network, the rest by the tool step inside.
 """
@@ -71,8 +71,10 @@ class WarmPool:
         clock: Callable[[], float],
         connect: Callable[[Handle], ExecClient] | None = ExecClient,
     ) -> None:
-        """``sizes`` by memory tier; ``key`` derives the tokens of waiting sandboxes; ``clock`` gives Unix seconds. ``connect`` None:
-        sandboxes cannot be reached from here, and whoever reaches one that was claimed gives it its container's token."""
+        """``sizes`` by memory tier; ``key`` derives the tokens of waiting sandboxes; ``clock`` gives Unix seconds.
+
+        ``connect`` None: sandboxes cannot be reached from here. The process that reaches a claimed one gives it its container's token.
+        """
         self._table = table
         self._fleet = fleet
         self._sizes = sizes
@@ -163,8 +165,11 @@ class WarmPool:
         return record
 
     async def _take_over(self, got: Record, spec: SandboxSpec) -> Handle | None:
-        """The claimed sandbox, once it knows its container; None if it has ended. One that takes nothing (it hangs, or was started
-        under another key of the deployment) is handed over all the same: whoever looks into it ends it, as any other."""
+        """The claimed sandbox, once it knows its container; None if it has ended.
+
+        A sandbox that refuses (it hangs, or was started under another key of the deployment) is handed over all the same: its first
+        user ends it, as any other.
+        """
         handle = Handle(got["endpoint"], spec.token, got["sandbox_id"])
         if self._connect is None:
             return handle if await self._fleet.describe(handle.sandbox_id) == SandboxStatus.RUNNING else None
@@ -199,8 +204,10 @@ class WarmPool:
     # --- The reaper -----------------------------------------------------------------------------------------------------------
 
     async def settle(self) -> int:
-        """Drop what is dead, stale or too much, fill what is empty, and answer how many were dropped. To be called about once a
-        minute; harmless twice, or twice at once."""
+        """Drop dead, stale and surplus sandboxes, fill empty slots, and return the number of dropped ones.
+
+        To be called about once a minute; harmless twice, or twice at once.
+        """
         slots = await self._table.query(keys.POOL, prefix=keys.POOL_SLOT_PREFIX)
         wanted = await asyncio.gather(*map(self._is_wanted, slots))
         dropped = sum([await self._drop(slot) for slot, is_wanted in zip(slots, wanted, strict=True) if not is_wanted])
@@ -270,7 +277,7 @@ class WarmPool:
         return False
 
     async def _stop_unclaimed(self, pool_id: str, sandbox_id: str) -> None:
-        """Stop a sandbox whose slot is gone, unless a container has it: another round was faster and it was claimed at once."""
+        """Stop a sandbox that lost its slot, unless a container has it: another round was faster and it was claimed at once."""
         if await self._table.get(keys.POOL, keys.pool_claim(pool_id)) is None:
             await self._fleet.stop(sandbox_id)
 

@@ -1,16 +1,16 @@
 """Shared limits of a key, a tenant, or a response with its forks: one record for each, shared by all that draw from it.
 
-The record holds the limits, and for each measure a counter of what was used and what is *held*: a running response holds what its next
-step will likely take. Each response has an entry beside the counters, with what it has used so far and what it holds. Before a step one
-write puts its entry and the counters right, if they are below the limits then; so whatever draws at the same time, no step begins once
-the limit is reached, and no more is used than by the steps that had begun. At its end a response takes its entry away.
+The record holds the limits. For each measure it counts the used and the *held* amount: a running response holds the likely cost of its
+next step. Each response has an entry beside the counters, with its use so far and its held amount. Before a step, one write corrects
+its entry and the counters if they are below the limits. So no step begins once the limit is reached, even if many responses draw at the
+same time. Only steps that had begun can pass it. At its end a response takes its entry away.
 
-What a step may take is an estimate, but for tool calls, of which nobody knows how many it will ask for. So calls are counted when they
-have been asked for and before one of them runs, if the limit of calls is not reached then: of all that ask at the same time, one step
-passes it.
+The cost of a step is an estimate. Tool calls are the exception: their number cannot be estimated. So calls are counted when they have
+been asked for and before one of them runs, if the limit of calls is not reached then: of all that ask at the same time, one step passes
+it.
 
-A write is conditional on the entry as it was read. So a step that is run twice counts once, and a process that dies in between has held
-something for a while: what is held longer than ``until`` is given back by the next one who is refused.
+A write is conditional on the entry as it was read. So a step that is run twice counts once. A process that dies in between leaves its
+amount held. The next refused response gives back amounts that are held longer than ``until``.
 """
 
 from collections.abc import Collection, Mapping
@@ -130,7 +130,7 @@ class Budgets:
     # --- whose they are ---
 
     async def put(self, tenant_id: str, scope: Scope, budget: Mapping[str, Any], *, expires_at: int | None = None) -> None:
-        """Set the limits; what was used so far stays. ``expires_at`` is of a tree."""
+        """Set the limits. Earlier use stays counted. ``expires_at`` is of a tree."""
         given = {name: _counted(name, budget[name]) for name in MEASURES if name in budget}
         await self._table.update(
             keys.budgets(tenant_id),
@@ -141,7 +141,7 @@ class Budgets:
         )
 
     async def reset(self, tenant_id: str, scope: Scope) -> None:
-        """Begin to count anew; what runs counts from its next step on. Raises ConditionFailed if there is no budget."""
+        """Begin to count anew. Running responses count from their next step on. Raises ConditionFailed if there is no budget."""
         record = await self._table.get(keys.budgets(tenant_id), str(scope))
         if record is None:
             raise ConditionFailed
@@ -159,11 +159,10 @@ class Budgets:
     # --- who draws from them ---
 
     async def begin(self, tenant_id: str, scope: Scope, response_id: str, used: Amounts, holding: Amounts) -> BudgetReached | None:
-        """A step is to begin of a response that has used so much: hold what it may take. The limit, if that is reached; what the
-        response has used is counted all the same.
+        """Hold the likely cost of the next step of a response. ``used`` is its use so far. The limit, if it is reached; the response's
+        use is counted in any case.
 
-        A response without an entry that has used something has ended or is older than the budget: what it used is counted already, or
-        was not to be.
+        A response with use but no entry has ended, or is older than the budget. Its use is counted already, or does not count.
         """
         return await self._draw(tenant_id, scope, response_id, used, _Entry(used, holding, 0), bounds=MEASURES)
 
@@ -211,7 +210,7 @@ class Budgets:
         raise BudgetContended(f"{scope} of {tenant_id}")
 
     async def end(self, tenant_id: str, scope: Scope, response_id: str, used: Amounts) -> None:
-        """A response has ended: what it has used counts, and it holds nothing any more. Harmless to repeat."""
+        """A response has ended: count its use and hold nothing more. Harmless to repeat."""
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             record = await self._table.get(keys.budgets(tenant_id), str(scope))
             before = None if record is None else _entry(record, response_id)
@@ -225,20 +224,20 @@ class Budgets:
         raise BudgetContended(f"{scope} of {tenant_id}")
 
     async def release(self, tenant_id: str, scope: Scope, response_id: str, used: Amounts) -> None:
-        """A response may not go on for now: what it has used counts, and it holds nothing. Harmless to repeat."""
+        """A response is paused: count its use and hold nothing. Harmless to repeat."""
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             if await self._counted(tenant_id, scope, response_id, used):
                 return
         raise BudgetContended(f"{scope} of {tenant_id}")
 
     async def charge_tenant(self, tenant_id: str, used: Amounts) -> None:
-        """What no response has used counts in the tenant's budget, if it has one. Twice counts twice."""
+        """Count use outside of any response in the tenant's budget, if it has one. Twice counts twice."""
         with suppress(ConditionFailed):
             added = {_counter(name): amount for name, amount in used.items()}
             await self._table.update(keys.budgets(tenant_id), str(Scope("tenant", tenant_id)), add=added)
 
     async def _counted(self, tenant_id: str, scope: Scope, response_id: str, used: Amounts) -> bool:
-        """Count what a response has used that may not go on for now, and hold nothing. False if its entry changed meanwhile."""
+        """Count the use of a paused response, and hold nothing. False if its entry changed meanwhile."""
         record = await self._table.get(keys.budgets(tenant_id), str(scope))
         before = None if record is None else _entry(record, response_id)
         if record is None or before is None:
@@ -263,8 +262,10 @@ class Budgets:
         used: Amounts | None = None,
         below: Mapping[str, int] | None = None,
     ) -> None:
-        """Turn the entry of a response from ``before`` to ``after``, and the counters with it; None is no entry. ``used`` is what
-        counts of a response that gives its entry up."""
+        """Turn the entry of a response from ``before`` to ``after``, and the counters with it; None is no entry.
+
+        ``used`` is the counted use of a response that gives its entry up.
+        """
         name = f"{_ENTRY}{response_id}"
         then = after if after is not None else _Entry(used or {}, {}, 0)
         changes = {_counter(measure): then.total(measure) - known.total(measure) for measure in MEASURES}
@@ -280,8 +281,10 @@ class Budgets:
         )
 
     async def _give_back(self, tenant_id: str, scope: Scope, record: Record, now: int, *, but: str) -> bool:
-        """Take back what is held longer than it may be, of processes that died or of steps that take long; True if that was something.
-        The entry stays, because a step that takes long counts at its end; those of responses that must have ended by now go."""
+        """Take back amounts that are held too long, by dead processes or by slow steps; True if there were any.
+
+        The entry stays, because a step that takes long counts at its end; those of responses that must have ended by now go.
+        """
         has_given = False
         for name in [name for name in record if name.startswith(_ENTRY)]:
             entry = _entry(record, name.removeprefix(_ENTRY))

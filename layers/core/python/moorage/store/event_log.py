@@ -1,10 +1,10 @@
 """The event log of a response: the truth that everything else is derived from.
 
-Events are numbered 0, 1, 2 ... without gap or repeat and never edited. They are stored in batches, one record each, whose sort key
-is the number of the *first* event. Appending is compare-and-set on the next number: a put that asks for the key to be absent. Two
-writers always aim at the same slot, so one wins; keying by the last number would let batches of different length overlap.
+Events are numbered 0, 1, 2 ... without gap or repeat and never edited. They are stored in batches, one record each, with the number of
+the *first* event as sort key. Appending is compare-and-set on the next number: a put that asks for the key to be absent. Two writers
+always aim at the same slot, so one wins; keying by the last number would let batches of different length overlap.
 
-A batch names its writer, ``(step, call, attempt)``. The loser of a race reads what was written since and decides (:func:`meet`):
+A batch names its writer, ``(step, call, attempt)``. The loser of a race reads the batches written since and decides (:func:`meet`):
 
 * a later step, a final batch, or its own step and call with a higher attempt: it is superseded, and stops;
 * another call of the same step, or a step of another lane: a peer; it goes on at the new number;
@@ -105,8 +105,10 @@ def meet(mine: LogWriterId, other: EventBatch) -> WriterConflict:
 
 
 def taken_over(mine: LogWriterId, batches: Sequence[EventBatch]) -> int:
-    """The number at which a writer goes on that has read all of the log. Raises :class:`Superseded` if something in it ends its work:
-    behind what it has read it would meet nobody any more."""
+    """The number after a fully read log, for its next writer.
+
+    Raises :class:`Superseded` if an entry ends its work: behind the read part it would meet no other writer any more.
+    """
     for batch in batches:
         if meet(mine, batch) is WriterConflict.SUPERSEDED:
             raise Superseded(f"{mine} found {batch.writer} at {batch.first}")
@@ -136,8 +138,10 @@ class EventLog:
         listed: Callable[[dict[str, Any]], Record] | None = None,
         bell: Bell | None = None,
     ) -> None:
-        """``listed`` makes of the response object what puts the final batch into the list of responses. Without a ``bell`` those who
-        follow the log find out by looking."""
+        """``listed`` makes the row of the final batch in the list of responses from the response object.
+
+        Without a ``bell`` the followers of the log poll.
+        """
         self._table = table
         self._blobs = blobs
         self._tenant_id = tenant_id
@@ -364,7 +368,7 @@ def weight(event: Event) -> int:
 
 @dataclass(slots=True)
 class OutputPlaces:
-    """Where the items of an agent stand among those of its response.
+    """The places of an agent's items among those of its response.
 
     A step counts the items of its own lane. An item gets its index in the response when it is written, as an event gets its number:
     a peer may be faster."""

@@ -134,7 +134,7 @@ def lane_of(step: int) -> int:
 
 
 def attempts_of(lane: int) -> str:
-    """What the sort keys of the steps of a lane begin with."""
+    """The prefix of the sort keys of a lane's steps."""
     return f"{LANE_ATTEMPT_PREFIX}{lane:06d}#" if lane else ATTEMPT_PREFIX
 
 

@@ -1,6 +1,6 @@
-"""The agents of a response with a team: one record for each, what each began with, and its mailbox.
+"""The agents of a response with a team: one record for each, its beginning, and its mailbox.
 
-An agent is a lane of the response's log (``keys.lane_of``). Its record says whether it runs, and by which execution. Everything is
+An agent is a lane of the response's log (``keys.lane_of``). Its record says whether it runs, and in which execution. Everything is
 written under a key that follows from the call that asked for it, so that a second run of the step that made the call changes nothing.
 
 ``/root`` is lane 0. Its record is written when something has to be said of it; until then it is as a new one.
@@ -101,7 +101,7 @@ class Lanes:
         self._now_ms = now_ms
 
     async def all(self, stored: StoredResponse) -> list[AgentLane]:
-        """In the order in which they began; ``/root`` is the first."""
+        """In the order of their beginnings; ``/root`` is the first."""
         records = await self._table.query(_pk(stored), prefix=keys.LANE_PREFIX)
         found = [_lane(record) for record in records]
         return found if found and found[0].number == 0 else [AgentLane(0), *found]
@@ -112,7 +112,7 @@ class Lanes:
         return AgentLane(0) if record is None else _lane(record)
 
     async def add(self, stored: StoredResponse, lane: AgentLane, beginning: Sequence[Item], task: AgentMessage) -> bool:
-        """With its first message: whoever finds the agent may let it run. False if its number is taken: somebody was faster."""
+        """With its first message: a process that finds the agent may let it run. False if its number is taken: somebody was faster."""
         body = await packed(list(beginning))
         record: Record = {"PK": _pk(stored), "SK": keys.lane(lane.number, _BEGINNING), "ttl": stored.expires_at}
         if len(body) > limits.ITEM_INLINE_BYTES_MAX:
@@ -125,13 +125,13 @@ class Lanes:
         return not await self._table.write_together([made, record, sent], [])
 
     async def resume(self, stored: StoredResponse, lane: AgentLane) -> None:
-        """Know an agent of the responses before, once; the items before this response say what it begins with."""
+        """Know an agent of the responses before, once; its beginning is in the items before this response."""
         made = {"PK": _pk(stored), "SK": keys.lane(lane.number), "ttl": stored.expires_at, **_LANE.pack(lane)}
         with suppress(ConditionFailed):
             await self._table.put(made, if_absent=True)
 
     async def beginning(self, stored: StoredResponse, number: int) -> list[Item] | None:
-        """What it was given to begin with; None if it began in an earlier response."""
+        """Its first input; None if it began in an earlier response."""
         record = await self._table.get(_pk(stored), keys.lane(number, _BEGINNING))
         if record is None:
             return None

@@ -1,8 +1,8 @@
-"""Going through a tenant's list of responses for what a filter asks: not all of it, where it is kept what stands where.
+"""A filtered search of a tenant's list of responses. It reads only parts of the list if digests of it are kept.
 
-A filter reads the beginning as it lies, which is all of a short list. From there on it asks the digests of days and hours
-(``store/list_digest.py``) for the seconds in which something may be wanted, and reads those alone, many at once. What has no digest it
-reads as a whole: the present hour, days with little in them, and what nobody has asked about yet.
+A filter reads the beginning directly; a short list is read whole this way. From there on it asks the digests of days and hours
+(``store/list_digest.py``) for the seconds that may match, and reads those alone, many at once. Parts without a digest are read whole:
+the present hour, small days, and parts without an earlier question.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class ListSearch:
             yield rest.within(days[-1].end, None), None
 
     async def _told(self, days: Sequence[TimeSpan], descending: bool) -> list[tuple[TimeSpan, list[DigestRange] | None]]:
-        """The days, or the hours of large ones, with what their digests tell."""
+        """The days, or the hours of large ones, with their digests."""
         digests, known = await asyncio.gather(self.kept.digests(days), self.kept.known(days))
         is_open = self.now - limits.USAGE_OPEN_SECONDS
         large = {day for day in days if day not in digests and (day in known or day.end > is_open)}

@@ -1,11 +1,11 @@
 """The number of a tenant's sandboxes, and its bounds: an entry for each, and their sum. The bounds are compared with the sum.
 
-An entry is written with the ``LIFE#`` record of its sandbox and goes with it, in one transaction with the sum. So what a start reads
-and writes does not grow with what other tenants have, and starts that meet do not pass the bounds. An entry whose ``LIFE#``
-record is gone was left by a process of an earlier version; whoever finds no room drops it.
+An entry is written with the ``LIFE#`` record of its sandbox and goes with it, in one transaction with the sum. So the cost of a start
+does not grow with other tenants' sandboxes, and parallel starts do not pass the bounds. An entry without its ``LIFE#`` record comes
+from a process of an earlier version; a start that finds no room drops it.
 
-If sandboxes have a price an entry also says since when its sandbox is there, and what of that time responses have paid: the rest is
-counted for the tenant when it ends (``store/sandbox_usage.py``).
+If sandboxes have a price, an entry also holds its sandbox's start, and the time that responses have paid: the rest is counted for the
+tenant when it ends (``store/sandbox_usage.py``).
 """
 
 from collections.abc import Callable
@@ -81,8 +81,10 @@ class LiveSandboxes:
             await self._usage.count(life["tenant_id"], _TIERS[entry["cpu"]], rest)
 
     async def pay(self, tenant_id: str, container_id: str, response_id: str, seconds: int) -> None:
-        """A response that ends has paid so much of the time of the container's latest sandbox. Of what it says twice the later word
-        counts. A failed write is told in the log and lost."""
+        """A response that ends has paid so much of the time of the container's latest sandbox.
+
+        Of two payments of one time the later counts. A failed write is told in the log and lost.
+        """
         pk = keys.sandboxes(tenant_id)
         try:
             for entry in (await self._table.query(pk, prefix=keys.live_sandboxes(container_id)))[-1:]:

@@ -1,8 +1,8 @@
 """Responses: the record, its items, its log, and the chain of its ancestors.
 
-``META`` holds what the request said (parameters, input items, the ancestors' ids) and is written once, at the start. What came of it
-stands in the event log: the final batch carries the whole response object. So a plain request costs two records, and reading a
-response back is one backward query that returns ``META`` and the last batch together.
+``META`` holds the request (parameters, input items, the ancestors' ids) and is written once, at the start. The result stands in the
+event log: the final batch carries the whole response object. So a plain request costs two records, and reading a response back is one
+backward query that returns ``META`` and the last batch together.
 
 ``store: false`` responses that need the loop are kept under a short TTL and erased when they have ended.
 """
@@ -352,8 +352,10 @@ class Responses:
         return True
 
     async def unpark(self, stored: StoredResponse, *, stays_paused: bool = False) -> StoredResponse:
-        """It may go on; one that ``stays_paused`` only to find that it was told to stand still. Answers how it stood: with
-        ``parked_at`` if it needs an execution again, which only one of two callers is told."""
+        """It may go on; one that ``stays_paused`` only to find that it was told to stand still.
+
+        Returns the state before: with ``parked_at`` if it needs an execution again; only one of two callers gets that.
+        """
         pk = keys.response(stored.tenant_id, stored.response_id)
         if not stored.parked_at:
             with suppress(ConditionFailed):  # It is parked at this moment.
@@ -390,7 +392,7 @@ class Responses:
         return await self._table.get(keys.response(tenant_id, response_id), keys.META) is None
 
     async def note_wait(self, stored: StoredResponse, reason: str | None) -> None:
-        """Note on the record that the response waits, and for what; None: it goes on. Costs a write only if that changes."""
+        """Note on the record that the response waits, and the reason; None: it goes on. Costs a write only if that changes."""
         if reason == stored.waiting_for:
             return
         change: dict[str, Any] = {"remove": ("waiting_for",)} if reason is None else {"set": {"waiting_for": reason}}
@@ -442,7 +444,7 @@ class Responses:
         return await self.of_record(tenant_id, response_id, await self._table.get(keys.response(tenant_id, response_id), keys.META))
 
     async def of_record(self, tenant_id: str, response_id: str, record: Record | None) -> StoredResponse:
-        """``META`` from what was read for it. Raises 404 for unknown, deleted, expired and foreign ids."""
+        """``META`` from the record read for it. Raises 404 for unknown, deleted, expired and foreign ids."""
         return (await self._of_record(tenant_id, response_id, record))[0]
 
     async def _of_record(self, tenant_id: str, response_id: str, record: Record | None) -> tuple[StoredResponse, int]:
@@ -474,8 +476,8 @@ class Responses:
     async def chain(self, tenant_id: str, previous_response_id: str) -> list[Snapshot]:
         """The previous response and all its ancestors, oldest first.
 
-        Two round trips whatever the length: the previous response names its ancestors with the keys of their records, and those
-        are read side by side, fifty ancestors a request. An ancestor that was deleted is left out, as in OpenAI's API.
+        Two round trips at any length: the previous response names its ancestors with the keys of their records, and those are read side
+        by side, fifty ancestors a request. An ancestor that was deleted is left out, as in OpenAI's API.
         """
         try:
             previous = await self.snapshot(tenant_id, previous_response_id)
@@ -492,8 +494,10 @@ class Responses:
     async def readers(
         self, tenant_id: str, ancestors: Sequence[Ancestor], told: Callable[[Snapshot], T]
     ) -> dict[str, Callable[[], Awaitable[T]]]:
-        """How each of those that still exist is read, by its id, in the order asked for. ``told`` makes what is wanted of it.
-        Their records are here then, and what is long is not."""
+        """How each of those that still exist is read, by its id, in the order asked for.
+
+        ``told`` makes the caller's part of it. Their records are here then, without their long parts.
+        """
         if not ancestors:
             return {}
         wanted = [

@@ -1,12 +1,12 @@
 """WebSocket connections that API Gateway holds: their records, and the frames that wait for a worker.
 
-API Gateway brings each frame to a function of its own, but a connection is one conversation: its lanes have an order, and what runs
-side by side is counted. So a connection has one worker at a time, and a mailbox. Who brings a frame puts it into the mailbox and counts
-it in the connection's record; if nobody works for the connection, he calls a worker. The worker takes what has come, and leaves when
-nothing runs any more, under the condition that no frame was counted since it last looked: so no frame is left lying.
+API Gateway brings each frame to a function of its own, but a connection is one conversation: its lanes have an order, and parallel work
+is counted. So a connection has one worker at a time, and a mailbox. A function with a frame puts it into the mailbox and counts it in
+the connection's record. If the connection has no worker, it calls one. The worker takes the frames, and leaves when its work is done,
+under the condition that no frame was counted since its last look: so no frame is left lying.
 
-A worker keeps its hold by writing on. One whose hold has run out is dead, and what it was answering is lost to the client: the
-connection is closed then, as it breaks where a server dies.
+A worker keeps its hold by writing on. A worker with an expired hold is dead, and its unfinished answers are lost to the client: the
+connection is closed then, as it breaks when a server dies.
 """
 
 import zlib
@@ -164,7 +164,8 @@ class Sockets:
 
     async def begin(self, connection_id: str, holder: str) -> SocketWork | None:
         """Begin to work under a hold; None if the connection has gone, or somebody works under this hold already: functions may be
-        called twice. Raises :class:`SocketAbandoned` if who worked under it has died."""
+        called twice. Raises :class:`SocketAbandoned` if its worker has died.
+        """
         changes = {"is_begun": True, "until_ms": self._held_until_ms()}
         try:
             record = await self._table.update(

@@ -1,11 +1,11 @@
 """Steps and tool calls of a running response: the runs of each, its result, and the items that it finished.
 
-One record for each step and one for each tool call. It is the fence: starting raises ``attempt``, a run that finds the work done
-returns what is stored, and a run that finds too many attempts gives up. A writer of a lower attempt meets the higher one in the event
-log and stops (``store/event_log.py``), or here, when it wants to end what another run has taken over.
+One record for each step and one for each tool call. It is the fence: starting raises ``attempt``. A run that finds the work done
+returns the stored result, and a run that finds too many attempts gives up. A writer of a lower attempt meets the higher one in the
+event log (``store/event_log.py``), or here at its end, and stops.
 
-It is also where the next step finds what was made: the end of a step or call and its items are one write, and one query tells how the
-round before stands and what the model has to read. Items that are large lie in the bucket.
+The next step also finds its input here. The end of a step or call and its items are one write. One query returns the state of the round
+before and the items for the model. Items that are large lie in the bucket.
 """
 
 import zlib
@@ -162,8 +162,11 @@ class Steps:
     # --- model steps ---
 
     async def begin(self, stored: StoredResponse, step: int, *, is_last_answer: bool = False) -> StepAttempt:
-        """Count a run of a model step. Harmless to run twice: each run takes a higher number. ``is_last_answer``: no calls are offered,
-        because a budget is used up, which is noted for those who ask later what the model was sent."""
+        """Count a run of a model step.
+
+        Harmless to run twice: each run takes a higher number. ``is_last_answer``: no calls are offered, because a budget is used up.
+        The record keeps this to show later the request that the model got.
+        """
         now = self._now_ms()
         last = {"last_answer": True} if is_last_answer else {}
         record = await self._table.update(
@@ -337,7 +340,7 @@ class Steps:
     async def read(self, tenant_id: str, response_id: str, *, since: int | None = None, lane: int = 0) -> Progress:
         """Everything that has been finished in a lane, and how its steps from ``since`` on stand.
 
-        A process that has read an earlier step of the same response reads only what is new: what is over never changes.
+        A process that has read an earlier step of the same response reads only new records: past ones never change.
         """
         pk = keys.response(tenant_id, response_id)
         known = self._known.get((pk, lane), _Known(lane * limits.LANE_STEPS))
@@ -430,7 +433,7 @@ def _pairs(items: Iterable[tuple[int, Item]]) -> dict[int, Item]:
 
 
 def _unrecorded(stored: StoredResponse, step: int) -> int:
-    """The first attempt of a foreground response's first step ran in the API process, which spares itself the record."""
+    """The first attempt of a foreground response's first step runs in the API process, without a record."""
     return 1 if step == 0 and not stored.is_background else 0
 
 

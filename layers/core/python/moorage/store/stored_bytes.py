@@ -1,11 +1,11 @@
-"""How many bytes a tenant stores: an entry for each file, upload, container, vector store, and response with pictures, and their sum,
-which its limit is held against.
+"""The bytes that a tenant stores: an entry for each file, upload, container, vector store, and response with pictures, and their sum.
+Its limit applies to the sum.
 
 An entry changes with the sum, in one transaction that is conditional on the sum staying within the limit, if something is added. So
-whatever is stored at the same time, the sum is that of the entries, and does not pass the limit.
+with parallel writers too, the sum is that of the entries and does not pass the limit.
 
-An entry is what is in the bucket, or less for a moment; who has erased something, or does not know what is there, has it counted
-(:meth:`StoredBytes.settle`), and so does the reaper once a day (``recount.py``).
+An entry equals the bytes in the bucket, or is less for a moment. A process that erased objects or does not know their bytes has them
+counted (:meth:`StoredBytes.settle`), and so does the reaper once a day (``recount.py``).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ class Holder:
 
     @classmethod
     def container(cls, tenant_id: str, container_id: str) -> "Holder":
-        """All that lies in the bucket for a container: its files, what it keeps of their past, its skills, and what it has lent."""
+        """All objects of a container in the bucket: its files, their kept past, its skills, and its loans."""
         return cls(tenant_id, "container", container_id)
 
     @classmethod
@@ -74,7 +74,7 @@ class StorageStatus:
 
 @dataclass(frozen=True, slots=True)
 class RecountTask:
-    """A tenant whose entries are to be looked through, from a place on."""
+    """A tenant with entries to check, from a place on."""
 
     tenant_id: str
     place: str
@@ -142,8 +142,10 @@ class StoredBytes:
         ]
 
     async def settle(self, holder: Holder, count: Callable[[], Awaitable[int]]) -> bool:
-        """Have an entry be what is there; True if it was not. The entry is read before it is counted, and written if it is as it was:
-        who changes something after that counts it in turn."""
+        """Set the entry to the bytes in the bucket; True if it differed.
+
+        The entry is read before the count, and written if it is unchanged. A later writer counts in turn.
+        """
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             entry = await self._table.get(*holder.key)
             before = 0 if entry is None else entry["bytes"]

@@ -1,10 +1,10 @@
-"""Sums of usage that are kept: of hours and days of a tenant's list of responses in which nothing changes any more.
+"""Kept sums of usage: of hours and days in a tenant's list of responses that are final.
 
-Nothing is written for them when a response ends. Whoever adds up an hour or a day that is over and large notes that nothing was open in
-it; who adds it up again, ``USAGE_SETTLED_SECONDS`` later, keeps what it came to. So what the index did not show yet at the first look
-is there at the second. A deletion changes what was counted: it drops the sums, and counts up ``changes``, on which keeping is
-conditional. With the sums it is kept where in the list what stands (``store/list_digest.py``). Once somebody has asked, the
-reaper looks at the tenant too (``follow``), so that clients find what is over kept.
+Nothing is written for them when a response ends. A process that adds up a large past hour or day notes that it had no open response.
+The next one that adds it up, ``USAGE_SETTLED_SECONDS`` later, keeps the sum. So a row that the index lacked at the first look is there
+at the second. A deletion changes the count: it drops the sums and raises ``changes``. Keeping is conditional on that number. Digests of
+the list are kept with the sums (``store/list_digest.py``). After a tenant's first question the reaper keeps its sums up to date
+(``follow``), so that clients find past hours kept.
 """
 
 import zlib
@@ -152,8 +152,10 @@ class UsageSums:
     async def note(
         self, span: TimeSpan, known: StoredSums | None, sums: Sums, digest: ListDigest, *, now: int, is_settled: bool
     ) -> bool:
-        """What was just read of it; answers whether another look would find more to note. Whoever is later than somebody else's
-        change, or sums, leaves them."""
+        """Note the sums just read; True if another look would find more to note.
+
+        A writer that comes later than another's change or sums leaves them.
+        """
         pk, sk = self._place(span)
         if known is None:
             first = {"PK": pk, "SK": sk, "settled_at": now if is_settled else 0, "changes": 0}
@@ -176,7 +178,7 @@ class UsageSums:
         return "sums" not in noted
 
     async def _keep(self, span: TimeSpan, digest: ListDigest) -> None:
-        """A part of the list to which nothing comes any more is told by its first digest; another one says no less."""
+        """The first digest of a final part of the list stays; a second one would say the same."""
         packed = digest.pack()
         if len(packed) <= limits.USAGE_KEPT_BYTES_MAX:
             place = {"PK": keys.usage(self._tenant_id), "SK": keys.usage_digest(span.start, span.seconds)}

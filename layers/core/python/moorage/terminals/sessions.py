@@ -1,8 +1,8 @@
 """Sessions of a container: terminals that people sit at, from a command line or a page.
 
-No process holds one. What is known of it is a record, what runs is in the sandbox, and whoever is asked takes both together; so each
-request may come to another process. If sandboxes are started by processes that cannot reach them (on AWS), opening one has its
-sandbox started, and the first request that reaches it opens the terminal there. Opening twice opens once.
+No process holds one. The record holds the known state, and the sandbox holds the running programs. Each request reads both together, so
+it may come to another process. If sandboxes are started by processes that cannot reach them (on AWS), opening one has its sandbox
+started, and the first request that reaches it opens the terminal there. Opening twice opens once.
 
 A session does not outlive its sandbox: it is ``lost`` then, and the container's files are as they were stored last.
 """
@@ -148,8 +148,7 @@ class TerminalSessions:
         return session
 
     async def _live(self, session: ContainerSession, container: ContainerRecord) -> tuple[LiveContainer, ContainerSession]:
-        """The sandbox in which it runs; it is opened there if nobody has done so. Raises :class:`SandboxStarting` and
-        :class:`SandboxGone`."""
+        """Its sandbox; the session is opened there if it is not open yet. Raises :class:`SandboxStarting` and :class:`SandboxGone`."""
         if session.outcome == "lost":
             raise SandboxGone("Its sandbox is gone.")
         if session.incarnation:
@@ -226,14 +225,14 @@ class TerminalSessions:
         return noted
 
     async def _ended(self, session: ContainerSession, live: LiveContainer, outcome: Outcome, code: int | None) -> ContainerSession:
-        """Note it, and store what it has left, for the first reader who sees it."""
+        """Note its end and store its leftovers, for the first reader who sees it."""
         noted, is_first = await self._rows.ended(session, outcome, code)
         if is_first:
             await self._keep_files(live)
         return noted
 
     async def _until_over(self, terminal: SandboxTerminal) -> None:
-        """What is killed takes a moment; what it printed last is nobody's any more."""
+        """A killed program takes a moment to end; its last output is dropped."""
         after, shown = 0, None
         while shown is None or (shown.outcome is None and shown.output):
             shown = await terminal.read(after, wait_ms=limits.SESSION_CLOSE_MS_MAX)

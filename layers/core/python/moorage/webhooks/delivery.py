@@ -4,8 +4,8 @@ before it stands still (``approvals.py: announce``).
 The loop owes a response its end until the record says that nothing is owed (``store/responses.py: settle``), and before that is said
 the end is announced: each endpoint that asks for it gets a delivery, under an id that follows from the response and its final event, so
 that announcing twice adds nothing. A process that dies in between leaves the response on the loop's list, and the reaper announces it.
-From then on the delivery itself is on a list, by the time at which it is due. Whoever announces makes the first attempt at once, beside
-its own work; all later ones are made by :func:`deliver_due`, which the reaper calls, until one succeeds or three days are over.
+From then on the delivery itself is on a list, by its due time. The announcing process makes the first attempt at once, beside its own
+work. The reaper calls :func:`deliver_due` for all later ones, until one succeeds or three days are over.
 
 Bodies are signed as Standard Webhooks has it, by each attempt anew: receivers refuse a signature that is five minutes old.
 """
@@ -52,7 +52,7 @@ class ResponseEnd:
 
 
 async def settle(runtime: Runtime, stored: StoredResponse, end: ResponseEnd | None = None) -> None:
-    """The response has ended: announce that to whom it concerns, then the loop owes it nothing more. Harmless to run twice."""
+    """The response has ended: announce it to its endpoints, then the loop owes it nothing more. Harmless to run twice."""
     await announce(runtime, stored, end)
     if stored.session_id is not None:
         await runtime.session_goes_on(stored)
@@ -91,7 +91,7 @@ async def tell_endpoints(runtime: Runtime, endpoints: Sequence[Endpoint], event:
 
 
 async def _first(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> None:
-    """Beside what has announced it, which no failure here must hinder: the delivery is due again when its lease is over."""
+    """It runs beside its caller, and no failure here may hinder that: the delivery is due again when its lease is over."""
     try:
         await _deliver(runtime, endpoint, delivery)
     except Exception as error:
@@ -99,7 +99,7 @@ async def _first(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> No
 
 
 async def deliver_due(runtime: Runtime) -> int:
-    """Make the attempts whose time has come; answers how many were made. Harmless to run twice at once: one of the two makes each."""
+    """Make the due attempts; returns their number. Harmless to run twice at once: one of the two makes each."""
     work = _Round(runtime, until=time.monotonic() + limits.WEBHOOK_ROUND_SECONDS_MAX)
     while await work.go_on():
         pass
@@ -130,8 +130,11 @@ class _Round:
         return time.monotonic() >= self.until
 
     async def _drain(self, due: list[Delivery]) -> None:
-        """What is due at one endpoint. What there is no time for, or no answer to, is put off: it would wait as long, and keep other
-        endpoints waiting."""
+        """The due deliveries of one endpoint.
+
+        If time runs out or the endpoint does not answer, the others are put off: they would wait as long, and keep other endpoints
+        waiting.
+        """
         endpoint = await self.runtime.webhooks.find(due[0].tenant_id, due[0].endpoint_id)
         if endpoint is None:  # It was deleted, and nobody asks for these any more.
             await self._each(self.runtime.webhooks.drop, due)
@@ -160,7 +163,7 @@ class _Round:
 
 
 async def _deliver(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> DeliveryAttempt:
-    """One attempt, and what comes of it."""
+    """One attempt, and its result."""
     attempt = await _attempt(runtime, endpoint, delivery.id, delivery.body)
     now, count = int(runtime.clock()), delivery.count + 1
     seconds: int | None = pause(count)
@@ -242,7 +245,7 @@ def new_secret() -> str:
 
 
 def signed_headers(identity: str, at: int, body: bytes, keys: Sequence[str]) -> Mapping[str, str]:
-    """``keys``: a signature by each, any of which is enough."""
+    """``keys``: a signature by each; any of them is enough."""
     signatures = " ".join(signature(key, identity, at, body) for key in keys)
     return {
         "content-type": "application/json",

@@ -1,9 +1,9 @@
-"""Webhook endpoints of a tenant, and what was sent to each of them or is to be.
+"""Webhook endpoints of a tenant, with their sent and pending deliveries.
 
 An endpoint stands in a numbered slot of its tenant's one partition: the numbers bound how many there are, and all of them are one
-query. A delivery is one record for an event and an endpoint. While it is pending it stands in the index by the time at which it is
-due. Whoever takes it up moves that time behind the end of his attempt, by compare-and-set: nobody else takes it meanwhile, and it comes
-up again by itself if he dies.
+query. A delivery is one record for an event and an endpoint. A pending delivery stands in the index by its due time. A process that
+takes it up moves that time behind the end of its attempt, by compare-and-set. Other processes leave it alone meanwhile, and it is due
+again if the process dies.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ class DeliveryAttempt:
 
     @property
     def has_succeeded(self) -> bool:
-        """A redirection is none: following it would lead where nobody has looked."""
+        """A redirect is a failure: its target was never checked."""
         return self.status_code is not None and 200 <= self.status_code < 300
 
 
@@ -94,7 +94,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class WebhookEvent:
-    """What endpoints are told."""
+    """An event for endpoints."""
 
     id: str
     type: str
@@ -194,7 +194,7 @@ class Webhooks:
         return found
 
     async def update(self, endpoint: Endpoint, changes: dict[str, Any]) -> Endpoint:
-        """``changes`` by field; those that change nothing are none. What failed at another address is forgotten."""
+        """``changes`` by field; those that change nothing are none. Failures at an earlier address are forgotten."""
         changed = {name: value for name, value in changes.items() if getattr(endpoint, name) != value}
         if not changed:
             return endpoint
@@ -243,7 +243,7 @@ class Webhooks:
         )
 
     async def delete(self, endpoint: Endpoint) -> None:
-        """What is still to be sent to it is dropped when it is due; the rest of the log goes by its age."""
+        """Its pending deliveries are dropped when they are due. The rest of the log is dropped at its age."""
         try:
             await self._table.delete(
                 keys.webhook_endpoints(endpoint.tenant_id), keys.webhook_slot(endpoint.slot), condition={"id": endpoint.id}
@@ -262,7 +262,7 @@ class Webhooks:
     # --- Deliveries ---
 
     async def add(self, delivery: Delivery) -> bool:
-        """False if it is known already: whoever tells of an end may tell twice."""
+        """False if it is known already: an end may be announced twice."""
         try:
             await self._table.put(_delivery_record(delivery), if_absent=True)
         except ConditionFailed:
@@ -270,8 +270,10 @@ class Webhooks:
         return True
 
     async def due(self, now: float) -> list[Delivery]:
-        """The deliveries whose time has come, longest due first, up to a number. If the clock was set back since a delivery was put
-        off, its time has come, too: it must not wait for the old clock."""
+        """Due deliveries, longest due first, up to a number.
+
+        If the clock was set back since a delivery was put off, its time has come, too: it must not wait for the old clock.
+        """
         entries = await self._due_entries(up_to=keys.due(int(now), "\uffff"))
         ahead = await self._due_entries(after=keys.due(int(now), "\uffff"))
         entries += [entry for entry in ahead if _DueKey.read(entry["GSI1SK"]).since > now + limits.CLOCK_SKEW_SECONDS_MAX]
@@ -302,8 +304,10 @@ class Webhooks:
         return _DELIVERY.unpack(record)
 
     async def note_attempt(self, delivery: Delivery, attempt: DeliveryAttempt, seconds: int | None) -> None:
-        """``seconds``: it is due again after so many; None if it has ended. One that has succeeded counts whoever has taken it up
-        meanwhile; of one that has failed nothing is said then."""
+        """``seconds``: it is due again after so many; None if it has ended.
+
+        A success counts, even if another process has taken the delivery up meanwhile. A failure is not noted then.
+        """
         now = int(self._clock())
         told: dict[str, Any] = {
             "count": delivery.count + 1,
@@ -326,7 +330,7 @@ class Webhooks:
         await self._table.delete(*_place(delivery))
 
     async def redeliver(self, endpoint: Endpoint, event_id: str) -> Delivery:
-        """Make it due now, whatever has become of it, with as much time as a new one. Raises 404 for one that is not known."""
+        """Make it due now, whatever its state, with as much time as a new one. Raises 404 for one that is not known."""
         now = int(self._clock())
         try:
             record = await self._table.update(
@@ -361,7 +365,7 @@ def hint_of(secret: str) -> str:
 
 
 def claimed(delivery: Delivery, now: float) -> Delivery:
-    """As it is written by whoever sends it at once."""
+    """As the process writes it that sends it at once."""
     return replace(delivery, next_at=int(now) + limits.WEBHOOK_LEASE_SECONDS)
 
 
@@ -383,7 +387,7 @@ class _DueKey(NamedTuple):
 
     @classmethod
     def read(cls, key: str) -> "_DueKey":
-        """Also the key of an older version, which did not say since when: that was at most the longest pause before."""
+        """Reads the key of an older version too. That one lacked its start: it was at most the longest pause before."""
         at, *since, event_id = key.split("#")
         return cls(int(at), int(since[0]) if since else int(at) - limits.WEBHOOK_PAUSE_SECONDS_MAX, event_id)
 

@@ -165,7 +165,7 @@ class CompactionEntry(TypedDict, total=False):
 
 @wire
 class Budget(TypedDict, total=False):
-    """An extension: what the response may use before another step begins; with the scope ``tree``, together with its forks."""
+    """An extension: the limit of a response before another step begins; with the scope ``tree``, together with its forks."""
 
     usd: Annotated[Number, Field(ge=limits.BUDGET_USD_MIN)]
     input_tokens: Annotated[int, Field(ge=1)]
@@ -197,7 +197,7 @@ class Approvals(TypedDict, total=False):
 
 @wire
 class Verdict(TypedDict, total=False):
-    """What a person decides."""
+    """A person's decision."""
 
     approve: Required[bool]
     reason: Annotated[str, Field(max_length=limits.APPROVAL_REASON_CHARS_MAX)]
@@ -205,7 +205,7 @@ class Verdict(TypedDict, total=False):
 
 @wire
 class ApprovalLink(TypedDict, total=False):
-    """A link by which somebody without a key decides."""
+    """A link for a decision without a key."""
 
     expires_in_seconds: Annotated[int, Field(ge=limits.APPROVAL_SECONDS_MIN, le=limits.APPROVAL_LINK_SECONDS_MAX)]
 
@@ -214,20 +214,20 @@ class ApprovalLink(TypedDict, total=False):
 
 
 class _ModelOptions(TypedDict, total=False):
-    """What everything shares that asks a model."""
+    """Parameters of all requests that ask a model."""
 
     input: Input
     instructions: Text
 
 
 class _ModelParameters(_ModelOptions, total=False):
-    """What creating a response, counting its tokens and compacting its input share."""
+    """Parameters shared by creating a response, counting its tokens and compacting its input."""
 
     previous_response_id: Id
 
 
 class _Offered(TypedDict, total=False):
-    """What creating a response, forking one and counting its tokens share."""
+    """Parameters shared by creating a response, forking one and counting its tokens."""
 
     tools: ToolList
     tool_choice: ToolChoice
@@ -238,7 +238,7 @@ class _Offered(TypedDict, total=False):
 
 
 class _Told(_ModelParameters, _Offered, total=False):
-    """What creating a response and counting its tokens share."""
+    """Parameters shared by creating a response and counting its tokens."""
 
     conversation: _Conversation
 
@@ -280,7 +280,7 @@ class BackgroundOptions(TypedDict, total=False):
 
 
 class _Made(_Hints, total=False):
-    """What creating a response and forking one share."""
+    """Parameters shared by creating a response and forking one."""
 
     background: bool
     stream: bool
@@ -315,7 +315,7 @@ class CreateResponse(_Told, _Made, total=False):
 
 @wire
 class ForkResponse(_ModelOptions, _Offered, _Made, total=False):
-    """An extension: what is not given stays as in the response that it is a fork of."""
+    """An extension: missing fields stay as in the forked response."""
 
     at: Annotated[int, Field(ge=0)]
     container: Literal["copy", "share", "none"]
@@ -341,7 +341,7 @@ _NO_BACKGROUND: Final = "A response of this connection is streamed on it: use PO
 
 @wire
 class ResponseCreateEvent(TypedDict, total=False):
-    """What a ``response.create`` frame has beside the request."""
+    """The fields of a ``response.create`` frame beside the request."""
 
     type: Required[Literal["response.create"]]
     generate: bool

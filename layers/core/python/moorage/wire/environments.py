@@ -1,4 +1,4 @@
-"""Where a request's hosted calls run: shell, code interpreter and workspace tools of a response share one container."""
+"""The container of a request's hosted calls: shell, code interpreter and workspace tools of a response share one."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,10 @@ WORKSPACE: Final = "moorage://workspace"
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where the calls of shell, code interpreter, computer and workspace run: one container for all. ``local`` (also: a shell
-    without an environment) means that the client runs them."""
+    """The one container for all calls of shell, code interpreter, computer and workspace.
+
+    ``local`` (also: a shell without an environment) means that the client runs them.
+    """
 
     type: Literal["container_auto", "container_reference", "local"]
     container_id: str | None = None
@@ -42,7 +44,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class _ContainerRequest:
-    """What one tool wants of the response's container."""
+    """One tool's request to the response's container."""
 
     index: int
     kind: str
@@ -94,7 +96,7 @@ def check_containers(tools: Sequence[Tool]) -> None:
 
 
 def _check_patterns(tools: Sequence[Tool]) -> None:
-    """Python runs any command, and no pattern knows which: if only what is named may run, it cannot stand beside the shell."""
+    """Python runs any command, unseen by any pattern. So a list of the only allowed commands excludes the code interpreter."""
     by_type = {tool["type"]: (index, tool) for index, tool in enumerate(tools)}
     if "code_interpreter" not in by_type or "shell" not in by_type:
         return
@@ -138,7 +140,7 @@ def _named(first: str, second: str) -> str:
 
 
 def environment(tools: Sequence[Tool]) -> Environment | None:
-    """Where hosted calls run, secrets included; None without any tool that has them run in a container."""
+    """The container of hosted calls, secrets included; None without any tool that needs one."""
     asked = _containers(tools)
     if not asked:
         return Environment("local") if any(tool["type"] == "shell" for tool in tools) else None
@@ -175,7 +177,7 @@ def takes_skills(tools: Sequence[Tool]) -> bool:
 
 
 def with_skills(tools: Sequence[Tool], skills: Sequence[dict[str, Any]]) -> tuple[Tool, ...]:
-    """The tools with what a hosted shell's skills have turned out to be, in the place of how they were asked for."""
+    """The tools with a hosted shell's resolved skills in place of the requested ones."""
     return tuple(_with_skills(tool, skills) for tool in tools)
 
 
@@ -188,7 +190,7 @@ def _with_skills(tool: Tool, skills: Sequence[dict[str, Any]]) -> Tool:
 
 
 def unplaced(tools: Sequence[Tool]) -> list[Tool]:
-    """Stored tools as a fork has them: in no container yet, and without what the one that they ran in was given once."""
+    """Stored tools as a fork has them: in no container yet, and without the secrets of the first one."""
     return [_unplaced(tool) for tool in tools]
 
 

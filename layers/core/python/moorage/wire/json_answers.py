@@ -1,9 +1,8 @@
 """Whether an answer is the JSON that its request asked for: of ``json_object`` and ``json_schema``.
 
-Many model servers take a format and pass over it. The check is lenient: what it cannot judge fits. It runs no stranger's regular
-expression (``pattern``, ``patternProperties``), knows no ``format``, and turns nothing round (``not``, ``if``, the exclusive half of
-``oneOf``), so that a keyword which is passed over never makes a good answer a bad one. Its work is counted. An answer that would take
-more than its bound fits.
+Many model servers take a format and pass over it. The check is lenient: unsupported rules pass. It runs no foreign regular expression
+(``pattern``, ``patternProperties``), knows no ``format``, and negates nothing (``not``, ``if``, the exclusive half of ``oneOf``). So a
+skipped keyword never makes a good answer a bad one. Its work is counted. An answer that would take more than its bound fits.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +37,7 @@ def begins_with_a_brace(format_: Mapping[str, Any]) -> bool:
 
 
 async def fault_of(text: str, format_: Mapping[str, Any]) -> str | None:
-    """Where and why ``text`` does not fit, such as ``at $.items[2].price: expected number, found string``; None if it fits.
+    """The place and reason if ``text`` does not fit, such as ``at $.items[2].price: expected number, found string``; None if it fits.
 
     A small answer is judged at once, within ``limits.ANSWER_STEPS_HERE_MAX``, and a larger one on a thread.
     """
@@ -135,7 +134,7 @@ class _SchemaCheck:
             raise _TooMuch
 
     def _own_fault(self, schema: dict[str, Any], value: Any) -> str | None:
-        """Of the value itself, whatever it holds."""
+        """Of the value itself, without its elements."""
         types = schema.get("type")
         wanted = types[: len(_TYPES)] if isinstance(types, list) else [types]
         if all(each in _TYPES for each in wanted) and not any(_is_of(value, each) for each in wanted):
@@ -150,7 +149,7 @@ class _SchemaCheck:
         return _bound_fault(schema, value)
 
     def _inner_fault(self, schema: dict[str, Any], value: Any, at: _Place, depth: int) -> _Fault | None:
-        """Of what it holds."""
+        """Of its elements."""
         if isinstance(value, dict):
             return self._object_fault(schema, value, at, depth)
         if isinstance(value, list):
@@ -215,7 +214,7 @@ class _SchemaCheck:
         return _Fault(deepest.at, ", or ".join(alike[:4]))
 
     def _named(self, reference: str) -> Any:
-        """The schema that ``#/$defs/name`` names; True, which everything fits, if it names none of this document."""
+        """The schema of ``#/$defs/name``; True (everything fits) if the document has none of this name."""
         if not reference.startswith("#"):
             return True
         found = self.root
@@ -253,7 +252,7 @@ def _is_of(value: Any, type_: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal in JSON, where ``true`` is not 1, also within arrays and objects."""
+    """Equal in JSON: ``true`` is not 1, also within arrays and objects."""
     return bool(one == other) and _has_same_booleans(one, other)
 
 

@@ -1,17 +1,17 @@
-"""``network_policy``: what a container may reach, and the credentials that are put in on the way.
+"""``network_policy``: the hosts that a container may reach, and the credentials that are put in on the way.
 
     {"type": "disabled"}
     {"type": "allowlist", "allowed_domains": ["api.example.com", "*.pkg.example"],
      "domain_secrets": [{"domain", "name", "value"?, "methods"?, "path_prefixes"?, "places"?}]?,
      "require_approval": "always" | "never" | {"hosts": ["*.example.com"]?, "secrets": ["NAME"]?}?}
 
-This is the only place where one is read. :func:`parse_network_policy` takes the JSON value with the field that holds it, and returns
-one frozen :class:`NetworkPolicy` or raises an :class:`~moorage.errors.ApiError` that names the field at fault; ``JSON_SCHEMA`` says the
-same for documents. The function is pure: whoever learns the field's place only later asks again with it, by :func:`refusal`.
+Only this module reads one. :func:`parse_network_policy` takes the JSON value with the field that holds it, and returns one frozen
+:class:`NetworkPolicy` or raises an :class:`~moorage.errors.ApiError` that names the field at fault; ``JSON_SCHEMA`` says the same for
+documents. The function is pure: a caller that learns the field's place later asks again with it, by :func:`refusal`.
 
 A policy that exists is therefore well-formed: domains are patterns (``hosts.py``), each secret goes to one full name among them, and
-names, values, methods, paths and places are such as the proxy can use. What depends on the deployment is asked afterwards, of the
-value: ``egress/policy.py: admit`` (the operator's ceiling) and ``egress/secrets.py: admit`` (the operator's named secrets).
+names, values, methods, paths and places are such as the proxy can use. Checks that depend on the deployment follow on the value:
+``egress/policy.py: admit`` (the operator's ceiling) and ``egress/secrets.py: admit`` (the operator's named secrets).
 """
 
 import re
@@ -49,7 +49,7 @@ class DomainSecret:
     """Patterns of further hosts that it goes to. A request's own secrets have none; a vault's may."""
 
     def to_json(self) -> dict[str, Any]:
-        """What may be stored and shown: everything but the value."""
+        """The form to store and show: everything but the value."""
         shown: dict[str, Any] = {"domain": self.domain, "name": self.name}
         if self.methods:
             shown["methods"] = list(self.methods)
@@ -73,12 +73,12 @@ class NetworkPolicy:
 
     @property
     def approvals(self) -> dict[str, list[str]]:
-        """What waits for a person's word, as it is shown; empty if nothing does."""
+        """The hosts and secrets that need approval, as they are shown; empty if there are none."""
         asked = {"hosts": list(self.asks_hosts), "secrets": list(self.asks_secrets)}
         return {kind: names for kind, names in asked.items() if names}
 
     def to_json(self) -> dict[str, Any]:
-        """What may be stored and shown: everything but the secrets' values."""
+        """The form to store and show: everything but the secrets' values."""
         if self.type == "disabled":
             return {"type": "disabled"}
         shown: dict[str, Any] = {"type": "allowlist", "allowed_domains": list(self.allowed_domains)}
@@ -108,7 +108,7 @@ def parse_network_policy(value: Any, param: str) -> NetworkPolicy:
 
 
 def refusal(value: Any, param: str) -> ApiError:
-    """Why ``value``, which :func:`parse_network_policy` has refused, is no policy, told of ``param``."""
+    """The reason why :func:`parse_network_policy` has refused ``value``, told of ``param``."""
     try:
         parse_network_policy(value, param)
     except ApiError as error:
@@ -142,7 +142,7 @@ def _domain_secrets(given: Any, domains: tuple[str, ...], param: str) -> tuple[D
 
 
 def _asking(policy: NetworkPolicy, given: Any, param: str) -> NetworkPolicy:
-    """The policy with what waits for a person's word."""
+    """The policy with its approvals."""
     names = tuple(secret.name for secret in policy.domain_secrets)
     match given:
         case None | "never":
@@ -249,7 +249,7 @@ def _chars(secret: DomainSecret) -> int:
 
 
 def variable_name(value: Any, param: str) -> str:
-    """The name of a secret: that of an environment variable which nothing in the container needs itself."""
+    """The name of a secret: that of an environment variable without a meaning of its own in the container."""
     name = _text(value, param, 1, limits.NAME_CHARS_MAX)
     if re.fullmatch(_NAME, name) is None:
         raise errors.invalid_pattern(param, name[:80], _NAME)
@@ -260,7 +260,7 @@ def variable_name(value: Any, param: str) -> str:
 
 
 def secret_value(value: Any, param: str) -> str:
-    """The value of a secret: what can stand in a header. Anything else could smuggle one in, or could not be sent."""
+    """The value of a secret, as it can stand in a header. Anything else could smuggle one in, or could not be sent."""
     secret = _text(value, param, 1, limits.DOMAIN_SECRET_CHARS_MAX)
     if not (secret.isascii() and secret.isprintable()):
         raise errors.invalid_value(param, "it takes printable ASCII characters only, since it is sent in an HTTP header.")

@@ -16,7 +16,7 @@ Query = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """Which part of a list is wanted."""
+    """The requested part of a list."""
 
     limit: int = limits.PAGE_ITEMS_DEFAULT
     order: Literal["asc", "desc"] = "desc"
@@ -46,7 +46,7 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Which responses a list is asked for; what is empty asks for nothing."""
+    """The filters of a list of responses; empty ones match everything."""
 
     statuses: frozenset[str] = frozenset()
     model: str = ""
@@ -62,7 +62,7 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class VaultQuery:
-    """Which vaults, or credentials, a list is asked for."""
+    """The filters of a list of vaults or credentials."""
 
     page: PageQuery
     takes_active: bool
@@ -72,7 +72,7 @@ class VaultQuery:
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Which part of a response's log is wanted."""
+    """The requested part of a response's log."""
 
     after: int | None
     limit: int
@@ -84,7 +84,7 @@ class LogPage:
 
 @dataclass(frozen=True, slots=True)
 class UsageWanted:
-    """What is to be added up, by what, from when to when (Unix seconds, both included)."""
+    """The requested sums: their groups, and start and end (Unix seconds, both included)."""
 
     group_by: str
     since: int
@@ -95,7 +95,7 @@ class UsageWanted:
 
 @dataclass(frozen=True, slots=True)
 class TreeWanted:
-    """Which part of a container's files is wanted."""
+    """The requested part of a container's files."""
 
     path: str
     depth: int | None
@@ -106,7 +106,7 @@ class TreeWanted:
 
 @dataclass(frozen=True, slots=True)
 class FolderPage:
-    """Which of the files below a folder of an environment are wanted."""
+    """The requested files below a folder of an environment."""
 
     path: str
     limit: int
@@ -126,7 +126,7 @@ class SessionStream:
 
 @dataclass(frozen=True, slots=True)
 class SessionRead:
-    """From where on a session's output is wanted, and how long to wait for it."""
+    """The start of the requested output of a session, and the time to wait for it."""
 
     starting_after: int
     wait_ms: int
@@ -221,7 +221,7 @@ def parse_vaults(query: Query) -> VaultQuery:
 
 
 def _without_metadata(query: Query) -> tuple[dict[str, str], Query]:
-    """What ``metadata[key]=value`` asks for, and the rest."""
+    """The filters of ``metadata[key]=value``, and the rest of the query."""
     metadata = {found["key"]: value for name, value in query if (found := _METADATA.fullmatch(name)) is not None}
     if len(metadata) > limits.METADATA_PAIRS_MAX:
         raise errors.too_many_properties("metadata", len(metadata), limits.METADATA_PAIRS_MAX)
@@ -280,8 +280,10 @@ def parse_archive(query: Query) -> int | None:
 
 
 def parse_content(query: Query) -> int | None:
-    """The query of ``GET /v1/containers/{id}/files/{file_id}/content``: as of when, in Unix milliseconds; None for now. What else
-    stands in it is passed over, as it always was. Raises :class:`~moorage.errors.ApiError`."""
+    """The query of ``GET /v1/containers/{id}/files/{file_id}/content``: as of when, in Unix milliseconds; None for now.
+
+    Other parameters are ignored, as always. Raises :class:`~moorage.errors.ApiError`.
+    """
     values = _single([(name, value) for name, value in query if name == "at"], ("at",))
     return _whole_number("at", values["at"], 0, 2**53) if "at" in values else None
 
@@ -362,7 +364,10 @@ def parse_session_read(query: Query) -> SessionRead:
 
 
 def parse_screen(query: Query) -> SessionRead:
-    """The query of ``GET /v1/containers/{id}/screen``: the picture behind which number. Raises :class:`~moorage.errors.ApiError`."""
+    """The query of ``GET /v1/containers/{id}/screen``: the number of the picture that the client has.
+
+    Raises :class:`~moorage.errors.ApiError`.
+    """
     values = _single(query, ("starting_after", "wait_ms"))
     return SessionRead(
         starting_after=_whole_number("starting_after", values.get("starting_after", "0"), 0, 2**53),

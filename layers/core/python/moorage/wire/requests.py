@@ -1,7 +1,7 @@
 """Requests of the Responses API, parsed and checked.
 
-``parse_create`` is the one gate of ``POST /v1/responses``: what it returns is honoured by the rest, and what it cannot promise it
-refuses with the field's name. ``docs/parameters.md`` lists every parameter with its fate; a test drives each row through here.
+``parse_create`` is the one gate of ``POST /v1/responses``. The rest honours its result. It refuses by the field's name any promise that
+cannot be kept. ``docs/parameters.md`` lists every parameter with its fate; a test drives each row through here.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ WebSearchMode = Literal["serve", "refuse", "ignore"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateRequest(Parameters):
-    """One ``POST /v1/responses``: what the model is told, and what becomes of its answer."""
+    """One ``POST /v1/responses``: the input of the model, and the handling of its answer."""
 
     input_items: tuple[Item, ...] = ()
     """Canonical items, each with type and id; item references are still to be resolved."""
@@ -132,7 +132,7 @@ def parse_fork(
     metadata: dict[str, str],
     web_search: WebSearchMode = "refuse",
 ) -> ForkRequest:
-    """Check a fork request; what it leaves open is as in the request ``before``. Raises :class:`~moorage.errors.ApiError`."""
+    """Check a fork request; missing fields are as in the request ``before``. Raises :class:`~moorage.errors.ApiError`."""
     fields = FORK.body(body or b"{}")
     tools, items, notices = _without_web_search(fields, web_search)
     is_background = fields.get("background", background and not fields.get("stream"))
@@ -166,8 +166,10 @@ def parse_fork(
 
 
 def parse_stream_id(frame: dict[str, Any]) -> str | None:
-    """The lane of a frame, which must be known before its turn comes; None is the unnamed one. Raises
-    :class:`~moorage.errors.ApiError` (``invalid_stream_id``)."""
+    """The lane of a frame.
+
+    It must be known before its turn comes; None is the unnamed one. Raises :class:`~moorage.errors.ApiError` (``invalid_stream_id``).
+    """
     try:
         return LANE({key: value for key, value in frame.items() if key == "stream_id"}).get("stream_id")
     except ApiError as error:
@@ -175,8 +177,10 @@ def parse_stream_id(frame: dict[str, Any]) -> str | None:
 
 
 def parse_create_event(frame: bytes | dict[str, Any], *, web_search: WebSearchMode = "refuse") -> CreateEvent:
-    """Check a ``response.create`` frame. Clients do send ``stream`` in it, which means nothing there. A warm-up needs no input: it may
-    be sent before there is any."""
+    """Check a ``response.create`` frame.
+
+    Clients do send ``stream`` in it; it has no meaning there. A warm-up needs no input: it may be sent before there is any.
+    """
     body = parse_object(frame)
     event = EVENT({key: value for key, value in body.items() if key in EVENT.fields})
     request = {key: value for key, value in body.items() if key not in EVENT.fields and key not in LANE.fields}
@@ -240,7 +244,7 @@ _NOT_BESIDE: Final = "A team takes none, as in OpenAI's API: give it a 'budget' 
 
 
 def _with_team_checked(request: CreateRequest) -> CreateRequest:
-    """Refuse what a team cannot keep to in this version."""
+    """Refuse parameters that a team cannot honour in this version."""
     if request.multi_agent is None:
         return request
     if request.max_tool_calls is not None:
@@ -301,7 +305,7 @@ _REWRITTEN: Final = (
 
 
 def _without_web_search(fields: dict[str, Any], mode: WebSearchMode) -> tuple[list[Tool], tuple[Item, ...], list[str]]:
-    """Tools and items without the web search that there is not, and what is to be said about that."""
+    """Tools and items without web search, if there is none, and the notice about that."""
     # Codex CLI adds web_search by itself, and nobody there asked for it: it is told, not refused. Only Codex sends client_metadata.
     is_codex = "client_metadata" in fields
     ignored = "ignore" if is_codex and mode == "refuse" else mode
@@ -312,7 +316,7 @@ def _without_web_search(fields: dict[str, Any], mode: WebSearchMode) -> tuple[li
 
 
 def _item_without_web_search(item: Item, index: int, mode: WebSearchMode, is_codex: bool, notices: list[str]) -> Item:
-    """What an item brings along is hosted by no deployment."""
+    """The item's own fields never name a search that the deployment has."""
     if item["type"] not in ("additional_tools", "tool_search_output"):
         return item
     where, kept = f"input[{index}].tools", []
@@ -327,7 +331,7 @@ def _item_without_web_search(item: Item, index: int, mode: WebSearchMode, is_cod
 
 
 def _tools_without_web_search(tools: list[Tool], where: str, mode: WebSearchMode, notices: list[str]) -> list[Tool]:
-    """Leave web search out if that is what was asked for (no live access) or decided; refuse it if there is none."""
+    """Leave web search out if the request (no live access) or the operator says so; refuse it if there is none."""
     kept = []
     for index, tool in enumerate(tools):
         kind, at = tool["type"], f"{where}[{index}]"
@@ -346,7 +350,7 @@ def _tools_without_web_search(tools: list[Tool], where: str, mode: WebSearchMode
 
 
 def _check_together(fields: dict[str, Any], tools: list[Tool], items: tuple[Item, ...], *, needs_input: bool) -> None:
-    """What no single field can tell."""
+    """Check fields that depend on each other."""
     _check_context(fields, tools, items)
     if needs_input and not items and not _has_context(fields):
         raise errors.bad_request(
@@ -363,7 +367,7 @@ def _check_together(fields: dict[str, Any], tools: list[Tool], items: tuple[Item
 
 
 def _check_answer(fields: dict[str, Any]) -> None:
-    """How the answer is given, and what becomes of it at its limit."""
+    """The form of the answer, and its fate at its limit."""
     if fields.get("budget", {}).get("on_limit") == "pause" and not fields.get("background"):
         raise errors.invalid_value("budget.on_limit", "a client would wait for a response that stands still; add 'background': true.")
     if "budget" in fields and not fields["budget"].keys() - {"on_limit", "scope"}:
