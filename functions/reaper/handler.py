@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from moorage import limits
+from moorage.agents.imports import settle_imports
 from moorage.agents.listener import attend
 from moorage.automations.delivery import invoke_due
 from moorage.loop.expire import expire
@@ -34,16 +35,18 @@ def _runtime() -> Runtime:
 
 
 def recover_responses(_event: Any, _context: object) -> None:
-    """Entry point: loops without an execution, events that webhook endpoints have not taken yet, and automations that are due."""
-    restarted, delivered, invoked = _loop().run_until_complete(take_up(_runtime()))
-    tell("recovered", {"restarted": restarted, "delivered": delivered, "invoked": invoked})
+    """Entry point: loops without an execution, events that webhook endpoints have not taken yet, automations that are due, and
+    imports whose process died."""
+    restarted, delivered, invoked, settled = _loop().run_until_complete(take_up(_runtime()))
+    tell("recovered", {"restarted": restarted, "delivered": delivered, "invoked": invoked, "settled": settled})
 
 
-async def take_up(runtime: Runtime) -> tuple[int, int, int]:
+async def take_up(runtime: Runtime) -> tuple[int, int, int, int]:
     """Side by side: endpoints may be slow, and responses must not wait for them. A failure of one does not stop the others."""
-    restarted, delivered, invoked = await side_by_side(lambda work: work(runtime), (recover, deliver_due, invoke_due), at_once=3)
+    works = (recover, deliver_due, invoke_due, settle_imports)
+    restarted, delivered, invoked, settled = await side_by_side(lambda work: work(runtime), works, at_once=len(works))
     await runtime.rest(limits.OTLP_SECONDS_MAX)  # Traces of what was ended; Lambda stops the process afterwards.
-    return restarted, delivered, invoked
+    return restarted, delivered, invoked, settled
 
 
 def expire_containers(_event: Any, _context: object) -> None:

@@ -15,10 +15,10 @@ async def test_a_round_takes_up_responses_and_events_side_by_side() -> None:
         lost = await lab.background()
         lab.executions.states[lost.execution] = "FAILED"
         lab.now += limits.WEBHOOK_LEASE_SECONDS
-        assert await handler.take_up(lab.runtime) == (1, 1, 0)
+        assert await handler.take_up(lab.runtime) == (1, 1, 0, 0)
         assert len(receiver.sent) == 2
         assert (await lab.responses.load(TENANT, lost.response_id)).execution.endswith("-r1")
-        assert await handler.take_up(lab.runtime) == (0, 0, 0)
+        assert await handler.take_up(lab.runtime) == (0, 0, 0, 0)
 
 
 class Away(FakeExecutions):

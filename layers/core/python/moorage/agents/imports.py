@@ -2,7 +2,7 @@
 
 The archive is read twice. The first time checks all of it (``archive_plan.py``), so that one that is broken is refused whole. The
 second time writes.
-Nobody sees a session until all is there, and the agent comes last.
+Nobody sees a session until all is there. The agent comes last: from then on the sessions are revealed, if need be by the reaper.
 
 Ids that lead somewhere are new: of the agent, sessions, containers, responses, and of the items, which name their responses. What a
 response has used counts for its turn alone, because nothing was used here.
@@ -30,7 +30,7 @@ from moorage.files.store import StoredFile
 from moorage.loop.echo import echo
 from moorage.loop.finish import final_events, object_of, opening_events
 from moorage.loop.prepare import conceal
-from moorage.parallel import as_json, beside
+from moorage.parallel import as_json, beside, side_by_side
 from moorage.runtime import Runtime
 from moorage.store.event_log import EventBatch, LogWriterId
 from moorage.store.item_contents import PURPOSE
@@ -93,8 +93,7 @@ class _Import:
         return ImportedAgent(agent, self.plan.agent["id"], sessions)
 
     async def undo(self) -> None:
-        for session in self.made:
-            await delete(self.runtime, session, force=True)
+        await side_by_side(partial(_delete, self.runtime), self.made, at_once=limits.SWEEP_AT_ONCE)
         with passing_over_what_is_gone():
             await self.runtime.agents.delete(self.tenant_id, self.agent_id)
         await self.runtime.agents.forget_versions(self.tenant_id, self.agent_id)
@@ -266,6 +265,27 @@ class _Import:
 
     async def _text(self, name: str) -> bytes:
         return b"".join([chunk async for chunk in self._content(name)])
+
+
+async def settle_imports(runtime: Runtime) -> int:
+    """End the imports whose process died; answers how many sessions of theirs there were. The agent comes last: if it is there, its
+    sessions are seen from now on, and otherwise they are deleted. Harmless to run twice, or twice at once."""
+    sessions = await runtime.agent_sessions.unrevealed()
+
+    async def one(session: SessionRecord) -> None:
+        if await runtime.agents.is_there(session.tenant_id, session.agent_id):
+            await runtime.agent_sessions.reveal(session)
+        else:
+            await _delete(runtime, session)
+            await runtime.agents.forget_versions(session.tenant_id, session.agent_id)
+
+    await side_by_side(one, sessions, at_once=limits.SWEEP_AT_ONCE)
+    return len(sessions)
+
+
+async def _delete(runtime: Runtime, session: SessionRecord) -> None:
+    with passing_over_what_is_gone():
+        await delete(runtime, session, force=True)
 
 
 def _responses_of(session: Fields) -> list[str]:

@@ -237,14 +237,29 @@ class AgentSessions:
         await self._table.write(await self.beginning(session))
 
     async def restore(self, session: SessionRecord, turns: Sequence[TurnRecord]) -> None:
-        """Store it with turns that have been, as if its deletion had begun: it is seen once it is :meth:`reveal`-ed."""
+        """Store it with turns that have been, as if its deletion had begun: it is seen once it is :meth:`reveal`-ed. :meth:`unrevealed`
+        tells of one that is not within ``AGENT_IMPORT_SECONDS_MAX``."""
         beginning = await self.beginning(session)
+        pk, due_at = keys.agent_session(session.tenant_id, session.id), int(self._clock()) + limits.AGENT_IMPORT_SECONDS_MAX
+        place = {"GSI1PK": keys.due_list(KIND), "GSI1SK": keys.due(due_at, session.id)}
+        await self._table.put({"PK": pk, "SK": keys.PURGE, "tenant_id": session.tenant_id, **place})
         await self._table.put({**(beginning.record or {}), _DELETED: True}, if_absent=True)
-        pk = keys.agent_session(session.tenant_id, session.id)
         await self._table.write_many([{"PK": pk, "SK": keys.turn(turn.number), **_TURN.pack(turn)} for turn in turns])
 
     async def reveal(self, session: SessionRecord) -> None:
-        await self._table.update(keys.agent_session(session.tenant_id, session.id), keys.META, remove=(_DELETED,))
+        pk = keys.agent_session(session.tenant_id, session.id)
+        await self._table.update(pk, keys.META, remove=(_DELETED,))
+        await self._table.delete(pk, keys.PURGE)
+
+    async def unrevealed(self) -> list[SessionRecord]:
+        """Of the sessions that were restored long ago and are still hidden, the oldest."""
+        up_to = keys.due(int(self._clock()), "~")
+        entries = await self._table.query(keys.due_list(KIND), up_to=up_to, limit=limits.AGENT_UNREVEALED_READ, index=schema.INDEX)
+        found = await self._table.get_many((entry["PK"], name) for entry in entries for name in (keys.META, keys.PURGE))
+        sessions = {record["PK"]: record for record in found if record["SK"] == keys.META and _DELETED in record}
+        due = [record for record in found if record["SK"] == keys.PURGE]
+        await self._table.write_many(deletes=[(record["PK"], keys.PURGE) for record in due if record["PK"] not in sessions])
+        return [await self._opened(record["tenant_id"], sessions[record["PK"]]) for record in due if record["PK"] in sessions]
 
     async def beginning(self, session: SessionRecord) -> Write:
         """What stores it, if it is not there yet."""
@@ -348,10 +363,11 @@ class AgentSessions:
         """What hangs below goes first, so that a deletion that breaks off can be repeated."""
         pk = keys.agent_session(session.tenant_id, session.id)
         await self._blobs.delete_prefix(keys.agent_session_objects(session.tenant_id, session.id))
-        records = await self._table.query(pk)
-        await self._table.write_many(deletes=[(pk, record["SK"]) for record in records if record["SK"] not in (keys.META, keys.GONE)])
+        sort_keys = [record["SK"] for record in await self._table.query(pk) if record["SK"] != keys.GONE]
+        last = [sort_key for sort_key in sort_keys if sort_key in (keys.META, keys.PURGE)]
+        await self._table.write_many(deletes=[(pk, sort_key) for sort_key in sort_keys if sort_key not in last])
         gone = gone_record(pk, keys.GONE, session.created_at, session.id, self._clock())
-        await self._table.write_many(puts=[gone], deletes=[(pk, keys.META)])
+        await self._table.write_many(puts=[gone], deletes=[(pk, sort_key) for sort_key in last])
 
     # --- Turns ----------------------------------------------------------------------------------------------------------
 

@@ -81,6 +81,9 @@ class Agents:
         """Those of an agent that was not restored to its end."""
         await self._delete_versions(tenant_id, agent_id)
 
+    async def is_there(self, tenant_id: str, agent_id: str) -> bool:
+        return await self._table.get(keys.agent(tenant_id, agent_id), keys.META) is not None
+
     async def get(self, tenant_id: str, agent_id: str, *, version: int | None = None, param: str | None = None) -> AgentRecord:
         """An agent as it is, or as it was in a version. Raises 404 for what is unknown, deleted or foreign."""
         record = await self._table.get(keys.agent(tenant_id, agent_id), keys.META)

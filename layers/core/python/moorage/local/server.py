@@ -17,6 +17,7 @@ from typing import Any
 import uvicorn
 
 from moorage import limits
+from moorage.agents.imports import settle_imports
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.automations.delivery import invoke_due
@@ -179,7 +180,8 @@ async def _reap(runtime: Runtime, state_dir: Path, metrics: Metrics | None) -> N
         cut(state_dir / STEPS)
 
     while True:
-        await reap(partial(recover, runtime), partial(invoke_due, runtime), partial(expire, runtime), read_steps)
+        works = (recover, invoke_due, settle_imports, expire)
+        await reap(*(partial(work, runtime) for work in works), read_steps)
         await asyncio.sleep(_REAPER_SECONDS)
 
 

@@ -39,6 +39,7 @@ put a credential into a vault              ``SK=CRED#id``, ``META`` counts      
 an agent's session, its last turn          ``PK=T#t#AS#id``, ``SK=META``, ``TURN#`` backward      GetItem + Query
 a session's artifacts                      ``PK=T#t#AS#id``, ``SK`` begins with ``ARTIFACT#``   Query
 input that waits for a turn's next step    ``PK=T#t#AS#id``, ``SK`` begins with ``INPUT#``      Query
+sessions of imports that have not ended    ``GSI1PK=DUE#agent-sessions``, ``GSI1SK`` up to now  Query on GSI1 + BatchGet
 an automation                              ``PK=T#t#AM#id``, ``SK=META``                        GetItem
 make an automation, or delete it            ``SK=META``, ``DUE``; ``PK=T#t#AUTOMATIONS``    TransactWriteItems
 automations, and invocations, that are due ``GSI1PK=DUE#automations``, ``DUE#invocations``      Query on GSI1 + BatchGet
