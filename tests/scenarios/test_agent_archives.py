@@ -294,6 +294,22 @@ def rewritten(archive: bytes, name: str, change: Callable[[bytes], bytes]) -> by
 
 SECOND = "sessions/0002/session.json"
 ANSWER = "sessions/0001/turns/000001/0001.jsonl"
+
+
+def _with_notes(recent: list[Any]) -> Callable[[bytes], bytes]:
+    """A compaction behind the answer, whose notes carry these items."""
+    notes = {"text": "The parcel is blue.", "recent": recent, "user_tokens": 0, "is_cut": False}
+    item = {"id": f"cmp_{'a' * 48}", "type": "compaction", "encrypted_content": f"compaction.2:{json.dumps(notes)}", "opened": True}
+    line = json.dumps({"of": "output", "item": item}).encode()
+    return lambda content: content + b"\n" + line
+
+
+_HANDLE: dict[str, Any] = {
+    "type": "function_call_output",
+    "call_id": "c",
+    "output": [{"type": "input_text", "text": "a"}],
+    "kept": {"output.image_url": "../other/resp_1/x"},
+}
 IMPOSSIBLE: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "a file outside of the workspace": (
         SECOND,
@@ -309,26 +325,27 @@ IMPOSSIBLE: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "a field that is not known": (SECOND, lambda text: text.replace(b"{", b'{"surprise":1,', 1), "surprise"),
     "an item that is none": (ANSWER, lambda text: text.replace(b'"type":"message"', b'"type":"massage"'), "massage"),
     "a response under another id": (ANSWER, lambda text: text.replace(b'"id":"resp_', b'"id":"resp_f', 1)[:-1], "says what cannot be"),
+    "notes with a handle of the service": (ANSWER, _with_notes([_HANDLE]), "kept"),
+    "notes with what is no item": (ANSWER, _with_notes([{"type": "massage"}]), "massage"),
     "settings that no agent has": ("versions/0001.json", lambda text: text.replace(b'"model":"demo"', b'"model":7'), "settings.model"),
     "more sessions than there are": ("agent.json", lambda text: text.replace(b'"sessions":2', b'"sessions":3'), "is missing"),
 }
 
 
 def test_notes_that_were_sealed_are_sealed_anew_and_read_by_the_model(client: OpenAI, other: OpenAI, archive: bytes) -> None:
-    notes = {"text": "The parcel is blue.", "recent": [], "user_tokens": 0, "is_cut": False}
-    text = f"compaction.2:{json.dumps(notes)}"
-    item = {"id": f"cmp_{'a' * 48}", "type": "compaction", "encrypted_content": text, "opened": True}
-    line = json.dumps({"of": "output", "item": item}).encode()
-    made = imported(other, rewritten(archive, ANSWER, lambda content: content + b"\n" + line))
+    thought = {"id": f"rs_{'b' * 48}", "type": "reasoning", "summary": [], "encrypted_content": "a thought", "opened": True}
+    noted = _with_notes([thought, {"role": "user", "content": "Is it heavy?"}])
+    made = imported(other, rewritten(archive, ANSWER, noted))
     copy_id = made["sessions"][0]["id"]
     (turn,) = (one.to_dict() for one in other.beta.agents.sessions.turns.list(copy_id))
     held: Any = other.responses.retrieve(turn["response_ids"][0]).output[-1]  # type: ignore[index]
     assert (held.type, held.encrypted_content.startswith("mrg1.")) == ("compaction", True)
     told(other, copy_id, say("Yes."))
     last: Any = next(iter(other.beta.agents.sessions.turns.list(copy_id)))
-    assert "The parcel is blue." in json.dumps(other.get(f"/responses/{last.response_ids[0]}/steps/step_0/prompt", cast_to=object))
+    prompt = json.dumps(other.get(f"/responses/{last.response_ids[0]}/steps/step_0/prompt", cast_to=object))
+    assert ("The parcel is blue." in prompt, "Is it heavy?" in prompt) == (True, True)
     again = exported(other, made["agent"]["id"])
-    assert (b"The parcel is blue." in again, b"mrg1." in again) == (True, False)
+    assert (b"The parcel is blue." in again, b"a thought" in again, b"mrg1." in again) == (True, True, False)
 
 
 def test_an_imported_session_is_forked_at_an_imported_turn(stack: Stack, other: OpenAI, archive: bytes) -> None:

@@ -47,10 +47,23 @@ async def shown(lab: SessionLab) -> tuple[int, int]:
 
 
 async def dying_import(lab: SessionLab, moment: int) -> None:
-    lab.lab.table.before_write = dies_at(moment)
+    """What stands there at the moment stays: a process that is dead takes nothing back."""
+    table, dies = lab.lab.table, dies_at(moment)
+    left: list[dict[tuple[str, str], Record]] = []
+
+    async def before_write(record: Record) -> None:
+        try:
+            await dies(record)
+        except Died:
+            left.append(dict(table.records))
+            raise
+
+    table.before_write = before_write
     with pytest.raises(Died):
         await importing(lab)
-    lab.lab.table.before_write = None
+    table.before_write = None
+    table.records.clear()
+    table.records.update(left[0])
     assert await settle_imports(lab.lab.runtime) == 0, "it may go on still"
     lab.lab.now += limits.AGENT_IMPORT_SECONDS_MAX
 

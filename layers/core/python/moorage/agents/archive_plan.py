@@ -10,6 +10,7 @@ from moorage.agents.archive_format import ArchiveEntry, ArchiveReader
 from moorage.agents.archive_shapes import (
     ARCHIVED_AGENT,
     ARCHIVED_LINE,
+    ARCHIVED_NOTES,
     ARCHIVED_RESPONSE,
     ARCHIVED_SESSION,
     ARCHIVED_VERSION,
@@ -22,10 +23,12 @@ from moorage.errors import ApiError
 from moorage.errors.agents import broken_archive
 from moorage.files.store import StoredFile
 from moorage.loop.budget import check_budget
+from moorage.loop.notes import Notes
 from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.wire.types import Item
 from moorage.wire.validation import Fields, JsonValidator, parse_object
+from moorage.wire.values import holds_more
 
 _RESPONSE_DIGITS: Final = re.compile(rb"[0-9a-f]{40}")
 
@@ -131,7 +134,7 @@ async def _check(runtime: Runtime, plan: ArchivePlan, entry: ArchiveEntry, text:
     elif folder == "versions":
         await _check_settings(runtime, (await _valid(ARCHIVED_VERSION, text))["settings"], len(text))
     elif name == "session.json":
-        session = await _valid(ARCHIVED_SESSION, text)
+        session = await beside(len(text), lambda: ARCHIVED_SESSION(parse_object(text, values_max=limits.AGENT_ARCHIVE_VALUES_MAX)))
         await _check_settings(runtime, session["settings"], len(text))
         check_budget(runtime, session["settings"]["model"], session.get("budget"))
         _check_session(plan, session)
@@ -203,6 +206,8 @@ async def response_of(text: bytes, renaming: Renaming, seal: Callable[[str], str
 
 
 def _response_of(text: bytes, seal: Callable[[str], str]) -> ArchivedItems:
+    if holds_more(text, limits.AGENT_ARCHIVE_VALUES_MAX):
+        raise broken_archive(f"a response has more than {limits.AGENT_ARCHIVE_VALUES_MAX} JSON values.")
     first, *lines = text.split(b"\n")
     read = ArchivedItems(ARCHIVED_RESPONSE.body(first))
     if len(lines) > limits.AGENT_ARCHIVE_ITEMS_MAX:
@@ -210,9 +215,27 @@ def _response_of(text: bytes, seal: Callable[[str], str]) -> ArchivedItems:
     into: dict[str, list[Item]] = {"past": read.past, "input": read.input, "output": read.output}
     for line in lines:
         said: Any = parse_object(line)
-        item = said.get("item")
-        if isinstance(item, dict) and item.pop(OPENED, False) is True and isinstance(item.get("encrypted_content"), str):
-            item["encrypted_content"] = seal(item["encrypted_content"])
+        _close(said.get("item"), seal)
         checked_line = ARCHIVED_LINE(said)
         into[checked_line["of"]].append(checked_line["item"])
     return read
+
+
+def _close(item: Any, seal: Callable[[str], str]) -> None:
+    """Seal what the archive has in clear text of something that is to be an item. The notes of a compaction are read by the loop as its
+    own from then on: so they are checked like all that is not sealed."""
+    if (
+        not isinstance(item, dict)
+        or item.pop(OPENED, False) is not True
+        or not isinstance(content := item.get("encrypted_content"), str)
+    ):
+        return
+
+    def checked_notes(text: bytes) -> Fields:
+        fields = parse_object(text)
+        recent = fields.get("recent")
+        for each in recent if isinstance(recent, list) else ():
+            _close(each, seal)
+        return ARCHIVED_NOTES(fields)
+
+    item["encrypted_content"] = seal(Notes.unpacked(content, checked_notes).packed() if item.get("type") == "compaction" else content)

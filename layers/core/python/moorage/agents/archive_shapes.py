@@ -143,11 +143,23 @@ class _Line(TypedDict):
 
 ArchivedLine = Annotated[_Line, AfterValidator(_no_reference)]
 
+
+@wire
+class ArchivedNotes(TypedDict):
+    """The opened content of a ``compaction`` (``loop/notes.py``)."""
+
+    text: str
+    recent: Annotated[list[InputItem], Length(limits.AGENT_ARCHIVE_ITEMS_MAX)]
+    user_tokens: _Count
+    is_cut: bool
+
+
 ARCHIVED_AGENT: Final = JsonValidator[Fields](ArchivedAgent)
 ARCHIVED_VERSION: Final = JsonValidator[Fields](ArchivedVersion)
 ARCHIVED_SESSION: Final = JsonValidator[Fields](ArchivedSession)
 ARCHIVED_RESPONSE: Final = JsonValidator[Fields](ArchivedResponse)
 ARCHIVED_LINE: Final = JsonValidator[Fields](ArchivedLine)
+ARCHIVED_NOTES: Final = JsonValidator[Fields](ArchivedNotes)
 
 # --- The import ---------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ had some. What was sealed for this deployment and tenant is opened, so that an i
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -21,12 +22,14 @@ from moorage.agents.turns import snapshot_of, stand, standing_of
 from moorage.containers.store import ContainerFileRecord
 from moorage.environments.opening import environment_path
 from moorage.errors.agents import export_busy, export_too_large
+from moorage.loop.notes import Notes
 from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot
 from moorage.wire.queries import PageQuery
 from moorage.wire.responses import TokenUsage
 from moorage.wire.types import Item
+from moorage.wire.values import holds_more
 
 OPENED: Final = "opened"
 """Marks an item whose ``encrypted_content`` is clear text in the archive."""
@@ -199,14 +202,15 @@ async def _response(runtime: Runtime, session: SessionRecord, response_id: str) 
     if not snapshot.is_final or snapshot.last is None:
         raise export_busy(session.id)
     stored, final = snapshot.stored, snapshot.final_object
-    contents = runtime.contents_of(session.tenant_id)
     lines: list[bytes] = [orjson.dumps(_head(snapshot, snapshot.last.at_ms))]
     past = stored.input_items[: stored.recent_items]
     for of, items in (("past", past), ("input", stored.own_input), ("output", final["output"])):
-        lines += [await as_json({"of": of, "item": item}) for item in await _opened(runtime, session, await contents.items(items))]
+        lines += [await as_json({"of": of, "item": item}) for item in await _opened(runtime, session, items)]
     said = b"\n".join(lines)
     if len(said) > limits.AGENT_ARCHIVE_TEXT_BYTES_MAX:
         raise export_too_large("bytes of one response", limits.AGENT_ARCHIVE_TEXT_BYTES_MAX)
+    if await beside(len(said), lambda: holds_more(said, limits.AGENT_ARCHIVE_VALUES_MAX)):
+        raise export_too_large("JSON values of one response", limits.AGENT_ARCHIVE_VALUES_MAX)
     return said
 
 
@@ -220,10 +224,13 @@ def _head(snapshot: Snapshot, ended_at_ms: int) -> dict[str, Any]:
 
 
 async def _opened(runtime: Runtime, session: SessionRecord, items: Sequence[Item]) -> list[Item]:
-    """The items, what this deployment has sealed of them in clear text."""
+    """The items whole, what this deployment has sealed of them in clear text."""
     found: list[Item] = []
-    for item in items:
+    for item in await runtime.contents_of(session.tenant_id).items(items):
         sealed = item.get("encrypted_content")
         text = None if sealed is None else await beside(len(sealed), lambda: runtime.sealer.open(session.tenant_id, sealed))  # noqa: B023
+        if text is not None and item["type"] == "compaction":
+            notes = await beside(len(text), partial(Notes.unpacked, text))
+            text = replace(notes, recent=tuple(await _opened(runtime, session, notes.recent))).packed() if notes.recent else text
         found.append(item if text is None else {**item, "encrypted_content": text, OPENED: True})
     return found

@@ -93,10 +93,11 @@ class _Import:
         return ImportedAgent(agent, self.plan.agent["id"], sessions)
 
     async def undo(self) -> None:
-        await side_by_side(partial(_delete, self.runtime), self.made, at_once=limits.SWEEP_AT_ONCE)
+        """The agent first: where it is not there, the reaper goes on deleting."""
         with passing_over_what_is_gone():
             await self.runtime.agents.delete(self.tenant_id, self.agent_id)
         await self.runtime.agents.forget_versions(self.tenant_id, self.agent_id)
+        await side_by_side(partial(_delete, self.runtime), self.made, at_once=limits.SWEEP_AT_ONCE)
 
     async def _versions(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
         for number in range(1, self.plan.agent["versions"] + 1):
@@ -274,7 +275,8 @@ async def settle_imports(runtime: Runtime) -> int:
 
     async def one(session: SessionRecord) -> None:
         if await runtime.agents.is_there(session.tenant_id, session.agent_id):
-            await runtime.agent_sessions.reveal(session)
+            with passing_over_what_is_gone():
+                await runtime.agent_sessions.reveal(session)
         else:
             await _delete(runtime, session)
             await runtime.agents.forget_versions(session.tenant_id, session.agent_id)

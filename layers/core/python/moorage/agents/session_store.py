@@ -247,9 +247,11 @@ class AgentSessions:
         await self._table.write_many([{"PK": pk, "SK": keys.turn(turn.number), **_TURN.pack(turn)} for turn in turns])
 
     async def reveal(self, session: SessionRecord) -> None:
+        """Raises 404 if it was deleted meanwhile."""
         pk = keys.agent_session(session.tenant_id, session.id)
-        await self._table.update(pk, keys.META, remove=(_DELETED,))
-        await self._table.delete(pk, keys.PURGE)
+        shown = Write(pk, keys.META, remove=(_DELETED,), is_there=True)
+        if await self._table.write_all([shown, Write(pk, keys.PURGE, is_there=True, is_end=True)]):
+            raise agent_session_not_found(session.id)
 
     async def unrevealed(self) -> list[SessionRecord]:
         """Of the sessions that were restored long ago and are still hidden, the oldest."""

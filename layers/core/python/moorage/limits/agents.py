@@ -76,6 +76,9 @@ AGENT_ARCHIVE_TEXT_BYTES_MAX: Final = 128 * 1024 * 1024
 AGENT_ARCHIVE_ITEMS_MAX: Final = 100_000
 """Items of one response in an archive, with those that were said before it."""
 
+AGENT_ARCHIVE_VALUES_MAX: Final = 2_000_000
+"""JSON values of one such entry: each takes a hundred bytes of memory while it is read."""
+
 AGENT_IMPORT_SECONDS_MAX: Final = 6 * 3600
 """After so long the process of an import that has not ended is dead, and the reaper ends it."""
 

@@ -4,7 +4,7 @@ Its content is sealed (``store/sealed.py``), so that clients pass it on as it is
 were to stay as they are: a client may drop all that came before it, and they would be lost otherwise.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -40,10 +40,11 @@ class Notes:
         return _FORM + orjson.dumps(fields).decode()
 
     @classmethod
-    def unpacked(cls, content: str) -> Self:
+    def unpacked(cls, content: str, check: Callable[[bytes], Mapping[str, Any]] = orjson.loads) -> Self:
+        """``check`` reads content that was not sealed here, and raises for what :meth:`packed` never makes."""
         if not content.startswith(_FORM):
             return cls(content)
-        fields = orjson.loads(content[len(_FORM) :])
+        fields = check(content[len(_FORM) :].encode())
         return cls(fields["text"], tuple(fields["recent"]), fields["user_tokens"], fields["is_cut"])
 
     def told(self) -> str:

@@ -96,14 +96,14 @@ def build_validators() -> None:
         validator.build()
 
 
-def parse_object(body: bytes | Fields) -> Fields:
+def parse_object(body: bytes | Fields, *, values_max: int = limits.REQUEST_VALUES_MAX) -> Fields:
     """A body as a JSON object. Raises :class:`~moorage.errors.ApiError`."""
     if isinstance(body, dict):
         return body
     if len(body) > limits.REQUEST_BODY_BYTES_MAX:
         raise errors.body_too_large(limits.REQUEST_BODY_BYTES_MAX)
-    if holds_more(body, limits.REQUEST_VALUES_MAX):
-        raise too_many_values(limits.REQUEST_VALUES_MAX)
+    if holds_more(body, values_max):
+        raise too_many_values(values_max)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
