@@ -10,7 +10,7 @@ import orjson
 from moorage.agents.session_shapes import AgentSession, SessionStatus, SpendShown, Turn, TurnFailure, TurnStatus, TurnTokens
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.settings import as_answer
-from moorage.agents.team_events import EndOfTurn
+from moorage.agents.team_events import TurnEnd
 from moorage.agents.turn_items import function_call
 from moorage.agents.turns import Standing
 from moorage.approvals.waiting import question_of
@@ -61,7 +61,7 @@ def status_of(standing: Standing) -> TurnStatus:
     return "completed" if ended is not None and ended.final_object["status"] == "completed" else "failed"
 
 
-def end_of(standing: Standing) -> tuple[EndOfTurn, int]:
+def end_of(standing: Standing) -> tuple[TurnEnd, int]:
     """How a turn has ended, and when (milliseconds)."""
     turn, snapshot = standing.turn, standing.snapshot
     assert turn is not None

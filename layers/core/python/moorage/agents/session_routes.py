@@ -26,10 +26,10 @@ from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.session_stream import Cursor, SessionReader
 from moorage.agents.settings import team_of as team_setting
 from moorage.agents.team_events import SubagentTurn
-from moorage.agents.team_reading import TeamOfTurn, shown_turn, team_of, turn_of_subagent
+from moorage.agents.team_reading import TeamOfTurn, team_of, turn_answer, turn_of_subagent
 from moorage.agents.turn_events import OBFUSCATED
 from moorage.agents.turn_items import items_of_turn
-from moorage.agents.turn_pages import over_turns, page_of
+from moorage.agents.turn_pages import page_of, page_of_turns
 from moorage.agents.turns import (
     Offer,
     Payer,
@@ -321,7 +321,7 @@ async def retrieve_turn(caller: Caller, session_id: str, turn_id: str) -> Turn:
     runtime = caller.runtime
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
     if (found := await _turn_of_subagent(runtime, session, turn_id)) is not None:
-        return cast("Turn", await shown_turn(runtime, session, *found))
+        return cast("Turn", await turn_answer(runtime, session, *found))
     turn = await _turn(runtime, session, turn_id)
     return turn_object(await standing_of(runtime, session, turn), turn)
 
@@ -344,7 +344,7 @@ async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[I
     async def of_turn(turn: TurnRecord) -> list[Item]:
         return await _items(runtime, session, turn)
 
-    return await over_turns(runtime, session, page, of_turn, lambda _: number)
+    return await page_of_turns(runtime, session, page, of_turn, lambda _: number)
 
 
 @router.get(f"{_ONE}/traces", "listAgentSessionTraces", "The traces of a session's turns that have ended, as OTLP's JSON", query=PAGE)

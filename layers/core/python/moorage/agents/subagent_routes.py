@@ -6,8 +6,8 @@ from moorage import ids
 from moorage.agents.session_shapes import SubagentOfSession, Turn
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.team_events import Subagent, SubagentTurn
-from moorage.agents.team_reading import TeamOfTurn, shown_subagent, shown_turn, team_of, team_with
-from moorage.agents.turn_pages import over_turns, page_of
+from moorage.agents.team_reading import TeamOfTurn, subagent_answer, team_of, team_with, turn_answer
+from moorage.agents.turn_pages import page_of, page_of_turns
 from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
 from moorage.api.routing import Router
@@ -32,7 +32,7 @@ async def list_subagents(caller: Caller, session_id: str, page: AnyPage) -> List
         team = await team_of(runtime, session, turn)
         return [] if team is None else [await _shown(runtime, session, team, each) for each in team.subagents]
 
-    return await over_turns(runtime, session, page, of_turn, ids.number_of_turn)
+    return await page_of_turns(runtime, session, page, of_turn, ids.number_of_turn)
 
 
 @router.get(_ONE, "retrieveAgentSessionSubagent", "A subagent of a session")
@@ -50,13 +50,13 @@ async def list_items(caller: Caller, session_id: str, subagent_id: str, page: An
 @router.get(f"{_ONE}/turns", "listAgentSessionSubagentTurns", "The turns of a subagent", query=PAGE)
 async def list_turns(caller: Caller, session_id: str, subagent_id: str, page: AnyPage) -> ListOf[Turn]:
     session, team, subagent = await _found(caller, session_id, subagent_id)
-    return page_of([cast("Turn", await shown_turn(caller.runtime, session, team, turn)) for turn in subagent.turns], page)
+    return page_of([cast("Turn", await turn_answer(caller.runtime, session, team, turn)) for turn in subagent.turns], page)
 
 
 @router.get(_TURN, "retrieveAgentSessionSubagentTurn", "A turn of a subagent")
 async def retrieve_turn(caller: Caller, session_id: str, subagent_id: str, turn_id: str) -> Turn:
     session, team, subagent = await _found(caller, session_id, subagent_id)
-    return cast("Turn", await shown_turn(caller.runtime, session, team, _turn(subagent, turn_id)))
+    return cast("Turn", await turn_answer(caller.runtime, session, team, _turn(subagent, turn_id)))
 
 
 @router.get(f"{_TURN}/items", "listAgentSessionSubagentTurnItems", "The items of a subagent's turn", query=PAGE)
@@ -71,7 +71,7 @@ async def _found(caller: Caller, session_id: str, subagent_id: str) -> tuple[Ses
 
 
 async def _shown(runtime: Runtime, session: SessionRecord, team: TeamOfTurn, subagent: Subagent) -> SubagentOfSession:
-    return cast("SubagentOfSession", await shown_subagent(runtime, session, team, subagent))
+    return cast("SubagentOfSession", await subagent_answer(runtime, session, team, subagent))
 
 
 def _turn(subagent: Subagent, turn_id: str) -> SubagentTurn:

@@ -21,7 +21,7 @@ from moorage.wire import events
 from moorage.wire.types import Event, Item
 
 SUBAGENT: Final = "agent.session.subagent"
-EndOfTurn = Literal["completed", "failed", "cancelled"]
+TurnEnd = Literal["completed", "failed", "cancelled"]
 _UNSAID: Final = "The subagent ended its turn without an answer."
 
 
@@ -171,7 +171,7 @@ class TeamProjector:
         yield self._of_turn_object("created", turn, "queued")
         yield self._of_turn_object("in_progress", turn)
 
-    def _ended(self, subagent: Subagent, status: EndOfTurn, at_ms: int, why: str = "") -> Iterator[Event]:
+    def _ended(self, subagent: Subagent, status: TurnEnd, at_ms: int, why: str = "") -> Iterator[Event]:
         """Its turn has ended. One that has failed is closed: another task may open it again."""
         turn = subagent.turns[-1]
         turn.status, turn.ended_ms, turn.message, subagent.is_interrupted = status, at_ms, why, False
@@ -184,7 +184,7 @@ class TeamProjector:
             subagent.closed_ms = at_ms
             yield self._of_subagent_object("closed", subagent)
 
-    def close(self, status: EndOfTurn, at_ms: int) -> Iterator[Event]:
+    def close(self, status: TurnEnd, at_ms: int) -> Iterator[Event]:
         """The root's turn has ended so, and the team with it."""
         yield from self._root.close()
         for subagent in self.subagents.values():
@@ -207,7 +207,7 @@ def _is_answer(item: Item) -> bool:
     return item["type"] == "message" and item.get("phase") == "final_answer" and item["status"] == "completed"
 
 
-def _end_said(text: str) -> tuple[EndOfTurn, str]:
+def _end_said(text: str) -> tuple[TurnEnd, str]:
     """What a turn without an answer has come to, by what the loop says of it."""
     if text == f"{SILENT} interrupted.":
         return "cancelled", ""

@@ -3,7 +3,7 @@
 Nothing is stored of subagents: whoever asks for one reads the logs of the turn that it belongs to. Its id tells which turn that is.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,8 @@ class TeamOfTurn:
     model: str
     _items: dict[str, dict[str, Item]] = field(default_factory=dict)
     """By the turn's id, and by their own."""
+    accounts: dict[tuple[str, int], Mapping[int, TokenUsage]] = field(default_factory=dict)
+    """What an agent had used after each of its steps, by response and lane: one reader shows many of its turns."""
 
     @property
     def subagents(self) -> list[Subagent]:
@@ -117,17 +119,17 @@ async def turn_of_subagent(runtime: Runtime, session: SessionRecord, turn_id: st
     return next(((team, each) for each in turns if each.id == turn_id), None)
 
 
-async def shown_subagent(runtime: Runtime, session: SessionRecord, team: TeamOfTurn, subagent: Subagent) -> dict[str, Any]:
-    used = await _used(runtime, session, subagent.turns)
+async def subagent_answer(runtime: Runtime, session: SessionRecord, team: TeamOfTurn, subagent: Subagent) -> dict[str, Any]:
+    used = await _used(runtime, session, team, subagent.turns)
     calls = [item for turn in subagent.turns for item in turn.called]
     return subagent_object(subagent, session.id) | _shown_use(runtime, team, used, calls)
 
 
-async def shown_turn(runtime: Runtime, session: SessionRecord, team: TeamOfTurn, turn: SubagentTurn) -> dict[str, Any]:
+async def turn_answer(runtime: Runtime, session: SessionRecord, team: TeamOfTurn, turn: SubagentTurn) -> dict[str, Any]:
     shown = turn_object_of(turn, session.id, session.agent_id)
     if turn.status == "in_progress":
         return shown
-    return shown | _shown_use(runtime, team, await _used(runtime, session, [turn]), turn.called)
+    return shown | _shown_use(runtime, team, await _used(runtime, session, team, [turn]), turn.called)
 
 
 def _shown_use(runtime: Runtime, team: TeamOfTurn, used: TokenUsage, called: Sequence[Item]) -> dict[str, Any]:
@@ -136,22 +138,25 @@ def _shown_use(runtime: Runtime, team: TeamOfTurn, used: TokenUsage, called: Seq
     return {"usage": tokens_of(used), "cost_usd": None if price is None else cost}
 
 
-async def _used(runtime: Runtime, session: SessionRecord, turns: Sequence[SubagentTurn]) -> TokenUsage:
+async def _used(runtime: Runtime, session: SessionRecord, team: TeamOfTurn, turns: Sequence[SubagentTurn]) -> TokenUsage:
     """By one turn of a subagent, or by several. A step that has not ended is not counted yet."""
     total = TokenUsage()
     for turn in turns:
         for response_id in turn.response_ids:
             steps = [step for of, step in turn.steps if of == response_id]
             if steps:
-                total += await _used_by(runtime, session.tenant_id, response_id, min(steps), max(steps))
+                total += await _used_by(runtime, session.tenant_id, team, response_id, min(steps), max(steps))
     return total
 
 
-async def _used_by(runtime: Runtime, tenant_id: str, response_id: str, first: int, last: int) -> TokenUsage:
+async def _used_by(runtime: Runtime, tenant_id: str, team: TeamOfTurn, response_id: str, first: int, last: int) -> TokenUsage:
     """By these steps of one agent, the first and the last included: a step tells what its agent has used so far."""
-    since = keys.lane_of(first) * limits.LANE_STEPS
-    accounts = await runtime.steps.accounts(tenant_id, response_id, since=since)
-    so_far = {account.step: account.outcome.usage for account in accounts if account.outcome is not None}
+    lane = keys.lane_of(first)
+    if (response_id, lane) not in team.accounts:
+        accounts = await runtime.steps.accounts(tenant_id, response_id, since=lane * limits.LANE_STEPS)
+        used = {account.step: account.outcome.usage for account in accounts if account.outcome is not None}
+        team.accounts[response_id, lane] = used
+    so_far = team.accounts[response_id, lane]
 
     def at(step: int) -> TokenUsage:
         return so_far[max(ended)] if (ended := [each for each in so_far if each <= step]) else TokenUsage()

@@ -15,7 +15,7 @@ from moorage.wire.responses import list_object
 Entry = TypeVar("Entry", bound=Mapping[str, Any])
 
 
-async def over_turns(
+async def page_of_turns(
     runtime: Runtime,
     session: SessionRecord,
     page: PageQuery,
