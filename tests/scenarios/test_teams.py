@@ -427,3 +427,58 @@ def test_what_an_agent_overwrites_stays_an_earlier_version(client: OpenAI, stack
         content = f"/containers/{container_id}/files/{file['id']}/content"
         kept = [http.get(content, params={"at": version["at"]}).text for version in versions]
         assert (kept, http.get(content).text) == (["b\n", "a\n"], "b\n")
+
+
+def workspaces(response: Any) -> dict[str, Any]:
+    """What each spawn has said of its agent."""
+    return {said["task_name"]: said for said in results(response) if "task_name" in said}
+
+
+def test_an_agent_works_on_a_copy_that_its_parent_does_not_see(client: OpenAI) -> None:
+    below = {"calls": [spawn("under", shell("cat new.txt; echo under > under.txt"), say("{{output}}"))]}
+    own = [shell("cat note.txt; echo a > note.txt; echo new > new.txt"), below, wait(), shell("cat under.txt"), say("{{output}}")]
+    begin = {"calls": [spawn("a", *own, workspace="copied")]}
+    response = run(client, shell("echo root > note.txt"), begin, wait(), shell("cat note.txt; ls"), say("{{output}}"))
+    assert answers(response) == {
+        "/root/a/under": "[exit code 0]\nnew",
+        "/root/a": "[exit code 0]\nunder",
+        "/root": "[exit code 0]\nroot\nnote.txt",
+    }
+    copy = workspaces(response)["/root/a"]["container_id"]
+    used = {agent(item): item.environment.container_id for item in response.output if item.type == "shell_call"}
+    assert (used["/root/a"], used["/root/a/under"], used["/root"] == copy) == (copy, copy, False)
+    files = client.containers.files
+    kept = {file.path: files.content.retrieve(file.id, container_id=copy).text for file in files.list(copy)}
+    assert kept == {"/mnt/data/note.txt": "a\n", "/mnt/data/new.txt": "new\n", "/mnt/data/under.txt": "under\n"}
+
+
+def test_the_next_response_finds_each_agent_in_its_workspace(client: OpenAI) -> None:
+    a = spawn("a", shell("echo a > note.txt"), say("a is done"), workspace="copied")
+    first = run(client, shell("echo root > note.txt"), {"calls": [a]}, wait(), say("One."))
+    look_again = spawn("", shell("cat note.txt"), say("{{output}}"))["arguments"]["message"]
+    further = [ask("followup_task", target="a", message=look_again), wait(), shell("cat note.txt"), say("{{output}}")]
+    second = run(client, *further, previous_response_id=first.id)
+    assert answers(second) == {"/root/a": "[exit code 0]\na", "/root": "[exit code 0]\nroot"}
+    with pytest.raises(BadRequestError) as refused:
+        client.post(f"/responses/{first.id}/fork", cast_to=object, body={"input": "hi"})
+    assert refused.value.param == "container"
+
+
+def test_an_agent_without_a_workspace_runs_no_commands(client: OpenAI) -> None:
+    a = spawn("a", look("x"), say("a saw {{output}}"), workspace="none")
+    b = spawn("b", shell("echo never"), say("b has none"), workspace="none")
+    first = run(client, {"calls": [a, b]}, wait(), wait(), shell("echo anchor"), say("{{output}}"), tools=[*TOOLS, LOOK])
+    assert (answers(first), set(asked(first))) == ({"/root/b": "b has none"}, {"/root/a"})
+    second = run(client, tools=[*TOOLS, LOOK], input=outputs(first, root__a="a rock"), previous_response_id=first.id)
+    assert answers(second) == {"/root/a": "a saw a rock", "/root": "[exit code 0]\nanchor"}
+    assert not [item for item in (*first.output, *second.output) if item.type == "shell_call" and agent(item) != "/root"]
+
+
+def test_a_workspace_that_cannot_be_had_is_refused_to_the_model(client: OpenAI) -> None:
+    below = {"calls": [spawn("c", say("c"), workspace="copied")]}
+    calls = [spawn("a", say("a"), workspace="read_only"), spawn("b", below, say("b"), workspace="none")]
+    response = run(client, {"calls": calls}, wait(), say("Done."))
+    assert [said["error"] for said in results(response) if "error" in said] == [
+        "'workspace' is 'shared', 'copied' or 'none'. To protect your files from it, give it a copy.",
+        "You have no files that could be copied: leave 'workspace' out.",
+    ]

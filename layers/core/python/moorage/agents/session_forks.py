@@ -16,7 +16,7 @@ from moorage.containers.store import ContainerRecord
 from moorage.errors import ContainerLost, bad_request, past_unknown
 from moorage.loop.chain import chain_items
 from moorage.loop.create import prepare, warm_up
-from moorage.loop.forks import moved
+from moorage.loop.forks import check_copies, moved
 from moorage.loop.notes import carried, reader
 from moorage.loop.past_responses import as_of
 from moorage.runtime import Runtime
@@ -107,6 +107,7 @@ async def _said(runtime: Runtime, turn: TurnRecord, ended: Snapshot, container: 
     items = carried([*chain_items(chain, then=answers), *answers], reader(runtime, stored.tenant_id))
     if container is None or stored.container_id is None:
         return items
+    check_copies(items)
     return [moved(item, stored.container_id, container.id) for item in items]
 
 

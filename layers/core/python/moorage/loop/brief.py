@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from moorage.store.lanes import Workspace
 from moorage.store.responses import StoredResponse
 from moorage.tools.function_items import message
 from moorage.tools.multi_agent.room import AgentTeam
@@ -15,7 +16,8 @@ You are an agent, and you may build a team. Each agent has a name, which is a pa
 developer gives you another name. An agent that /root starts as "tests" is /root/tests, and that one may start /root/tests/unit.
 All agents have the same model, the same tools and the same files, and they work at the same time. You see only your own work and the \
 messages that are sent to you.
-- spawn_agent starts an agent with a task. It sees the conversation so far, or a part of it (fork_turns), and then your message.
+- spawn_agent starts an agent with a task. It sees the conversation so far, or a part of it (fork_turns), and then your message. It \
+may work with a copy of your files, or without any (workspace).
 - send_message leaves a message that its recipient reads before it goes on. It starts nothing.
 - followup_task gives a further task, also to an agent that has finished.
 - wait_agent waits for messages to you. Call it when you have nothing else to do. Do not poll.
@@ -28,6 +30,11 @@ Your last answer ends your turn. Wait for the agents whose results you need befo
 _YOU: Final = """\
 From here on you are {name}, an agent that {parent} has started. What stands before this message was said before you began. Your task \
 comes as a message of the type NEW_TASK. Your last answer is sent to {parent}: say in it all that {parent} needs to know."""
+_FILES: Final = {
+    "shared": "",
+    "copied": " You work with a copy of the files of {parent}, which does not see what you change: your last answer has to say it.",
+    "none": " You have no files and run no commands.",
+}
 
 
 def of(stored: StoredResponse) -> list[Item]:
@@ -38,6 +45,6 @@ def of(stored: StoredResponse) -> list[Item]:
     return [message("developer", _TEAM.format(slots=team["max_concurrent_subagents"] + 1))]
 
 
-def of_child(name: str, parent: str) -> Item:
+def of_child(name: str, parent: str, workspace: Workspace) -> Item:
     """What stands between the conversation that an agent was given and its task."""
-    return message("developer", _YOU.format(name=name, parent=parent))
+    return message("developer", (_YOU + _FILES[workspace]).format(name=name, parent=parent))

@@ -139,7 +139,7 @@ def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: 
 async def rent_of(runtime: Runtime, stored: StoredResponse) -> Rent | None:
     """The price of a response's sandbox from now on; None if that costs nothing."""
     price = runtime.sandbox_usage.price
-    if price is None or stored.container_id is None:
+    if price is None or stored.container_id is None or not stored.pays_rent:
         return None
     with suppress(ApiError):  # Deleted meanwhile: there will be no sandbox.
         container = await runtime.containers.get(stored.tenant_id, stored.container_id)

@@ -4,7 +4,7 @@ Items are only ever appended, in this order. So the rendered input of a step is 
 needs it. Items that were left open when something broke are not part of it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.errors import bad_request, duplicate_item
@@ -152,10 +152,11 @@ def tools_of(items: Iterable[Item]) -> list[dict[str, Any]]:
     return [tool for item in items if item["type"] in ("additional_tools", "tool_search_output") for tool in item.get("tools") or ()]
 
 
-def container_of(items: Iterable[Item]) -> str | None:
-    """The container that the chain used last; ``container_auto`` goes on with it."""
+def container_of(items: Iterable[Item], *, but: Container[str] = ()) -> str | None:
+    """The container that the chain used last, ``but`` for these; ``container_auto`` goes on with it."""
     found = None
     for item in items:
         room = ROOMS.of_call(item["type"])
-        found = (room.container_id(item) if isinstance(room, RunsInContainer) else None) or found
+        used = room.container_id(item) if isinstance(room, RunsInContainer) else None
+        found = found if used is None or used in but else used
     return found

@@ -29,7 +29,7 @@ from moorage.errors import (
 )
 from moorage.files.store import StoredFile
 from moorage.inputs import files_to_stage
-from moorage.loop import context, finish, team_request, upstream_shell
+from moorage.loop import context, finish, team_items, team_request, upstream_shell
 from moorage.loop.ask import ModelAsk
 from moorage.loop.budget import check_budget, draw_first, draw_last
 from moorage.loop.echo import echo
@@ -277,7 +277,7 @@ async def _known_container(runtime: Runtime, tenant_id: str, environment: Enviro
     if environment.type == "container_reference":
         assert environment.container_id is not None
         return await runtime.containers.use(tenant_id, environment.container_id, param=environment.param)
-    last = context.container_of(items)
+    last = context.container_of(items, but=team_items.copies_of(items))
     if last is None:
         return None
     try:

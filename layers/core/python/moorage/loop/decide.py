@@ -12,7 +12,7 @@ from moorage.tools.capabilities import RunsInContainer
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import CallRunner, HostedTool, Room
 from moorage.wire.responses import Status
-from moorage.wire.types import Item
+from moorage.wire.types import Item, Tool
 
 _HOSTED: Final = frozenset({CallRunner.SANDBOX, CallRunner.SERVICE})
 
@@ -21,6 +21,12 @@ def where(item: Item) -> CallRunner | None:
     """The runner of a call; None for another item."""
     room = ROOMS.of_call(item["type"])
     return None if room is None else room.call_runner(item)
+
+
+def where_tool(tool: Tool) -> CallRunner | None:
+    """The runner of a tool's calls."""
+    room = ROOMS.of_tool(tool["type"])
+    return None if room is None else room.call_runner(tool)
 
 
 def is_hosted(item: Item) -> bool:

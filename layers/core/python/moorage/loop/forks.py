@@ -4,12 +4,13 @@ The new response owns what it begins with: everything that had been said is inpu
 which name the objects of the old one's. So the old response goes on, ends or is deleted as if there were no fork.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from moorage.containers.store import ContainerRecord
 from moorage.errors import ContainerLost, bad_request, invalid_value, past_unknown
-from moorage.loop import context, upstream_shell
+from moorage.loop import context, team_items, upstream_shell
 from moorage.loop.chain import load_chain
 from moorage.loop.create import PreparedResponse, prepare
 from moorage.loop.past_responses import ForkPoint, as_of
@@ -62,6 +63,8 @@ async def fork(
     place = await _place(runtime, old, wanted, boundary)
     try:
         if place is not None:
+            if place.mode != "share":
+                check_copies([*said, *since])
             request = replace(request, environment=place.environment)
             if old.container_id is not None:
                 said = [moved(item, old.container_id, place.container_id) for item in said]
@@ -177,6 +180,15 @@ def _referring(environment: Environment, container_id: str) -> Environment:
     return replace(
         environment, type="container_reference", container_id=container_id, param="container", memory_limit=None, network_policy=None
     )
+
+
+def check_copies(items: Iterable[Item]) -> None:
+    """Agents of a team that work in copies of the workspace cannot work in two responses. Raises
+    :class:`~moorage.errors.ApiError`."""
+    if team_items.copies_of(items):
+        raise bad_request(
+            "Agents of this team work in copies of its workspace, which cannot be forked in this version.", param="container"
+        )
 
 
 def moved(item: Item, old_id: str, new_id: str) -> Item:

@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 
+from moorage.loop import decide
 from moorage.loop.chain import load_chain
 from moorage.loop.team_items import agents_of
 from moorage.runtime import Runtime
+from moorage.store.lanes import AgentLane
 from moorage.store.responses import StoredResponse
+from moorage.tools.room import CallRunner
+from moorage.wire.types import Tool
 
 
 async def seen_as(runtime: Runtime, stored: StoredResponse, lane: int) -> StoredResponse:
@@ -23,12 +27,25 @@ async def seen_as(runtime: Runtime, stored: StoredResponse, lane: int) -> Stored
         beginning = agents_of([*await load_chain(runtime, stored), *stored.input_items])[agent.name].items
     text = {name: value for name, value in (stored.parameters.text or {}).items() if name != "format"} or None
     return replace(
-        stored,
+        _in_workspace(stored, agent),
         lane=lane,
         agent=agent.name,
-        parameters=replace(stored.parameters, text=text),
+        parameters=replace(stored.parameters, text=text, tools=_tools(stored, agent)),
         input_items=beginning,
         recent_items=0,
         ancestors=(),
         conversation_id=None,
     )
+
+
+def _in_workspace(stored: StoredResponse, agent: AgentLane) -> StoredResponse:
+    if agent.workspace == "none":
+        return replace(stored, container_id=None, programs="", given="", has_gated_network=False)
+    return replace(stored, container_id=agent.container, pays_rent=False) if agent.container else stored
+
+
+def _tools(stored: StoredResponse, agent: AgentLane) -> tuple[Tool, ...]:
+    """Those of the response that the agent can use: without a workspace none that runs there."""
+    if agent.workspace != "none":
+        return stored.parameters.tools
+    return tuple(tool for tool in stored.parameters.tools if decide.where_tool(tool) is not CallRunner.SANDBOX)

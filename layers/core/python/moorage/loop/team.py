@@ -95,6 +95,8 @@ async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
             due_at_ms=_due(stored, agent) if standing == "waiting" else 0,
             turn=number * limits.LANE_STEPS,
             touched_at_ms=runtime.now_ms() if number else 0,
+            workspace=agent.workspace,
+            container=agent.container,
         )
         if number:
             await runtime.lanes.resume(stored, lane)

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from moorage import ids, limits
 from moorage.approvals import waiting as approvals
+from moorage.errors import ApiError
 from moorage.loop import brief, team_items, tool_step
 from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
-from moorage.store.lanes import AgentLane, AgentMessage, MessageKind
+from moorage.store.lanes import AgentLane, AgentMessage, MessageKind, Workspace
 from moorage.store.responses import StoredResponse
 from moorage.tools.function_items import compact_json, parsed
 from moorage.tools.multi_agent.room import AgentTeam
@@ -101,12 +102,16 @@ class AgentCalls:
         beginning = team_items.forked(self.said, given.get("fork_turns", "all"))
         if beginning is None:
             raise _Refused("'fork_turns' is 'all', 'none', or a number from 1 on.")
+        workspace, copy = self._workspace(given), ""
+        me = await self.runtime.lanes.get(self.stored, self.stored.lane)
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             lanes = await self.runtime.lanes.all(self.stored)
             lane = next((lane for lane in lanes if lane.called_by == mark), None)
             if lane is None:
                 name = f"{self.stored.agent}/{task_name}"
                 self._check_room(lanes, name)
+                if workspace == "copied" and not copy:
+                    copy = await self._copy()
                 number = lanes[-1].number + 1
                 lane = AgentLane(
                     number,
@@ -117,14 +122,42 @@ class AgentCalls:
                     execution=f"{self.stored.response_id}-l{number}",
                     turn=number * limits.LANE_STEPS,
                     touched_at_ms=self.runtime.now_ms(),
+                    workspace=workspace,
+                    container=copy or me.container,
                 )
-                told = brief.of_child(name, str(self.stored.agent))
+                told = brief.of_child(name, str(self.stored.agent), workspace)
                 task = message_of(self.runtime, self.stored, lane, "NEW_TASK", text, mark)
                 if not await self.runtime.lanes.add(self.stored, lane, [*beginning, told], task):
                     continue
             self.wakes.append(lane.number)
-            return {"task_name": lane.name, team_items.FORKED_ITEMS: len(self.said)}
+            place = {"copied": {team_items.CONTAINER: lane.container}, "none": {"workspace": "none"}, "shared": {}}[lane.workspace]
+            return {"task_name": lane.name, team_items.FORKED_ITEMS: len(self.said), **place}
         raise _Refused("Too many agents were started at the same moment. Try again.")
+
+    def _workspace(self, given: Said) -> Workspace:
+        """What an agent gets. Without a workspace of its own, one cannot give any."""
+        wanted = given.get("workspace", "shared")
+        if wanted not in ("shared", "copied", "none"):
+            raise _Refused("'workspace' is 'shared', 'copied' or 'none'. To protect your files from it, give it a copy.")
+        has_files = self.stored.container_id is not None
+        if wanted == "copied" and not has_files:
+            raise _Refused("You have no files that could be copied: leave 'workspace' out.")
+        if wanted == "copied" and self.stored.has_gated_network:
+            raise _Refused("A copy has no network that asks a person, as yours does: its 'workspace' is 'shared' or 'none'.")
+        return "none" if wanted == "shared" and self.stored.lane and not has_files else wanted
+
+    async def _copy(self) -> str:
+        """A container with the files that the commands of this one have left so far. If the process dies before the agent is known, it
+        stays unused, until it is purged as any other."""
+        assert self.stored.container_id is not None
+        try:
+            source = await self.runtime.containers.use(self.stored.tenant_id, self.stored.container_id)
+            rows = await self.runtime.containers.files_of(source.tenant_id, source.id)
+            latest = max((row.written_at_ms for row in rows), default=0)
+            made, _ = await self.runtime.containers.copy(source, at_ms=max(latest, self.runtime.now_ms()))
+        except ApiError as error:
+            raise _Refused(f"Your files could not be copied: {error.message}") from error
+        return made.id
 
     def _check_room(self, lanes: Sequence[AgentLane], name: str) -> None:
         if any(lane.name == name for lane in lanes):

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.loop import brief, decide
+from moorage.store.lanes import Workspace
 from moorage.store.responses import ROOT_AGENT
 from moorage.tools.function_items import parsed, without
 from moorage.tools.multi_agent.room import AgentTeam, is_last_answer, is_task
@@ -20,6 +21,8 @@ SILENT: Final = "This agent ended its turn without an answer:"
 """What stands for the answer of an agent without one begins so."""
 FORKED_ITEMS: Final = "forked_items"
 """In the output of a spawn: so many items of the spawning agent were there when its model was asked."""
+CONTAINER: Final = "container_id"
+"""In the output of a spawn: the copy of the workspace in which the agent works."""
 _PAYLOAD: Final = "\nPayload:\n"
 
 
@@ -34,6 +37,9 @@ class KnownAgent:
     """The latest that it knows is what its client has answered."""
     has_given_up: bool = False
     """Its turn has ended without an answer."""
+    workspace: Workspace = "shared"
+    container: str = ""
+    """In which its calls run; empty for the response's own."""
 
     @property
     def parent(self) -> str:
@@ -101,6 +107,12 @@ def known_to_root(items: Sequence[Item]) -> Sequence[Item]:
     return [item for name, item in owned(items) if name == ROOT_AGENT]
 
 
+def copies_of(items: Iterable[Item]) -> frozenset[str]:
+    """The containers that are copies of a workspace, each with an agent of its own."""
+    spawns = [item for item in items if item["type"] == AgentTeam.output_type and item["action"] == "spawn_agent"]
+    return frozenset(filter(None, (_copy_of(_said(output)) for output in spawns)))
+
+
 def goes_on(agents: Iterable[KnownAgent]) -> bool:
     """Whether a client has answered what an agent has asked it last."""
     return any(agent.is_answered and not agent.has_given_up for agent in agents)
@@ -122,14 +134,28 @@ def forked(said: Sequence[Item], turns: object) -> list[Item] | None:
 
 
 def _begin(agents: dict[str, KnownAgent], parent: KnownAgent, output: Item, called_at: int, given: Any) -> None:
-    said = parsed("".join(part["text"] for part in output["output"]))
-    name = said.get("task_name") if isinstance(said, dict) else None
+    said = _said(output)
+    name = said.get("task_name")
     if not isinstance(name, str) or name in agents:
         return
     count = said.get(FORKED_ITEMS, 0)
     known = parent.items[: min(count, called_at) if isinstance(count, int) else 0]
     turns = given.get("fork_turns", "all") if isinstance(given, dict) else "all"
-    agents[name] = KnownAgent(name, [*(forked(known, turns) or ()), brief.of_child(name, parent.name)])
+    copy = _copy_of(said)
+    workspace: Workspace = "copied" if copy else "none" if "none" in (said.get("workspace"), parent.workspace) else "shared"
+    told = brief.of_child(name, parent.name, workspace)
+    agents[name] = KnownAgent(name, [*(forked(known, turns) or ()), told], workspace=workspace, container=copy or parent.container)
+
+
+def _said(output: Item) -> dict[str, Any]:
+    said = parsed("".join(part["text"] for part in output["output"]))
+    return said if isinstance(said, dict) else {}
+
+
+def _copy_of(said: dict[str, Any]) -> str:
+    """The container that a spawn has copied; empty if it has not."""
+    named = said.get(CONTAINER)
+    return named if isinstance(named, str) else ""
 
 
 def _hear(agents: dict[str, KnownAgent], recipient: KnownAgent, sent: Item) -> None:

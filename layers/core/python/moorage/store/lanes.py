@@ -24,6 +24,8 @@ from moorage.wire.types import Item
 LaneStatus = Literal["running", "waiting", "asking", "held", "completed", "incomplete", "failed", "interrupted"]
 """``asking``: it waits for its client, and goes on in the next response. ``held``: it waits for a person's word, in its place."""
 MessageKind = Literal["NEW_TASK", "MESSAGE", "FINAL_ANSWER"]
+Workspace = Literal["shared", "copied", "none"]
+"""Of an agent: that of the one that started it, a copy of that, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,9 @@ class AgentLane:
     """When it was let go on, the last time."""
     incomplete_reason: str | None = None
     """Of one that has ended so."""
+    workspace: Workspace = "shared"
+    container: str = ""
+    """In which its calls run; empty for the response's own."""
 
     @property
     def is_active(self) -> bool:
@@ -87,7 +92,7 @@ _LANE: Final = Codec(
     AgentLane,
     sparse=(
         "name", "parent", "called_by", "task", "status", "execution", "starts", "restarts", "mail", "due_at_ms", "decisions_seen",
-        "turn", "turns", "is_interrupted", "touched_at_ms", "incomplete_reason",
+        "turn", "turns", "is_interrupted", "touched_at_ms", "incomplete_reason", "workspace", "container",
     ),
     beside=("number",),
 )  # fmt: skip

@@ -128,6 +128,8 @@ class StoredResponse:
     """Of a response with a team: the agent as which it is looked at (``loop/lanes.py``)."""
     agent: str | None = None
     """That agent's name; None without a team."""
+    pays_rent: bool = True
+    """It pays for its sandbox; the tenant pays for that of an agent's copy of the workspace."""
 
     @property
     def own_input(self) -> list[Item]:
@@ -188,7 +190,7 @@ _META: Final = Codec(
         "session_id",
         "is_steered",
     ),
-    beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors", "is_owed", "lane", "agent"),
+    beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors", "is_owed", "lane", "agent", "pays_rent"),
 )
 """What the record itself tells; what was said lies packed in its body."""
 

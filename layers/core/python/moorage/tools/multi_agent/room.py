@@ -39,6 +39,11 @@ _ACTIONS: Final[tuple[tuple[str, str, dict[str, Any], list[str]], ...]] = (
                 "type": "string",
                 "description": "How much of your conversation it sees: 'all' (default), 'none', or the number of the latest turns.",
             },
+            "workspace": {
+                "type": "string",
+                "enum": ["shared", "copied", "none"],
+                "description": "Its files: yours (default); a copy of yours, whose changes you do not see; or none, and no commands.",
+            },
         },
         ["task_name", "message"],
     ),

@@ -1,0 +1,62 @@
+"""The files of the agents of a team, in the loop."""
+
+from dataclasses import replace
+
+import pytest
+from moorage.model.prices import Price
+from moorage.store.responses import StoredResponse
+
+from tests.stack import assert_well_formed
+from tests.unit.loop.lab import CONTAINER, say, shell
+from tests.unit.loop.teams import TeamLab, by_agent, spawn, text_of, wait
+
+
+def one_child(workspace: str) -> TeamLab:
+    return TeamLab(
+        root=[shell("r1"), spawn("a", workspace=workspace), wait(), say("Done.")],
+        root__a=[shell("a1"), shell("a2", call_id="call_2"), say("a is done")],
+    )
+
+
+async def containers_of(lab: TeamLab, stored: StoredResponse) -> dict[str, set[str]]:
+    """In which each agent's commands ran."""
+    found: dict[str, set[str]] = {}
+    for item in (await lab.object_of(stored))["output"]:
+        if item["type"] == "shell_call":
+            found.setdefault(item["agent"]["agent_name"], set()).add(item["environment"]["container_id"])
+    return found
+
+
+@pytest.mark.parametrize("died_at", range(70))
+async def test_whenever_a_process_dies_a_copy_is_the_agents_alone(died_at: int) -> None:
+    lab = one_child("copied")
+    stored = await lab.begin()
+    lab.die_at(died_at)
+    await lab.play()
+    assert_well_formed(await lab.events(stored))
+    own = (await lab.runtime.lanes.get(stored, 1)).container
+    assert await containers_of(lab, stored) == {"/root": {CONTAINER}, "/root/a": {own}}
+    assert (own != CONTAINER, sorted(lab.sandboxes.begun)) == (True, ["a1", "a2", "r1"])
+
+
+async def test_an_agent_without_a_workspace_is_offered_no_commands() -> None:
+    lab = one_child("none")
+    lab.team.scripts["/root/a"] = [say("a is done")]
+    stored = await lab.begin()
+    await lab.play()
+    offered = {name: {tool["name"] for tool in request.tools} for name, request in lab.team.asked}
+    assert offered["/root"] - offered["/root/a"] == {"shell"}
+    assert any("You have no files and run no commands." in text_of(item) for item in lab.team.prompts("/root/a")[0])
+    assert by_agent(await lab.object_of(stored))["/root/a"] == ["agent_message", "message"]
+
+
+@pytest.mark.parametrize(("workspace", "is_paid"), [("shared", True), ("copied", False)])
+async def test_the_sandbox_of_a_copy_is_its_tenants_to_pay(workspace: str, is_paid: bool) -> None:
+    lab = one_child(workspace)
+    lab.team.scripts["/root"] = lab.team.scripts["/root"][1:]
+    lab.runtime = replace(lab.runtime, settings=replace(lab.runtime.settings, sandbox_price=(3.6, 1.8), sandbox_price_source="a list"))
+    lab.price = Price(1_000.0, None, 5_000.0, source="a test")
+    stored = await lab.begin()
+    await lab.play()
+    cost = (await lab.object_of(stored))["usage"]["cost"]
+    assert ("sandbox" in cost, stored.response_id in lab.sandboxes.paid) == (is_paid, is_paid)
