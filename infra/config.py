@@ -268,6 +268,10 @@ class Config(BaseModel):
     sandbox_programs: str | None = Field(default=None, max_length=PROGRAMS_CHARS_MAX)
     """What the model is told of the programs in a ``sandbox_image`` of your own. None: for an image that is built here, what it has."""
 
+    computer: bool = False
+    """Whether each sandbox has a browser, in a second container with an image of its own: a task has 2 GiB of memory more, and 8 with
+    ``64g``. It has not yet run on AWS."""
+
     allowed_egress_domains: Annotated[Words, AfterValidator(_domains)] = ()
     """The operator's ceiling. Empty deploys no proxy and no way out."""
 
@@ -516,6 +520,8 @@ class Config(BaseModel):
             raise ValueError("table_name and bucket_name belong together: records name objects; set both or neither")
         if self.content_key_arn and self.table_name is None:
             raise ValueError("content_key_arn belongs to an adopted table (table_name)")
+        if self.computer and not self.has_fargate:
+            raise ValueError("computer needs provisioner 'fargate': a browser has a container of its own beside that of the commands")
         if self.warm_pool and self.provisioner != "fargate":
             raise ValueError("warm_pool needs provisioner 'fargate'; a MicroVM starts in seconds")
         if missing := sorted(warm_pool_sizes(self.warm_pool).keys() - set(self.memory_tiers)):

@@ -1,8 +1,12 @@
 """Sandboxes on Fargate: a cluster, and one task definition per memory tier.
 
 A task has no role: there is nothing to steal at its metadata address. Security group and subnet are chosen at every ``RunTask``.
+
+With a browser a task has a second container. It has memory of its own, no capability, and two folders in common with the first, which
+no command of that enters (``functions/sandbox/server/desk/beside.py``). Both have the network of the task: its closed security group.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import aws_cdk as cdk
@@ -11,7 +15,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk.aws_logs import ILogGroup
 from constructs import Construct
-from moorage.limits import CONTAINER_OPEN_FILES_MAX, MEMORY_LIMITS
+from moorage.limits import CONTAINER_OPEN_FILES_MAX, DESK_MEMORY_GIB, FARGATE_DESK_GIB, MEMORY_LIMITS
 from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
 
 from infra.bundling import ROOT
@@ -25,7 +29,20 @@ from infra.network import EXEC_PORT, Network
 DISK_GIB: Final = 21
 """The smallest size above Fargate's 20 GiB default, of which the image takes a part: ``WORKSPACE_BYTES_MAX`` is 20 GiB."""
 
+DESK_DISK_GIB: Final = 4
+"""Beside that: the browser's image, its profile, and files on their way through it."""
+
 CONTAINER_NAME: Final = "sandbox"
+DESK_NAME: Final = "desk"
+DESK_DIRECTORY: Final = "/run/moorage"
+LINK_DIRECTORY: Final = "/run/desk"
+POLICIES_DIRECTORY: Final = "/etc/chromium/policies/managed"
+"""Where the containers see what they have in common: the first what it writes, the second that and, unchangeable, its policies."""
+DESK_CONTEXT: Final = {
+    "Dockerfile": ROOT / "functions" / "sandbox" / "Dockerfile.desk",
+    "packages": ROOT / "functions" / "sandbox" / "packages",
+    "server": ROOT / "functions" / "sandbox" / "server",
+}
 assert set(CPU_UNITS) == set(MEMORY_LIMITS)
 
 
@@ -60,17 +77,24 @@ class SandboxTask(Construct):
             arguments={"RUNTIMES": config.sandbox_runtimes},
         )
         image.grant_pull(self._execution_role)
+        self.desk_image: ContainerImage | None = None
+        if config.computer:
+            self.desk_image = ContainerImage(
+                self, "DeskImage", config=config, hooks=hooks, context=DESK_CONTEXT, base=PYTHON_3_11, after=image
+            )
+            self.desk_image.grant_pull(self._execution_role)
         logs = log_group(self, "Logs", config) if config.sandbox_logs else None
         if logs:
             logs.grant_write(self._execution_role)
-        self._image_edition = image.edition
+        self._image_edition = image.edition + (f"-{self.desk_image.edition}" if self.desk_image else "")
         self.task_definitions = {tier: self._task_definition(tier, image.uri, logs) for tier in config.memory_tiers}
         self._end = hooks.sandboxes(config.name, [self._family(tier) for tier in CPU_UNITS])
         # In this order they are deleted: what starts sandboxes, the sandboxes, what they run in.
         self._end.node.add_dependency(self.cluster, *self.task_definitions.values(), network.vpc, network.sandbox_group)
-        if image.built:
-            for definition in self.task_definitions.values():
-                definition.node.add_dependency(image.built)
+        built = [each.built for each in (image, self.desk_image) if each and each.built]
+        for definition in self.task_definitions.values():
+            definition.node.add_dependency(*built)
+        if built:
             acknowledge(
                 self._execution_role,
                 "AwsSolutions-IAM5[Resource::*]",
@@ -95,6 +119,8 @@ class SandboxTask(Construct):
             if logs
             else None
         )
+        memory_gib = MEMORY_LIMITS[tier]
+        has_desk = self.desk_image is not None
         definition = resource(
             self,
             f"Task{tier}",
@@ -102,9 +128,9 @@ class SandboxTask(Construct):
             requires_compatibilities=["FARGATE"],
             network_mode="awsvpc",
             cpu=str(CPU_UNITS[tier]),
-            memory=str(MEMORY_LIMITS[tier] * 1024),
+            memory=str((memory_gib + (FARGATE_DESK_GIB[tier] if has_desk else 0)) * 1024),
             execution_role_arn=self._execution_role.role_arn,
-            ephemeral_storage=resource.EphemeralStorageProperty(size_in_gib=DISK_GIB),
+            ephemeral_storage=resource.EphemeralStorageProperty(size_in_gib=DISK_GIB + (DESK_DISK_GIB if has_desk else 0)),
             runtime_platform=resource.RuntimePlatformProperty(cpu_architecture="ARM64", operating_system_family="LINUX"),
             container_definitions=[
                 resource.ContainerDefinitionProperty(
@@ -121,8 +147,14 @@ class SandboxTask(Construct):
                     ],
                     log_configuration=log_configuration,
                     stop_timeout=2,
-                )
+                    memory=memory_gib * 1024 if has_desk else None,
+                    mount_points=_mounts({DESK: f"{DESK_DIRECTORY}/desk", POLICIES: f"{DESK_DIRECTORY}/policies"})
+                    if has_desk
+                    else None,
+                ),
+                *([self._desk(self.desk_image.uri, log_configuration)] if self.desk_image else []),
             ],
+            volumes=[resource.VolumeProperty(name=name) for name in (DESK, POLICIES)] if has_desk else None,
         )
         acknowledge(
             definition,
@@ -131,6 +163,24 @@ class SandboxTask(Construct):
             "server's own lines.",
         )
         return definition
+
+    def _desk(
+        self, image: str, log_configuration: ecs.CfnTaskDefinition.LogConfigurationProperty | None
+    ) -> ecs.CfnTaskDefinition.ContainerDefinitionProperty:
+        """The browser's container. Its end is not that of the task: commands go on without a browser."""
+        resource = ecs.CfnTaskDefinition
+        return resource.ContainerDefinitionProperty(
+            name=DESK_NAME,
+            image=image,
+            essential=False,
+            command=["--config-file", f"{LINK_DIRECTORY}/config.json"],
+            memory=DESK_MEMORY_GIB * 1024,
+            linux_parameters=resource.LinuxParametersProperty(capabilities=resource.KernelCapabilitiesProperty(drop=["ALL"])),
+            mount_points=[*_mounts({DESK: LINK_DIRECTORY}), *_mounts({POLICIES: POLICIES_DIRECTORY}, read_only=True)],
+            ulimits=[resource.UlimitProperty(name="nofile", soft_limit=CONTAINER_OPEN_FILES_MAX, hard_limit=CONTAINER_OPEN_FILES_MAX)],
+            log_configuration=log_configuration,
+            stop_timeout=2,
+        )
 
     def grant_start(self, function: lambda_.Function) -> None:
         """Start, describe and list sandboxes of this cluster, nothing else in ECS."""
@@ -193,8 +243,20 @@ class SandboxTask(Construct):
             "MOORAGE_FARGATE_SUBNETS": ",".join(self._network.sandbox_subnet_ids),
             "MOORAGE_FARGATE_SECURITY_GROUP": self._network.sandbox_group.security_group_id,
             "MOORAGE_FARGATE_IMAGE": self._image_edition,
+            **({"MOORAGE_FARGATE_DESKS": "true"} if self.desk_image else {}),
             **{f"MOORAGE_FARGATE_TASK_DEFINITION_{tier.upper()}": self._family(tier) for tier in self.task_definitions},
         }
+
+
+DESK: Final = "desk"
+POLICIES: Final = "policies"
+"""Folders that both containers see."""
+
+
+def _mounts(places: Mapping[str, str], *, read_only: bool = False) -> list[ecs.CfnTaskDefinition.MountPointProperty]:
+    """Places in a container by volume."""
+    resource = ecs.CfnTaskDefinition
+    return [resource.MountPointProperty(source_volume=name, container_path=path, read_only=read_only) for name, path in places.items()]
 
 
 _ALWAYS: Final = "perl, gcc, g++, make, cmake, git, sqlite3, rg, jq, curl, pdftotext"

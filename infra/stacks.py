@@ -92,6 +92,8 @@ class ServiceStack(cdk.Stack):
         self.loop = AgentLoop(self, "AgentLoop", config=config, factory=factory, network=self.network)
         self.handlers = self._make_handlers(factory)
         self.api = Api(self, "Api", config=config, handlers=self.handlers)
+        if config.computer:
+            self._show_screens()
         self.sockets = self._make_sockets(factory) if config.websocket else {}
         if config.rollout != "at_once":
             self._roll_out_slowly()
@@ -145,6 +147,7 @@ class ServiceStack(cdk.Stack):
             sandbox_price=price,
             sandbox_price_source=source,
             sandbox_programs=programs(config),
+            sandbox_browser=config.computer,
             warm_pool=warm_pool_sizes(config.warm_pool),
             **_identity(config),
         )
@@ -174,7 +177,7 @@ class ServiceStack(cdk.Stack):
         if not (self._config.has_egress and network):
             return None
         sandboxes = self.sandbox or self.microvms
-        first = sandboxes.image if sandboxes else None
+        first = (self.sandbox and self.sandbox.desk_image) or (sandboxes.image if sandboxes else None)
         image = ContainerImage(
             self, "ProxyImage", config=self._config, hooks=hooks, context=PROXY_CONTEXT, base=PYTHON_3_13, after=first
         )
@@ -349,6 +352,14 @@ class ServiceStack(cdk.Stack):
             targets=[targets.LambdaFunction(function)],
         )
         return function
+
+    def _show_screens(self) -> None:
+        """Browsers are reached from inside the sandboxes' network alone, and what is asked below ``/v1/containers`` comes to a function
+        outside, which starts sandboxes. So it asks the one inside. A gateway cannot: beside ``{proxy+}`` it takes no other variable."""
+        shows = self.handlers.sessions.node.find_child("Live")
+        assert isinstance(shows, lambda_.Alias)
+        shows.grant_invoke(self.handlers.containers)
+        self.handlers.containers.add_environment("MOORAGE_SCREENS_FUNCTION", shows.function_arn)
 
     def _grant(self) -> None:
         """Each function's rights, in one place."""

@@ -11,16 +11,19 @@ from moorage.sandbox.desk_client import DeskClient
 from moorage.sandbox.docker import DockerProvisioner, DockerSettings
 from moorage.sandbox.docker_engine import Engine
 from moorage.sandbox.exec_client import ExecClient
-from moorage.sandbox.provisioner import SandboxSpec
+from moorage.sandbox.fargate import EXEC_PORT, server_config
+from moorage.sandbox.provisioner import CONFIG_VARIABLE, Handle, SandboxSpec
 
 from tests.bench.bench_exec import ready
 from tests.docker.conftest import docker_stack
-from tests.docker.engine import ROOT, base, build, docker
+from tests.docker.engine import IMAGE, ROOT, base, build, docker
 from tests.docker.image_ring import walls
 from tests.docker.ring import running
 from tests.scenarios.test_computer import CLICK, OPEN, SERVE, SHOT, TOOLS, acts, said, shown
 from tests.scenarios.test_operator_secrets import HOST, a_host
 from tests.stack import Stack, say, script, shell
+from tests.unit.sandbox.conftest import until_up
+from tests.unit.sandbox.desk_support import page_server
 from tests.unit.sandbox.support import TOKEN, run
 from tests.unit.sandbox.test_desk_walls import CANARY, PROBE
 
@@ -120,6 +123,47 @@ async def test_the_browser_has_chromiums_own_sandbox_behind_walls_of_its_own(pro
     kinds = ("pid", "mnt", "net", "ipc", "uts")
     spaces = [[Path(f"/proc/{each['State']['Pid']}/ns/{kind}").readlink() for kind in kinds] for each in (sandbox, beside_it)]
     assert all(ours != theirs for ours, theirs in zip(*spaces, strict=True))
+
+
+def of_task(engine: str, container: dict[str, Any], image: str, *more: str) -> str:
+    """A container of a task definition, as this engine runs it; its id."""
+    words = [word for each in container["LinuxParameters"]["Capabilities"]["Drop"] for word in ("--cap-drop", each)]
+    for mount in container["MountPoints"]:
+        words += ["--volume", f"{mount['SourceVolume']}:{mount['ContainerPath']}{':ro' if mount['ReadOnly'] else ''}"]
+    for limit in container["Ulimits"]:
+        words += ["--ulimit", f"{limit['Name']}={limit['SoftLimit']}:{limit['HardLimit']}"]
+    return docker(engine, "run", "--detach", "--memory", f"{container['Memory']}m", *words, *more, image, *container.get("Command", ()))
+
+
+async def test_a_task_of_fargates_has_the_same_walls(desks: str) -> None:
+    """Its definition is the template's; the two containers have the task's network in common, as there."""
+    template = json.loads((ROOT / "tests" / "infra" / "snapshots" / "everything-service.json").read_text())
+    definitions = [each["Properties"] for each in template["Resources"].values() if each["Type"] == "AWS::ECS::TaskDefinition"]
+    definition = next(each for each in definitions if each["Family"] == "moorage-sandbox-1g")
+    commands, browser = definition["ContainerDefinitions"]
+    config = json.dumps(server_config(SandboxSpec("acme", "cntr_1", TOKEN), has_desk=True))
+    first = of_task(desks, commands, IMAGE, "--env", f"{CONFIG_VARIABLE}={config}")
+    try:
+        address = docker(desks, "inspect", "--format", "{{.NetworkSettings.IPAddress}}", first)
+        second = of_task(desks, browser, "moorage-desk", "--network", f"container:{first}")
+        async with ExecClient(Handle(f"http://{address}:{EXEC_PORT}", TOKEN, first)) as client:
+            await until_up(client)
+            desk = DeskClient(client)
+            state = await desk.start()
+            port = await page_server(client)
+            shown = await desk.run("one", [{"type": "navigate", "url": f"localhost:{port}"}, {"type": "screenshot"}])
+            other = await desk.run("two", [{"type": "navigate", "url": "file:///etc/passwd"}])
+            probed = await run(client, PROBE, timeout_ms=60_000)
+            listed = await run(client, "ls /run/moorage; ls /run/moorage/desk/run; ps -e -o args | grep -c chromiu[m]; id -u")
+        changes = "touch /etc/chromium/policies/managed/x 2>/dev/null || echo unchangeable"
+        beside = docker(desks, "exec", second, "sh", "-c", f"id -u; grep CapEff /proc/self/status; {changes}; ls /run/desk")
+    finally:
+        for container in docker(desks, "ps", "--all", "--quiet").split():
+            docker(desks, "rm", "--force", container)
+        docker(desks, "volume", "rm", *(each["Name"] for each in definition["Volumes"]))
+    assert (state.is_whole, shown.page.title, other.actions[0].ok) == (True, "Mine", False)
+    assert (probed.stdout, listed.stdout) == ("[]\n", "0\n1000\n")
+    assert beside.split() == ["65534", "CapEff:", "0" * 16, "unchangeable", "link.sock", "run"]
 
 
 @pytest.fixture(scope="module")

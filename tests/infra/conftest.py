@@ -23,6 +23,7 @@ EVERYTHING = {
     "audit_retention_days": 365,
     "availability_zones": 2,
     "certificate_arn": "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000",
+    "computer": True,
     "cors_origins": ["https://app.example.com", "https://desk.example.com:8443"],
     "customer_managed_key": True,
     "domain_name": "api.example.com",

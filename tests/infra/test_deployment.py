@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.limits import SANDBOX_CPU_UNITS as CPU_UNITS
+from moorage.sandbox import browser_policies
+from moorage.sandbox.desk_config import LINK_DIRECTORY
+from moorage.sandbox.fargate import DESK_DIRECTORY
 
 from infra.agent_loop import ASL_FILE
 from infra.config import Config
@@ -133,13 +136,46 @@ def test_ecs_tells_of_sandboxes_and_nobody_asks(stacks: Stacks) -> None:
 
 def test_images_are_built_one_after_the_other_from_a_registry_that_counts_no_pulls(everything: Stacks) -> None:
     builds = {name: r for name, r in everything.resources.items() if r["Type"] == "Custom::ImageBuild"}
-    (second,) = [name for name in builds if "Proxy" in name]
-    (first,) = builds.keys() - {second}
-    assert first in builds[second]["DependsOn"]
+    (proxy,), (desk,) = ([name for name in builds if part in name] for part in ("Proxy", "Desk"))
+    (first,) = builds.keys() - {proxy, desk}
+    assert first in builds[desk]["DependsOn"]
+    assert desk in builds[proxy]["DependsOn"]
     for project in everything.of_type("AWS::CodeBuild::Project").values():
         variables = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
         assert re.fullmatch(r"public\.ecr\.aws/docker/library/python:3\.1\d-slim-bookworm@sha256:[0-9a-f]{64}", variables["BASE_IMAGE"])
         assert variables["BASE_IMAGE"].startswith(variables["BASE_IMAGE_BY_NAME"])
+
+
+def test_a_browser_has_a_container_of_its_own_that_the_commands_share_two_folders_with(everything: Stacks) -> None:
+    tasks = {each["Family"]: each for each in everything.of_type("AWS::ECS::TaskDefinition").values()}
+    assert {name.rpartition("-")[2]: int(task["Memory"]) // 1024 for name, task in tasks.items()} == {
+        "1g": 3,
+        "4g": 6,
+        "16g": 18,
+        "64g": 72,  # With 16 vCPU memory goes in steps of 8 GiB (Amazon ECS developer guide, "Task CPU and memory").
+    }
+    for tier, memory in limits.MEMORY_LIMITS.items():
+        commands, browser = tasks[f"moorage-sandbox-{tier}"]["ContainerDefinitions"]
+        assert (commands["Memory"], browser["Memory"]) == (memory * 1024, limits.DESK_MEMORY_GIB * 1024)
+        assert {mount["ContainerPath"]: mount["ReadOnly"] for mount in commands["MountPoints"]} == {
+            f"{DESK_DIRECTORY}/desk": False,
+            f"{DESK_DIRECTORY}/policies": False,
+        }
+        assert {mount["ContainerPath"]: mount["ReadOnly"] for mount in browser["MountPoints"]} == {
+            LINK_DIRECTORY: False,
+            str(Path(browser_policies.PATH).parent): True,
+        }
+        assert (browser["Essential"], browser["LinuxParameters"]["Capabilities"]) == (False, {"Drop": ["ALL"]})
+        assert browser["Command"] == ["--config-file", f"{LINK_DIRECTORY}/config.json"]
+        assert ("PortMappings" in browser, "TaskRoleArn" in tasks[f"moorage-sandbox-{tier}"]) == (False, False)
+
+
+def test_who_starts_sandboxes_asks_who_reaches_them_for_a_screen(everything: Stacks) -> None:
+    variables = everything.function("Containers")["Environment"]["Variables"]
+    (inside,) = [name for name in everything.of_type("AWS::Lambda::Alias") if name.startswith("FunctionsSessions")]
+    assert variables["MOORAGE_SCREENS_FUNCTION"] == {"Ref": inside}
+    told = [name for name, each in everything.of_type("AWS::Lambda::Function").items() if "SCREENS_FUNCTION" in json.dumps(each)]
+    assert [name.startswith("FunctionsContainers") for name in told] == [True]
 
 
 def test_another_edition_has_the_same_sources_built_anew(stacks: Stacks, everything: Stacks) -> None:

@@ -132,6 +132,8 @@ WRONG = {
         {**MICROVMS, "vpc": MICROVM_VPC, "availability_zones": 2},
         "availability_zones is for one that is made",
     ),
+    "browsers of MicroVMs": ({**MICROVMS, "computer": True}, "computer needs provisioner 'fargate'"),
+    "browsers without sandboxes": ({"provisioner": "none", "computer": True}, "computer needs provisioner 'fargate'"),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
 
@@ -157,7 +159,6 @@ NOT_ON_AWS = {
     "MOORAGE_FETCH_ALLOWED_NETWORKS": "the API's functions have no route to a private network",
     "MOORAGE_JSON_SILENCE_SECONDS": "API Gateway waits five minutes for the next byte",
     "MOORAGE_LAUNCHER_SOCKET": "there is no launcher",
-    "MOORAGE_SANDBOX_BROWSER": "no sandbox has a browser there in this version",
     "MOORAGE_AUDIT_FILE": "the audit trail goes to a log group",
     "MOORAGE_LOG_FILE": "CloudWatch keeps what functions print",
     "MOORAGE_MICROVM_": "sandboxes are Fargate tasks; with provisioner 'lambda_microvm' they are set",

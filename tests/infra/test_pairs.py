@@ -83,7 +83,27 @@ _CONNECTOR: Final = (
     | _both(_STATEMENTS)
 )
 
+_TASK: Final = "AWS::ECS::TaskDefinition Properties"
 PAIRS: dict[str, Pair] = {
+    "a browser in each sandbox": Pair(
+        on={"computer": True},
+        difference=Difference(
+            added={
+                "AWS::CodeBuild::Project": 1,
+                "AWS::ECR::Repository": 1,
+                "AWS::Events::Rule": 1,
+                "AWS::IAM::Policy": 1,
+                "AWS::IAM::Role": 1,
+                "AWS::Lambda::Permission": 1,
+                "AWS::Logs::LogGroup": 1,
+                "Custom::ImageBuild": 1,
+            },
+            changed=_both(f"{_TASK}/ContainerDefinitions")
+            | _both(_STATEMENTS)
+            | {f"{_TASK}/{name}" for name in ("EphemeralStorage/SizeInGiB", "Memory", "Volumes +")}
+            | {f"{_VARIABLES}/MOORAGE_{name}" for name in ("FARGATE_DESKS", "FARGATE_IMAGE", "SANDBOX_BROWSER", "SCREENS_FUNCTION")},
+        ),
+    ),
     "a network of the owner's": Pair(
         on={"vpc": GIVEN_VPC},
         difference=Difference(

@@ -252,6 +252,7 @@ class Deployment:
             clock=runtime.clock,
             sandbox_key=lambda: b"k" * 32,
             connect=connect,
+            has_browsers=True,
         )
 
     async def _listens(self, endpoint: str) -> bool:

@@ -186,6 +186,7 @@ EVERYTHING = Settings(
     name="n",
     usage_plans=("*", "research"),
     websocket_endpoint="https://sockets.example.com/production",
+    screens_function="arn:screens",
     websocket_worker="worker",
     vector_bucket="arn:aws:s3vectors:eu-west-1:123456789012:bucket/our-vectors",
     otlp_endpoint="http://collector:4318",

@@ -10,7 +10,8 @@ It is the first process of its sandbox, needs nothing but Python 3.9 and knows n
 ``server.py`` knows the protocol, ``execs.py`` what runs and has run, ``workspace.py`` the files.
 
 Run as a folder or a zip of it, ``server --config-fd N``, with a JSON object on that descriptor, or with the object in
-``MOORAGE_SANDBOX_CONFIG`` (the server then starts itself anew without that variable, so that no command finds it in ``/proc``).
+``MOORAGE_SANDBOX_CONFIG`` (the server then starts itself anew without that variable, so that no command finds it in ``/proc``), or
+``server --config-file PATH``, which waits for that file.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from typing import Any, Awaitable, Callable, Coroutine, List, NoReturn, Optional
 
 from configuration import ServerConfig
@@ -38,6 +40,7 @@ PR_GET_DUMPABLE = 3
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 CONFIG_VARIABLE = "MOORAGE_SANDBOX_CONFIG"
+FILE_LOOK_SECONDS = 0.1
 FORWARDER_PORT = 3128
 
 
@@ -52,9 +55,12 @@ def main() -> None:
 def read_config() -> ServerConfig:
     if CONFIG_VARIABLE in os.environ:
         start_anew_without_config_in_environment()
-    if len(sys.argv) != 3 or sys.argv[1] != "--config-fd":
-        raise SystemExit(f"Usage: server --config-fd N, or the configuration in {CONFIG_VARIABLE}")
-    with os.fdopen(int(sys.argv[2]), "rb") as file:
+    if len(sys.argv) != 3 or sys.argv[1] not in ("--config-fd", "--config-file"):
+        raise SystemExit(f"Usage: server --config-fd N, server --config-file PATH, or the configuration in {CONFIG_VARIABLE}")
+    if sys.argv[1] == "--config-file":
+        while not os.path.exists(sys.argv[2]):
+            time.sleep(FILE_LOOK_SECONDS)
+    with open(int(sys.argv[2]) if sys.argv[1] == "--config-fd" else sys.argv[2], "rb") as file:
         values = json.loads(file.read())
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -91,6 +97,8 @@ async def serve(config: ServerConfig, loop: asyncio.AbstractEventLoop) -> None:
     if config.uid is not None:
         # Commands are another user's and cannot send it; the engine does, to stop the container.
         loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    if server.beside is not None:
+        server.beside.prepare()
     listener = await listen(config.listen, server)
     forwarder, way_out = None, Forwarder(config.egress)
     if way_out.has_way:

@@ -36,6 +36,9 @@ class ServerConfig:
         self.desk: Dict[str, Any] = values.get("desk") or {}
         """The browser beside the commands, if there may be one: ``directory``, ``upstream``, ``link``, ``trusted_keys``, ``browser``,
         ``alone`` (``README.md`` above this folder)."""
+        self.beside: Dict[str, Any] = values.get("beside") or {}
+        """The desk, if it has a container of its own to which nobody but this server can hand anything: ``directory``, ``policies``,
+        ``config`` (``desk/beside.py``)."""
         self.neighbour_fd: Optional[int] = values.get("neighbour_fd")
         """A listening socket for the desk, where that has walls of its own."""
         self.neighbour_path: str = values.get("neighbour_path", "")

@@ -9,9 +9,10 @@ import re
 import secrets
 import struct
 import traceback
-from typing import AsyncIterator, List
+from typing import AsyncIterator, List, Optional
 
 from configuration import ServerConfig
+from desk.beside import DeskBeside
 from desk.desk import Desk
 from desk.neighbour import ContainerSide
 from desk.ways import Ways
@@ -53,6 +54,7 @@ class ExecServer:
         ways = Ways(config, None if config.desk.get("link") else self.neighbour)
         self._desk = Desk(loop, config, self._execs.processes, ways)
         self._is_desk_alone = bool(config.desk.get("alone"))
+        self.beside: Optional[DeskBeside] = DeskBeside(config.beside) if config.beside else None
         self._boot_id = secrets.token_hex(16)
         self._connections = 0
 
@@ -105,15 +107,14 @@ class ExecServer:
     async def _route(self, request: HttpRequest, response: HttpResponse) -> None:
         method, path = request.method, request.path
         if (method, path) == ("GET", ["v1", "health"]):
-            await response.json(
-                200, {"protocol": PROTOCOL, "boot_id": self._boot_id, "running": self._execs.running + self._desk.running}
-            )
+            at_desk = self._desk.running if self.beside is None else await self.beside.running()
+            await response.json(200, {"protocol": PROTOCOL, "boot_id": self._boot_id, "running": self._execs.running + at_desk})
         elif (method, path) == ("POST", ["v1", "claim"]):
             await self._claim(request, response)
         elif self._is_unclaimed:
             raise RequestError(403, "unclaimed", "The sandbox waits in a pool and must be claimed first.")
         elif path[:2] == ["v1", "desk"] and all(map(EXEC_ID.match, path)):
-            await self._desk.route(request, response)
+            await (self.beside or self._desk).route(request, response)
         elif self._is_desk_alone:
             raise RequestError(404, "not_found", "This exec server serves a desk, and runs no commands.")
         elif (method, path) == ("GET", ["v1", "processes"]):

@@ -13,9 +13,10 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 from moorage.egress import trust
+from moorage.egress.ca import ensure_ca
 from moorage.errors import SandboxCapacity, SandboxError, SandboxOrdered, SandboxStarting
 from moorage.runtime import build_runtime
-from moorage.sandbox.fargate import FargateProvisioner, FargateSettings, RunningTask, StartedTask
+from moorage.sandbox.fargate import FargateProvisioner, FargateSettings, RunningTask, StartedTask, server_config
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import Settings, SettingsError
 
@@ -258,6 +259,28 @@ async def test_the_exec_server_gets_its_tokens_hash_and_only_the_proxys_address(
     }
 
 
+def test_with_a_browser_the_exec_server_is_told_what_to_hand_to_its_container(tmp_path: Path) -> None:
+    egress = EgressSpec(
+        proxy="http://proxy.moorage.internal:3128", username="cntr_1", password="secret", ca_pem=ensure_ca(tmp_path).certificate_pem
+    )
+    spec = SandboxSpec("acme", "cntr_1", TOKEN, 4, {"KEY": "placeholder"}, egress)
+    without, with_desk = (server_config(spec, has_desk=has_desk) for has_desk in (False, True))
+    beside = with_desk.pop("beside")
+    assert (with_desk.pop("neighbour_path"), with_desk) == ("/run/moorage/desk/link.sock", without)
+    assert (beside["directory"], len(beside["policies"]["CACertificates"])) == ("/run/moorage", 1)
+    config = beside["config"]
+    assert (config["listen"], "token" in config, "token_sha256" in config) == ("unix:/run/desk/run/exec.sock", False, False)
+    assert config["desk"] == {
+        "alone": True,
+        "directory": "/var/desk",
+        "link": "/run/desk/link.sock",
+        "upstream": {"proxy": "proxy.moorage.internal:3128", "username": "cntr_1", "password": "secret"},
+        "trusted_keys": ANY,
+    }
+    overrides = json.dumps(json.dumps(server_config(spec, has_desk=True), separators=(",", ":")))
+    assert len(overrides) < 6_000, "ECS takes 8,192 characters, and variables of the container stand among them"
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -346,6 +369,7 @@ def test_settings_come_from_the_environment_that_the_cdk_app_writes() -> None:
         "task_definition_4g": DEFINITION,
     }
     assert FargateSettings.from_settings(environment) == SETTINGS
+    assert FargateSettings.from_settings(environment | {"desks": "true"}) == replace(SETTINGS, has_desks=True)
 
 
 def test_a_missing_setting_is_named() -> None:

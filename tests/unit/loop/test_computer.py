@@ -379,10 +379,18 @@ async def test_a_toolset_of_the_upstream_is_for_a_hosted_computer_alone() -> Non
     assert (tool["type"], tool["name"]) == ("function", "computer")
 
 
-@pytest.mark.parametrize("kind", ["fargate", "lambda_microvm", "elsewhere"])
+@pytest.mark.parametrize("kind", ["lambda_microvm", "elsewhere"])
 def test_where_a_browser_would_share_its_walls_with_commands_there_is_none(kind: ProvisionerKind) -> None:
     settings = Settings("t", "b", provisioner=kind, sandbox_browser=True)
     why = Computer().unavailable([TOOL], ModelEntry("m", "demo", "m"), settings)
     assert why is not None
-    assert "walls of its own" in why
+    assert "a browser would have no walls against commands" in why
     assert Computer().unavailable([{"type": "computer"}], ModelEntry("m", "demo", "m"), settings) is None
+
+
+def test_a_deployment_on_fargate_has_browsers_if_it_is_made_with_them() -> None:
+    with_them, without = (Settings("t", "b", provisioner="fargate", sandbox_browser=is_there) for is_there in (True, False))
+    assert Computer().unavailable([TOOL], ModelEntry("m", "demo", "m"), with_them) is None
+    why = Computer().unavailable([TOOL], ModelEntry("m", "demo", "m"), without)
+    assert why is not None
+    assert "Set 'computer' to true in cdk.json" in why

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from moorage.loop.finish import end_from_outside
 from moorage.model.prices import Price
+from moorage.settings import Settings
 from moorage.state import LoopState, Next
 from moorage.store.budgets import Scope
 from moorage.store.responses import StoredResponse
+from moorage.store.sandbox_usage import SandboxPrice
 from moorage.store.table import Record
 
 from tests.unit.api.served import Served
@@ -189,3 +191,12 @@ async def test_as_of_an_event_it_has_cost_what_it_had_by_then() -> None:
     then = (await served.get(f"/responses/{stored.response_id}", at=last)).json()
     assert then["as_of"]["cost_usd"] == (await cost_of(served, stored))["usd"]
     assert (await served.get(f"/responses/{stored.response_id}", at=0)).json()["as_of"]["cost_usd"] == 0
+
+
+def test_a_browser_of_a_task_is_paid_for_by_the_memory_that_it_has() -> None:
+    settings = Settings("t", "b", sandbox_price=(3.6, 1.8), fargate={"desks": "true"})
+    with_desk, without = (SandboxPrice.of(each) for each in (settings, replace(settings, fargate={})))
+    assert with_desk is not None
+    assert without is not None
+    more = [with_desk.nanodollars(tier) - without.nanodollars(tier) for tier in ("1g", "64g")]
+    assert more == [2 * 500_000, 8 * 500_000]

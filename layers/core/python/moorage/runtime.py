@@ -328,6 +328,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         egress_proxy=settings.egress_proxy,
         connect=connect,
         programs=settings.sandbox_programs,
+        has_browsers=settings.sandbox_browser,
         at_work=of_responses(responses),
         bounds=SandboxBounds(settings.tenant_sandboxes_max, settings.tenant_vcpus_max, settings.tenant_starts_per_second),
         usage=_sandbox_usage(settings, table, clock),

@@ -166,6 +166,8 @@ class Settings:
     """ARN of the vector bucket (S3 Vectors) that compares the vectors of vector stores; None compares them in memory."""
     websocket_endpoint: str | None = None
     """The management API of the gateway's WebSocket stage, by which events are sent on its connections."""
+    screens_function: str | None = None
+    """The function in the sandboxes' network that shows browsers, if this one is outside and cannot reach any."""
     websocket_worker: str | None = None
     """The function that works for a connection of the gateway while something runs on it."""
     otlp_endpoint: str | None = None
@@ -595,6 +597,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_USAGE_PLANS": _Variable("usage_plans", _words, _listed),
     "MOORAGE_VECTOR_BUCKET": _Variable("vector_bucket", _vector_bucket),
     "MOORAGE_WEBSOCKET_ENDPOINT": _Variable("websocket_endpoint", _text),
+    "MOORAGE_SCREENS_FUNCTION": _Variable("screens_function", _text),
     "MOORAGE_WEBSOCKET_WORKER": _Variable("websocket_worker", _text),
     "OTEL_EXPORTER_OTLP_ENDPOINT": _Variable("otlp_endpoint", _web_address),
     "OTEL_EXPORTER_OTLP_HEADERS": _Variable("otlp_headers", _headers, _header_list),

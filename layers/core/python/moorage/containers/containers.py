@@ -116,6 +116,7 @@ class Containers:
         egress_proxy: str | None = None,
         connect: Callable[[Handle], ExecClient] | None = ExecClient,
         programs: str = "",
+        has_browsers: bool = False,
         at_work: AtWork = nobody,
         bounds: SandboxBounds = NO_BOUNDS,
         usage: SandboxUsage | None = None,
@@ -162,7 +163,7 @@ class Containers:
         swept = (store, self.past, blobs, provisioner, self.sandboxes, self.artifacts, files.stored)
         self.sweep = ContainerSweep(*swept, announcements=announcements, clock=clock, egress=egress, at_work=at_work)
         self.waiting = SandboxWait(self.sandboxes, self.sweep, at_work)
-        self.screens = ContainerScreens(store, self.sandboxes, self.waiting)
+        self.screens = ContainerScreens(store, self.sandboxes, self.waiting, has_browsers=has_browsers)
         self.sessions = TerminalSessions(ContainerSessions(table, clock), store, self.sandboxes, self.waiting, self.artifacts)
 
     async def pay(self, tenant_id: str, container_id: str, response_id: str, seconds: int) -> None:

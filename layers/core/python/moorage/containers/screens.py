@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from moorage import limits
 from moorage.containers.lifecycle import ContainerSandboxes
 from moorage.containers.sandbox_wait import SandboxWait
 from moorage.containers.store import ContainerRecord, ContainerStore
@@ -17,17 +18,22 @@ from moorage.errors import (
     DeskUnavailable,
     SandboxError,
     SandboxGone,
+    SandboxStarting,
     sandbox_unavailable,
 )
 from moorage.errors.screens import screen_closed, screen_held, screen_unavailable
 from moorage.sandbox.desk_client import ActionOutcome, DeskClient, DeskFrame, DeskLease
 
-_OUT_OF_REACH: Final = "What serves containers here does not reach their sandboxes: in this version nobody watches a browser on AWS."
+_NO_BROWSERS: Final = "The sandboxes of this deployment have no browser: 'computer' in cdk.json gives them one."
 _CLOSED: Final = "Its browser does not run: take control, and it is started."
 
 
 class ContainerScreens:
-    def __init__(self, store: ContainerStore, sandboxes: ContainerSandboxes, waiting: SandboxWait) -> None:
+    def __init__(
+        self, store: ContainerStore, sandboxes: ContainerSandboxes, waiting: SandboxWait, *, has_browsers: bool = False
+    ) -> None:
+        """``has_browsers`` is asked where sandboxes are out of reach: elsewhere each of them says it."""
+        self._has_browsers = has_browsers
         self._store = store
         self._sandboxes = sandboxes
         self._waiting = waiting
@@ -46,9 +52,13 @@ class ContainerScreens:
             raise sandbox_unavailable(error) from error
 
     async def take(self, tenant_id: str, container_id: str, holder: str) -> DeskLease:
-        """Take control, or keep it; the browser is started if it does not run."""
+        """Take control, or keep it; the browser is started if it does not run. From where no sandbox is reached only that is begun,
+        and whoever reaches them does the rest when it is asked again."""
         if not self._sandboxes.can_connect:
-            raise screen_unavailable(_OUT_OF_REACH)
+            if not self._has_browsers:
+                raise screen_unavailable(_NO_BROWSERS)
+            await self._sandboxes.place(tenant_id, container_id)
+            raise sandbox_unavailable(SandboxStarting(limits.CONTAINER_POLL_SECONDS))
         try:
             async with await self._waiting.sandbox_now(tenant_id, container_id) as live, self._sandboxes.desk(live) as desk:
                 await desk.start()

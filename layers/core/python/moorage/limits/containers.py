@@ -86,6 +86,8 @@ processes when both are full."""
 
 DESK_MEMORY_GIB: Final = 2
 """Of a sandbox's browser, beside what its commands have. A heavy page takes 1 GiB; of a larger one the kernel ends the process."""
+FARGATE_DESK_GIB: Final = {"1g": DESK_MEMORY_GIB, "4g": DESK_MEMORY_GIB, "16g": DESK_MEMORY_GIB, "64g": 8}
+"""What a task of Fargate's has for it beside ``MEMORY_LIMITS``: with 16 vCPU memory goes in steps of 8 GiB."""
 DESK_DISK_BYTES: Final = 384 * MIB
 """Of a browser's profile and of the files on their way through it. It is memory of the desk."""
 

@@ -56,8 +56,13 @@ _POLICIES: Final[dict[str, Any]] = {
 
 def policies(ca_pem: str) -> bytes:
     """The file; ``ca_pem`` has what the browser trusts beside the CAs of its own: the egress proxy's, empty without a proxy."""
+    return json.dumps(policies_of(ca_pem), sort_keys=True).encode()
+
+
+def policies_of(ca_pem: str) -> dict[str, Any]:
+    """What stands in it."""
     trusted = [base64.b64encode(each.public_bytes(_DER)).decode() for each in _certificates(ca_pem)]
-    return json.dumps({**_POLICIES, **({"CACertificates": trusted} if trusted else {})}, sort_keys=True).encode()
+    return {**_POLICIES, **({"CACertificates": trusted} if trusted else {})}
 
 
 def key_pins(ca_pem: str) -> list[str]:

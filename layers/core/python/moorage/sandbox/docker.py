@@ -32,6 +32,7 @@ from moorage import limits
 from moorage.egress import trust
 from moorage.errors import DeskUnavailable, SandboxError, SandboxGone, SandboxStarting, SettingsConflict
 from moorage.sandbox import browser_policies, seccomp
+from moorage.sandbox.desk_config import DESK_DIRECTORY, LINK_DIRECTORY, LINK_SOCKET, desk_config
 from moorage.sandbox.docker_engine import Engine, refusal
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.machine_bounds import MachineBounds, SandboxShare
@@ -54,16 +55,13 @@ DESK_LABEL: Final = "moorage.desk-of"
 SOCKET_DIRECTORY: Final = "/run/moorage"
 CONTROL_SOCKET: Final = "control.sock"
 EGRESS_DIRECTORY: Final = "/run/egress"
-LINK_DIRECTORY: Final = "/run/desk"
-"""Where a browser's container sees what the sandbox sees as ``/run/moorage/link``."""
-LINK_SOCKET: Final = "link.sock"
-DESK_DIRECTORY: Final = "/var/desk"
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 """What the exec server needs to start commands as another user, to end them, and to hand files to them."""
 
 _SECCOMP: Final = json.dumps(seccomp.profile(), separators=(",", ":"))
 _DESK_SECCOMP: Final = json.dumps(seccomp.profile(has_namespaces=True), separators=(",", ":"))
 _LINK: Final = "link"
+"""What the sandbox sees as ``/run/moorage/link`` a browser's container sees as ``LINK_DIRECTORY``."""
 _DESK_SOCKETS: Final = "run"
 _POLICIES: Final = "policies.json"
 NO_DESK_IMAGE: Final = (
@@ -379,11 +377,14 @@ class DockerProvisioner:
         ]
         mounts += [each for each in sandbox["HostConfig"]["Mounts"] if each["Target"] == EGRESS_DIRECTORY]
         scratch = limits.DESK_MEMORY_GIB * 1024**3 // limits.SANDBOX_TMP_SHARE
+        upstream = {} if egress is None else {name: egress[name] for name in ("socket", "username", "password")}
+        served = desk_config(f"{SOCKET_DIRECTORY}/exec.sock", upstream, egress["ca_pem"] if egress else "")
+        config = {"token_sha256": token_sha256, **served}
         return {
             "Image": self.settings.desk_image,
             "Hostname": "desk",
             "User": f"{uid}:{uid}",
-            "Env": [f"{CONFIG_VARIABLE}={json.dumps(desk_config(egress, token_sha256), separators=(',', ':'))}"],
+            "Env": [f"{CONFIG_VARIABLE}={json.dumps(config, separators=(',', ':'))}"],
             "Labels": {
                 DEPLOYMENT_LABEL: self.settings.deployment,
                 TENANT_LABEL: labels[TENANT_LABEL],
@@ -525,24 +526,6 @@ def server_config(spec: SandboxSpec, uid: int) -> dict[str, Any]:
             "disk_bytes": limits.WORKSPACE_BYTES_MAX,
             "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
         },
-    }
-
-
-def desk_config(egress: Mapping[str, str] | None, token_sha256: str) -> dict[str, Any]:
-    """The configuration of the exec server that serves a browser alone; ``egress`` is the sandbox's."""
-    upstream = {} if egress is None else {name: egress[name] for name in ("socket", "username", "password")}
-    return {
-        "token_sha256": token_sha256,
-        "listen": f"unix:{SOCKET_DIRECTORY}/exec.sock",
-        "path": "/usr/bin:/bin",
-        "desk": {
-            "alone": True,
-            "directory": DESK_DIRECTORY,
-            "link": f"{LINK_DIRECTORY}/{LINK_SOCKET}",
-            "upstream": upstream,
-            "trusted_keys": browser_policies.key_pins(egress["ca_pem"]) if egress else [],
-        },
-        "limits": {"processes": limits.CONTAINER_PROCESSES_MAX, "open_files": limits.CONTAINER_OPEN_FILES_MAX},
     }
 
 

@@ -25,6 +25,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxOrdered, SandboxStarting
+from moorage.sandbox.browser_policies import policies_of
+from moorage.sandbox.desk_config import LINK_DIRECTORY, LINK_SOCKET, desk_config
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ecs import ECSClient
 
 CONTAINER_NAME: Final = "sandbox"
+DESK_DIRECTORY: Final = "/run/moorage"
+"""In the container of the commands: what it has in common with the browser's lies below it, as ``desk`` and ``policies``."""
 EXEC_PORT: Final = 8080
 COMMAND_UID: Final = 1000
 """The image's unprivileged user: commands run as it, the exec server as root."""
@@ -77,6 +81,8 @@ class FargateSettings:
     """What the active revisions run; another one makes sandboxes that wait ready outdated."""
     has_events: bool = False
     """Whether somebody hears of tasks that run."""
+    has_desks: bool = False
+    """Whether a task has a second container, for a browser."""
 
     @classmethod
     def from_settings(cls, values: Mapping[str, str]) -> Self:
@@ -89,6 +95,7 @@ class FargateSettings:
                 egress_security_group=values.get("egress_security_group"),
                 image=values.get("image", ""),
                 has_events=values.get("events") == "true",
+                has_desks=values.get("desks") == "true",
                 task_definitions={
                     gib: values[name] for tier, gib in limits.MEMORY_LIMITS.items() if (name := f"task_definition_{tier}") in values
                 },
@@ -188,7 +195,7 @@ class FargateProvisioner:
         return False
 
     async def desk(self, handle: Handle, *, starts: bool = True) -> Handle:
-        return handle
+        return handle  # It passes on what is asked of the desk (functions/sandbox/server/desk/beside.py).
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         tasks = await self._describe([sandbox_id])
@@ -267,11 +274,12 @@ class FargateProvisioner:
         definition = settings.task_definitions.get(spec.memory_gib)
         if definition is None:
             raise SandboxError(f"This deployment has no sandboxes of {spec.memory_gib} GiB (memory_tiers in cdk.json).")
+        config = server_config(spec, has_desk=settings.has_desks)
         overrides = {
             "containerOverrides": [
                 {
                     "name": CONTAINER_NAME,
-                    "environment": [{"name": CONFIG_VARIABLE, "value": json.dumps(_server_config(spec), separators=(",", ":"))}],
+                    "environment": [{"name": CONFIG_VARIABLE, "value": json.dumps(config, separators=(",", ":"))}],
                 }
             ]
         }
@@ -323,7 +331,7 @@ def _started_by(container_id: str, token: str) -> str:
     return f"{container_id}/{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
-def _server_config(spec: SandboxSpec) -> dict[str, Any]:
+def server_config(spec: SandboxSpec, *, has_desk: bool) -> dict[str, Any]:
     """The exec server's configuration (``functions/sandbox/README.md``).
 
     ECS shows it to everybody with the right to describe tasks, so it bears only the token's hash.
@@ -341,6 +349,23 @@ def _server_config(spec: SandboxSpec) -> dict[str, Any]:
             "open_files": limits.CONTAINER_OPEN_FILES_MAX,
             "disk_bytes": limits.WORKSPACE_BYTES_MAX,
             "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
+        },
+        **(_beside(egress) if has_desk else {}),
+    }
+
+
+def _beside(egress: EgressSpec | None) -> dict[str, Any]:
+    """What the exec server hands on to the browser's container: overrides for both would be beyond what ECS takes."""
+    upstream, ca_pem = {}, ""
+    if egress is not None:
+        ca_pem = egress.ca_pem
+        upstream = {"proxy": egress.proxy.removeprefix("http://"), "username": egress.username, "password": egress.password}
+    return {
+        "neighbour_path": f"{DESK_DIRECTORY}/desk/{LINK_SOCKET}",
+        "beside": {
+            "directory": DESK_DIRECTORY,
+            "policies": policies_of(ca_pem),
+            "config": desk_config(f"{LINK_DIRECTORY}/run/exec.sock", upstream, ca_pem),
         },
     }
 

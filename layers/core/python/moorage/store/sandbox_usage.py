@@ -28,16 +28,19 @@ class SandboxPrice:
     vcpu_hour: float
     gib_hour: float
     source: str
+    has_desks: bool = False
+    """Whether each sandbox has memory for a browser too."""
 
     @classmethod
     def of(cls, settings: Settings) -> "SandboxPrice | None":
         """None if sandboxes cost nothing: on a machine that is there anyway."""
-        price = cls(*settings.sandbox_price, source=settings.sandbox_price_source)
+        price = cls(*settings.sandbox_price, source=settings.sandbox_price_source, has_desks=settings.fargate.get("desks") == "true")
         return price if price.vcpu_hour or price.gib_hour else None
 
     def nanodollars(self, memory_limit: str) -> int:
         """Of a second."""
         vcpus, gib = limits.SANDBOX_CPU_UNITS[memory_limit] / limits.VCPU, limits.MEMORY_LIMITS[memory_limit]
+        gib += limits.FARGATE_DESK_GIB[memory_limit] if self.has_desks else 0
         return round((vcpus * self.vcpu_hour + gib * self.gib_hour) * 1_000_000_000 / 3600)
 
 

@@ -44,9 +44,13 @@ _NO_DESK_IMAGE: Final = (
     "The container engine of this deployment has no image of a browser. Build it with 'moorage sandbox-image build --desk', and start "
     "moorage again. Or leave 'container' out, and run the calls yourself."
 )
+_NO_COMPUTER: Final = (
+    "The sandboxes of this deployment have no browser. Set 'computer' to true in cdk.json, and deploy again. Or leave 'container' out, "
+    "and run the calls yourself."
+)
 _NO_WALLS: Final = (
-    "In this version a browser has walls of its own beside the sandboxes of bubblewrap and of container engines alone, and this "
-    "deployment has others. Leave 'container' out, and run the calls yourself."
+    "The sandboxes of this deployment are MicroVMs. One machine has one container, in which a browser would have no walls against "
+    "commands. Leave 'container' out, and run the calls yourself. Or deploy with provisioner 'fargate' and 'computer' in cdk.json."
 )
 _OURS: Final = (KEPT, "container", "actions", "page", batches.WITH_ELEMENTS)
 """Fields of hosted items that no upstream knows. A call's own actions are another field of the same name."""
@@ -91,7 +95,7 @@ class Computer(
             return None
         if entry.view == "off":
             return f"The operator offers no hosted computer to '{entry.name}': leave 'container' out, and run the calls yourself."
-        missing = {"launcher": _NO_BROWSER, "docker": _NO_DESK_IMAGE}
+        missing = {"launcher": _NO_BROWSER, "docker": _NO_DESK_IMAGE, "fargate": _NO_COMPUTER}
         if settings.provisioner not in missing:
             return _NO_WALLS
         return None if settings.sandbox_browser else missing[settings.provisioner]
