@@ -49,6 +49,9 @@ GATEWAY_RESOURCES_MAX: Final = 300
 _REFERENCE_CHARS: Final = 128
 """What a reference can become: the ARNs and names of this deployment are shorter."""
 
+_GROUP_ID_CHARS: Final = 20
+"""``sg-`` and 17 digits."""
+
 _NAMES: Final = {
     "AWS::Lambda::Function": ("FunctionName", 64),
     "AWS::IAM::Role": ("RoleName", 64),
@@ -203,6 +206,8 @@ def _length(value: Any) -> int:
     match value:
         case str():
             return len(value.encode())
+        case {"Fn::GetAtt": [_, "GroupId"]}:
+            return _GROUP_ID_CHARS
         case {"Ref": _} | {"Fn::GetAtt": _} | {"Fn::ImportValue": _}:
             return _REFERENCE_CHARS
         case {"Fn::Join": [separator, parts]}:

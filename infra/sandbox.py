@@ -243,7 +243,6 @@ class SandboxTask(Construct):
             "MOORAGE_FARGATE_SUBNETS": ",".join(self._network.sandbox_subnet_ids),
             "MOORAGE_FARGATE_SECURITY_GROUP": self._network.sandbox_group.security_group_id,
             "MOORAGE_FARGATE_IMAGE": self._image_edition,
-            **({"MOORAGE_FARGATE_DESKS": "true"} if self.desk_image else {}),
             **{f"MOORAGE_FARGATE_TASK_DEFINITION_{tier.upper()}": self._family(tier) for tier in self.task_definitions},
         }
 

@@ -10,6 +10,7 @@ come to rest, compared with what there is:
 * a command has begun at most once, counted from outside in /proc, unless its output says that it was lost;
 * what was acknowledged is there, what was deleted is not back, and nothing is left running;
 * what a session of an agent was given is there once and in its order, and its turns have ended (``tests/chaos/sessions.py``);
+* a click of a hosted computer reached its page once, unless the output says otherwise (``tests/chaos/computers.py``);
 * budgets of a key, a tenant and a tree were overrun by one step at most, counted all, and hold nothing (``tests/chaos/thrift.py``);
 * each end of a response in the background was told to a webhook at least once.
 
@@ -37,6 +38,7 @@ from typing import Any, Final
 import httpx
 
 from tests.chaos import document
+from tests.chaos.computers import HAS_BROWSER, ComputerClient, ComputerTold, clicked_wrong
 from tests.chaos.nemesis import Event, Field, Nemesis, is_serving, schedule
 from tests.chaos.sessions import SessionClient, SessionTold, ordered_wrong, session_violations
 from tests.chaos.shrink import shrink
@@ -76,6 +78,7 @@ class Told:
     read: dict[str, list[dict[int, bytes]]] = field(default_factory=dict)
     """What each reader saw, by number."""
     sessions: list[SessionTold] = field(default_factory=list)
+    computers: list[ComputerTold] = field(default_factory=list)
     depot: Depot = field(default_factory=Depot)
     """What the server of tools was told."""
     begun: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
@@ -131,9 +134,19 @@ class Load:
         self._runs_of_late: deque[str] = deque(maxlen=6)
         self.stopped = threading.Event()
         person = SessionClient(told.sessions, random.Random(seed), self.stopped, depot_url)
+        watcher = ComputerClient(told.computers, random.Random(seed), self.stopped)
         self.threads = [
             threading.Thread(target=self._until_stopped, args=(work,), daemon=True)
-            for work in (self._runs, self._runs, self._runs, self._plain, self._files, self._follow, person.drive)
+            for work in (
+                self._runs,
+                self._runs,
+                self._runs,
+                self._plain,
+                self._files,
+                self._follow,
+                person.drive,
+                *([watcher.drive] if HAS_BROWSER else []),
+            )
         ]
 
     def start(self) -> None:
@@ -285,6 +298,12 @@ def violations(stack: Stack, told: Told, seed: int) -> list[str]:
                 found += ordered_wrong(session, told.depot.orders)
             except (AssertionError, httpx.HTTPError, KeyError, IndexError) as error:
                 found.append(f"{session.id}: {type(error).__name__}: {error}")
+        for computer in told.computers:
+            try:
+                found += _looked_at(http, told, computer.response_id, [], rng)
+                found += clicked_wrong(_ended(http, computer.response_id), computer)
+            except (AssertionError, httpx.HTTPError, KeyError, IndexError) as error:
+                found.append(f"{computer.response_id}: {type(error).__name__}: {error}")
         for file_id, content in told.files.items():
             answer = http.get(f"/files/{file_id}/content")
             if answer.content != content:
@@ -343,6 +362,8 @@ class Report:
     struck: dict[str, int]
     responses: int
     sessions: int
+    computers: int
+    """Responses with a browser."""
     commands: int
     begun: int
     readers: int
@@ -412,6 +433,7 @@ def play(seed: int, events: list[Event], folder: Path, *, is_whole: bool = True)
         dict(nemesis.struck),
         len(told.responses),
         len(told.sessions),
+        len(told.computers),
         len(commands),
         sum(token in told.begun for token in commands),
         sum(map(len, told.read.values())),

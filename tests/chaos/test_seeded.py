@@ -1,10 +1,12 @@
 """A short history of ``make chaos``, the same each time, and what makes histories."""
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from tests.chaos.computers import HAS_BROWSER, ComputerTold, clicked_wrong
 from tests.chaos.nemesis import WEIGHTS, Event, schedule
 from tests.chaos.run import ANSWERS_KEPT_MAX, FILES_KEPT_MAX, Load, Told, play
 from tests.chaos.shrink import shrink
@@ -64,6 +66,31 @@ def test_a_long_history_keeps_no_more_than_its_disk_has_room_for() -> None:
     assert (len(told.files), len(told.files_deleted)) == (FILES_KEPT_MAX, 20)
 
 
+def clicked(page: str, heard: int, *, error: str = "") -> dict[str, Any]:
+    """A response whose page heard of so many clicks; ``error`` is that of the call's first action."""
+    call = {"type": "computer_call", "call_id": "c", "actions": [{"type": "type", "text": page}]}
+    results = [{"ok": False, "error": error}] if error else [{"ok": True}]
+    shown = {"type": "computer_call_output", "call_id": "c", "status": "completed", "actions": results, "page": {"notes": []}}
+    counted = {"type": "shell_call_output", "output": [{"stdout": "counted\n" + f"/{page}\n" * heard}]}
+    return {"output": [call, shown, counted]}
+
+
+@pytest.mark.parametrize(
+    ("heard", "error", "is_wrong"),
+    [
+        (2, "", False),
+        (1, "", True),
+        (3, "", True),
+        (1, "The browser ended during this call.", False),
+        (3, "The browser ended during this call.", True),
+        (0, "This call could not be run.", False),
+        (1, "This call could not be run.", True),
+    ],
+)
+def test_a_click_too_many_and_one_that_is_denied_are_seen(heard: int, error: str, is_wrong: bool) -> None:
+    assert bool(clicked_wrong(clicked("pg_1", heard, error=error), ComputerTold("resp_1", ["pg_1"]))) is is_wrong
+
+
 @pytest.mark.timeout(900)
 def test_a_short_history_leaves_nothing_wrong(tmp_path: Path) -> None:
     report = play(5, SHORT, tmp_path, is_whole=False)
@@ -71,3 +98,4 @@ def test_a_short_history_leaves_nothing_wrong(tmp_path: Path) -> None:
     assert {"worker killed", "launcher killed", "API killed", "clock set"} <= set(report.struck)
     assert report.responses > 3
     assert report.sessions > 0
+    assert report.computers > 0 or not HAS_BROWSER

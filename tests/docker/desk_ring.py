@@ -1,6 +1,7 @@
 """The browser of a hosted computer in a container of its own, on a real engine (``make test-docker``)."""
 
 import json
+import re
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,11 +20,11 @@ from tests.docker.conftest import docker_stack
 from tests.docker.engine import IMAGE, ROOT, base, build, docker
 from tests.docker.image_ring import walls
 from tests.docker.ring import running
-from tests.scenarios.test_computer import CLICK, OPEN, SERVE, SHOT, TOOLS, acts, said, shown
+from tests.scenarios.test_computer import CLICK, OPEN, SERVE, SHOT, TOOLS, TRY, acts, said, shown
 from tests.scenarios.test_operator_secrets import HOST, a_host
 from tests.stack import Stack, say, script, shell
 from tests.unit.sandbox.conftest import until_up
-from tests.unit.sandbox.desk_support import page_server
+from tests.unit.sandbox.desk_support import GLYPHS, GLYPHS_PAGE, page_server
 from tests.unit.sandbox.support import TOKEN, run
 from tests.unit.sandbox.test_desk_walls import CANARY, PROBE
 
@@ -69,6 +70,13 @@ def test_a_page_that_a_command_serves_is_seen_and_used(stack: Stack) -> None:
     assert "the report" in said(response)[3]
     probed = [item for item in response.output if item.type == "shell_call_output"][-1].output[1]
     assert probed.stdout == "[]\n"
+
+
+def test_the_image_draws_chinese_japanese_korean_and_emoji(stack: Stack) -> None:
+    write = f"mkdir pages && cd pages && cat > index.html <<'END'\n{GLYPHS_PAGE}\nEND"
+    serve = f"{write}\nsetsid nohup python3 -m http.server 3000 >/dev/null 2>&1 & {TRY}"
+    (output,) = shown(ask(stack, shell(serve), acts(OPEN), say("end")))
+    assert output.page["title"] == GLYPHS
 
 
 def test_a_page_elsewhere_is_refused_in_words(stack: Stack) -> None:
@@ -177,5 +185,5 @@ def whole_image(engine: str) -> str:
 @pytest.mark.timeout(3000)
 def test_the_image_of_all_of_moorage_shows_the_demonstration_of_a_computer(engine: str, whole_image: str) -> None:
     run_image = ("run", "--rm", *walls(), whole_image)
-    assert "a hosted computer can run here: Chrome/" in docker(engine, *run_image, "doctor")
+    assert re.search("a hosted computer can run here: Chrome/[^ ]+, with Chromium's own sandbox", docker(engine, *run_image, "doctor"))
     assert "after two presses the title is 'Cart: 2'" in docker(engine, *run_image, "demo", "computer", "--no-keep")

@@ -369,7 +369,7 @@ def test_settings_come_from_the_environment_that_the_cdk_app_writes() -> None:
         "task_definition_4g": DEFINITION,
     }
     assert FargateSettings.from_settings(environment) == SETTINGS
-    assert FargateSettings.from_settings(environment | {"desks": "true"}) == replace(SETTINGS, has_desks=True)
+    assert FargateSettings.from_settings(environment, has_desks=True) == replace(SETTINGS, has_desks=True)
 
 
 def test_a_missing_setting_is_named() -> None:

@@ -194,7 +194,7 @@ async def test_as_of_an_event_it_has_cost_what_it_had_by_then() -> None:
 
 
 def test_a_browser_of_a_task_is_paid_for_by_the_memory_that_it_has() -> None:
-    settings = Settings("t", "b", sandbox_price=(3.6, 1.8), fargate={"desks": "true"})
+    settings = Settings("t", "b", sandbox_price=(3.6, 1.8), sandbox_browser=True, fargate={"cluster": "moorage"})
     with_desk, without = (SandboxPrice.of(each) for each in (settings, replace(settings, fargate={})))
     assert with_desk is not None
     assert without is not None

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import shutil
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -26,6 +27,31 @@ SHOP = """<!doctype html><html lang=en><title>Shop</title>
 <style>body { margin: 0 } button { position: absolute; width: 200px; height: 100px } input { margin-top: 120px }</style>
 <button onclick="fetch('/count', {method: 'POST'})">Add to cart</button><input aria-label=Search><p>Welcome to the shop
 <script>document.querySelector('input').addEventListener('keydown', (event) => { document.title = event.key })</script>"""
+
+
+GLYPHS = "価格中한\N{GRINNING FACE}"
+GLYPHS_PAGE = """<!doctype html><meta charset=utf-8><title>-</title><script>
+const drawn = (text) => {
+  const canvas = new OffscreenCanvas(60, 60).getContext('2d')
+  canvas.font = '40px sans-serif'
+  canvas.fillText(text, 5, 45)
+  return canvas.getImageData(0, 0, 60, 60).data.join()
+}
+const box = drawn('\\u{10FFFD}')
+const seen = new Set()
+const isGlyph = (text) => drawn(text) !== box && !seen.has(drawn(text)) && seen.add(drawn(text))
+document.title = [...'TEXTS'].filter(isGlyph).join('')
+</script>""".replace("TEXTS", f"{GLYPHS}\u0378")
+"""Its title is those of the texts that are drawn as something of their own. What no font has is a box like any other: the last
+one is no character."""
+
+
+def missing_fonts() -> str:
+    """Why this machine draws boxes in their place; empty if it has fonts for all of them."""
+    known = shutil.which("fc-list") and all(
+        subprocess.run(["fc-list", f":charset={ord(each):x}"], capture_output=True, check=True).stdout for each in GLYPHS
+    )
+    return "" if known else "No font has these characters (apt-get install fontconfig fonts-wqy-microhei fonts-noto-color-emoji)."
 
 
 @dataclass

@@ -26,12 +26,15 @@ from moorage.sandbox.exec_client import ExecClient
 from tests.processes import descendants
 from tests.unit.sandbox.conftest import until_up
 from tests.unit.sandbox.desk_support import (
+    GLYPHS,
+    GLYPHS_PAGE,
     PASSWORD,
     USERNAME,
     ShopServer,
     click,
     credential,
     do,
+    missing_fonts,
     navigate,
     needs_browser,
     page_server,
@@ -55,6 +58,7 @@ PAGES = {
     "shop.example/links": """<title>Links</title><style>a { position: absolute; left: 0; width: 200px; height: 50px }</style>
         <a href="/" target=_blank style="top: 0">new tab</a><a href="/file" style="top: 50px">file</a>
         <a href="http://refused.example/" style="top: 100px">refused</a>""",
+    "shop.example/glyphs": GLYPHS_PAGE,
     "shop.example/file": "attachment:report 1.csv:a,b\n",
     "shop.example/upload": """<title>Upload</title><input type=file multiple aria-label=Files
         onchange="Promise.all([...this.files].map(async (file) => file.name + '=' + await file.text()))
@@ -242,6 +246,11 @@ async def test_text_arrives_exactly(desk: DeskClient) -> None:
     assert (await do(desk, press("CTRL", "A"), type_text("short A!"))).actions == (DONE, DONE)
     while (await do(desk)).page.title != "8":  # The browser hears of a title when it has the time.
         await asyncio.sleep(0.05)
+
+
+@pytest.mark.skipif(missing_fonts() != "", reason=missing_fonts())
+async def test_chinese_japanese_korean_and_emoji_are_drawn_as_glyphs(desk: DeskClient) -> None:
+    assert (await do(desk, navigate(f"{SHOP}glyphs"))).page.title == GLYPHS
 
 
 async def test_mouse_actions_reach_the_page_with_held_keys(desk: DeskClient) -> None:

@@ -15,12 +15,12 @@ ROOT = Path(__file__).resolve().parents[3]
 PROFILE = (ROOT / "docker" / "seccomp.json").read_text()
 DEFAULT_SHA256 = "536529b665dd0972c37bfb569f5d4ac8a53592e7b00752bc39ff063ca9864c74"
 """Of ``seccomp/default.json`` in moby/profiles at the tag ``seccomp/v0.2.3``: the table of the engine's own."""
-BUBBLEWRAP_CALLS = ["clone", "mount", "pivot_root", "sethostname", "setns", "umount2", "unshare"]
+NAMESPACE_CALLS = ["chroot", "clone", "mount", "pivot_root", "sethostname", "setns", "umount2", "unshare"]
 
 
-def test_the_seccomp_profile_is_the_engines_own_and_the_calls_of_bubblewrap() -> None:
+def test_the_seccomp_profile_is_the_engines_own_and_the_calls_for_namespaces() -> None:
     rules = json.loads(PROFILE)["syscalls"]
-    assert (rules[-1]["names"], rules[-1]["action"]) == (BUBBLEWRAP_CALLS, "SCMP_ACT_ALLOW")
+    assert (rules[-1]["names"], rules[-1]["action"]) == (NAMESPACE_CALLS, "SCMP_ACT_ALLOW")
     default = PROFILE[: PROFILE.rindex(",\n\t\t{")] + "\n\t]\n}"
     assert hashlib.sha256(default.encode()).hexdigest() == DEFAULT_SHA256
 

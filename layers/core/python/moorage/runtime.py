@@ -304,9 +304,8 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     keys = DeploymentKeys(settings, _secret)
     provisioner = _provisioner(settings, executor)
     connect, fleet = _connect(provisioner), _fleet(provisioner)
-    ecs = fleet if isinstance(fleet, FargateProvisioner) else None
     lister = provisioner if isinstance(provisioner, LambdaMicrovmProvisioner) else fleet
-    pooled = fleet if settings.warm_pool else ecs
+    pooled = fleet if settings.warm_pool or isinstance(fleet, FargateProvisioner) else None
     pool = None if pooled is None else WarmPool(table, pooled, settings.warm_pool, key=keys.sandboxes, clock=clock, connect=connect)
     if settings.warm_pool:
         # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
@@ -508,7 +507,8 @@ def _provisioner(settings: Settings, executor: Executor) -> Provisioner:
         case "docker":
             return docker_provisioner(settings)
         case "fargate":
-            return FargateProvisioner(aws_client("ecs"), FargateSettings.from_settings(settings.fargate), executor)
+            fargate = FargateSettings.from_settings(settings.fargate, has_desks=settings.sandbox_browser)
+            return FargateProvisioner(aws_client("ecs"), fargate, executor)
         case "elsewhere":
             return ReachOnlyProvisioner()
         case "lambda_microvm":

@@ -85,7 +85,7 @@ class FargateSettings:
     """Whether a task has a second container, for a browser."""
 
     @classmethod
-    def from_settings(cls, values: Mapping[str, str]) -> Self:
+    def from_settings(cls, values: Mapping[str, str], *, has_desks: bool = False) -> Self:
         """Read ``Settings.fargate``; raises :class:`SettingsError`."""
         try:
             return cls(
@@ -95,7 +95,7 @@ class FargateSettings:
                 egress_security_group=values.get("egress_security_group"),
                 image=values.get("image", ""),
                 has_events=values.get("events") == "true",
-                has_desks=values.get("desks") == "true",
+                has_desks=has_desks,
                 task_definitions={
                     gib: values[name] for tier, gib in limits.MEMORY_LIMITS.items() if (name := f"task_definition_{tier}") in values
                 },

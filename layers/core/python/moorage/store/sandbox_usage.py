@@ -34,7 +34,8 @@ class SandboxPrice:
     @classmethod
     def of(cls, settings: Settings) -> "SandboxPrice | None":
         """None if sandboxes cost nothing: on a machine that is there anyway."""
-        price = cls(*settings.sandbox_price, source=settings.sandbox_price_source, has_desks=settings.fargate.get("desks") == "true")
+        has_desks = settings.sandbox_browser and bool(settings.fargate)
+        price = cls(*settings.sandbox_price, source=settings.sandbox_price_source, has_desks=has_desks)
         return price if price.vcpu_hour or price.gib_hour else None
 
     def nanodollars(self, memory_limit: str) -> int:
