@@ -97,12 +97,13 @@ def clicked_wrong(response: dict[str, Any], told: ComputerTold) -> list[str]:
         heard = counted.count(f"/{page}\n")
         call = next((item for item in response["output"] if item["type"] == "computer_call" and page in json.dumps(item)), None)
         output = outputs.get(call["call_id"]) if call else None
-        is_said = output is not None and all(each["ok"] for each in output["actions"]) and output["status"] == "completed"
+        is_said = output is not None and output["status"] == "completed" and all(each["ok"] for each in output["actions"])
+        notes = output["page"]["notes"] if output is not None and is_said else []
         if heard > CLICKS:
             found.append(f"{told.response_id}: {page} was clicked {heard} times, and not {CLICKS}")
         elif heard and output is not None and GAVE_UP in json.dumps(output):
             found.append(f"{told.response_id}: {page} was clicked {heard} times, and is said not to have been")
-        elif is_said and is_whole and "notes" in output["page"] and not output["page"]["notes"] and heard != CLICKS:
+        elif is_said and is_whole and not notes and heard != CLICKS:
             found.append(f"{told.response_id}: {page} was clicked {heard} times, and is said to have been {CLICKS} times")
     return found
 

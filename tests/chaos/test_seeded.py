@@ -70,7 +70,13 @@ def clicked(page: str, heard: int, *, error: str = "") -> dict[str, Any]:
     """A response whose page heard of so many clicks; ``error`` is that of the call's first action."""
     call = {"type": "computer_call", "call_id": "c", "actions": [{"type": "type", "text": page}]}
     results = [{"ok": False, "error": error}] if error else [{"ok": True}]
-    shown = {"type": "computer_call_output", "call_id": "c", "status": "completed", "actions": results, "page": {"notes": []}}
+    shown: dict[str, Any] = {
+        "type": "computer_call_output",
+        "call_id": "c",
+        "status": "completed",
+        "actions": results,
+        "page": {"notes": []},
+    }
     counted = {"type": "shell_call_output", "output": [{"stdout": "counted\n" + f"/{page}\n" * heard}]}
     return {"output": [call, shown, counted]}
 
