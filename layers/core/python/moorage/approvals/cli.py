@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import orjson
 
-from moorage.cli.output import add_json, listing, moment, say_json
+from moorage.cli.actions import CommandActions
+from moorage.cli.output import listing, moment, say_json
 from moorage.cli.pages import entries
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.ids import response_of
@@ -18,24 +19,17 @@ from moorage.tools.approval_text import asked
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = "Calls of responses in the background that wait for a person's word: list them, allow them, deny them."
-    add_json(parser)
-    parser.set_defaults(run=_list, response_id=None)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listed = actions.add_parser("list", help="waiting calls, newest first (the default ACTION)")
+    parser.set_defaults(response_id=None)
+    actions = CommandActions(parser, default=_list)
+    listed = actions.add("list", _list, "waiting calls, newest first (the default ACTION)")
     listed.add_argument("response_id", metavar="RESPONSE_ID", nargs="?", help="all of this response, decided ones too")
-    add_json(listed, is_inherited=True)
-    listed.set_defaults(run=_list)
     for name, does in (("approve", "let a call run"), ("deny", "do not let it run; the model is told why")):
-        decided = actions.add_parser(name, help=does)
+        decided = actions.add(name, _decide, does, approve=name == "approve")
         decided.add_argument("approval_ids", metavar="APPROVAL_ID", nargs="+", help="apr_... from the list")
         decided.add_argument("--reason", help="kept with the decision, and told to the model where it is denied")
-        add_json(decided, is_inherited=True)
-        decided.set_defaults(run=_decide, approve=name == "approve")
-    linked = actions.add_parser("link", help="make a link for a decision without a key")
+    linked = actions.add("link", _link, "make a link for a decision without a key")
     linked.add_argument("approval_id", metavar="APPROVAL_ID")
     linked.add_argument("--hours", type=int, default=24, metavar="N", help="how long it is valid, at most 168; by default 24")
-    add_json(linked, is_inherited=True)
-    linked.set_defaults(run=_link)
 
 
 def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

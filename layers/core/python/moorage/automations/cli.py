@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from moorage.cli.output import add_json, listing, moment, say_json, told
+from moorage.cli.actions import CommandActions
+from moorage.cli.output import listing, moment, say_json, told
 from moorage.cli.pages import entries
 from moorage.cli.target import answer_of, find
 from moorage.terminal import say
@@ -12,21 +13,15 @@ from moorage.terminal import say
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = "Automations: input for sessions of agents at set times."
-    add_json(parser)
-    parser.set_defaults(run=_list)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listed = actions.add_parser("list", help="all automations, newest first (without ACTION too)")
-    add_json(listed, is_inherited=True)
-    listed.set_defaults(run=_list)
+    actions = CommandActions(parser, default=_list)
+    actions.add("list", _list, "all automations, newest first (without ACTION too)")
     for name, run, about in (
         ("show", _show, "an automation and its latest invocations"),
         ("pause", _change, "invoke an automation no more"),
         ("resume", _change, "invoke an automation again"),
         ("delete", _delete, "delete an automation; sessions stay"),
     ):
-        action = actions.add_parser(name, help=about)
-        add_json(action, is_inherited=True)
-        action.set_defaults(run=run, action=name)
+        action = actions.add(name, run, about, action=name)
         action.add_argument("automation_id", metavar="AUTOMATION_ID", help="auto_... from the list")
 
 

@@ -9,9 +9,10 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from moorage.cli import shared_budgets, tiers
+from moorage.cli.actions import CommandActions
 from moorage.cli.audit_trail import note
 from moorage.cli.durations import seconds_of
-from moorage.cli.output import add_json, listing, moment, say_json, told
+from moorage.cli.output import listing, moment, say_json, told
 from moorage.cli.target import TargetError, find
 from moorage.store.api_keys import READ, ApiKey, ApiKeys
 from moorage.store.audit import AuditKind
@@ -22,23 +23,17 @@ _SECONDS_MAX: Final = 3650 * 86400
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = "Make, list and revoke API keys, and say what they may use, in the deployment's table."
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="make a key and print it; it is shown once")
+    actions = CommandActions(parser)
+    create = actions.add("create", _create, "make a key and print it; it is shown once")
     create.add_argument("--tenant", required=True, help="whose key it is: a-z, 0-9 and '-'; the first key of a name makes the tenant")
     create.add_argument("--name", default="", help="a note for the list")
     create.add_argument("--tier", default="", help="the tenant's usage plan at the gateway (usage_plans in cdk.json); for all its keys")
     create.add_argument("--expires", type=_seconds, default=0, metavar="TIME", help="ends by itself after so long: 12h, 30d")
     create.add_argument("--read-only", action="store_true", help="may look, and change nothing")
-    add_json(create)
-    create.set_defaults(run=_create)
-    listed = actions.add_parser("list", help="show all keys, never the keys themselves")
-    add_json(listed)
-    listed.set_defaults(run=_list)
+    actions.add("list", _list, "show all keys, never the keys themselves")
     shared_budgets.add_to(actions)
-    revoke = actions.add_parser("revoke", help="forget a key; processes that have just seen it obey within 30 seconds")
+    revoke = actions.add("revoke", _revoke, "forget a key; processes that have just seen it obey within 30 seconds")
     revoke.add_argument("key_id", metavar="KEY_ID", help="key_... from the list")
-    add_json(revoke)
-    revoke.set_defaults(run=_revoke)
 
 
 def _seconds(text: str) -> int:

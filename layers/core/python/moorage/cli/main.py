@@ -34,23 +34,23 @@ COMMANDS: Final = {
     "keys": "API keys and the tenants behind them",
     "secrets": "credentials that the proxy injects for containers",
     "models": "list the models of the deployment",
-    "containers": "containers: list, cp, tree, exec, shell, egress",
-    "files": "files: put, get, list",
-    "skills": "skills: push a folder, list, show, pull, delete, validate",
+    "containers": "containers and their files",
+    "files": "uploaded files",
+    "skills": "skills of containers",
     "ls": "list responses, running and ended",
     "show": "show one response, step by step",
     "stop": "cancel a response, or all that run",
     "pause": "stop a response before its next step",
     "fork": "fork a response at one of its events",
     "resume": "resume a paused response",
-    "agents": "saved agents: list, show, delete",
-    "sessions": "sessions of agents: list, show, fork, cancel, delete",
-    "automations": "input for agents at set times: list, show, pause, resume, delete",
-    "vaults": "credentials of agents: list, create, show, delete, credentials, add, rotate, remove",
-    "approvals": "calls that wait for approval: list, approve, deny, link",
+    "agents": "saved agents",
+    "sessions": "sessions of agents",
+    "automations": "input for agents at set times",
+    "vaults": "credentials of agents",
+    "approvals": "calls that wait for approval",
     "usage": "responses, calls and tokens, by day, model, key or tool",
     "storage": "stored bytes of files, containers and vector stores, and the limit",
-    "webhooks": "webhook endpoints: list, create, delete, test, deliveries",
+    "webhooks": "webhook endpoints",
     "tail": "watch a response live, or replay it",
     "console": "open the console in a browser",
     "audit": "who made and revoked keys, changed settings, answered approvals, signed in",
@@ -59,7 +59,7 @@ COMMANDS: Final = {
     "backup": "copy the state of a local stack into a file",
     "restore": "replace the state of a stopped local stack by a backup",
     "completion": "a script that lets a shell complete these commands",
-    "sandbox-image": "the image that a container engine starts sandboxes from: build",
+    "sandbox-image": "the image that a container engine starts sandboxes from",
     "service": "run a local stack as a service of this user (systemd)",
     "uninstall": "list and remove all files of moorage on this machine",
 }
@@ -81,7 +81,7 @@ ACTIONS: Final = {
     "demo": ("sales", "computer"),
     "service": ("install", "status", "uninstall"),
 }
-"""What comes behind some of them; for completion, which is asked for whenever a shell starts."""
+"""The actions of commands, for help and completion. A shell asks for completion whenever it starts."""
 _IN_ANOTHER_FOLDER: Final = {"sessions": "moorage.agents.session_cli"}
 _OF_RESOURCES: Final = ("agents", "approvals", "automations", "containers", "files", "skills", "vaults", "webhooks")
 _INTERRUPTED: Final = 130
@@ -130,7 +130,8 @@ def command_line(chosen: str) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"moorage {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary)
+        actions = f": {', '.join(ACTIONS[name])}" if name in ACTIONS else ""
+        command = commands.add_parser(name, help=summary + actions)
         if name == chosen:
             importlib.import_module(module_of(name)).add_to(command)
     return parser

@@ -15,9 +15,10 @@ from typing import Any
 
 import boto3
 
+from moorage.cli.actions import CommandActions
 from moorage.cli.at_end import threads
 from moorage.cli.audit_trail import note
-from moorage.cli.output import add_json, listing, moment, told
+from moorage.cli.output import listing, moment, told
 from moorage.cli.target import AWS_CONFIG, Target, TargetError, find
 from moorage.egress.keys import key_service
 from moorage.egress.operator_secrets import OperatorSecrets
@@ -31,23 +32,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "Set, list and delete the operator's named secrets. A request refers to one by its name and domain, in "
         "network_policy.domain_secrets, and gives no value."
     )
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
-    put = actions.add_parser("set", help="make a secret or replace its value, read from standard input or asked for")
+    actions = CommandActions(parser)
+    put = actions.add("set", _set, "make a secret or replace its value, read from standard input or asked for")
     put.add_argument("name", metavar="NAME", help="the environment variable that holds its placeholder in a container")
     put.add_argument("--domain", required=True, help="the one host that it is sent to")
     put.add_argument("--tenant", action="append", default=[], help="who may use it; may be repeated; everybody if left out")
-    add_json(put)
-    put.set_defaults(run=_set)
-    listed = actions.add_parser("list", help="show all secrets, never their values")
-    add_json(listed)
-    listed.set_defaults(run=_list)
-    delete = actions.add_parser("delete", help="forget a secret; the proxy obeys within two seconds")
+    actions.add("list", _list, "show all secrets, never their values")
+    delete = actions.add("delete", _delete, "forget a secret; the proxy obeys within two seconds")
     delete.add_argument("name", metavar="NAME")
-    add_json(delete)
-    delete.set_defaults(run=_delete)
-    rotate = actions.add_parser("rotate-key", help="seal with a new key from now on (a stack on one machine)")
-    add_json(rotate)
-    rotate.set_defaults(run=_rotate)
+    actions.add("rotate-key", _rotate, "seal with a new key from now on (a stack on one machine)")
 
 
 def _secrets(environ: Mapping[str, str]) -> OperatorSecrets:

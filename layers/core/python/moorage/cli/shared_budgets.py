@@ -6,8 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from moorage.cli.actions import CommandActions
 from moorage.cli.audit_trail import note
-from moorage.cli.output import add_json, say_json, table
+from moorage.cli.output import say_json, table
 from moorage.cli.target import TargetError, find
 from moorage.errors import ConditionFailed
 from moorage.store.api_keys import ApiKey, ApiKeys
@@ -18,8 +19,8 @@ from moorage.terminal import say
 _HEAD: Final = ("BUDGET", "USED", "HELD", "LIMIT")
 
 
-def add_to(actions: Any) -> None:
-    budget = actions.add_parser("budget", help="set, show, reset or remove the budget of a key or of a tenant")
+def add_to(actions: CommandActions) -> None:
+    budget = actions.add("budget", _run, "set, show, reset or remove the budget of a key or of a tenant")
     budget.description = "Without a limit it shows how the budget stands. New limits take the place of the old; what was used stays."
     whose = budget.add_mutually_exclusive_group(required=True)
     whose.add_argument("key_id", metavar="KEY_ID", nargs="?", help="key_... from the list")
@@ -30,8 +31,6 @@ def add_to(actions: Any) -> None:
     budget.add_argument("--on-limit", choices=("stop", "finish", "pause"), default="stop", help="what a response does that runs then")
     budget.add_argument("--reset", action="store_true", help="count anew from here on")
     budget.add_argument("--remove", action="store_true", help="no budget any more")
-    add_json(budget)
-    budget.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

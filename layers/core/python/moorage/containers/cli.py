@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 
-from moorage.cli.output import add_json, listing, moment, say_json
+from moorage.cli.actions import CommandActions
+from moorage.cli.output import listing, moment, say_json
 from moorage.cli.pages import entries
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.cli.transfer import download
@@ -19,32 +20,20 @@ from moorage.terminals import cli as container_shell
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = "The containers of the key's tenant: list them, copy files, run a command, see what one tried to reach."
-    add_json(parser)
-    parser.set_defaults(run=_list)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listed = actions.add_parser("list", help="the tenant's containers, newest first (without ACTION too)")
-    add_json(listed, is_inherited=True)
-    listed.set_defaults(run=_list)
-    copy = actions.add_parser("cp", help="copy a file into a container, or out of it: one of the two is CONTAINER_ID:PATH")
+    actions = CommandActions(parser, default=_list)
+    actions.add("list", _list, "the tenant's containers, newest first (without ACTION too)")
+    copy = actions.add("cp", _copy, "copy a file into a container, or out of it: one of the two is CONTAINER_ID:PATH")
     copy.add_argument("source", metavar="FROM", help="a file here, or cntr_...:/mnt/data/report.csv")
     copy.add_argument("target", metavar="TO", help="a file or folder here, or cntr_...: (it is put under /mnt/data by its own name)")
-    add_json(copy, is_inherited=True)
-    copy.set_defaults(run=_copy)
-    tree = actions.add_parser("tree", help="the saved files of a container")
+    tree = actions.add("tree", _tree, "the saved files of a container")
     tree.add_argument("container_id", metavar="CONTAINER_ID")
     tree.add_argument("path", metavar="PATH", nargs="?", default="/mnt/data")
-    add_json(tree, is_inherited=True)
-    tree.set_defaults(run=_tree)
-    run = actions.add_parser("exec", help="run a command in a container; its exit code becomes this one's")
+    run = actions.add("exec", _exec, "run a command in a container; its exit code becomes this one's")
     run.add_argument("container_id", metavar="CONTAINER_ID")
     run.add_argument("command", metavar="COMMAND", nargs="+", help="as a shell takes it; words are joined by spaces")
-    add_json(run, is_inherited=True)
-    run.set_defaults(run=_exec)
-    container_shell.add_to(actions.add_parser("shell", help="a terminal in a container"))
-    egress = actions.add_parser("egress", help="requests of a container to the network, with their outcome")
+    container_shell.add_to(actions.add_plain("shell", "a terminal in a container"))
+    egress = actions.add("egress", _egress, "requests of a container to the network, with their outcome")
     egress.add_argument("container_id", metavar="CONTAINER_ID", help="cntr_... from the list")
-    add_json(egress, is_inherited=True)
-    egress.set_defaults(run=_egress)
 
 
 def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from moorage.cli.output import add_json, listing, moment, say_json
+from moorage.cli.actions import CommandActions
+from moorage.cli.output import listing, moment, say_json
 from moorage.cli.pages import entries
 from moorage.cli.target import answer_of, find
 from moorage.cli.transfer import download, upload
@@ -13,22 +14,14 @@ from moorage.terminal import say
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = "The files of the key's tenant."
-    add_json(parser)
-    parser.set_defaults(run=_list)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listed = actions.add_parser("list", help="all files, newest first (without ACTION too)")
-    add_json(listed, is_inherited=True)
-    listed.set_defaults(run=_list)
-    put = actions.add_parser("put", help="upload files; their ids are printed")
+    actions = CommandActions(parser, default=_list)
+    actions.add("list", _list, "all files, newest first (without ACTION too)")
+    put = actions.add("put", _put, "upload files; their ids are printed")
     put.add_argument("paths", metavar="FILE", type=Path, nargs="+")
     put.add_argument("--purpose", default="user_data", help="by default user_data")
-    add_json(put, is_inherited=True)
-    put.set_defaults(run=_put)
-    get = actions.add_parser("get", help="download a file")
+    get = actions.add("get", _get, "download a file")
     get.add_argument("file_id", metavar="FILE_ID", help="file-... from the list")
     get.add_argument("to", metavar="PATH", type=Path, nargs="?", help="a file or a folder; by default the file's own name, here")
-    add_json(get, is_inherited=True)
-    get.set_defaults(run=_get)
 
 
 def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

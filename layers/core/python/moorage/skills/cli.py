@@ -6,7 +6,8 @@ from pathlib import Path
 
 import httpx
 
-from moorage.cli.output import add_json, listing, moment, told
+from moorage.cli.actions import CommandActions
+from moorage.cli.output import listing, moment, told
 from moorage.cli.pages import entries
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.skills import bundle
@@ -17,36 +18,22 @@ from moorage.terminal import say
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = "Skills of the key's tenant. SKILL is an id (skill_...) or a name; a name must belong to one skill."
-    add_json(parser)
-    parser.set_defaults(run=_list)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listed = actions.add_parser("list", help="the tenant's skills, newest first (without ACTION too)")
-    add_json(listed, is_inherited=True)
-    listed.set_defaults(run=_list)
-    push = actions.add_parser("push", help="upload a folder or a zip: a new skill, or the next version of the one with this name")
+    actions = CommandActions(parser, default=_list)
+    actions.add("list", _list, "the tenant's skills, newest first (without ACTION too)")
+    push = actions.add("push", _push, "upload a folder or a zip: a new skill, or the next version of the one with this name")
     push.add_argument("path", metavar="FOLDER", type=Path, help="with a SKILL.md, or a zip of such a folder")
     push.add_argument("--default", action="store_true", help="make it the default version")
-    add_json(push, is_inherited=True)
-    push.set_defaults(run=_push)
-    show = actions.add_parser("show", help="a skill and its versions")
+    show = actions.add("show", _show, "a skill and its versions")
     show.add_argument("skill", metavar="SKILL")
-    add_json(show, is_inherited=True)
-    show.set_defaults(run=_show)
-    pull = actions.add_parser("pull", help="write a version into a folder called as the skill is")
+    pull = actions.add("pull", _pull, "write a version into a folder called as the skill is")
     pull.add_argument("skill", metavar="SKILL")
     pull.add_argument("--version", help="a number or 'latest'; the default version without it")
     pull.add_argument("--into", type=Path, default=Path(), help="where the folder is made; by default here")
-    add_json(pull, is_inherited=True)
-    pull.set_defaults(run=_pull)
-    delete = actions.add_parser("delete", help="delete a skill, or one version of it")
+    delete = actions.add("delete", _delete, "delete a skill, or one version of it")
     delete.add_argument("skill", metavar="SKILL")
     delete.add_argument("--version", help="a number")
-    add_json(delete, is_inherited=True)
-    delete.set_defaults(run=_delete)
-    validate = actions.add_parser("validate", help="say whether a folder or zip is a skill; asks no deployment")
+    validate = actions.add("validate", _validate, "say whether a folder or zip is a skill; asks no deployment")
     validate.add_argument("path", metavar="FOLDER", type=Path)
-    add_json(validate, is_inherited=True)
-    validate.set_defaults(run=_validate)
 
 
 def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from moorage.cli.output import add_json, listing, moment, say_json, table, told
+from moorage.cli.actions import CommandActions
+from moorage.cli.output import listing, moment, say_json, table, told
 from moorage.cli.pages import entries
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.terminal import say
@@ -18,18 +19,16 @@ _HEAD = ("CREDENTIAL", "TYPE", "FOR", "UPDATED", "NAME")
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = "Credentials of agents: tokens of MCP servers, and values for the requests of containers."
-    add_json(parser)
-    parser.set_defaults(run=_list)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listed = actions.add_parser("list", help="all vaults, newest first (without ACTION too)")
-    create = actions.add_parser("create", help="make a vault")
+    actions = CommandActions(parser, default=_list)
+    actions.add("list", _list, "all vaults, newest first (without ACTION too)")
+    create = actions.add("create", _create, "make a vault")
     create.add_argument("name", nargs="?", metavar="NAME", help="a word for people")
-    show = actions.add_parser("show", help="a vault and its credentials")
-    delete = actions.add_parser("delete", help="delete a vault with its credentials")
-    credentials = actions.add_parser("credentials", help="the credentials of a vault, newest first")
-    add = actions.add_parser("add", help="put a credential into a vault")
-    rotate = actions.add_parser("rotate", help="replace the secrets of a credential")
-    remove = actions.add_parser("remove", help="delete a credential")
+    show = actions.add("show", _show, "a vault and its credentials")
+    delete = actions.add("delete", _delete, "delete a vault with its credentials")
+    credentials = actions.add("credentials", _credentials, "the credentials of a vault, newest first")
+    add = actions.add("add", _add, "put a credential into a vault")
+    rotate = actions.add("rotate", _rotate, "replace the secrets of a credential")
+    remove = actions.add("remove", _remove, "delete a credential")
     for action in (show, delete, credentials, add, rotate, remove):
         action.add_argument("vault_id", metavar="VAULT_ID", help="vault_... from the list")
     for action in (rotate, remove):
@@ -37,19 +36,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     body = "JSON with 'name', 'auth' and 'metadata', as docs/vaults.md has them; by default standard input"
     add.add_argument("file", nargs="?", metavar="FILE", help=body)
     rotate.add_argument("file", nargs="?", metavar="FILE", help="JSON with 'auth', and 'metadata'; by default standard input")
-    actions_with = {
-        _list: listed,
-        _create: create,
-        _show: show,
-        _delete: delete,
-        _credentials: credentials,
-        _add: add,
-        _rotate: rotate,
-        _remove: remove,
-    }
-    for run, action in actions_with.items():
-        add_json(action, is_inherited=True)
-        action.set_defaults(run=run)
 
 
 def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

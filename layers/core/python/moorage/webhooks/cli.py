@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moorage.cli.output import add_json, listing, moment, say_json, told
+from moorage.cli.actions import CommandActions
+from moorage.cli.output import listing, moment, say_json, told
 from moorage.cli.pages import entries
 from moorage.cli.target import answer_of, find
 from moorage.terminal import say
@@ -15,29 +16,17 @@ _HEAD: Final = ("EVENT", "TYPE", "RESPONSE", "ENDED", "STATUS", "ATTEMPTS", "LAS
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = "Addresses that hear of ends of background responses and of waiting approvals, and what was sent to them."
-    add_json(parser)
-    parser.set_defaults(run=_list)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listed = actions.add_parser("list", help="all endpoints, newest first (without ACTION too)")
-    add_json(listed, is_inherited=True)
-    listed.set_defaults(run=_list)
-    create = actions.add_parser("create", help="make an endpoint; its secret is shown once")
+    actions = CommandActions(parser, default=_list)
+    actions.add("list", _list, "all endpoints, newest first (without ACTION too)")
+    create = actions.add("create", _create, "make an endpoint; its secret is shown once")
     create.add_argument("url", metavar="URL", help="https://...")
     create.add_argument("--name", help="by default the URL")
     create.add_argument("--event", action="append", choices=EVENT_TYPES, dest="events", help="may be repeated; by default all")
-    add_json(create, is_inherited=True)
-    create.set_defaults(run=_create)
-    delete = actions.add_parser("delete", help="send it nothing more")
-    add_json(delete, is_inherited=True)
-    delete.set_defaults(run=_delete)
-    test = actions.add_parser("test", help="send a sample event now, and show the answer")
+    delete = actions.add("delete", _delete, "send it nothing more")
+    test = actions.add("test", _test, "send a sample event now, and show the answer")
     test.add_argument("--event", choices=EVENT_TYPES, default=EVENT_TYPES[0], help=f"by default {EVENT_TYPES[0]}")
-    add_json(test, is_inherited=True)
-    test.set_defaults(run=_test)
-    deliveries = actions.add_parser("deliveries", help="deliveries to an endpoint, newest first")
+    deliveries = actions.add("deliveries", _deliveries, "deliveries to an endpoint, newest first")
     deliveries.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many; by default 20")
-    add_json(deliveries, is_inherited=True)
-    deliveries.set_defaults(run=_deliveries)
     for action in (delete, test, deliveries):
         action.add_argument("endpoint_id", metavar="ENDPOINT_ID", help="wh_... from the list")
 
