@@ -1,4 +1,4 @@
-"""Compare this service's OpenAPI document with OpenAI's and make docs/openapi.md: ``python docs/openapi.py --extract PATH``.
+"""Make docs/openapi.md from docs/openapi.toml: ``python docs/openapi.py``; ``--extract PATH`` compares with OpenAI's document too.
 
 OpenAI's document (github.com/openai/openai-openapi, ``openapi.yaml``, or an extract of it with these resources) is not kept here.
 A document is taken apart into *features*: ``POST /v1/containers``, ``POST /v1/containers query limit``, ``... request name`` and
@@ -23,6 +23,7 @@ REASONS = Path(__file__).with_suffix(".toml")
 PAGE = Path(__file__).with_suffix(".md")
 METHODS = ("get", "post", "delete", "put", "patch")
 _DEPTH_MAX = 8
+HEAD = "| who has it | feature | compared with | reason |"
 
 Document = Mapping[str, Any]
 Difference = tuple[str, str]
@@ -38,7 +39,7 @@ compared with the openai SDK instead: [parameters.md](parameters.md).
 *theirs* marks a feature that only OpenAI's document has, and *ours* one of our document alone. `*` stands for any text.
 {compared} features are in both; each of the {different} differences has a reason below.
 
-`python docs/openapi.py --extract PATH` makes this page from `docs/openapi.toml`, and fails if a difference has no reason.
+`python docs/openapi.py` makes this table from `docs/openapi.toml`. With `--extract PATH` it also fails if a difference has no reason.
 OpenAI's SDK is newer than its published document. A test therefore compares our document with the SDK too. The column *compared
 with* names the comparison.
 """
@@ -154,16 +155,23 @@ def page(theirs: Document, mine: set[str]) -> str:
     version = f"specification {theirs['info']['version']}"
     count = len(differences(mine, features))
     introduction = INTRODUCTION.format(version=version, compared=len(mine & features), different=count)
-    lines = ["| who has it | feature | compared with | reason |", "|---|---|---|---|"]
-    for row in load():
-        lines.append(f"| {row['side']} | `{row['feature']}` | {', '.join(row['seen_in'])} | {row['reason']} |")
-    return "\n".join([introduction, *lines, ""])
+    return f"{introduction}\n{table()}"
+
+
+def table() -> str:
+    """The page's reasons, in Markdown."""
+    rows = (f"| {row['side']} | `{row['feature']}` | {', '.join(row['seen_in'])} | {row['reason']} |" for row in load())
+    return "\n".join([HEAD, "|---|---|---|---|", *rows, ""])
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    arguments.add_argument("--extract", type=Path, required=True, help="OpenAI's openapi.yaml, or an extract of it")
-    theirs: Document = yaml.safe_load(arguments.parse_args().extract.read_text())
+    arguments.add_argument("--extract", type=Path, help="OpenAI's openapi.yaml, or an extract of it; without it the comparison stays")
+    extract = arguments.parse_args().extract
+    if extract is None:
+        PAGE.write_text(PAGE.read_text().partition(HEAD)[0] + table())
+        return
+    theirs: Document = yaml.safe_load(extract.read_text())
     mine = ours()
     found = problems(differences(mine, Features(theirs, "/v1").all()), "document")
     if found:

@@ -134,7 +134,29 @@ def test_the_recipes_for_contributors_name_files_that_exist() -> None:
     homes = (ROOT, ROOT / "layers" / "core" / "python" / "moorage")
     assert len(named) > 25
     assert [path for path in named if not any((home / path).exists() for home in homes)] == []
-    assert len(text.splitlines()) < 80, "one page"
+    assert len(text.splitlines()) < 90, "one page"
+
+
+EXAMPLES = {
+    "A request parameter": ("prompt_cache_retention", {"wire/chat.py", "tests/unit/wire/test_requests.py"}),
+    "A field of a resource": ("signing_secret_hint", {"tests/unit/api/test_webhooks.py"}),
+    "A setting": ("automations_max", {"runtime.py", "tests/unit/api/test_automations.py"}),
+}
+"""A field for each recipe, and the files that only use it."""
+
+
+@pytest.mark.parametrize("recipe", EXAMPLES)
+def test_a_recipe_names_each_file_of_its_example(recipe: str) -> None:
+    example, users = EXAMPLES[recipe]
+    text = re.search(rf"^\*\*{recipe}\.\*\*(.*?)(?=^\*\*|\Z)", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert text is not None
+    named = re.findall(r"`([\w./]+)`", text[1])
+    core = ROOT / "layers" / "core" / "python" / "moorage"
+    folders = (core, *(ROOT / name for name in ("infra", "docs", "tests/contract", "tests/unit", "tests/infra")))
+    files = (path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".toml") and path != Path(__file__))
+    holding = [path.relative_to(core if core in path.parents else ROOT) for path in files if example in path.read_text()]
+    unnamed = {str(path) for path in holding if not any(name in (str(path), path.name) or f"{path.parent}/" == name for name in named)}
+    assert unnamed == users
 
 
 def test_the_readme_is_one_page() -> None:
