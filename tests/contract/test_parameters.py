@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from moorage.errors import ApiError
-from moorage.wire import events
+from moorage.wire import client_events, events
 from moorage.wire.create import Approvals, Budget, SubagentBudget
 from moorage.wire.requests import parse_create
 from openai.types.beta.beta_response_input_item_param import BetaResponseInputItemParam
 from openai.types.beta.beta_responses_client_event import BetaResponsesClientEvent
+from openai.types.beta.beta_responses_server_event import BetaResponsesServerEvent
 from openai.types.responses import (
     ResponseInputContentParam,
     ResponseOutputMessageParam,
@@ -316,5 +317,7 @@ def types_in(union: Any) -> set[str]:
 def test_the_frames_of_the_websocket_are_those_of_the_sdk() -> None:
     beside_a_stream = types_in(ResponsesServerEvent) - events.CATALOGUE.keys() - NEVER_SENT.keys() | {events.ERROR}
     named = {row["name"] for row in TABLE["frame"]}
-    of_codex, of_the_beta = {"response.interrupt"}, types_in(BetaResponsesClientEvent)
+    answers = {client_events.INJECT_CREATED, client_events.INJECT_FAILED}
+    assert answers <= types_in(BetaResponsesServerEvent)
+    of_codex, of_the_beta = {"response.interrupt"}, types_in(BetaResponsesClientEvent) | answers
     assert named == types_in(ResponsesClientEvent) | beside_a_stream | of_codex | of_the_beta

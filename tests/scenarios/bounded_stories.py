@@ -20,7 +20,7 @@ from tests.scenarios.bounded_requests import a_whole_body as whole_body
 from tests.scenarios.bounded_requests import metadata as metadata_of
 from tests.scenarios.bounded_requests import tools as tools_of
 from tests.scenarios.test_tenants import make_key
-from tests.stack import Stack
+from tests.stack import Stack, say, script
 from tests.upstream import Call, MockUpstream, Reply, said
 
 _NOTHING = function("f", {"type": "object", "properties": {}})
@@ -394,6 +394,28 @@ def frames(at: Bounds, site: Site) -> None:
             pass
 
 
+def outputs_of_a_frame(at: Bounds, site: Site) -> None:
+    """As many as one may bring to a response that runs, as large together as half a body."""
+    url, key = site.stack.url.replace("http", "ws", 1) + "/responses", site.stack.key
+    headers = {"authorization": f"Bearer {key}", "openai-beta": "responses_multi_agent=v1"}
+    with connect(url, additional_headers=headers, max_size=None) as connection:
+        calls = [{"name": "f", "arguments": {}}] * at.TEAM_OUTPUTS_MAX
+        request = {"model": "demo", "tools": [_NOTHING], "multi_agent": {"enabled": True}}
+        connection.send(json.dumps({"type": "response.create", "input": script({"calls": calls}, say("Done.")), **request}))
+        events: list[Json] = []
+        while len(called := [event for event in events if event["type"] == "response.function_call_arguments.done"]) < len(calls):
+            events.append(json.loads(connection.recv(120)))
+        while events[-1]["type"] != "response.output_item.done":
+            events.append(json.loads(connection.recv(120)))
+        done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+        text = "o" * (at.REQUEST_BODY_BYTES_MAX // 2 // len(called))
+        outputs = [{"type": "function_call_output", "call_id": item["call_id"], "output": text} for item in done]
+        response_id = next(event["response"]["id"] for event in events if event["type"] == "response.created")
+        connection.send(json.dumps({"type": "response.inject", "response_id": response_id, "input": outputs}))
+        while (event := json.loads(connection.recv(120)))["type"] != "response.inject.created":
+            assert event["type"] != "error", event
+
+
 def small_frames(at: Bounds, site: Site) -> None:
     """Thousands in each packet, none of which is a request."""
     url = site.stack.url.replace("http", "ws", 1) + "/responses"
@@ -543,6 +565,7 @@ STORIES: dict[str, Story] = {
     "doors": doors,
     "a list of large responses": a_list_of_large_responses,
     "frames": frames,
+    "outputs of a frame": outputs_of_a_frame,
     "small frames": small_frames,
     "bodies that are left": bodies_that_are_left,
     "a long call": a_long_call,

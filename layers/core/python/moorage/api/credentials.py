@@ -12,6 +12,7 @@ from moorage import limits
 from moorage.errors import admin_only, key_is_code, key_reads_only, too_many_connections
 from moorage.store.api_keys import CODE, MEMBER, READ, ApiKey
 
+_TEAMS: Final = "responses_multi_agent=v1"
 EXCHANGE: Final = "/v1/console/session"
 _OF_THE_TENANT: Final = "/v1/webhook_endpoints"
 """What concerns all of a tenant's people: where its events are sent to."""
@@ -22,6 +23,11 @@ def secret_of(headers: Headers) -> str:
     """The API key; empty without one."""
     scheme, _, secret = headers.get("authorization", "").partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""
+
+
+def takes_teams(headers: Headers) -> bool:
+    """Whether a client has asked for OpenAI's beta of teams, so that it knows the events of ``response.inject``."""
+    return any(_TEAMS in (part.strip() for part in value.split(",")) for value in headers.getlist("openai-beta"))
 
 
 def check_scope(key: ApiKey, scope: Scope) -> None:

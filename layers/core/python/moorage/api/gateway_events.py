@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 from starlette.datastructures import Headers
 
-from moorage.api.credentials import check_scope, secret_of
+from moorage.api.credentials import check_scope, secret_of, takes_teams
 from moorage.errors import ApiError, foreign_api_key, invalid_api_key, missing_api_key, rate_limited
 from moorage.identity.ended_sessions import session_digest
 from moorage.ids import KEY_PREFIX
@@ -60,12 +60,13 @@ class GatewayEvents:
     async def _open(self, connection_id: str, headers: Headers) -> dict[str, Any]:
         """Refusals end the handshake with their status; the gateway passes on no body."""
         try:
-            await self._sockets.open(await self._opened(connection_id, secret_of(headers)))
+            await self._sockets.open(await self._opened(connection_id, headers))
         except ApiError as error:
             return {"statusCode": error.status, "body": orjson.dumps(error.envelope()).decode()}
         return _OK
 
-    async def _opened(self, connection_id: str, secret: str) -> SocketOpening:
+    async def _opened(self, connection_id: str, headers: Headers) -> SocketOpening:
+        secret = secret_of(headers)
         if not secret:
             raise missing_api_key()
         key = await self._caller_of(secret)
@@ -81,6 +82,7 @@ class GatewayEvents:
             key.budgets,
             int(self._clock()),
             token_expires_at=key.expires_at if key.subject else 0,
+            takes_outputs=takes_teams(headers),
         )
 
     async def _take(self, connection_id: str, event: dict[str, Any]) -> None:

@@ -76,6 +76,7 @@ class GatewaySocket:
             until=None if seconds is None else asyncio.get_running_loop().time() + seconds,
             recent=StoredUnstoredResponses(sockets, opened),
             stream_ids=begun.lanes,
+            takes_outputs=opened.takes_outputs,
         )
 
     async def serve(self) -> None:

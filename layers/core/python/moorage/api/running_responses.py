@@ -96,6 +96,8 @@ class RunningResponse:
     is_ending: bool = False
     """It was told to end."""
     is_interrupted: bool = False
+    calls: dict[str, Item] = field(default_factory=dict)
+    """The client's calls without an output, by ``call_id``."""
     _open: set[int] = field(default_factory=set)
     _unanswered: set[str] = field(default_factory=set)
     """``call_id`` of hosted calls without a result."""
@@ -130,7 +132,9 @@ class RunningResponse:
         room, call_id = ROOMS.hosted(item["type"]), item.get("call_id") or item["id"]
         if decide.is_for_client(item):  # It ends the response by itself.
             self._unanswered.add(call_id)
+            self.calls |= {item["call_id"]: item} if "call_id" in item else {}
         elif room is None:
             self._unanswered.discard(call_id)
+            self.calls.pop(call_id, None)
         elif decide.is_hosted(item) and not (room.output_type is None and room.is_settled(item)):
             self._unanswered.add(call_id)

@@ -3,7 +3,8 @@
 One connection carries many responses. Frames of one lane (``stream_id``; without it the unnamed one) are answered one after another,
 lanes side by side, but only so many at once; the others wait. A response with ``store: false`` can be continued on its connection only,
 from memory. A continuation that fails in the parent's lane makes the parent forgotten: clients expect that, and start again with their
-whole input. ``response.interrupt`` and ``response.steer`` reach a response while it runs (``running_responses.py``).
+whole input. ``response.interrupt``, ``response.steer`` (``running_responses.py``) and ``response.inject`` (``injected_outputs.py``)
+reach a response while it runs.
 """
 
 import asyncio
@@ -19,8 +20,9 @@ from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from moorage import limits
+from moorage.api import injected_outputs
 from moorage.api.caller import Caller
-from moorage.api.credentials import secret_of
+from moorage.api.credentials import secret_of, takes_teams
 from moorage.api.foreground import Foreground, status_of
 from moorage.api.routing import Router
 from moorage.api.running_responses import INTERRUPTED, RunningResponse, SteeringInput, required_input, steer_failed
@@ -36,7 +38,7 @@ from moorage.errors import (
     server_error,
     too_many_streams,
 )
-from moorage.loop import context
+from moorage.loop import context, team
 from moorage.loop.create import PreparedResponse, prepare, warm_up
 from moorage.loop.model_step import STEERED
 from moorage.parallel import Breath, beside
@@ -59,6 +61,14 @@ class _KeyRevoked(MoorageError):
     """The key that opened the connection is none any more."""
 
 
+class _BadOutputs(MoorageError):
+    """A client has sent outputs that cannot be any."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
 @router.websocket("/responses")
 async def connect(socket: WebSocket, caller: Caller) -> None:
     state, key = socket.app.state, socket.state.key_digest
@@ -74,6 +84,7 @@ async def connect(socket: WebSocket, caller: Caller) -> None:
             draws_on=caller.draws_on,
             admit=admit,
             is_known=is_known,
+            takes_outputs=takes_teams(socket.headers),
         ).serve()
 
 
@@ -127,10 +138,11 @@ class Connection:
         until: float | None = None,
         recent: UnstoredResponses | None = None,
         stream_ids: Iterable[str] = (),
+        takes_outputs: bool = False,
     ) -> None:
         """``admit`` is told the bytes of each frame and raises :class:`ApiError` when the key's rate is used up.
         ``is_known`` says whether the key is still one. ``until`` is the end of this process, in the event loop's time; ``recent`` and
-        ``stream_ids`` come from its predecessors.
+        ``stream_ids`` come from its predecessors. With ``takes_outputs`` a team's response stays open for its client.
         """
         self._runtime = runtime
         self._tenant_id = tenant_id
@@ -141,6 +153,7 @@ class Connection:
         self._is_known = is_known
         self._seconds_max = seconds_max
         self._until = until
+        self._takes_outputs = takes_outputs
         self._recent = recent or UnstoredResponses()
         self._waiting: dict[str | None, deque[_ReceivedFrame]] = {}
         """By lane; a lane is here as long as it is busy."""
@@ -205,13 +218,23 @@ class Connection:
                     self._interrupt(frame)
                 elif frame.type == client_events.STEER:
                     await self._steer(frame)
+                elif frame.type == client_events.INJECT:
+                    await self._inject(frame)
                 else:
                     self._enqueue(frame)
+            except _BadOutputs as bad:
+                await self._refuse(bad.error, frame.stream_id)
+                with suppress(WebSocketDisconnect, RuntimeError):
+                    await self._socket.close(_POLICY_VIOLATION, "The outputs were no outputs.")
+                return
             except ApiError as error:
                 await self._refuse(error, frame.stream_id)
 
     def _enqueue(self, frame: _ReceivedFrame) -> None:
         self._check_room(frame)
+        parent = self._running.get(frame.parent or "")
+        if parent is not None:
+            self._end_outputs(parent)  # Its client goes on from its end, and brings the outputs then.
         if frame.stream_id is not None and frame.stream_id not in self._stream_ids:
             if len(self._stream_ids) >= limits.WEBSOCKET_STREAM_IDS_MAX:
                 raise too_many_streams(limits.WEBSOCKET_STREAM_IDS_MAX)
@@ -270,6 +293,37 @@ class Connection:
             await self._send(steering.accepted(number), stream_id)
             self._end_at_boundary(running)
 
+    async def _inject(self, frame: _ReceivedFrame) -> None:
+        """Take outputs, or give them back with the reason. Raises :class:`_BadOutputs`: as at OpenAI the connection ends then."""
+        try:
+            response_id, given = client_events.parse_inject(frame.body)
+            running = self._running.get(response_id)
+            is_taken = (
+                running is not None
+                and not (running.is_over or running.is_interrupted)
+                and await injected_outputs.inject(self._runtime, running, given, frame.size)
+            )
+        except ApiError as error:
+            raise _BadOutputs(error) from error
+        with suppress(WebSocketDisconnect):
+            if running is not None and is_taken:
+                await self._send(injected_outputs.created(running), running.stream_id)
+                return
+            is_known, number = running is not None or response_id in self._ended, 0 if running is None else running.number
+            answer = injected_outputs.failed(response_id, given, number=number, is_known=is_known)
+            await self._send(answer, None if running is None else running.stream_id)
+
+    def _end_outputs(self, running: RunningResponse) -> None:
+        if running.stored.takes_outputs and not running.is_over:
+            self._runtime.keep(asyncio.create_task(self._outputs_ended(running)))
+
+    async def _outputs_ended(self, running: RunningResponse) -> None:
+        """After a failure the reaper does it."""
+        try:
+            await team.end_outputs(self._runtime, running.stored)
+        except Exception as error:
+            tell_error(error, "a response waits on", response_id=running.stored.response_id, tenant_id=self._tenant_id)
+
     def _why_not(self, response_id: str, running: RunningResponse | None, size: int) -> tuple[str, str]:
         """Why a response cannot be steered by a frame of this size, as code and sentence; empty if it can."""
         if running is None and response_id not in self._ended:
@@ -326,6 +380,7 @@ class Connection:
                 recent=recent,
                 key_id=self._key_id,
                 draws_on=self._draws_on,
+                takes_outputs=self._takes_outputs,
             )
             if held and frame.parent is not None:
                 await self._recent.release(frame.parent, frame.stream_id)
@@ -396,6 +451,7 @@ class Connection:
         finally:
             del self._running[response_id]
             self._ended.append(response_id)
+            self._end_outputs(running)
         seconds = self._runtime.settings.stream_seconds_max
         assert seconds is not None, "a response's events ended without a final one"
         raise bad_request(

@@ -30,3 +30,12 @@ TEAM_TASK_CHARS_TOLD: Final = 200
 TEAM_WAIT_MS: Final = 600_000
 TEAM_WAIT_MS_MAX: Final = 3_600_000
 """How long ``wait_agent`` waits: where the model does not say it, and at most."""
+
+TEAM_OUTPUTS_MS: Final = 600_000
+"""How long a response stays open on a WebSocket for outputs of its client while no agent works; OpenAI names no time."""
+
+TEAM_OUTPUTS_MAX: Final = 32
+"""Outputs of one frame, which are written together with the records of their agents."""
+
+TEAM_OUTPUT_INLINE_BYTES_MAX: Final = 64 * 1024
+"""A longer output goes to the bucket: all of a frame are one transaction, which has 4 MB at most."""

@@ -10,7 +10,19 @@ from dataclasses import dataclass, field, replace
 
 from moorage import ids, limits
 from moorage.errors import UnfitAnswer, UpstreamError
-from moorage.loop import brief, budget, compact, context, decide, egress_approvals, finish, programs, team_calls, upstream_shell
+from moorage.loop import (
+    brief,
+    budget,
+    compact,
+    context,
+    decide,
+    egress_approvals,
+    finish,
+    programs,
+    team_calls,
+    team_outputs,
+    upstream_shell,
+)
 from moorage.loop.assemble import Assembler
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.decide import LoopDecision
@@ -109,12 +121,13 @@ class ModelAsk:
         return [*self.chain, *self.stored.input_items, *context.own_items(self.done | self.items)]
 
     async def _hear(self) -> None:
-        """Give an agent of a team its awaited results and its messages."""
+        """Give an agent of a team its awaited results, its client's outputs, and its messages."""
         outputs = self._outputs()
         before = [*self._before_own(), *self.done.values()]
         own = (self.done | self.items).values()
         waits = team_calls.waits_over(before, self.items.values(), self.stored.response_id)
-        for item in [*waits, *await team_calls.news(self.runtime, self.stored, own)]:
+        answers = await team_outputs.unread(self.runtime, self.stored, own)
+        for item in [*waits, *answers, *await team_calls.news(self.runtime, self.stored, own)]:
             outputs.add(item)
         self.position = replace(self.position, next_index=outputs.next_index)
 
@@ -140,7 +153,7 @@ class ModelAsk:
     def _said_before(self) -> list[Item]:
         """The agent's items before its model was asked."""
         own = [self.items[index] for index in sorted(self.items)]
-        heard = itertools.takewhile(lambda item: item["type"] in team_calls.HEARD, own)
+        heard = itertools.takewhile(lambda item: item["type"] in team_outputs.HEARD, own)
         return [*self._before_own(), *context.own_items(self.done), *heard]
 
     def _before_own(self) -> Sequence[Item]:

@@ -83,6 +83,7 @@ async def prepare(
     draws_on: tuple[str, ...] = (),
     follows: str | None = None,
     session_id: str | None = None,
+    takes_outputs: bool = False,
 ) -> PreparedResponse:
     """Check and look up everything that the request refers to. Raises :class:`ApiError`; nothing has been written then, but for a
     container.
@@ -90,7 +91,7 @@ async def prepare(
     ``recent`` are the items up to the previous response if only the client's connection knows them. They become input of this response,
     so that every later step and response finds them. ``key_id`` is that of the API key that asks, and ``draws_on`` the budgets that it
     shares with others: from here on it holds a part of them. It takes the room of the response that it ``follows``, and is one of an
-    agent's session (``session_id``).
+    agent's session (``session_id``). With ``takes_outputs`` its client may answer agents of a team while it runs.
     """
     if runtime.settings.drain:
         raise draining()
@@ -133,6 +134,7 @@ async def prepare(
         draws_on=(*draws_on, *await _tree(runtime, tenant_id, response_id, request, expires_at)),
         session_id=session_id,
         agent=None if request.multi_agent is None else ROOT_AGENT,
+        takes_outputs=takes_outputs and request.multi_agent is not None,
     )
     await draw_first(runtime, stored, said.items)
     try:

@@ -154,11 +154,12 @@ async def end_from_outside(
     error: dict[str, Any] | None = None,
     incomplete_reason: str | None = None,
     drops_partial: bool = False,
-    mail: Sequence[Item] = (),
+    unread: Sequence[tuple[str, Item]] = (),
 ) -> dict[str, Any]:
     """End a response from outside its steps: cancel, and the verdict over a dead process. The use of its finished steps counts.
 
-    ``mail`` are messages to agents of its team: those that nobody has read stand at the end, for the next response.
+    ``unread`` are messages to agents of its team, and outputs for their calls, with the agents' names: those that nobody has read stand
+    at the end, for the next response.
 
     Open items are closed as ``incomplete``, or left out (``drops_partial``). A step that is still running is superseded at its next
     write. When the response has ended meanwhile, its own end stands; either way the answer is the response object of the final event.
@@ -172,7 +173,7 @@ async def end_from_outside(
     for _ in range(limits.END_TRIES_MAX):
         if folded.is_final:
             break
-        end = _end(runtime, stored, folded, status, error, incomplete_reason, outcomes, drops_partial, mail)
+        end = _end(runtime, stored, folded, status, error, incomplete_reason, outcomes, drops_partial, unread)
         ended: dict[str, Any] = end.events[-1]["response"]
         await pay_rent(runtime, stored, (ended["usage"] or {}).get("cost"))
         if drops_partial or (stored.agent is not None and status in ("completed", "incomplete")):
@@ -261,7 +262,7 @@ def _end(
     incomplete_reason: str | None,
     outcomes: Mapping[AgentLane, StepOutcome],
     drops_partial: bool,
-    mail: Sequence[Item],
+    unread: Sequence[tuple[str, Item]],
 ) -> EventBatch:
     outcome = _together(outcomes)
     first = folded.next_number
@@ -269,7 +270,7 @@ def _end(
     if drops_partial:
         folded.drop_open()
     events += closing_events(folded)
-    events += _unread_events(folded, mail)
+    events += _unread_events(folded, unread)
     response = object_of(
         stored,
         status=status,
@@ -289,15 +290,15 @@ def _end(
     return EventBatch(first, numbered, LogWriterId(STEP_OF_THE_END, 1))
 
 
-def _unread_events(folded: FoldedState, mail: Sequence[Item]) -> list[Event]:
-    """Of the messages that no agent has read; they are added to ``folded``."""
+def _unread_events(folded: FoldedState, unread: Sequence[tuple[str, Item]]) -> list[Event]:
+    """Of what no agent has read; it is added to ``folded``."""
     read = {item.get("id") for item in folded.items.values()}
     events: list[Event] = []
-    for message in mail:
-        if message["id"] in read:
+    for name, sent in unread:
+        if sent["id"] in read:
             continue
-        index, agent = max(folded.items, default=-1) + 1, {"agent": {"agent_name": message["recipient"]}}
-        folded.items[index] = item = message | agent
+        index, agent = max(folded.items, default=-1) + 1, {"agent": {"agent_name": name}}
+        folded.items[index] = item = sent | agent
         folded.done.add(index)
         events += [{"type": type_, "output_index": index, "item": item, **agent} for type_ in (OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE)]
     return events

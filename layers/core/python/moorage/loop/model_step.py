@@ -146,8 +146,8 @@ async def _send_again(runtime: Runtime, stored: StoredResponse, state: LoopState
 async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     """The response ends although no model was asked: the client has calls to answer. An agent of a team waits for that."""
     if snapshot.stored.agent is not None:
-        await team.follow(runtime, snapshot.stored, state.step - 1, progress.outcomes[state.step - 1])
-        return state.done()
+        is_over = await team.follow(runtime, snapshot.stored, state.step - 1, progress.outcomes[state.step - 1])
+        return state.done() if is_over else state
     attempt = await runtime.steps.begin(snapshot.stored, state.step)
     async with _sink(runtime, snapshot, state.step, attempt.attempt) as sink:
         await finish.conclude(runtime, snapshot.stored, sink, progress.outcomes[state.step - 1], progress.items)

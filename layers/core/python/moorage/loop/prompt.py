@@ -19,7 +19,7 @@ from moorage.loop.lanes import seen_as
 from moorage.loop.notes import reader, visible
 from moorage.loop.repetition import is_repeating
 from moorage.loop.step_history import StepHistory, unroll
-from moorage.loop.team_calls import HEARD
+from moorage.loop.team_outputs import HEARD
 from moorage.model import reasoning
 from moorage.model.base import HOSTED_SHELL, ModelRequest
 from moorage.model.catalog import ModelEntry

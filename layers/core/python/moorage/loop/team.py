@@ -5,13 +5,13 @@ harmless to run twice, or twice at once.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from moorage import ids, limits
 from moorage.errors import Superseded
-from moorage.loop import decide, finish, paused, tool_step
+from moorage.loop import decide, finish, paused, team_outputs, tool_step
 from moorage.loop.chain import load_chain
 from moorage.loop.egress_approvals import open_allowed
 from moorage.loop.lanes import seen_as
@@ -24,6 +24,7 @@ from moorage.store.lanes import AgentLane, LaneStatus
 from moorage.store.responses import StoredResponse
 from moorage.tools.function_items import parsed
 from moorage.tools.multi_agent.room import is_task
+from moorage.tools.registry import ROOMS
 from moorage.wire.types import Item
 
 WAITS_FOR: Final = "Messages of its agents."
@@ -183,24 +184,80 @@ async def settle(runtime: Runtime, stored: StoredResponse) -> None:
     if "waiting" in standings and "asking" not in standings:
         await wake(runtime, stored, [lane.number for lane in lanes if lane.status == "waiting"])
         return
+    if stored.takes_outputs and not stored.has_all_outputs:
+        now = await runtime.responses.load(stored.tenant_id, stored.response_id)
+        if "asking" in standings and not now.has_all_outputs:
+            return  # Its client may send them.
+        await runtime.responses.end_outputs(stored)
     sent = await asyncio.gather(*(runtime.lanes.messages(stored, lane.number) for lane in lanes))
     mail = sorted((message for box in sent for message in box), key=lambda message: message.sent_at_ms)
+    unread = [(message.recipient, message.item()) for message in mail]
+    if stored.takes_outputs:
+        given = await asyncio.gather(*(runtime.lanes.outputs(stored, lane.number) for lane in lanes))
+        unread += [(lane.name, item) for lane, items in zip(lanes, given, strict=True) for item in items]
     root = await seen_as(runtime, stored, 0)
-    await finish.end_from_outside(runtime, root, status="completed", mail=[message.item() for message in mail])
+    await finish.end_from_outside(runtime, root, status="completed", unread=unread)
 
 
-async def _ask(runtime: Runtime, stored: StoredResponse, step: int) -> bool:
-    """An agent waits for its client from this step on."""
+async def _ask(runtime: Runtime, stored: StoredResponse, step: int, made: Sequence[Item]) -> bool:
+    """An agent waits for its client from this step on. False if the client has answered already: then it goes on."""
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         me = await runtime.lanes.get(stored, stored.lane)
         if me.is_interrupted:
             return await end(runtime, stored, step, status="interrupted")
-        if me.status != "running" or await runtime.lanes.change(stored, replace(me, status="asking"), as_of=me) is not None:
+        if me.status != "running" or me.turn > step:
+            break
+        if await team_outputs.has_all(runtime, stored, made):
+            return False
+        due_at_ms = runtime.now_ms() + limits.TEAM_OUTPUTS_MS if stored.takes_outputs else 0
+        if await runtime.lanes.change(stored, replace(me, status="asking", due_at_ms=due_at_ms), as_of=me) is not None:
             break
     else:
         raise Superseded(f"agent {stored.agent} of {stored.response_id} gets messages faster than it reads them")
-    await settle(runtime, stored)
+    if stored.takes_outputs and any(ROOMS.of_question(item["type"]) is not None for item in made):
+        await end_outputs(runtime, stored)  # A question is answered with the next request.
+    else:
+        await settle(runtime, stored)
     return True
+
+
+async def answer(runtime: Runtime, stored: StoredResponse, outputs: Mapping[str, Sequence[Item]]) -> bool:
+    """Outputs for calls of agents, by their names, come while the response runs: all are kept, or none. False if it takes none any
+    more. Raises :class:`ConditionFailed` if one of the calls has its output."""
+    numbers = {lane.name: lane.number for lane in await runtime.lanes.all(stored)}
+    by_lane = {numbers[name]: [{"status": "completed", **item} for item in items] for name, items in outputs.items()}
+    if not await runtime.lanes.answer(stored, by_lane):
+        return False
+    for number in by_lane:
+        await _go_on(runtime, stored, number)
+    return True
+
+
+async def end_outputs(runtime: Runtime, stored: StoredResponse) -> None:
+    """No more outputs come while the response runs: it ends as soon as all its agents have ended or wait for their client. Harmless to
+    run twice."""
+    await runtime.responses.end_outputs(stored)
+    for lane in await runtime.lanes.all(stored):
+        await _go_on(runtime, stored, lane.number)
+    await settle(runtime, replace(stored, has_all_outputs=True))
+
+
+async def _go_on(runtime: Runtime, stored: StoredResponse, number: int) -> bool:
+    """Let an agent go on that waits for its client, if it has all its outputs. One that runs looks for them before it waits."""
+    for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        lane = await runtime.lanes.get(stored, number)
+        if lane.status != "asking":
+            return False
+        seen = await seen_as(runtime, stored, number)
+        step, ended = await runtime.steps.last(seen)
+        if ended is None or not await team_outputs.has_all(runtime, seen, list(ended.items.values())):
+            return False
+        name = f"{stored.response_id}-l{number}-{lane.starts + 1}"
+        going = await runtime.lanes.change(stored, replace(runtime.lanes.started(lane, name), turn=step + 1), as_of=lane)
+        if going is not None:
+            await paused.begin(runtime, stored, going)
+            return True
+    return False  # The reaper looks again.
 
 
 async def _end_all(
@@ -240,7 +297,7 @@ async def follow(runtime: Runtime, stored: StoredResponse, step: int, outcome: S
     ended = await runtime.steps.get(stored.tenant_id, stored.response_id, step)
     made = [] if ended is None else [item for _, item in sorted(ended.items.items())]
     if status == "completed" and any(map(decide.is_for_client, made)):
-        return await _ask(runtime, stored, step)
+        return await _ask(runtime, stored, step, made)
     said = "" if status == "failed" else answer_of(made)
     return await end(runtime, stored, step, status=status, text=said, error=outcome.error, reason=outcome.incomplete_reason)
 
@@ -249,11 +306,20 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
     """Of the reaper: agents that have waited long enough go on, and those that have lost their execution get another. True if one
     did. While all that are left wait for a person, no wait ends."""
     lanes, now = await runtime.lanes.all(stored), runtime.now_ms()
-    standings = {lane.status for lane in lanes}
-    if not {"running", "held"} & standings and ("asking" in standings or "waiting" not in standings):
+    standings, begun = {lane.status for lane in lanes}, False
+    is_open = stored.takes_outputs and not stored.has_all_outputs
+    asking = [lane for lane in lanes if lane.status == "asking"]
+    for lane in asking if is_open else ():
+        begun |= await _go_on(runtime, stored, lane.number)
+    if begun:
+        return True
+    if asking and is_open and all(now >= lane.due_at_ms for lane in asking):
+        await end_outputs(runtime, stored)
+        return False
+    if not {"running", "held"} & standings and ((asking and not is_open) or not {"waiting", "asking"} & standings):
         await settle(runtime, stored)
         return False
-    begun, waits_for_a_person = False, "held" in standings and "running" not in standings
+    waits_for_a_person = "held" in standings and "running" not in standings
     for lane in lanes:
         if lane.status == "waiting" and now >= lane.due_at_ms and not waits_for_a_person:
             begun |= await paused.let_go(runtime, stored, lane)

@@ -22,8 +22,6 @@ from moorage.tools.multi_agent.room import AgentTeam
 from moorage.tools.multi_agent.room import output as output_item
 from moorage.wire.types import Item
 
-HEARD: Final = frozenset(AgentTeam.id_prefixes) - {AgentTeam.call_type}
-"""Items that stand at the beginning of a step of an agent."""
 _NAME: Final = re.compile("[A-Za-z0-9_-]{1,64}")
 _RESUMABLE: Final = ("completed", "incomplete", "interrupted")
 Said = dict[str, Any]

@@ -166,7 +166,7 @@ def approval(approval_id: str) -> str:
 
 
 def lane(number: int, prefix: str = LANE_PREFIX) -> str:
-    """Sort key, in a response's partition, of an agent of its team, of its first items (``AB#``), or of its messages (``AM#``)."""
+    """Sort key, in a response's partition, of an agent, its first items (``AB#``), messages (``AM#``) or outputs (``AO#``)."""
     return f"{prefix}{number:06d}"
 
 

@@ -6,7 +6,8 @@ written under a key that follows from the call that asked for it, so that a seco
 ``/root`` is lane 0. Its record is written when something has to be said of it; until then it is as a new one.
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -18,7 +19,7 @@ from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.packing import packed, unpacked
 from moorage.store.responses import ROOT_AGENT, StoredResponse
-from moorage.store.table import Record, Table
+from moorage.store.table import Record, Table, Write
 from moorage.wire.types import Item
 
 LaneStatus = Literal["running", "waiting", "asking", "held", "completed", "incomplete", "failed", "interrupted"]
@@ -190,6 +191,42 @@ class Lanes:
         found = [_MESSAGE.unpack(record, text=await unpacked(record["body"])) for record in records]
         return sorted(found, key=lambda message: (message.sent_at_ms, message.id))
 
+    async def answer(self, stored: StoredResponse, outputs: Mapping[int, Sequence[Item]]) -> bool:
+        """Keep outputs for calls of these agents, all or none. False if the response takes none any more. Raises
+        :class:`ConditionFailed` if one of the calls has its output already."""
+        puts = [await self._kept(stored, number, item) for number, items in outputs.items() for item in items]
+        gate = Write(_pk(stored), keys.META, set={"takes_outputs": True}, absent=("has_all_outputs",), is_there=True)
+        counts = [
+            Write(_pk(stored), keys.lane(number), add={"mail": len(items)}, set={"ttl": stored.expires_at})
+            for number, items in outputs.items()
+        ]
+        failed = await self._table.write_together(puts, [gate, *counts])
+        if failed and failed[0] < len(puts):
+            raise ConditionFailed
+        return not failed
+
+    async def _kept(self, stored: StoredResponse, number: int, item: Item) -> Record:
+        mark = hashlib.sha256(str(item["call_id"]).encode()).hexdigest()[:32]
+        record: Record = {
+            "PK": _pk(stored),
+            "SK": f"{keys.lane(number, _OUTPUTS)}#{mark}",
+            "ttl": stored.expires_at,
+            "at_ms": self._now_ms(),
+        }
+        body = await packed(item)
+        if len(body) > limits.TEAM_OUTPUT_INLINE_BYTES_MAX:
+            record["blob"] = keys.response_blob(stored.tenant_id, stored.response_id, f"output-{mark}")
+            await self._blobs.put_bytes(record["blob"], body)
+        else:
+            record["body"] = body
+        return record
+
+    async def outputs(self, stored: StoredResponse, number: int) -> list[Item]:
+        """All that its client has sent for its calls while the response runs, in the order of their times."""
+        records = await self._table.query(_pk(stored), prefix=f"{keys.lane(number, _OUTPUTS)}#")
+        records.sort(key=lambda record: (record["at_ms"], record["SK"]))
+        return [await unpacked(body) for body in await self._blobs.inlined(records, "body")]
+
     def started(self, lane: AgentLane, execution: str) -> AgentLane:
         """The same as one that is let go on by this execution."""
         return replace(
@@ -204,6 +241,7 @@ class Lanes:
 
 _BEGINNING: Final = "AB#"
 _MESSAGES: Final = "AM#"
+_OUTPUTS: Final = "AO#"
 _COMPARED: Final = ("status", "mail", "starts", "is_interrupted")
 
 

@@ -124,6 +124,10 @@ class StoredResponse:
     """The session of an agent that it belongs to."""
     is_steered: bool = False
     """It ends before its next model step: input of its session waits."""
+    takes_outputs: bool = False
+    """Outputs for its agents may come while it runs (``loop/team_outputs.py``)."""
+    has_all_outputs: bool = False
+    """No more of them come."""
     lane: int = 0
     """Of a response with a team: the agent as which it is looked at (``loop/lanes.py``)."""
     agent: str | None = None
@@ -189,6 +193,8 @@ _META: Final = Codec(
         "conversation_items",
         "session_id",
         "is_steered",
+        "takes_outputs",
+        "has_all_outputs",
     ),
     beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors", "is_owed", "lane", "agent", "pays_rent"),
 )
@@ -309,6 +315,11 @@ class Responses:
         """It ends before its next model step, so that its session's input is taken."""
         with suppress(ConditionFailed):  # Deleted meanwhile.
             await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, set={"steered": True})
+
+    async def end_outputs(self, stored: StoredResponse) -> None:
+        """From now on no outputs for its agents come (``lanes.py: answer``)."""
+        with suppress(ConditionFailed):  # Deleted meanwhile.
+            await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, set={"has_all_outputs": True})
 
     async def request_pause(self, stored: StoredResponse) -> None:
         """The loop stands still before its next step."""

@@ -41,6 +41,8 @@ class SocketOpening:
     """Among the connections of the key."""
     token_expires_at: int = 0
     """Unix seconds; 0 for keys, which the table knows."""
+    takes_outputs: bool = False
+    """Its client may send outputs to a team that runs."""
 
     @property
     def closes_at(self) -> int:

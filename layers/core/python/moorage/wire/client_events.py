@@ -1,7 +1,7 @@
 """Frames by which a client reaches a response that runs on its WebSocket connection.
 
 ``response.steer`` is in the SDKs' union of client events. ``response.interrupt`` is sent by Codex from version 0.162 on.
-``response.inject`` is of OpenAI's beta of teams, and refused.
+``response.inject`` is of OpenAI's beta of teams.
 """
 
 from typing import Annotated, Any, Final, Literal, Required
@@ -9,12 +9,15 @@ from typing import Annotated, Any, Final, Literal, Required
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from moorage.errors import bad_request, unsupported_value
+from moorage import limits
+from moorage.errors import bad_request
 from moorage.wire.types import Item
 from moorage.wire.validation import Fields, JsonValidator, wire
 
 INTERRUPT: Final = "response.interrupt"
 INJECT: Final = "response.inject"
+INJECT_CREATED: Final = "response.inject.created"
+INJECT_FAILED: Final = "response.inject.failed"
 STEER: Final = "response.steer"
 STEER_ACCEPTED: Final = "response.steer.accepted"
 STEER_PENDING: Final = "response.steer.pending"
@@ -25,7 +28,7 @@ _Id = Annotated[str, Field(min_length=1)]
 
 @wire
 class _ClientFrame(TypedDict):
-    type: Required[Literal["response.create", "response.steer", "response.interrupt"]]
+    type: Required[Literal["response.create", "response.steer", "response.interrupt", "response.inject"]]
 
 
 @wire
@@ -33,6 +36,13 @@ class _Interrupt(TypedDict, total=False):
     type: Required[Literal["response.interrupt"]]
     response_id: Required[_Id]
     mode: Required[Literal["discard_partial_items"]]
+
+
+@wire
+class _Inject(TypedDict, total=False):
+    type: Required[Literal["response.inject"]]
+    response_id: Required[_Id]
+    input: Required[Annotated[list[Any], Field(min_length=1, max_length=limits.TEAM_OUTPUTS_MAX)]]
 
 
 @wire
@@ -44,6 +54,7 @@ class _Steer(TypedDict, total=False):
 
 _FRAME: Final = JsonValidator[Fields](_ClientFrame)
 _INTERRUPT: Final = JsonValidator[Fields](_Interrupt)
+_INJECT: Final = JsonValidator[Fields](_Inject)
 _STEER: Final = JsonValidator[Fields](_Steer)
 _MESSAGE: Final = frozenset({"type", "role", "content"})
 _PARTS: Final = frozenset({"input_text", "input_image", "input_file"})
@@ -51,9 +62,6 @@ _PARTS: Final = frozenset({"input_text", "input_image", "input_file"})
 
 def check_type(frame: dict[str, Any]) -> None:
     """Raises :class:`~moorage.errors.ApiError` for a frame of a type that clients do not send here."""
-    if frame.get("type") == INJECT:
-        reason = "A response that runs takes no outputs here: it ends with its calls, and the next request brings their outputs."
-        raise unsupported_value("type", INJECT, reason)
     _FRAME({name: value for name, value in frame.items() if name == "type"})
 
 
@@ -61,6 +69,13 @@ def parse_interrupt(frame: dict[str, Any]) -> str:
     """The id of the response that is to end. Raises :class:`~moorage.errors.ApiError`."""
     response_id: str = _INTERRUPT(frame)["response_id"]
     return response_id
+
+
+def parse_inject(frame: dict[str, Any]) -> tuple[str, list[Any]]:
+    """The id of the response that the outputs are for, and these, not yet in canonical form. Raises
+    :class:`~moorage.errors.ApiError`."""
+    given = _INJECT(frame)
+    return given["response_id"], given["input"]
 
 
 def parse_steer(frame: dict[str, Any]) -> list[Item]:

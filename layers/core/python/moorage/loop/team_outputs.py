@@ -1,0 +1,39 @@
+"""Outputs of the client's calls that come while a response with a team runs, by ``response.inject`` of the WebSocket.
+
+They lie in the records of the agent that has called (``store/lanes.py: answer``), and become items of its at the beginning of its next
+step, as messages do. An agent that has all of its outputs goes on, in place of waiting for its client (``loop/team.py``).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from moorage.loop import decide
+from moorage.runtime import Runtime
+from moorage.store.responses import StoredResponse
+from moorage.tools.multi_agent.room import AgentTeam
+from moorage.tools.registry import ROOMS
+from moorage.tools.room import makes_calls
+from moorage.wire.types import Item
+
+ANSWERS: Final = frozenset(room.output_type for room in ROOMS if room.output_type is not None and not makes_calls(room)) - frozenset(
+    {AgentTeam.output_type}
+)
+"""Types of outputs for calls that a client may run. They begin a step of an agent only if its client has sent them meanwhile."""
+HEARD: Final = ANSWERS | frozenset(AgentTeam.id_prefixes) - {AgentTeam.call_type}
+"""Items that stand at the beginning of a step of an agent."""
+
+
+async def unread(runtime: Runtime, stored: StoredResponse, own: Iterable[Item]) -> list[Item]:
+    """Outputs for the calls of an agent that are not yet among its items."""
+    if not stored.takes_outputs:
+        return []
+    answered = {item["call_id"] for item in own if item["type"] in ANSWERS}
+    return [item for item in await runtime.lanes.outputs(stored, stored.lane) if item["call_id"] not in answered]
+
+
+async def has_all(runtime: Runtime, stored: StoredResponse, made: Sequence[Item]) -> bool:
+    """Whether the client has answered all that an agent has asked in a step that has ``made`` this."""
+    if not stored.takes_outputs:
+        return False
+    asked = {item.get("call_id") for item in made if decide.is_for_client(item)}
+    return bool(asked) and asked <= {item["call_id"] for item in await runtime.lanes.outputs(stored, stored.lane)}

@@ -1,0 +1,174 @@
+"""Outputs that come while a team runs: when they come, whatever dies meanwhile, and how long a response stays open for them."""
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from moorage import limits
+from moorage.errors import ConditionFailed
+from moorage.loop import team
+from moorage.loop.recover import recover
+from moorage.store.responses import StoredResponse
+from moorage.store.table import Record
+from moorage.wire.types import Item
+
+from tests.stack import assert_well_formed
+from tests.unit.loop.lab import _Died, say, shell
+from tests.unit.loop.teams import TeamLab, by_agent, look, spawn, wait
+
+
+def asking() -> TeamLab:
+    """``/root`` waits for an agent that asks its client twice."""
+    return TeamLab(root=[spawn("a"), wait(), say("Done.")], root__a=[look("x", "call_x"), shell("a1"), look("y", "call_y"), say("a")])
+
+
+def output(call_id: str, text: str) -> Item:
+    return {"id": f"fco_{call_id}", "type": "function_call_output", "call_id": call_id, "output": text}
+
+
+async def open_calls(lab: TeamLab, stored: StoredResponse) -> dict[str, str]:
+    """The calls without an output that the client has seen, by where they look."""
+    items = [event["item"] for event in await lab.events(stored) if event["type"] == "response.output_item.done"]
+    answered = {item["call_id"] for item in items if item["type"] == "function_call_output"}
+    calls = [item for item in items if item["type"] == "function_call" and item["call_id"] not in answered]
+    return {json.loads(item["arguments"])["at"]: item["call_id"] for item in calls}
+
+
+async def answer(lab: TeamLab, stored: StoredResponse, agent: str, at: str) -> bool:
+    call_id = (await open_calls(lab, stored))[at]
+    return await team.answer(lab.runtime, stored, {agent: [output(call_id, f"the {at}")]})
+
+
+async def play_and_answer(lab: TeamLab, stored: StoredResponse) -> None:
+    """The client answers as soon as it sees a call. If it does not hear that its output was taken, it sends it once more."""
+    due = ["x", "y"]
+    for _ in range(60):
+        await lab.play()
+        if (await lab.responses.snapshot(stored.tenant_id, stored.response_id)).is_final:
+            return
+        if due and due[0] in await open_calls(lab, stored):
+            try:
+                assert await answer(lab, stored, "/root/a", due[0])
+            except _Died:
+                lab.table.before_write = None
+                continue
+            except ConditionFailed:
+                pass
+            due.pop(0)
+        lab.now += limits.RECOVERY_SECONDS + 1
+        await recover(lab.runtime)
+    raise AssertionError("it never ends")
+
+
+async def test_an_agent_reads_its_outputs_at_the_beginning_of_its_next_step() -> None:
+    lab = asking()
+    stored = await lab.begin(takes_outputs=True)
+    await play_and_answer(lab, stored)
+    response = await lab.object_of(stored)
+    assert_well_formed(await lab.events(stored))
+    assert response["status"] == "completed"
+    assert by_agent(response)["/root/a"] == [
+        "agent_message", "function_call", "function_call_output", "shell_call", "shell_call_output", "function_call",
+        "function_call_output", "message",
+    ]  # fmt: skip
+    assert [item["output"] for item in response["output"] if item["type"] == "function_call_output"] == ["the x", "the y"]
+    for before, after in itertools.pairwise(lab.team.prompts("/root/a")):
+        assert after[: len(before)] == before
+    assert lab.sandboxes.begun == ["a1"]
+
+
+@pytest.mark.parametrize("loses", [False, True])
+@pytest.mark.parametrize("died_at", range(0, 60, 2))
+async def test_outputs_are_read_once_wherever_a_process_dies(died_at: int, loses: bool) -> None:
+    lab = asking()
+    lab.loses_executions = loses
+    stored = await lab.begin(takes_outputs=True)
+    lab.die_at(died_at)
+    await play_and_answer(lab, stored)
+    response = await lab.object_of(stored)
+    assert_well_formed(await lab.events(stored))
+    assert (response["status"], lab.sandboxes.begun) == ("completed", ["a1"])
+    assert [item["output"] for item in response["output"] if item["type"] == "function_call_output"] == ["the x", "the y"]
+
+
+async def test_an_output_may_come_before_its_agent_waits_for_it() -> None:
+    """A client sees a call before its step has ended."""
+    lab = TeamLab(root=[look("x"), say("Done.")])
+    stored = await lab.begin(takes_outputs=True)
+    table, is_sent = lab.table, False
+
+    async def before_write(record: Record) -> None:
+        nonlocal is_sent
+        if not is_sent and await open_calls(lab, stored):
+            is_sent = True
+            assert await answer(lab, stored, "/root", "x")
+
+    table.before_write = before_write
+    await lab.play()
+    response = await lab.object_of(stored)
+    assert is_sent
+    assert (response["status"], by_agent(response)["/root"]) == ("completed", ["function_call", "function_call_output", "message"])
+
+
+async def test_a_response_stays_open_for_a_bounded_time() -> None:
+    lab = TeamLab(root=[spawn("a"), wait(), say("Done.")], root__a=[look("x"), say("a")])
+    stored = await lab.begin(takes_outputs=True)
+    await lab.play()
+    lab.now += limits.TEAM_OUTPUTS_MS / 1000 - 1
+    await recover(lab.runtime)
+    await lab.play()
+    assert not (await lab.responses.snapshot(stored.tenant_id, stored.response_id)).is_final
+    lab.now += 2
+    await recover(lab.runtime)
+    response = await lab.object_of(stored)
+    assert (response["status"], by_agent(response)["/root/a"]) == ("completed", ["agent_message", "function_call"])
+    assert not await answer(lab, stored, "/root/a", "x")
+
+
+async def test_a_wait_ends_at_its_time_while_another_agent_asks() -> None:
+    lab = TeamLab(root=[spawn("a"), wait(timeout_ms=5_000), say("I go on.")], root__a=[look("x"), say("a")])
+    stored = await lab.begin(takes_outputs=True)
+    await lab.play()
+    lab.now += 6
+    await recover(lab.runtime)
+    await lab.play()
+    events = await lab.events(stored)
+    assert any(event["type"] == "response.output_text.done" and event["text"] == "I go on." for event in events)
+    assert await answer(lab, stored, "/root/a", "x")
+    await lab.play()
+    assert (await lab.object_of(stored))["status"] == "completed"
+
+
+async def test_a_call_has_one_output_and_all_of_a_frame_are_kept_or_none() -> None:
+    lab = TeamLab(root=[look("x"), say("Done.")])
+    stored = await lab.begin(takes_outputs=True)
+    await lab.play()
+    assert await team.answer(lab.runtime, stored, {"/root": [output("call_1", "one")]})
+    with pytest.raises(ConditionFailed):
+        await team.answer(lab.runtime, stored, {"/root": [output("call_2", "two"), output("call_1", "again")]})
+    assert [item["call_id"] for item in await lab.runtime.lanes.outputs(stored, 0)] == ["call_1"]
+
+
+async def test_an_output_that_no_agent_reads_stands_at_the_end() -> None:
+    lab = TeamLab(root=[look("x"), say("Done.")])
+    stored = await lab.begin(takes_outputs=True)
+    await lab.play()
+    assert await team.answer(lab.runtime, stored, {"/root": [output("call_of_nobody", "late")]})
+    await team.end_outputs(lab.runtime, stored)
+    await team.end_outputs(lab.runtime, stored)
+    response = await lab.object_of(stored)
+    last: dict[str, Any] = response["output"][-1]
+    assert (last["type"], last["output"], last["agent"]) == ("function_call_output", "late", {"agent_name": "/root"})
+
+
+async def test_a_long_output_is_kept_too() -> None:
+    lab = TeamLab(root=[look("x"), say("Done.")])
+    stored = await lab.begin(takes_outputs=True)
+    await lab.play()
+    long = "".join(str(number) for number in range(100_000))
+    (call_id,) = (await open_calls(lab, stored)).values()
+    assert await team.answer(lab.runtime, stored, {"/root": [output(call_id, long)]})
+    await lab.play()
+    found = [item["output"] for item in (await lab.object_of(stored))["output"] if item["type"] == "function_call_output"]
+    assert found == [long]
