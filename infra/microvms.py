@@ -1,8 +1,9 @@
 """Sandboxes as Lambda MicroVMs: an image per memory tier, and a network without a way out. **Not yet run on AWS.**
 
 A VM is reached by its public endpoint with a token of AWS's own, so no function is in a VPC. The network is there for what a VM may
-reach itself, which is nothing: the connector ``closed`` leads into isolated subnets without a resolver, and its group has no rules.
-The connector ``policy`` leads into the same subnets with the group of ``infra/egress.py``, which reaches the proxy's port alone.
+reach itself, which is the deployment's bucket, by URLs that functions sign for the exec server: the connector ``closed`` leads into
+isolated subnets without a resolver, and its group reaches S3, whose gateway endpoint opens this bucket alone. The connector
+``policy`` leads into the same subnets with the group of ``infra/egress.py``, which reaches the proxy's port too.
 In an owner's VPC the subnets and the resolver are the owner's, and the group is all that the deployment closes.
 """
 
@@ -16,6 +17,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.bundling import ROOT
@@ -66,14 +68,16 @@ class MicrovmNetwork(Construct):
     vpc: ec2.Vpc
     """Where the deployment makes one."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: Config) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, bucket: s3.IBucket, hooks: CustomResources) -> None:
         super().__init__(scope, construct_id)
-        self._place = self._in_given(config.vpc) if config.vpc else self._isolated(config)
+        self.reaches_bucket = config.vpc is None
+        """An owner's subnets may have no way to S3."""
+        self._place = self._in_given(config.vpc) if config.vpc else self._isolated(config, bucket, hooks)
         self.operator_role = self._make_operator_role()
         self.closed = self._make_connector("closed", config, self._place.group_id, self._place.described)
         self.policy: lambda_.CfnNetworkConnector | None = None
 
-    def _isolated(self, config: Config) -> _MicrovmPlacement:
+    def _isolated(self, config: Config, bucket: s3.IBucket, hooks: CustomResources) -> _MicrovmPlacement:
         """A VPC of the deployment's own, without a resolver."""
         vpc = self.vpc = ec2.Vpc(
             self,
@@ -88,23 +92,38 @@ class MicrovmNetwork(Construct):
             enable_dns_hostnames=False,
             subnet_configuration=[isolated_subnets("microvm", SANDBOXES_PART, config)],
         )
-        acknowledge(vpc, "AwsSolutions-VPC7", "The VPC has no way out and no endpoint: there is no flow to log.")
+        acknowledge(vpc, "AwsSolutions-VPC7", "The VPC has no way out but the deployment's bucket, and S3 can log who asks for what.")
+        storage = vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
+        storage.add_to_policy(
+            iam.PolicyStatement(
+                principals=[iam.AnyPrincipal()],
+                actions=["s3:GetObject", "s3:PutObject"],
+                resources=[bucket.arn_for_objects("*")],
+                # Credentials that somebody smuggled in lead nowhere.
+                conditions={"StringEquals": {"aws:PrincipalAccount": cdk.Stack.of(self).account}},
+            )
+        )
+        self._s3 = ec2.Peer.prefix_list(hooks.prefix_lists("s3")["s3"])
         subnets = [subnet.node.default_child for subnet in vpc.isolated_subnets]
         described = [[s.cidr_block, s.availability_zone] for s in subnets if isinstance(s, ec2.CfnSubnet)]
-        return _MicrovmPlacement([subnet.subnet_id for subnet in vpc.isolated_subnets], self._make_group(vpc), None, described)
+        group = self._make_group(vpc)
+        self.let_to_bucket(group)
+        return _MicrovmPlacement([subnet.subnet_id for subnet in vpc.isolated_subnets], group.security_group_id, None, described)
+
+    def let_to_bucket(self, group: ec2.ISecurityGroup) -> None:
+        group.add_egress_rule(self._s3, ec2.Port.tcp(443), "the deployment's bucket, by its gateway endpoint")
 
     def _in_given(self, given: GivenVpc) -> _MicrovmPlacement:
         """Subnets of the owner's. Another account may share them with this one."""
         # The CDK wants a zone; nothing here asks for it.
         vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=given.id, availability_zones=["any"])
-        group = given.sandbox_group or self._make_group(vpc)
+        group = given.sandbox_group or self._make_group(vpc).security_group_id
         return _MicrovmPlacement(given.sandbox_subnets, group, "*", [*given.sandbox_subnets, given.sandbox_group])
 
-    def _make_group(self, vpc: ec2.IVpc) -> str:
-        group = ec2.SecurityGroup(
+    def _make_group(self, vpc: ec2.IVpc) -> ec2.SecurityGroup:
+        return ec2.SecurityGroup(
             self, "ClosedGroup", vpc=vpc, allow_all_outbound=False, description="A MicroVM without network policy: nothing"
         )
-        return group.security_group_id
 
     def _make_operator_role(self) -> iam.Role:
         """Lambda's rights to make network interfaces: in these subnets, with this group, and nowhere else."""
@@ -133,6 +152,7 @@ class MicrovmNetwork(Construct):
 
     def open_to(self, group: ec2.ISecurityGroup, config: Config) -> lambda_.CfnNetworkConnector:
         """The connector for VMs with a network policy: the same subnets, with the group that reaches the proxy."""
+        self.let_to_bucket(group)
         described = [*self._place.described, config.proxy_cidr]
         self.policy = self._make_connector("policy", config, group.security_group_id, described)
         self._own.add_not_resources(
@@ -169,7 +189,7 @@ class Microvms(Construct):
         super().__init__(scope, construct_id)
         self._config = config
         self._proxy_networks: Sequence[str] = ()
-        self.network = MicrovmNetwork(self, "Network", config=config)
+        self.network = MicrovmNetwork(self, "Network", config=config, bucket=state.bucket, hooks=hooks)
         self.image = ContainerImage(
             self,
             "Image",
@@ -296,6 +316,8 @@ class Microvms(Construct):
             f"MOORAGE_MICROVM_VERSION_{tier.upper()}": image.attr_latest_active_image_version for tier, image in self._images.items()
         }
         connector = {"MOORAGE_MICROVM_EGRESS_CONNECTOR": self.network.closed.attr_arn, "MOORAGE_MICROVM_EDITION": self._edition}
+        if self.network.reaches_bucket:
+            connector["MOORAGE_MICROVM_REACHES_BUCKET"] = "true"
         if self.network.policy:
             connector["MOORAGE_MICROVM_POLICY_CONNECTOR"] = self.network.policy.attr_arn
             connector["MOORAGE_MICROVM_PROXY_NETWORKS"] = ",".join(self._proxy_networks)

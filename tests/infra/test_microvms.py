@@ -73,9 +73,24 @@ def test_the_image_is_the_container_image_that_codebuild_makes(microvms: Stacks)
 
 def test_there_is_nothing_of_fargate_beside_them(microvms: Stacks) -> None:
     assert microvms.findings == []
-    kinds = ("AWS::ECS::Cluster", "AWS::EC2::VPCEndpoint", "AWS::Route53Resolver::FirewallRuleGroup", "Custom::PrefixLists")
+    kinds = ("AWS::ECS::Cluster", "AWS::Route53Resolver::FirewallRuleGroup")
     assert [kind for kind in kinds if microvms.of_type(kind)] == []
     assert [name for name, f in microvms.of_type("AWS::Lambda::Function").items() if "VpcConfig" in f] == []
+
+
+def test_their_network_leads_to_the_deployments_bucket_and_to_nothing_else(microvms: Stacks) -> None:
+    """By a gateway endpoint, which is free. Credentials of another account lead nowhere."""
+    endpoint = microvms.one("AWS::EC2::VPCEndpoint")
+    assert endpoint["VpcEndpointType"] == "Gateway"
+    (statement,) = endpoint["PolicyDocument"]["Statement"]
+    assert (statement["Action"], statement["Condition"]) == (
+        ["s3:GetObject", "s3:PutObject"],
+        {"StringEquals": {"aws:PrincipalAccount": {"Ref": "AWS::AccountId"}}},
+    )
+    assert statement["Resource"]["Fn::Join"][1][1:] == ["/*"]
+    assert len(microvms.of_type("AWS::EC2::SecurityGroup")) == 1
+    rule = microvms.one("AWS::EC2::SecurityGroupEgress")
+    assert (rule["FromPort"], rule["ToPort"], "DestinationPrefixListId" in rule) == (443, 443, True)
 
 
 def test_functions_know_images_versions_and_the_connector(microvms: Stacks) -> None:
@@ -88,6 +103,7 @@ def test_functions_know_images_versions_and_the_connector(microvms: Stacks) -> N
     assert found == {
         "MOORAGE_PROVISIONER": "lambda_microvm",
         "MOORAGE_MICROVM_EGRESS_CONNECTOR": {"Fn::GetAtt": [connector, "Arn"]},
+        "MOORAGE_MICROVM_REACHES_BUCKET": "true",
         **{f"MOORAGE_MICROVM_IMAGE_{tier}": {"Fn::GetAtt": [image, "ImageArn"]} for tier, image in images.items()},
         **{f"MOORAGE_MICROVM_VERSION_{tier}": {"Fn::GetAtt": [image, "LatestActiveImageVersion"]} for tier, image in images.items()},
     }

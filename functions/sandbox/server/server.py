@@ -9,7 +9,7 @@ import re
 import secrets
 import struct
 import traceback
-from typing import AsyncIterator, List, Optional
+from typing import Any, AsyncIterator, Dict, List, Optional
 
 from configuration import ServerConfig
 from desk.beside import DeskBeside
@@ -24,6 +24,7 @@ from process_limit import ProcessLimit
 from process_table import census
 from request_errors import RequestError, disk_full, field
 from skills import SkillFolders
+from storage import StoredObject, lines_of
 from terminals import WAIT_MS_MAX, size_of
 from workspace import Workspace
 
@@ -123,6 +124,8 @@ class ExecServer:
             await self._list_files(request, response)
         elif (method, path) == ("POST", ["v1", "files", "read"]):
             await self._read_files(request, response)
+        elif method == "POST" and path in (["v1", "files", "fetch"], ["v1", "files", "store"]):
+            await self._transfer(request, response, path[2])
         elif path == ["v1", "files", "content"] and method in ("GET", "PUT", "DELETE"):
             await self._file_content(request, response)
         elif len(path) == 3 and (method, path[:2]) == ("PUT", ["v1", "skills"]):
@@ -266,6 +269,26 @@ class ExecServer:
                 yield b"".join(batch)
 
         await response.stream("application/octet-stream", pieces())
+
+    async def _transfer(self, request: HttpRequest, response: HttpResponse, direction: str) -> None:
+        body = await request.json()
+        path, place = field(body, "path", str), StoredObject(body)
+        if direction == "fetch":
+            if self.quota.reason:
+                raise disk_full(self.quota.reason)
+            await response.stream("application/x-ndjson", lines_of(self._fetch(path, place)))
+            return
+        fd = self._workspace.open_for_reading(path)
+        try:
+            await response.stream("application/x-ndjson", lines_of(place.store(fd)))
+        finally:
+            os.close(fd)
+
+    async def _fetch(self, path: str, place: StoredObject) -> Dict[str, Any]:
+        with self._workspace.writing(path) as fd:
+            fetched = await place.fetch(fd)
+        self._execs.activity.set()
+        return fetched
 
     async def _file_content(self, request: HttpRequest, response: HttpResponse) -> None:
         path = request.query.get("path", "")

@@ -9,7 +9,6 @@ import asyncio
 import json
 import random
 import secrets
-import socket
 import threading
 import time
 from collections import Counter, deque
@@ -59,7 +58,7 @@ class Running:
     open: set[asyncio.Task[Any]] = field(default_factory=set)
     """Its connections, in both directions."""
     waking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    doors: list[socket.socket] = field(default_factory=list)
+    doors: list[asyncio.Server] = field(default_factory=list)
     free_at: float = 0.0
     """When the bytes that it was sent so far are through."""
 
@@ -79,12 +78,21 @@ class MicrovmTwin(FakeMicrovms):
     """Started in a thread of its own; ``with`` it."""
 
     def __init__(
-        self, image: Image, *, idle_seconds: float = 8.0, seed: int = 0, proxy: tuple[str, Callable[[], bytes]] | None = None
+        self,
+        image: Image,
+        *,
+        idle_seconds: float = 8.0,
+        seed: int = 0,
+        proxy: tuple[str, Callable[[], bytes]] | None = None,
+        bucket_port: int = 0,
     ) -> None:
         """``idle_seconds`` stand for the policy's minutes, and are more than a heartbeat's five. ``proxy`` is the path of the proxy's
-        Unix socket, and the key of places."""
+        Unix socket, and the key of places. ``bucket_port``: of an emulator on this machine, where machines reach the bucket."""
         super().__init__()
         self._image, self._idle_seconds, self._proxy = image, idle_seconds, proxy
+        self._bucket_port = bucket_port
+        self.endpoint_bytes = 0
+        """Of all that went through the endpoints."""
         self._chance = random.Random(seed)
         self._running: dict[str, Running] = {}
         self._shown: dict[str, deque[tuple[float, str]]] = {}
@@ -127,6 +135,7 @@ class MicrovmTwin(FakeMicrovms):
             "MOORAGE_MICROVM_EGRESS_CONNECTOR": CLOSED,
             "MOORAGE_MICROVM_POLICY_CONNECTOR": POLICY,
             "MOORAGE_MICROVM_PROXY_NETWORKS": PROXY_NETWORK,
+            **({"MOORAGE_MICROVM_REACHES_BUCKET": "true"} if self._bucket_port else {}),
         }
 
     # --- What a test does to machines -----------------------------------------------------------------------------------------
@@ -228,6 +237,8 @@ class MicrovmTwin(FakeMicrovms):
         running = self._running[vm_id] = Running(self._image.machine(vm_id), size)
         if self.vms[vm_id]["egressNetworkConnectors"] == [POLICY] and self._proxy is not None:
             await self._lead_to_proxy(running)
+        if self._bucket_port:
+            await self._lead_to_bucket(running)
         status = 0
         with suppress(OSError):
             status = await running.machine.run_hook(vm_id, payload)
@@ -360,6 +371,7 @@ class MicrovmTwin(FakeMicrovms):
         """Bytes at the machine's rate, both ways together."""
         while data := await reader.read(_PIECE):
             now = running.said_at = time.monotonic()
+            self.endpoint_bytes += len(data)
             running.free_at = max(now, running.free_at) + len(data) / _BYTES_A_SECOND[running.size]
             if running.free_at - now > 0.05:
                 await asyncio.sleep(running.free_at - now)
@@ -367,6 +379,24 @@ class MicrovmTwin(FakeMicrovms):
             await writer.drain()
 
     # --- The way out ----------------------------------------------------------------------------------------------------------
+
+    async def _lead_to_bucket(self, running: Running) -> None:
+        """What the gateway endpoint does: the bucket's address leads to it, from the machine's network."""
+        door = running.machine.new_socket()
+        door.bind(("127.0.0.1", self._bucket_port))
+        door.listen(64)
+
+        async def through(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.happened["bucket"] += 1
+            try:
+                with running.noted():
+                    await _join((reader, writer), await asyncio.open_connection("127.0.0.1", self._bucket_port))
+            except OSError:
+                pass
+            finally:
+                writer.close()
+
+        running.doors.append(await asyncio.start_server(through, sock=door))
 
     async def _lead_to_proxy(self, running: Running) -> None:
         """What the connector ``policy`` does: the proxy's address in the machine's network, and no other."""
@@ -377,7 +407,6 @@ class MicrovmTwin(FakeMicrovms):
         door = running.machine.new_socket()
         door.bind((PROXY_ADDRESS, PROXY_PORT))
         door.listen(64)
-        running.doors.append(door)
 
         async def through(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             assert self._proxy is not None
@@ -392,7 +421,7 @@ class MicrovmTwin(FakeMicrovms):
             finally:
                 writer.close()
 
-        await asyncio.start_server(through, sock=door)
+        running.doors.append(await asyncio.start_server(through, sock=door))
 
     # --- The thread -----------------------------------------------------------------------------------------------------------
 

@@ -120,6 +120,8 @@ class FakeSandbox:
 class FakeClient:
     """Stands for ExecClient."""
 
+    reaches_bucket = False
+
     def __init__(self, sandbox: FakeSandbox | None, handle: Handle) -> None:
         self.sandbox = sandbox
         self.handle = handle

@@ -11,7 +11,16 @@ from moorage import limits
 from moorage.containers.history_store import ContainerPast, time_after
 from moorage.containers.lifecycle import LiveContainer
 from moorage.containers.store import ContainerFileRecord, ContainerRecord, ContainerStore
-from moorage.containers.transfers import bounded, bytes_of, new_bytes, one_piece, store_content, stored_content
+from moorage.containers.transfers import (
+    bounded,
+    bytes_of,
+    goes_by_bucket,
+    new_bytes,
+    one_piece,
+    store_by_bucket,
+    store_content,
+    stored_content,
+)
 from moorage.containers.workspace import absolute, diff, note_of_no_room, stamp_of, without
 from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone, StorageFull
 from moorage.files.store import Clock
@@ -142,9 +151,12 @@ class Artifacts:
         many equal files."""
         record, path = live.record, absolute(file)
         earlier = before.get(path)
-        chunks = live.client.read_file(file.path) if content is None else one_piece(content)
         try:
-            blob = await store_content(self._blobs, record, chunks, known=known, bytes_max=limits.ARTIFACT_BYTES_MAX)
+            if content is None and goes_by_bucket(live.client, file.size) and file.size <= limits.ARTIFACT_BYTES_MAX:
+                blob = await store_by_bucket(self._blobs, record, live.client, file.path, known=known)
+            else:
+                chunks = live.client.read_file(file.path) if content is None else one_piece(content)
+                blob = await store_content(self._blobs, record, chunks, known=known, bytes_max=limits.ARTIFACT_BYTES_MAX)
         except SandboxFileMissing:
             return None, None  # deleted since it was listed: the next listing tells
         except StorageFull:

@@ -1,12 +1,16 @@
 """Moving the bytes of a container's files: a few files at a time, and no content that the container has stored already."""
 
 import asyncio
+import secrets
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
+from urllib.parse import urlsplit
 
 from moorage import limits
 from moorage.containers.store import ContainerFileRecord, ContainerRecord
 from moorage.errors import file_too_large
+from moorage.sandbox.exec_client import ExecClient, SignedPlace
 from moorage.store import keys
 from moorage.store.blobs import Blob, Blobs, BlobTooLarge
 
@@ -57,6 +61,35 @@ async def bounded(work: Callable[[_A], Awaitable[_T]], things: Iterable[_A], at_
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+def goes_by_bucket(client: ExecClient, size: int) -> bool:
+    """Whether the sandbox moves a file of so many bytes by itself, past its narrow endpoint."""
+    return client.reaches_bucket and size > limits.BATCH_FILE_BYTES_MAX
+
+
+async def signed_place(blobs: Blobs, operation: Literal["get_object", "put_object"], key: str) -> SignedPlace:
+    """An object for the sandbox, with the address of the bucket's host."""
+    url = blobs.signed_url(operation, key, seconds=limits.PRESIGNED_SECONDS)
+    parts = urlsplit(url)
+    found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, parts.port or 443, family=socket.AF_INET)
+    return SignedPlace(url, str(found[0][4][0]))
+
+
+async def store_by_bucket(blobs: Blobs, record: ContainerRecord, client: ExecClient, path: str, *, known: Mapping[str, str]) -> Blob:
+    """Have the sandbox store a large file, as :func:`store_content` stores a stream: under a random name, which goes again if the
+    content is known."""
+    key = f"{keys.container_objects(record.tenant_id, record.id)}large-{secrets.token_hex(16)}"
+    try:
+        size, sha256 = await client.store_file(path, await signed_place(blobs, "put_object", key))
+    except BaseException:
+        await asyncio.shield(blobs.delete(key))  # It may be there, and nobody names it.
+        raise
+    if sha256 in known or size > limits.ARTIFACT_BYTES_MAX:
+        await blobs.delete(key)
+    if size > limits.ARTIFACT_BYTES_MAX:
+        raise file_too_large(limits.ARTIFACT_BYTES_MAX)
+    return Blob(known.get(sha256, key), size, sha256)
 
 
 async def one_piece(content: bytes) -> AsyncIterator[bytes]:

@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
@@ -139,6 +139,15 @@ class FileListing:
 
 
 @dataclass(frozen=True, slots=True)
+class SignedPlace:
+    """Where a sandbox gets or puts a file by itself."""
+
+    url: str = field(repr=False)
+    address: str
+    """Of the URL's host: a sandbox may have no resolver."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunningProcess:
     """Something that a command has started and that lives."""
 
@@ -173,8 +182,11 @@ class ExecClient(OverHttp):
         transport: httpx.AsyncBaseTransport | None = None,
         auth: httpx.Auth | None = None,
         clock: Callable[[], float] = time.time,
+        reaches_bucket: bool = False,
     ) -> None:
-        """``auth`` adds the header of the way to the server beside the server's own token (a MicroVM's endpoint)."""
+        """``auth`` adds the header of the way to the server beside the server's own token (a MicroVM's endpoint). ``reaches_bucket``:
+        large files go by :meth:`fetch_file` and :meth:`store_file`."""
+        self.reaches_bucket = reaches_bucket
         self.handle = handle
         self._clock = clock
         self.auth = auth
@@ -325,6 +337,19 @@ class ExecClient(OverHttp):
     async def write_file(self, path: str, content: AsyncIterator[bytes]) -> None:
         """Create or replace a file (as a whole: a reader sees the old bytes or the new ones) with its parent directories."""
         _refuse_errors(await self._request("PUT", "/v1/files/content", params={"path": path}, content=content))
+
+    async def fetch_file(self, path: str, place: SignedPlace) -> str:
+        """Have the sandbox get a file as :meth:`write_file` would put it; answers its SHA-256."""
+        return str((await self._transfer("fetch", path, place))["sha256"])
+
+    async def store_file(self, path: str, place: SignedPlace) -> tuple[int, str]:
+        """Have the sandbox put a regular file there; answers the bytes that it has sent, and their SHA-256."""
+        sent = await self._transfer("store", path, place)
+        return sent["bytes"], sent["sha256"]
+
+    async def _transfer(self, direction: str, path: str, place: SignedPlace) -> dict[str, Any]:
+        body = {"path": path, "url": place.url, "address": place.address}
+        return await self.last_line("transfer", "POST", f"/v1/files/{direction}", json=body)
 
     async def put_skill(self, directory: str, archive: bytes) -> None:
         """Unpack a skill's bundle as a folder of its own that commands cannot change. One that is there stays as it is."""

@@ -82,6 +82,8 @@ class MicrovmSettings:
     """The image's version by GiB of memory. Without one it is the newest that is active."""
     policy_connector: str = ""
     """Another connector, from which the egress proxy alone is reached; empty where there is no proxy."""
+    reaches_bucket: bool = False
+    """Whether a VM's network leads to the bucket, so that large files need not pass its endpoint of 1 MB/s."""
     proxy_networks: tuple[str, ...] = ()
     """Where the proxy is: no name leads to it (``functions/sandbox/server/forwarder.py``)."""
 
@@ -99,7 +101,15 @@ class MicrovmSettings:
         networks = tuple(values.get("proxy_networks", "").split(",")) if values.get("proxy_networks") else ()
         if bool(networks) != ("policy_connector" in values):
             raise SettingsError("MOORAGE_MICROVM_POLICY_CONNECTOR and MOORAGE_MICROVM_PROXY_NETWORKS belong together.")
-        return cls(images, values["egress_connector"], deployment, versions, values.get("policy_connector", ""), networks)
+        return cls(
+            images,
+            values["egress_connector"],
+            deployment,
+            versions,
+            values.get("policy_connector", ""),
+            reaches_bucket=values.get("reaches_bucket") == "true",
+            proxy_networks=networks,
+        )
 
 
 class LambdaMicrovmProvisioner:
@@ -117,7 +127,7 @@ class LambdaMicrovmProvisioner:
         self._auths[handle.sandbox_id] = auth
         if len(self._auths) > _AUTHS_MAX:
             self._auths.popitem(last=False)
-        return ExecClient(handle, auth=auth)
+        return ExecClient(handle, auth=auth, reaches_bucket=self._settings.reaches_bucket)
 
     async def start(self, spec: SandboxSpec) -> Handle:
         """Idempotent by the client token: it names container and incarnation. The first request wakes a VM that sleeps."""

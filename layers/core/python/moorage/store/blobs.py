@@ -6,7 +6,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from moorage.errors import MoorageError
 from moorage.limits import BLOB_PART_BYTES
@@ -73,6 +73,10 @@ class Blobs(Protocol):
 
     def presign_get(self, key: str, *, seconds: int, disposition: str, content_type: str) -> str:
         """A URL that gives the object for ``seconds`` with these two headers."""
+        ...
+
+    def signed_url(self, operation: Literal["get_object", "put_object"], key: str, *, seconds: int) -> str:
+        """A URL by which whoever has it gets or puts this object for ``seconds``."""
         ...
 
     async def get_bytes(self, key: str) -> bytes:

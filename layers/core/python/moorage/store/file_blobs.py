@@ -17,7 +17,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import orjson
 
@@ -135,6 +135,10 @@ class FileBlobs(Blobs):
 
     def presign_get(self, key: str, *, seconds: int, disposition: str, content_type: str) -> str:
         """Nobody asks: ``MOORAGE_PRESIGNED_DOWNLOADS`` is refused if files are the bucket (``runtime.py``)."""
+        raise NotImplementedError("files have no address")
+
+    def signed_url(self, operation: Literal["get_object", "put_object"], key: str, *, seconds: int) -> str:
+        """Nobody asks: sandboxes that reach a bucket by themselves are on AWS (``sandbox/lambda_microvm.py``)."""
         raise NotImplementedError("files have no address")
 
     # --- names ---

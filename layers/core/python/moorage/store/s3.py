@@ -9,7 +9,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from botocore.exceptions import ClientError
 
@@ -188,6 +188,9 @@ class S3Blobs(Blobs):
             },
             ExpiresIn=seconds,
         )
+
+    def signed_url(self, operation: Literal["get_object", "put_object"], key: str, *, seconds: int) -> str:
+        return self.client.generate_presigned_url(operation, Params={"Bucket": self.bucket, "Key": key}, ExpiresIn=seconds)
 
     async def _call(self, method: Callable[..., Any], **request: Any) -> Any:
         loop = asyncio.get_running_loop()
