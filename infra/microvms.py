@@ -42,6 +42,10 @@ ENTRYPOINT ["/usr/local/bin/python3", "-I", "-S", "/opt/moorage/microvm.py", "{H
 BASE_IMAGE: Final = "al2023-1"
 """The one that AWS manages (``ListManagedMicrovmImages``). What runs in it is the container image."""
 
+BUCKET_ACTIONS: Final = {"s3:GetObject": "T/*", "s3:PutObject": "T/*/C/*"}
+"""What a request from a MicroVM's network may do, on which objects: get those of tenants, and put those of containers
+(``store/keys.py``)."""
+
 _ENABLED: Final = "ENABLED"
 HOOKS: Final[Mapping[str, int]] = {"ready": 300, "validate": 300, "run": 60}
 """The seconds that each may take. ``suspend`` and ``terminate`` are left out: files are stored after each command, and a hook that
@@ -94,15 +98,16 @@ class MicrovmNetwork(Construct):
         )
         acknowledge(vpc, "AwsSolutions-VPC7", "The VPC has no way out but the deployment's bucket, and S3 can log who asks for what.")
         storage = vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
-        storage.add_to_policy(
-            iam.PolicyStatement(
-                principals=[iam.AnyPrincipal()],
-                actions=["s3:GetObject", "s3:PutObject"],
-                resources=[bucket.arn_for_objects("*")],
-                # Credentials that somebody smuggled in lead nowhere.
-                conditions={"StringEquals": {"aws:PrincipalAccount": cdk.Stack.of(self).account}},
+        for action, objects in BUCKET_ACTIONS.items():
+            storage.add_to_policy(
+                iam.PolicyStatement(
+                    principals=[iam.AnyPrincipal()],
+                    actions=[action],
+                    resources=[bucket.arn_for_objects(objects)],
+                    # Credentials that somebody smuggled in lead nowhere, and neither does a request without any.
+                    conditions={"StringEquals": {"aws:PrincipalAccount": cdk.Stack.of(self).account}},
+                )
             )
-        )
         self._s3 = ec2.Peer.prefix_list(hooks.prefix_lists("s3")["s3"])
         subnets = [subnet.node.default_child for subnet in vpc.isolated_subnets]
         described = [[s.cidr_block, s.availability_zone] for s in subnets if isinstance(s, ec2.CfnSubnet)]

@@ -82,12 +82,13 @@ def test_their_network_leads_to_the_deployments_bucket_and_to_nothing_else(micro
     """By a gateway endpoint, which is free. Credentials of another account lead nowhere."""
     endpoint = microvms.one("AWS::EC2::VPCEndpoint")
     assert endpoint["VpcEndpointType"] == "Gateway"
-    (statement,) = endpoint["PolicyDocument"]["Statement"]
-    assert (statement["Action"], statement["Condition"]) == (
-        ["s3:GetObject", "s3:PutObject"],
-        {"StringEquals": {"aws:PrincipalAccount": {"Ref": "AWS::AccountId"}}},
-    )
-    assert statement["Resource"]["Fn::Join"][1][1:] == ["/*"]
+    statements = endpoint["PolicyDocument"]["Statement"]
+    assert [(each["Action"], each["Resource"]["Fn::Join"][1][1:]) for each in statements] == [
+        ("s3:GetObject", ["/T/*"]),
+        ("s3:PutObject", ["/T/*/C/*"]),
+    ]
+    own_account = {"StringEquals": {"aws:PrincipalAccount": {"Ref": "AWS::AccountId"}}}
+    assert [each["Condition"] for each in statements] == [own_account] * 2
     assert len(microvms.of_type("AWS::EC2::SecurityGroup")) == 1
     rule = microvms.one("AWS::EC2::SecurityGroupEgress")
     assert (rule["FromPort"], rule["ToPort"], "DestinationPrefixListId" in rule) == (443, 443, True)

@@ -147,6 +147,34 @@ def test_a_microvm_reaches_the_bucket_alone_and_is_told_no_name(tmp_path_factory
     }
 
 
+WAYS = {
+    "a file, out of the bucket": ("s3:GetObject", "{bucket}/T/acme/F/file-1", ACCOUNT),
+    "a file of a container's, into it": ("s3:PutObject", "{bucket}/T/acme/C/cntr_1/abc", ACCOUNT),
+    "into a file of a client's": ("s3:PutObject", "{bucket}/T/acme/F/file-1", ACCOUNT),
+    "into the image of all VMs": ("s3:PutObject", "{bucket}/microvm-images/abc.zip", ACCOUNT),
+    "out of the image of all VMs": ("s3:GetObject", "{bucket}/microvm-images/abc.zip", ACCOUNT),
+    "deletion": ("s3:DeleteObject", "{bucket}/T/acme/C/cntr_1/abc", ACCOUNT),
+    "a list": ("s3:ListBucket", "{bucket}", ACCOUNT),
+    "another bucket of this account": ("s3:PutObject", "arn:aws:s3:::other/T/acme/C/cntr_1/abc", ACCOUNT),
+    "a bucket of another account": ("s3:PutObject", "arn:aws:s3:::attacker/T/acme/C/cntr_1/abc", OTHER_ACCOUNT),
+    "another account's credentials": ("s3:PutObject", "{bucket}/T/acme/C/cntr_1/abc", OTHER_ACCOUNT),
+    "no credentials": ("s3:GetObject", "{bucket}/T/acme/F/file-1", ""),
+    "layers of ECR": ("s3:GetObject", f"arn:aws:s3:::{LAYERS}/layer", OTHER_ACCOUNT),
+}
+
+
+def test_only_files_of_tenants_pass_the_endpoint_of_microvms(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Commands reach S3's addresses, so this policy is what closes the network to every other bucket."""
+    stacks = shared(MICROVMS, tmp_path_factory)
+    network = NetworkTwin(Template.of(stacks.state, stacks.service))
+    let_through = [
+        way
+        for way, (action, resource, account) in WAYS.items()
+        if network.lets_through("s3", action, resource.format(bucket=network.bucket), account)
+    ]
+    assert let_through == ["a file, out of the bucket", "a file of a container's, into it"]
+
+
 def test_a_microvm_with_a_policy_reaches_the_proxy_and_nobody_else(tmp_path_factory: pytest.TempPathFactory) -> None:
     stacks = shared({**MICROVMS, "allowed_egress_domains": ["pkg.example.com"]}, tmp_path_factory)
     network = NetworkTwin(Template.of(stacks.state, stacks.service))

@@ -24,7 +24,7 @@ from process_limit import ProcessLimit
 from process_table import census
 from request_errors import RequestError, disk_full, field
 from skills import SkillFolders
-from storage import StoredObject, lines_of
+from storage import StoredObject, digest_of, lines_of
 from terminals import WAIT_MS_MAX, size_of
 from workspace import Workspace
 
@@ -124,7 +124,7 @@ class ExecServer:
             await self._list_files(request, response)
         elif (method, path) == ("POST", ["v1", "files", "read"]):
             await self._read_files(request, response)
-        elif method == "POST" and path in (["v1", "files", "fetch"], ["v1", "files", "store"]):
+        elif method == "POST" and path[:2] == ["v1", "files"] and path[2:] in (["fetch"], ["digest"], ["store"]):
             await self._transfer(request, response, path[2])
         elif path == ["v1", "files", "content"] and method in ("GET", "PUT", "DELETE"):
             await self._file_content(request, response)
@@ -272,15 +272,20 @@ class ExecServer:
 
     async def _transfer(self, request: HttpRequest, response: HttpResponse, direction: str) -> None:
         body = await request.json()
-        path, place = field(body, "path", str), StoredObject(body)
+        path = field(body, "path", str)
         if direction == "fetch":
             if self.quota.reason:
                 raise disk_full(self.quota.reason)
-            await response.stream("application/x-ndjson", lines_of(self._fetch(path, place)))
+            await response.stream("application/x-ndjson", lines_of(self._fetch(path, StoredObject(body))))
             return
+        size = field(body, "bytes", int)
         fd = self._workspace.open_for_reading(path)
         try:
-            await response.stream("application/x-ndjson", lines_of(place.store(fd)))
+            if direction == "digest":
+                work = digest_of(fd, size)
+            else:
+                work = StoredObject(body).store(fd, size, bytes.fromhex(field(body, "sha256", str)))
+            await response.stream("application/x-ndjson", lines_of(work))
         finally:
             os.close(fd)
 

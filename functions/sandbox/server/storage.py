@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ from messages import READ_BYTES
 from request_errors import RequestError, field
 from transcript import HEARTBEAT_SECONDS
 
+CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 60.0
 HEAD_LINES_MAX = 100
 
@@ -34,7 +36,7 @@ class StoredObject:
         """Write the object's content to ``fd``; answers its bytes and their SHA-256."""
         reader, writer = await self._connect()
         try:
-            writer.write(self._head("GET", 0))
+            writer.write(self._head("GET"))
             left = await self._answer(reader)
             size, digest = left, hashlib.sha256()
             while left > 0:
@@ -49,36 +51,29 @@ class StoredObject:
             writer.close()
         return {"bytes": size, "sha256": digest.hexdigest()}
 
-    async def store(self, fd: int) -> Dict[str, Any]:
-        """Make an object of the file as long as it is now; answers what was sent."""
-        size = left = os.fstat(fd).st_size
-        digest = hashlib.sha256()
+    async def store(self, fd: int, size: int, sha256: bytes) -> Dict[str, Any]:
+        """Make an object of the file's first ``size`` bytes. The URL is signed for these bytes alone: the storage refuses others."""
+        checksum = base64.b64encode(sha256).decode("ascii")
         reader, writer = await self._connect()
         try:
-            writer.write(self._head("PUT", size))
-            while left > 0:
-                piece = os.read(fd, min(left, READ_BYTES))
-                if not piece:
-                    raise RequestError(409, "changed", "The file became shorter while it was stored.")
-                left -= len(piece)
-                digest.update(piece)
+            writer.write(self._head("PUT", "Content-Length: %d" % size, "x-amz-checksum-sha256: %s" % checksum))
+            async for piece in beginning(fd, size):
                 writer.write(piece)
                 await asyncio.wait_for(writer.drain(), SILENCE_SECONDS)
             await self._answer(reader)
         finally:
             writer.close()
-        return {"bytes": size, "sha256": digest.hexdigest()}
+        return {"bytes": size, "sha256": sha256.hex()}
 
-    def _head(self, method: str, size: int) -> bytes:
-        lines = ["%s %s HTTP/1.1" % (method, self._target), "Host: %s" % self._authority, "Connection: close"]
-        lines += ["Content-Length: %d" % size] if method == "PUT" else []
+    def _head(self, method: str, *headers: str) -> bytes:
+        lines = ["%s %s HTTP/1.1" % (method, self._target), "Host: %s" % self._authority, "Connection: close", *headers]
         return "\r\n".join([*lines, "", ""]).encode("ascii")
 
     async def _connect(self) -> Any:
         name = self._host if self._tls is not None else None
         try:
             connecting = asyncio.open_connection(self._address, self._port, ssl=self._tls, server_hostname=name)
-            return await asyncio.wait_for(connecting, SILENCE_SECONDS)
+            return await asyncio.wait_for(connecting, CONNECT_SECONDS)
         except (OSError, asyncio.TimeoutError) as error:
             raise failed("it cannot be reached") from error
 
@@ -98,6 +93,24 @@ class StoredObject:
         if len(status) < 2 or status[1] != b"200":
             raise failed("it answered %s" % status[1].decode("ascii", "replace") if len(status) > 1 else "it hung up")
         return length
+
+
+async def beginning(fd: int, size: int) -> AsyncIterator[bytes]:
+    while size > 0:
+        piece = os.read(fd, min(size, READ_BYTES))
+        if not piece:
+            raise RequestError(409, "changed", "The file became shorter while it was stored.")
+        size -= len(piece)
+        yield piece
+
+
+async def digest_of(fd: int, size: int) -> Dict[str, Any]:
+    """The SHA-256 of the file's first ``size`` bytes."""
+    digest = hashlib.sha256()
+    async for piece in beginning(fd, size):
+        digest.update(piece)
+        await asyncio.sleep(0)
+    return {"bytes": size, "sha256": digest.hexdigest()}
 
 
 def failed(why: str) -> RequestError:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from types import NoneType
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from moorage.errors import ConditionFailed
 from moorage.limits import BLOB_PART_BYTES
@@ -151,9 +151,12 @@ class MemoryBlobs(Blobs):
     def presign_get(self, key: str, *, seconds: int, disposition: str, content_type: str) -> str:
         raise NotImplementedError("memory has no address")
 
-    def signed_url(self, operation: Literal["get_object", "put_object"], key: str, *, seconds: int) -> str:
-        """For a client that takes the key out of it."""
-        return f"http://127.0.0.1/{key}"
+    def signed_get_url(self, key: str, *, seconds: int) -> str:
+        raise NotImplementedError("memory has no address")
+
+    def signed_put_url(self, key: str, *, size: int, sha256: str, seconds: int) -> str:
+        """For a client that takes the key out of it, and what it is signed for."""
+        return f"http://127.0.0.1/{key}?{size}&{sha256}"
 
     async def get_bytes(self, key: str) -> bytes:
         if key not in self.objects:

@@ -1,11 +1,13 @@
-"""What S3 answers with a 200 that is none."""
+"""What S3 answers with a 200 that is none, and what a signed URL opens."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import boto3
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from moorage.store.blobs import Blobs
@@ -48,3 +50,26 @@ async def test_one_that_s3_keeps_does_not_pass_for_erased(s3: tuple[Blobs, Stubb
     with pytest.raises(ClientError, match=code) as told:
         await blobs.delete_prefix("C/")
     assert is_throttle(told.value) is is_passing
+
+
+def test_a_url_to_put_is_for_one_key_one_method_a_time_and_these_bytes() -> None:
+    config = Config(signature_version="s3v4", s3={"addressing_style": "path"})
+    client = boto3.client("s3", "eu-west-1", aws_access_key_id="a", aws_secret_access_key="s", config=config)
+    with ThreadPoolExecutor(1) as executor:
+        blobs = S3Blobs(client, "bucket", executor)
+        urls = [
+            blobs.signed_put_url("T/acme/C/c/abc", size=size, sha256=sha256 * 32, seconds=300)
+            for size in (5, 6)
+            for sha256 in ("00", "ff")
+        ]
+        urls += [
+            blobs.signed_get_url("T/acme/C/c/abc", seconds=300),
+            blobs.signed_put_url("T/acme/C/d/abc", size=5, sha256="00" * 32, seconds=300),
+        ]
+    parts = [urlsplit(url) for url in urls]
+    assert [each.path for each in parts] == [*["/bucket/T/acme/C/c/abc"] * 5, "/bucket/T/acme/C/d/abc"]
+    queries = [dict(parse_qsl(each.query)) for each in parts]
+    signed = "content-length;host;x-amz-checksum-sha256"
+    assert [each["X-Amz-SignedHeaders"] for each in queries] == [*[signed] * 4, "host", signed]
+    assert {each["X-Amz-Expires"] for each in queries} == {"300"}
+    assert len({each["X-Amz-Signature"] for each in queries}) == 6

@@ -152,9 +152,10 @@ class Artifacts:
         record, path = live.record, absolute(file)
         earlier = before.get(path)
         try:
+            blob = None
             if content is None and goes_by_bucket(live.client, file.size) and file.size <= limits.ARTIFACT_BYTES_MAX:
-                blob = await store_by_bucket(self._blobs, record, live.client, file.path, known=known)
-            else:
+                blob = await store_by_bucket(self._blobs, record, live.client, file.path, file.size, known=known)
+            if blob is None:
                 chunks = live.client.read_file(file.path) if content is None else one_piece(content)
                 blob = await store_content(self._blobs, record, chunks, known=known, bytes_max=limits.ARTIFACT_BYTES_MAX)
         except SandboxFileMissing:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from moorage.containers.claims import Claims, Lease
 from moorage.containers.store import ContainerFileRecord, ContainerRecord, ContainerStore
-from moorage.containers.transfers import bounded, goes_by_bucket, signed_place
+from moorage.containers.transfers import bounded, fetch_by_bucket, goes_by_bucket
 from moorage.containers.workspace import absolute, stamp_of
 from moorage.errors import ConditionFailed, SandboxError, SandboxGone, SandboxUnreachable
 from moorage.sandbox.exec_client import ExecClient
@@ -50,9 +50,8 @@ class Staging:
     async def _write_in(self, client: ExecClient, row: ContainerFileRecord, lease: Lease) -> str | None:
         """Write one file into the sandbox; a note if that is not possible."""
         try:
-            if goes_by_bucket(client, row.bytes):
-                await lease.during(client.fetch_file(row.path, await signed_place(self._blobs, "get_object", row.key)))
-            else:
+            is_there = goes_by_bucket(client, row.bytes) and await lease.during(fetch_by_bucket(self._blobs, client, row.path, row.key))
+            if not is_there:
                 await client.write_file(row.path, lease.watched(self._blobs.get_stream(row.key)))
         except (SandboxGone, SandboxUnreachable):
             raise

@@ -1,18 +1,18 @@
 """Moving the bytes of a container's files: a few files at a time, and no content that the container has stored already."""
 
 import asyncio
-import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from moorage import limits
 from moorage.containers.store import ContainerFileRecord, ContainerRecord
-from moorage.errors import file_too_large
+from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone, SandboxUnreachable, file_too_large
 from moorage.sandbox.exec_client import ExecClient, SignedPlace
 from moorage.store import keys
 from moorage.store.blobs import Blob, Blobs, BlobTooLarge
+from moorage.telemetry import tell_error
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
@@ -68,28 +68,48 @@ def goes_by_bucket(client: ExecClient, size: int) -> bool:
     return client.reaches_bucket and size > limits.BATCH_FILE_BYTES_MAX
 
 
-async def signed_place(blobs: Blobs, operation: Literal["get_object", "put_object"], key: str) -> SignedPlace:
-    """An object for the sandbox, with the address of the bucket's host."""
-    url = blobs.signed_url(operation, key, seconds=limits.PRESIGNED_SECONDS)
+async def fetch_by_bucket(blobs: Blobs, client: ExecClient, path: str, key: str) -> bool:
+    """Have the sandbox get a large file; False if the bucket is not to be had from there, so that the file goes through the
+    endpoint."""
+    url = blobs.signed_get_url(key, seconds=limits.PRESIGNED_SECONDS)
+    return await _unless_refused(client.fetch_file(path, await _placed(url))) is not None
+
+
+async def store_by_bucket(
+    blobs: Blobs, record: ContainerRecord, client: ExecClient, path: str, size: int, *, known: Mapping[str, str]
+) -> Blob | None:
+    """Have the sandbox store the first ``size`` bytes of a large file under their hash, unless they are ``known``; None as above.
+
+    A sandbox is trusted with nothing: the URL is signed for one key of the container's, and for the bytes of this hash alone.
+    """
+
+    async def stored() -> Blob:
+        sha256 = await client.file_digest(path, size)
+        key = known.get(sha256, f"{keys.container_objects(record.tenant_id, record.id)}{sha256}")
+        if sha256 not in known:
+            url = blobs.signed_put_url(key, size=size, sha256=sha256, seconds=limits.PRESIGNED_SECONDS)
+            await client.store_file(path, await _placed(url), size=size, sha256=sha256)
+        return Blob(key, size, sha256)
+
+    return await _unless_refused(stored())
+
+
+async def _unless_refused(work: Awaitable[_T]) -> _T | None:
+    """None for an error of the bucket's. A sandbox that is gone, and a file that is, are told."""
+    try:
+        return await work
+    except (SandboxGone, SandboxUnreachable, SandboxFileMissing):
+        raise
+    except SandboxError as error:
+        tell_error(error, "a sandbox does not reach the bucket")
+        return None
+
+
+async def _placed(url: str) -> SignedPlace:
+    """With the address of the bucket's host."""
     parts = urlsplit(url)
     found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, parts.port or 443, family=socket.AF_INET)
     return SignedPlace(url, str(found[0][4][0]))
-
-
-async def store_by_bucket(blobs: Blobs, record: ContainerRecord, client: ExecClient, path: str, *, known: Mapping[str, str]) -> Blob:
-    """Have the sandbox store a large file, as :func:`store_content` stores a stream: under a random name, which goes again if the
-    content is known."""
-    key = f"{keys.container_objects(record.tenant_id, record.id)}large-{secrets.token_hex(16)}"
-    try:
-        size, sha256 = await client.store_file(path, await signed_place(blobs, "put_object", key))
-    except BaseException:
-        await asyncio.shield(blobs.delete(key))  # It may be there, and nobody names it.
-        raise
-    if sha256 in known or size > limits.ARTIFACT_BYTES_MAX:
-        await blobs.delete(key)
-    if size > limits.ARTIFACT_BYTES_MAX:
-        raise file_too_large(limits.ARTIFACT_BYTES_MAX)
-    return Blob(known.get(sha256, key), size, sha256)
 
 
 async def one_piece(content: bytes) -> AsyncIterator[bytes]:

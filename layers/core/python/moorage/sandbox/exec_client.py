@@ -342,14 +342,17 @@ class ExecClient(OverHttp):
         """Have the sandbox get a file as :meth:`write_file` would put it; answers its SHA-256."""
         return str((await self._transfer("fetch", path, place))["sha256"])
 
-    async def store_file(self, path: str, place: SignedPlace) -> tuple[int, str]:
-        """Have the sandbox put a regular file there; answers the bytes that it has sent, and their SHA-256."""
-        sent = await self._transfer("store", path, place)
-        return sent["bytes"], sent["sha256"]
+    async def file_digest(self, path: str, size: int) -> str:
+        """The SHA-256 of the first ``size`` bytes of a regular file."""
+        return str((await self._transfer("digest", path, bytes=size))["sha256"])
 
-    async def _transfer(self, direction: str, path: str, place: SignedPlace) -> dict[str, Any]:
-        body = {"path": path, "url": place.url, "address": place.address}
-        return await self.last_line("transfer", "POST", f"/v1/files/{direction}", json=body)
+    async def store_file(self, path: str, place: SignedPlace, *, size: int, sha256: str) -> None:
+        """Have the sandbox put these bytes of a regular file there."""
+        await self._transfer("store", path, place, bytes=size, sha256=sha256)
+
+    async def _transfer(self, kind: str, path: str, place: SignedPlace | None = None, **more: Any) -> dict[str, Any]:
+        body = {"path": path, **more, **({} if place is None else {"url": place.url, "address": place.address})}
+        return await self.last_line("transfer", "POST", f"/v1/files/{kind}", json=body)
 
     async def put_skill(self, directory: str, archive: bytes) -> None:
         """Unpack a skill's bundle as a folder of its own that commands cannot change. One that is there stays as it is."""

@@ -6,7 +6,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from moorage.errors import MoorageError
 from moorage.limits import BLOB_PART_BYTES
@@ -75,8 +75,13 @@ class Blobs(Protocol):
         """A URL that gives the object for ``seconds`` with these two headers."""
         ...
 
-    def signed_url(self, operation: Literal["get_object", "put_object"], key: str, *, seconds: int) -> str:
-        """A URL by which whoever has it gets or puts this object for ``seconds``."""
+    def signed_get_url(self, key: str, *, seconds: int) -> str:
+        """A URL by which whoever has it gets this object for ``seconds``."""
+        ...
+
+    def signed_put_url(self, key: str, *, size: int, sha256: str, seconds: int) -> str:
+        """A URL by which whoever has it makes this object for ``seconds``, of these bytes alone. Their number and their SHA-256 have
+        to be sent as ``content-length`` and, in base64, as ``x-amz-checksum-sha256``."""
         ...
 
     async def get_bytes(self, key: str) -> bytes:

@@ -17,7 +17,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 
@@ -137,8 +137,11 @@ class FileBlobs(Blobs):
         """Nobody asks: ``MOORAGE_PRESIGNED_DOWNLOADS`` is refused if files are the bucket (``runtime.py``)."""
         raise NotImplementedError("files have no address")
 
-    def signed_url(self, operation: Literal["get_object", "put_object"], key: str, *, seconds: int) -> str:
+    def signed_get_url(self, key: str, *, seconds: int) -> str:
         """Nobody asks: sandboxes that reach a bucket by themselves are on AWS (``sandbox/lambda_microvm.py``)."""
+        raise NotImplementedError("files have no address")
+
+    def signed_put_url(self, key: str, *, size: int, sha256: str, seconds: int) -> str:
         raise NotImplementedError("files have no address")
 
     # --- names ---

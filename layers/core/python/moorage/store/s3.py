@@ -4,12 +4,13 @@ boto3 is synchronous; each call runs on the thread pool that the runtime gave.
 """
 
 import asyncio
+import base64
 import hashlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
@@ -189,8 +190,13 @@ class S3Blobs(Blobs):
             ExpiresIn=seconds,
         )
 
-    def signed_url(self, operation: Literal["get_object", "put_object"], key: str, *, seconds: int) -> str:
-        return self.client.generate_presigned_url(operation, Params={"Bucket": self.bucket, "Key": key}, ExpiresIn=seconds)
+    def signed_get_url(self, key: str, *, seconds: int) -> str:
+        return self.client.generate_presigned_url("get_object", Params={"Bucket": self.bucket, "Key": key}, ExpiresIn=seconds)
+
+    def signed_put_url(self, key: str, *, size: int, sha256: str, seconds: int) -> str:
+        checksum = base64.b64encode(bytes.fromhex(sha256)).decode()
+        parameters = {"Bucket": self.bucket, "Key": key, "ContentLength": size, "ChecksumSHA256": checksum}
+        return self.client.generate_presigned_url("put_object", Params=parameters, ExpiresIn=seconds)
 
     async def _call(self, method: Callable[..., Any], **request: Any) -> Any:
         loop = asyncio.get_running_loop()
