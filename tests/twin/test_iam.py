@@ -9,11 +9,11 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from tests.infra.conftest import ROOT, Stacks, shared
+from tests.infra.conftest import MICROVMS, ROOT, Stacks, shared
 from tests.twin import calls
 from tests.twin.calls import Check, checks
 from tests.twin.iam import Account, refused
-from tests.twin.template import Template
+from tests.twin.template import ACCOUNT, REGION, Template
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "egress": {"allowed_egress_domains": ["pkg.example.com"]},
@@ -225,3 +225,55 @@ def test_a_condition_that_is_not_understood_is_an_error(default: Template) -> No
 def test_an_operation_that_nobody_knows_is_an_error() -> None:
     with pytest.raises(KeyError):
         list(checks("sqs.SendMessage"))
+
+
+# --- MicroVMs ---
+
+_AWS_CONNECTORS = f"arn:aws:lambda:{REGION}:aws:network-connector:aws-network-connector"
+MICROVM_STARTERS = {"Responses", "Containers", "Sessions", "ModelStep", "ToolStep", "IndexStep", "ParseStep", "Expiry"}
+REACHED = ("lambda:RunMicrovm", "lambda:GetMicrovm", "lambda:TerminateMicrovm", "lambda:CreateMicrovmAuthToken")
+CLEANED = ("lambda:ListMicrovms", "lambda:ListMicrovmImageVersions", "lambda:ListTags", "lambda:DeleteMicrovmImageVersion")
+
+
+@pytest.fixture(scope="module")
+def microvms(tmp_path_factory: pytest.TempPathFactory) -> Account:
+    stacks = shared({**MICROVMS, "allowed_egress_domains": ["pkg.example.com"]}, tmp_path_factory)
+    return Account(Template.of(stacks.state, stacks.service))
+
+
+def able(account: Account, action: str, resource: str) -> set[str]:
+    return {name for name, role in account.roles().items() if account.decides(role, action, resource, {})}
+
+
+@pytest.mark.parametrize("action", REACHED)
+def test_who_works_in_containers_may_run_and_reach_their_microvms(microvms: Account, action: str) -> None:
+    """While one sleeps, calls about it are judged by its own ARN (reported)."""
+    image = f"arn:aws:lambda:{REGION}:{ACCOUNT}:microvm-image:moorage"
+    own = f"arn:aws:lambda:{REGION}:{ACCOUNT}:microvm:microvm-1"
+    found = {resource: able(microvms, action, resource) for resource in (f"{image}-1g", f"{image}-16g", own, "arn:aws:lambda:::other")}
+    assert found == {
+        f"{image}-1g": MICROVM_STARTERS,
+        f"{image}-16g": MICROVM_STARTERS,
+        own: MICROVM_STARTERS,
+        "arn:aws:lambda:::other": set(),
+    }
+
+
+def test_nobody_may_give_a_microvm_the_internet_or_a_root_shell(microvms: Account) -> None:
+    own = [f"<{name}.Arn>" for name, _ in microvms.template.of_type("AWS::Lambda::NetworkConnector")]
+    wished = [*own, *(f"{_AWS_CONNECTORS}:{name}" for name in ("HTTP_INGRESS", "INTERNET_EGRESS", "SHELL_INGRESS", "ALL_INGRESS"))]
+    passed = [able(microvms, "lambda:PassNetworkConnector", each) for each in wished]
+    assert passed == [*[MICROVM_STARTERS] * 3, set(), set(), set()]
+
+
+@pytest.mark.parametrize("action", CLEANED)
+def test_only_the_reaper_lists_microvms_and_deletes_versions(microvms: Account, action: str) -> None:
+    image = f"arn:aws:lambda:{REGION}:{ACCOUNT}:microvm-image:moorage-1g"
+    assert able(microvms, action, "*" if action.startswith("lambda:ListMicrovm") else image) == {"Expiry"}
+
+
+def test_what_the_code_asks_of_microvms_is_granted() -> None:
+    known = {name: each.partition(".")[2] for name, each in operations_of("lambda-microvms").items()}
+    in_code = {f"lambda:{known[each]}" for each in methods_in("sandbox/lambda_microvm.py") if each in known}
+    listed = {"lambda:ListMicrovms", "lambda:ListMicrovmImageVersions"}  # by a variable, in one method for both
+    assert in_code | listed == {*REACHED, *CLEANED}

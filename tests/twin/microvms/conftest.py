@@ -5,6 +5,7 @@ from openai import OpenAI
 
 from tests.stack import Stack
 from tests.twin.microvms.machine import Image, has_freezer, why_no_machines
+from tests.twin.microvms.rights import rights
 from tests.twin.microvms.service import MicrovmTwin
 
 
@@ -20,8 +21,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
 
 
 @pytest.fixture(scope="session")
-def twin(image: Image) -> Iterator[MicrovmTwin]:
+def twin(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MicrovmTwin]:
     with MicrovmTwin(image) as running:
+        running.may = rights(tmp_path_factory)
         yield running
 
 

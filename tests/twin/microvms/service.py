@@ -26,6 +26,8 @@ ACCOUNT: Final = "arn:aws:lambda:us-east-1:000000000000"
 CLOSED: Final = f"{ACCOUNT}:network-connector:closed"
 POLICY: Final = f"{ACCOUNT}:network-connector:policy"
 IMAGES: Final = {tier: f"{ACCOUNT}:microvm-image:moorage-{tier}" for tier in ("1g", "4g", "16g")}
+HTTP_INGRESS: Final = "arn:aws:lambda:us-east-1:aws:network-connector:aws-network-connector:HTTP_INGRESS"
+"""AWS's own, which a VM has by default, and which has to be passed then too."""
 PROXY_NETWORK: Final = "10.43.0.0/29"
 PROXY_ADDRESS: Final = "10.43.0.4"
 PROXY_PORT: Final = 3128
@@ -91,6 +93,10 @@ class MicrovmTwin(FakeMicrovms):
         super().__init__()
         self._image, self._idle_seconds, self._proxy = image, idle_seconds, proxy
         self._bucket_port = bucket_port
+        self.age_seconds = 0.0
+        """Of machines at their start: AWS ends one after eight hours."""
+        self.may: Callable[[str, str], bool] = lambda action, resource: True
+        """Whether IAM lets the stack do this to that."""
         self.endpoint_bytes = 0
         """Of all that went through the endpoints."""
         self._chance = random.Random(seed)
@@ -153,6 +159,11 @@ class MicrovmTwin(FakeMicrovms):
         self._running[vm_id].machine.end()
         self._on_loop(self._ended(vm_id))
 
+    def grow_old(self, vm_id: str, seconds_left: float) -> None:
+        """Let it have so long to live, asleep or awake."""
+        vm = self.vms[vm_id]
+        vm["startedAt"] = time.time() + seconds_left - vm["maximumDurationInSeconds"]
+
     def pids(self, vm_id: str) -> list[int]:
         return self._running[vm_id].machine.processes()
 
@@ -165,7 +176,9 @@ class MicrovmTwin(FakeMicrovms):
         name = operation_of(method, target)
         try:
             self._throttle(name)
-            status, answer, extra = 200, self._call(name, asked_of(name, target, body)), ""
+            asked = asked_of(name, target, body)
+            self._judge(name, asked)
+            status, answer, extra = 200, self._call(name, asked), ""
         except Refused as refusal:
             self.happened[refusal.code] += 1
             status, answer = MODEL.shape_for(refusal.code).metadata["error"]["httpStatusCode"], {"message": str(refusal)}
@@ -188,6 +201,27 @@ class MicrovmTwin(FakeMicrovms):
             raise Refused("ThrottlingException", "Rate exceeded", retry_after=1)
         asked.append(now)
 
+    def _judge(self, name: str, asked: dict[str, Any]) -> None:
+        for action, resource in self._wanted(name, asked):
+            if not self.may(f"lambda:{action}", resource):
+                raise Refused("AccessDeniedException", f"not authorized to perform lambda:{action} on {resource}")
+
+    def _wanted(self, name: str, asked: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        """Rights that a call takes. Calls about a VM are judged by its image, and while it sleeps by its own ARN too (reported)."""
+        match name:
+            case "ListMicrovms" | "ListMicrovmImageVersions":
+                yield name, "*"
+            case "RunMicrovm":
+                yield name, asked["imageIdentifier"]
+                for connector in (HTTP_INGRESS, *(asked.get("egressNetworkConnectors") or [])):
+                    yield "PassNetworkConnector", connector
+            case "ListTags" | "DeleteMicrovmImageVersion":
+                yield name, asked.get("Resource") or asked["imageIdentifier"]
+            case _ if (vm := self.vms.get(asked["microvmIdentifier"])) is not None:
+                yield name, vm["imageArn"]
+                if vm["state"] in ("SUSPENDING", "SUSPENDED"):
+                    yield name, f"{ACCOUNT}:microvm:{vm['microvmId']}"
+
     def _call(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = getattr(self, f"_{name}")(asked)
         return answer
@@ -197,7 +231,11 @@ class MicrovmTwin(FakeMicrovms):
         answer = super()._RunMicrovm(asked)
         if (vm_id := answer["microvmId"]) not in known:
             vm = self.vms[vm_id]
-            vm |= {"startedAt": int(time.time()), "endpoint": f"{self._endpoint}/{vm_id}", "idlePolicy": asked.get("idlePolicy")}
+            vm |= {
+                "startedAt": time.time() - self.age_seconds,
+                "endpoint": f"{self._endpoint}/{vm_id}",
+                "idlePolicy": asked.get("idlePolicy"),
+            }
             self._shown[vm_id] = deque([(0.0, "PENDING")])
             self._begin(self._start(vm_id, asked["runHookPayload"]))
         return dict(self.vms[vm_id]) | {"state": "PENDING"}
@@ -257,6 +295,10 @@ class MicrovmTwin(FakeMicrovms):
         vm, running = self.vms[vm_id], self._running[vm_id]
         while vm["state"] not in _TERMINATED:
             await asyncio.sleep(0.25)
+            if time.time() > vm["startedAt"] + vm["maximumDurationInSeconds"]:
+                self.happened["old age"] += 1
+                self._becomes(vm_id, "TERMINATING")
+                await self._end(vm_id)
             if vm["state"] == "RUNNING" and time.monotonic() - running.said_at > self._idle_seconds:
                 await self._suspend(vm_id)
             elif vm["state"] == "RUNNING" and not running.machine.is_alive:
