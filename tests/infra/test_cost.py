@@ -60,6 +60,10 @@ def test_the_documents_have_what_an_idle_sandbox_costs_that_stops_early() -> Non
     rows = [line for line in lines if line.startswith(("| by default |", "| `auto_idle_seconds: 60`"))]
     dollars = [1000 * kept, 1000 * second * (turn.wall_seconds + 60 + 60)]
     assert [row.split(" | ")[1] for row in rows] == [f"{each:.2f}" for each in dollars]
+    words = " ".join(lines)
+    assert f"the counted turn of {turn.wall_seconds:.0f} seconds" in words
+    assert f"A second costs ${1000 * second:.4f} per 1,000 turns." in words
+    assert "so ${:.2f} to ${:.2f}".format(*(1000 * second * start for start in (20, 60))) in words
 
 
 def test_the_goals_at_rest_are_met() -> None:
