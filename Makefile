@@ -297,16 +297,17 @@ clients: setup $(patsubst %,.build/clients/%/.done,python frameworks agents aide
 	@$(UV) pip install --quiet --python .build/conformance/servers/bin/python --require-hashes -r tests/conformance/servers.txt && touch $@ \
 		|| echo "The reference servers of tests/conformance/servers.in could not be installed."
 
-# The SDK's tests are in its source archive alone.
+# The tests of the SDKs are in their source archives alone.
 .build/conformance/agents/.done: $(VENV)/.dev tests/conformance/agents_tests.txt tests/conformance/agents_source.txt
 	@mkdir -p .build/conformance
 	@$(UV) venv --quiet --clear --python $(BIN)/python .build/conformance/agents
 	@mkdir -p .build/conformance/agents/source
 	@$(UV) pip install --quiet --python .build/conformance/agents/bin/python --require-hashes -r tests/conformance/agents_tests.txt && \
-		$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary openai --require-hashes \
+		$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary openai,openai-agents --require-hashes \
 			-r tests/conformance/agents_source.txt -d .build/conformance/agents/source && \
-		tar -xzf .build/conformance/agents/source/*.tar.gz -C .build/conformance/agents/source --wildcards '*/tests/*' '*/pyproject.toml' && touch $@ \
-		|| echo "The tests of openai-python could not be fetched."
+		for archive in .build/conformance/agents/source/*.tar.gz; do \
+			tar -xzf $$archive -C .build/conformance/agents/source --wildcards '*/tests/*' '*/pyproject.toml' || exit 1; done && touch $@ \
+		|| echo "The tests of openai-python and openai-agents could not be fetched."
 
 conformance: setup-dev .build/conformance/python/.done .build/conformance/servers/.done .build/conformance/agents/.done
 	$(BIN)/python tests/conformance/run.py $(OPTIONS)

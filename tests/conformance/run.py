@@ -7,8 +7,9 @@
   a newer Node. Its scenarios of OAuth and of elicitation are not played: tokens come with requests, and nobody is there to ask.
 * The public **reference servers** of that protocol, used by the stack (``reference_servers.py``).
 * The **Agents API**: the generated tests of openai-python, and each method of openai-node (``agents_suite.py``).
+* **openai-agents**: the live test of its ``OpenAIHostedMultiAgentModel`` (``hosted_team.py``).
 
-``--agents`` plays only the last. A suite that is not there is skipped with the reason. Nothing of them is kept here: they run under
+``--agents`` plays only the last two. A suite that is not there is skipped with the reason. Nothing of them is kept here: they run under
 ``.build/``.
 """
 
@@ -26,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.conformance import agents_suite, reference_servers  # noqa: E402  (the folder of the tests is no package of this environment)
+from tests.conformance import agents_suite, hosted_team, reference_servers  # noqa: E402  (the folder of the tests is no package of this environment)
 from tests.conformance.verdicts import Verdict  # noqa: E402
 from tests.mcp_servers import Depot, depot_beside  # noqa: E402
 from tests.stack import Stack  # noqa: E402
@@ -76,6 +77,7 @@ def agents() -> list[Verdict]:
                 agents_suite.python_tests(stack, depot_url, BUILD / "agents"),
                 agents_suite.node_methods(stack, depot_url, NODE),
                 agents_suite.node_streams(stack, depot_url, NODE),
+                hosted_team.live_test(BUILD / "agents", Path(name) / "team"),
             ]
             return [verdict.report() for verdict in verdicts]
         finally:
