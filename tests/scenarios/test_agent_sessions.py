@@ -21,7 +21,7 @@ WEIGH: Any = {
 
 
 HOSTED: Any = {"type": "openai_hosted"}
-SLOW = "until [ -e /mnt/data/go ]; do sleep 0.1; done; echo went"
+SLOW = "echo waits; until [ -e /mnt/data/go ]; do sleep 0.1; done; echo went"
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -147,12 +147,13 @@ def test_results_of_functions_can_come_one_by_one(client: OpenAI) -> None:
     assert "no scale" in items[5].content[0].text
 
 
-def test_a_message_during_a_turn_is_taken_by_its_next_step(client: OpenAI) -> None:
+def test_a_message_during_a_turn_is_taken_by_its_next_step(stack: Stack, client: OpenAI) -> None:
     sessions = client.beta.agents.sessions
     session = sessions.create(agent={"model": "demo"}, environment=HOSTED, input=script(shell(SLOW), shell("echo never")))
     assert session.environment.type == "openai_hosted"
     container_id = session.environment.id
-    until(lambda: client.containers.retrieve(container_id).status == "running")
+    with stack.http() as http:
+        assert _first(http, session.id, "agent.output.command_execution_output.delta")["delta"] == "waits\n"
     message: Any = {"role": "user", "content": [{"type": "input_text", "text": script(say("I stop here."))}]}
     sessions.events.create(session.id, events=[{"type": "agent.session.input.message", "input": [message]}])
     client.containers.files.create(container_id, file=("go", b""))
@@ -165,8 +166,15 @@ def test_a_message_during_a_turn_is_taken_by_its_next_step(client: OpenAI) -> No
         ("message", "user"),
         ("message", "assistant"),
     ]
-    assert (items[1].command, items[1].output, items[1].exit_code) == (SLOW, "went\n", 0)
+    assert (items[1].command, items[1].output, items[1].exit_code) == (SLOW, "waits\nwent\n", 0)
     assert (turn.status, items[3].phase) == ("completed", "final_answer")
+
+
+def _first(http: Any, session_id: str, kind: str) -> dict[str, Any]:
+    """The first event of a type, of a session as it goes on."""
+    with http.stream("GET", f"/agents/sessions/{session_id}/events", params={"after": "0"}) as answer:
+        told = (json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line.startswith("data: "))
+        return next(event for event in told if event["type"] == kind)
 
 
 def test_a_cancelled_turn_ends_and_the_session_goes_on(client: OpenAI) -> None:

@@ -143,6 +143,10 @@ class FakeSandboxes:
     async def running(self, tenant_id: str, container_id: str) -> Any:
         return None
 
+    async def bring_files(self, live: Any) -> bool:
+        """Clients add none."""
+        return True
+
     async def is_news(self, live: Any) -> bool:
         return False
 
@@ -232,6 +236,8 @@ class _Live:
     sandboxes: FakeSandboxes
     record: Any
     notes: tuple[str, ...] = ()
+    before_end: Callable[[], Awaitable[object]] | None = None
+    """Called before a command ends; a test has it wait for something."""
 
     @property
     def client(self) -> "_Live":
@@ -251,6 +257,8 @@ class _Live:
         after = options["after"]
         printed = ExecOutput(1, "stdout", self.sandboxes.prints(command))
         for event in (ExecStarted(0), printed, ExecOutput(2, "stderr", "!\n"), ExecEnded(3, "exit", 0, 0, None)):
+            if isinstance(event, ExecEnded) and self.before_end is not None:
+                await self.before_end()
             if event.n > after:
                 yield event
 

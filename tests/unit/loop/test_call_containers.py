@@ -8,11 +8,11 @@ import pytest
 from moorage import limits
 from moorage.containers.sandbox_wait import SandboxWait
 from moorage.containers.sweep import nobody
-from moorage.errors import SandboxCapacity, SandboxStarting
+from moorage.errors import SandboxCapacity, SandboxGone, SandboxStarting
 from moorage.loop.call_containers import container_of
 
 from tests.simulation import clock
-from tests.unit.loop.lab import FakeSandboxes, Lab
+from tests.unit.loop.lab import FakeSandboxes, Lab, say, shell
 
 
 class ThereAfter(FakeSandboxes):
@@ -71,3 +71,42 @@ def test_where_nobody_gives_way_the_wait_has_an_end() -> None:
     seconds = clock.run(waited())
     assert limits.SANDBOX_WAIT_SECONDS < seconds <= limits.SANDBOX_WAIT_SECONDS + limits.SANDBOX_CAPACITY_RETRY_SECONDS
     assert {tenant_id for tenant_id, _ in asked} == {stored.tenant_id}
+
+
+class AwaitsFile(FakeSandboxes):
+    """Its command ends once a file has been brought, which a client adds some seconds after its begin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_there_at = 0.0
+        self.has_file = asyncio.Event()
+        self.looks: list[float] = []
+
+    async def ensure(self, tenant_id: str, container_id: str, *, seen: Any = None) -> Any:
+        live = await super().ensure(tenant_id, container_id, seen=seen)
+        live.before_end = self.has_file.wait
+        return live
+
+    async def bring_files(self, live: Any) -> bool:
+        now = asyncio.get_running_loop().time()
+        self.looks.append(now)
+        if len(self.looks) == 1:
+            raise SandboxGone("torn")
+        if len(self.looks) == 3:
+            self.has_file.set()
+        return True
+
+
+def test_a_command_that_waits_for_a_file_of_the_client_gets_it_and_ends() -> None:
+    sandboxes = AwaitsFile()
+    lab = Lab(shell("until [ -e go ]; do sleep 1; done"), say("done"), sandboxes=sandboxes)
+
+    async def ran() -> float:
+        began = asyncio.get_running_loop().time()
+        stored = await lab.background()
+        await lab.run(stored)
+        assert (await lab.object_of(stored))["status"] == "completed"
+        return asyncio.get_running_loop().time() - began
+
+    assert clock.run(ran()) == pytest.approx(3 * limits.CONTAINER_FILES_POLL_SECONDS)
+    assert len(sandboxes.looks) == 3

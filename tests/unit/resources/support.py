@@ -1,7 +1,7 @@
 """What the tests of this folder share: a clock that stands still, and a look into the table and the bucket."""
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -103,6 +103,8 @@ class FakeSandbox:
     variables: dict[str, str] = field(default_factory=dict)
     programs: Callable[["FakeSandbox", str], tuple[int, str]] | None = None
     """What a command comes to: its exit code, and what it says."""
+    before_write: Callable[[], Awaitable[object]] | None = None
+    """Called before a file is written through the API, once; a test lets somebody else come then."""
     clock_ns: int = 0
     inodes: int = 100
 
@@ -174,6 +176,9 @@ class FakeClient:
 
     async def write_file(self, path: str, content: AsyncIterator[bytes]) -> None:
         sandbox = self._alive("write_file")
+        hook, sandbox.before_write = sandbox.before_write, None
+        if hook is not None:
+            await hook()
         data = b"".join([chunk async for chunk in content])
         name = path.removeprefix("/mnt/data/")
         if name in sandbox.refused:
@@ -248,6 +253,8 @@ class FakeProvisioner:
         self.by_container: dict[str, str] = {}
         self.starts = 0
         self.programs: Callable[[FakeSandbox, str], tuple[int, str]] | None = None
+        self.before_write: Callable[[], Awaitable[object]] | None = None
+        """Of the next sandbox."""
         self.problems: list[SandboxError] = []
         """Raised by the next starts, one each."""
         self.room = sys.maxsize
@@ -273,7 +280,7 @@ class FakeProvisioner:
                 raise SandboxCapacity(f"{self.room} sandboxes of this account are running; no account has more at once.")
             self.starts += 1
             sandbox_id = f"sb-{self.starts}"
-            self.sandboxes[sandbox_id] = FakeSandbox(sandbox_id, spec.token, programs=self.programs)
+            self.sandboxes[sandbox_id] = FakeSandbox(sandbox_id, spec.token, programs=self.programs, before_write=self.before_write)
             self.by_container[spec.container_id] = sandbox_id
             self.specs.append(spec)
         if self.is_told:

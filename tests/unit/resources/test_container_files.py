@@ -40,6 +40,43 @@ async def test_a_file_added_to_a_running_container_is_there_at_the_next_command(
     assert world.sandbox(again).writes == ["passwd"]
 
 
+async def test_a_file_added_while_a_command_runs_is_brought_to_it(world: World) -> None:
+    record = await world.new()
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    await world.containers.add_file(live.record, filename="go", chunks=chunked(b"!"))
+    assert await world.containers.sandboxes.bring_files(live)
+    assert world.sandbox(live).writes == ["go"]
+    await world.containers.artifacts.sync(live)
+    assert await world.stored(record) == {"/mnt/data/go": ("user", b"!")}
+    assert await world.containers.sandboxes.bring_files(live)
+    await world.containers.sandboxes.ensure("ten", record.id)
+    assert world.sandbox(live).writes == ["go"]
+
+
+async def test_a_command_that_has_lost_its_sandbox_is_brought_nothing(world: World) -> None:
+    record = await world.new()
+    lost = await world.containers.sandboxes.ensure("ten", record.id)
+    world.sandbox(lost).is_alive = False
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    await world.containers.add_file(live.record, filename="go", chunks=chunked(b"!"))
+    assert not await world.containers.sandboxes.bring_files(lost)
+    assert world.sandbox(live).writes == []
+
+
+@pytest.mark.parametrize("is_slow", [False, True], ids=["a start", "a start whose claim is renewed"])
+async def test_a_file_added_while_the_sandbox_starts_is_there_at_its_first_command(world: World, is_slow: bool) -> None:
+    record = await world.new()
+    await world.containers.add_file(record, filename="first", chunks=chunked(b"1"))
+
+    async def add_another() -> None:
+        world.clock.advance(limits.CONTAINER_START_LEASE_SECONDS - 1 if is_slow else 0)
+        await world.containers.add_file(record, filename="second", chunks=chunked(b"2"))
+
+    world.provisioner.before_write = add_another
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    assert world.sandbox(live).writes == ["first", "second"]
+
+
 async def test_an_upload_beats_the_sandboxes_older_file(world: World) -> None:
     record = await world.new()
     live = await world.containers.sandboxes.ensure("ten", record.id)
@@ -176,6 +213,7 @@ async def test_a_file_that_the_sandbox_refuses_is_kept_and_named(world: World) -
     live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).refused = {"big"}
     await world.containers.add_file(live.record, filename="big", chunks=chunked(b"big"))
+    assert not await world.containers.sandboxes.bring_files(live)
     again = await world.containers.sandboxes.ensure("ten", record.id)
     assert again.notes == ("Note: /mnt/data/big could not be put into the container: No space left on device.",)
     await world.containers.artifacts.sync(again)

@@ -375,7 +375,8 @@ class Containers:
         return b""
 
     async def add_file(self, record: ContainerRecord, *, filename: str, chunks: AsyncIterator[bytes]) -> ContainerFileRecord:
-        """Put a user's file at ``/mnt/data/<filename>`` and replace an earlier one; a running sandbox has it by the next command."""
+        """Put a user's file at ``/mnt/data/<filename>`` and replace an earlier one; a running sandbox has it by the next command, or
+        while one runs (``ContainerSandboxes.bring_files``)."""
         rows = await self._store.files(record)
         path = WORKSPACE + file_name(filename)
         _check_room(rows, [path])

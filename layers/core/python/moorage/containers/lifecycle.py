@@ -150,6 +150,19 @@ class ContainerSandboxes:
         async with self._connect(handle) as client:
             yield DeskClient(client)
 
+    async def bring_files(self, live: LiveContainer) -> bool:
+        """Give the sandbox, while a command runs in it, what clients added since, and take what they deleted. False if it can have no
+        more: it is another's turn by now, or it does not take a file. The next command hears of that. Harmless to run twice at once."""
+        record = await self._store.get(live.record.tenant_id, live.record.id)
+        if record.incarnation != live.record.incarnation or record.sandbox is None or record.sandbox.state != "running":
+            return False
+        if record.files_added > record.files_staged:
+            if await self._bring(record, live.client):
+                return False
+            with suppress(ConditionFailed):  # More has come: the next look has it.
+                await self._note_brought(record)
+        return True
+
     async def running(self, tenant_id: str, container_id: str) -> LiveContainer | None:
         """The sandbox that the container has now; None if it has none that answers. Starts nothing."""
         record = await self._store.peek(tenant_id, container_id)
@@ -386,13 +399,14 @@ class ContainerSandboxes:
         try:
             # It may be one that a starter of an earlier incarnation left behind, with another token: that one must go.
             await client.health()
+            counted = record.files_added  # Of files that come in from now on a renewed claim knows, and the list of rows may not.
             if record.has_skills:
                 record = await self._staging.add_skills(record, client, all_of_them=True)
             record, notes = await self._staging.write(record, client, await self._store.files(record))
             record, said = await self._setups.run(record, client)
             notes += said
             running = SandboxRecord("running", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
-            written = {"files_staged": record.files_added, "removals": [], "running_at_ms": self._claims.now_ms()}
+            written = {"files_staged": counted, "removals": [], "running_at_ms": self._claims.now_ms()}
             written |= {"is_set_up": True} if record.has_setup else {}
             written |= {"ends_at": handle.ends_at} if handle.ends_at else {}
             record = await self._claims.write(record, running, **written)
@@ -420,28 +434,23 @@ class ContainerSandboxes:
             raise
         if not was_placed:
             _tell_started(record, began)
-        return LiveContainer(record, handle, client, is_revived=record.incarnation > 1, notes=notes)
+        live = LiveContainer(record, handle, client, is_revived=record.incarnation > 1, notes=notes)
+        try:
+            with suppress(ConditionFailed, SandboxError):  # What came in meanwhile the command can have while it runs.
+                live = await self._caught_up(live)
+        except BaseException:
+            await live.aclose()
+            raise
+        return live
 
     async def _attach(self, record: ContainerRecord) -> LiveContainer | None:
         """The running sandbox, with the files that came in meanwhile; None if it does not answer."""
         live = self.reach(record)
-        notes: tuple[str, ...] = ()
         try:
             if not await self._answers(live.client):
                 await live.aclose()
                 return None
-            if record.files_added > record.files_staged:
-                if record.has_skills:
-                    await self._staging.add_skills(record, live.client, all_of_them=False)
-                for path in record.removals:
-                    await live.client.delete_file(path)
-                rows = [row for row in await self._store.files(record) if row.staged_in != record.incarnation]
-                _, notes = await self._staging.write(record, live.client, rows)
-                record = await self._store.change(
-                    record,
-                    set={"files_staged": record.files_added, "removals": []},
-                    condition={"incarnation": record.incarnation, "files_added": record.files_added},
-                )
+            return await self._caught_up(live)
         except SandboxGone:
             async with live:
                 if await self._answers(live.client):  # Only a connection was torn: it has its files next time.
@@ -450,7 +459,31 @@ class ContainerSandboxes:
         except BaseException:
             await live.aclose()
             raise
-        return replace(live, record=record, notes=notes)
+
+    async def _caught_up(self, live: LiveContainer) -> LiveContainer:
+        """The sandbox with the files that came in since its record counted them, and notes about those that it did not take."""
+        record = live.record
+        if record.files_added <= record.files_staged:
+            return live
+        notes = await self._bring(record, live.client)
+        record = await self._note_brought(record)
+        return replace(live, record=record, notes=(*live.notes, *notes))
+
+    async def _bring(self, record: ContainerRecord, client: ExecClient) -> tuple[str, ...]:
+        if record.has_skills:
+            await self._staging.add_skills(record, client, all_of_them=False)
+        for path in record.removals:
+            await client.delete_file(path)
+        rows = [row for row in await self._store.files(record) if row.staged_in != record.incarnation]
+        _, notes = await self._staging.write(record, client, rows)
+        return notes
+
+    async def _note_brought(self, record: ContainerRecord) -> ContainerRecord:
+        return await self._store.change(
+            record,
+            set={"files_staged": record.files_added, "removals": []},
+            condition={"incarnation": record.incarnation, "files_added": record.files_added},
+        )
 
     async def _is_outlived(self, live: LiveContainer) -> bool:
         """Whether it is better replaced now, before its owner ends it: nothing runs in it, or it has two minutes left.

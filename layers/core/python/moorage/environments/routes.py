@@ -102,7 +102,7 @@ async def retrieve(caller: Caller, environment_id: str) -> EnvironmentInfo:
 
 @router.post(f"{_ONE}/files", "createEnvironmentFile", "Put a file into an environment", body=("EnvironmentFileParam", ADD_FILE))
 async def create_file(caller: Caller, environment_id: str, body: RawBody) -> EnvironmentFile:
-    """A sandbox that runs has it by its next command."""
+    """A sandbox that runs has it by its next command, or while one runs."""
     wanted = await beside(len(body), lambda: ADD_FILE.body(body))
     record = await caller.runtime.containers.use(caller.tenant_id, environment_id)
     return file_of(await put_file(caller.runtime, record, wanted))

@@ -165,6 +165,9 @@ SANDBOX_REFUSAL_SECONDS: Final = 20
 
 CANCEL_POLL_SECONDS: Final = 1.0
 
+CONTAINER_FILES_POLL_SECONDS: Final = 2.0
+"""A call that runs looks so often for files that came into its container through the API. A look costs a read unit."""
+
 CANCEL_BLIND_SECONDS: Final = 60.0
 """So long a step goes on though nobody can tell whether it was cancelled; each look has tried five times by itself before it fails."""
 

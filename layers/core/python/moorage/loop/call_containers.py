@@ -6,7 +6,7 @@ from typing import Final
 
 from moorage import limits
 from moorage.containers.lifecycle import LiveContainer
-from moorage.errors import SandboxGone, StorageFull
+from moorage.errors import ApiError, SandboxError, SandboxGone, StorageFull
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 from moorage.store.table import TABLE_ERRORS, Record
@@ -28,6 +28,19 @@ async def container_of(runtime: Runtime, stored: StoredResponse, seen: Record | 
     """The running container. ``seen`` is its record as this run found it."""
     assert stored.container_id is not None
     return await runtime.containers.waiting.sandbox(stored.tenant_id, stored.container_id, seen=seen)
+
+
+async def bring_files(runtime: Runtime, live: LiveContainer) -> None:
+    """Bring a call that runs the files that clients add meanwhile, until it is cancelled. A failure says nothing of the call."""
+    while True:
+        await asyncio.sleep(limits.CONTAINER_FILES_POLL_SECONDS)
+        try:
+            if not await runtime.containers.sandboxes.bring_files(live):
+                return
+        except ApiError:
+            return  # The container was deleted.
+        except (SandboxError, *TABLE_ERRORS):
+            continue
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from moorage import limits, tracing
 from moorage.approvals.waiting import denial_of
 from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, LostSight, SandboxError, SandboxHostAway, SandboxStarting, Superseded
-from moorage.loop.call_containers import CallCleanup, container_of
+from moorage.loop.call_containers import CallCleanup, bring_files, container_of
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import fold, of_lane
@@ -141,6 +141,8 @@ class _Attempt:
     counts: dict[str, int] = field(default_factory=dict)
     files_at_ms: int = 0
     """As of when it has stored the files of the container."""
+    bringing: "asyncio.Task[None] | None" = None
+    """Brings files that clients add while it runs."""
 
     @property
     def room(self) -> HostedTool:
@@ -212,7 +214,7 @@ class _Attempt:
             if ends is not None:
                 whole: CallFinished | None = _emit(sink, self.room.end(known, *ends))
             else:
-                whole = await self._work(sink, self._given(known, attempt, live))
+                whole = await self._work(sink, self._given(known, attempt, live), live)
             if whole is not None:
                 await self._done(sink, whole)
                 return
@@ -278,6 +280,8 @@ class _Attempt:
         )
 
     async def _leave(self, leaving: CallCleanup) -> CallLeftovers:
+        if self.bringing is not None:  # What came in from now on would be stored as the command's own.
+            self.bringing.cancel()
         left = await leaving.leave()
         self.files_at_ms = left.files_at_ms
         return left
@@ -292,11 +296,13 @@ class _Attempt:
         for item in reversed([*await load_chain(self.runtime, self.stored), *self.stored.input_items]):
             yield item
 
-    async def _work(self, sink: LogSink, run: Run) -> CallFinished | None:
+    async def _work(self, sink: LogSink, run: Run, live: LiveContainer | None) -> CallFinished | None:
         """The result of the call; None when time is up and another run must go on."""
         progress = _CallProgress(self.room, run, sink)
         watch = asyncio.create_task(CancelWatch.of(self.runtime, self.stored).requested())
         work = asyncio.create_task(progress.follow())
+        self.bringing = None if live is None else asyncio.create_task(bring_files(self.runtime, live))
+        others = [watch] if self.bringing is None else [watch, self.bringing]
         try:
             seconds = min(limits.TOOL_STEP_SECONDS_MAX, self.room.call_limits.seconds or limits.TOOL_STEP_SECONDS_MAX)
             await asyncio.wait({watch, work}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -309,9 +315,9 @@ class _Attempt:
         except LostSight:
             return None
         finally:
-            watch.cancel()
-            work.cancel()
-            await asyncio.gather(watch, work, return_exceptions=True)
+            for task in (*others, work):
+                task.cancel()
+            await asyncio.gather(*others, work, return_exceptions=True)
         if self.room.rerun_policy is RerunPolicy.ATTACH:
             return None
         return progress.end(CallEnd.TIME_OVER, f"It took longer than {seconds:g} seconds.")
