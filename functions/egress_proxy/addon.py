@@ -26,7 +26,7 @@ from moorage.egress.grants import Grant, Grants, PolicyUnavailable
 from moorage.egress.policy import EgressDecision, EgressReason, EgressRequest, decide, sentence, shown
 from moorage.egress.redaction import Scrubber, patterns_of
 from moorage.egress.store import EgressLogEntry
-from moorage.egress.substitution import SubstitutedRequest, form_secrets, substitute
+from moorage.egress.substitution import AS_SENT, SubstitutedRequest, ValuesTooLarge, form_secrets, substitute
 from moorage.hosts import normalise
 
 from functions.egress_proxy.exchange import Exchange, Windows, exchange_of
@@ -208,6 +208,13 @@ class EgressAddon:
     # --- Requests: plain ones, and those inside an opened tunnel ---
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
+        try:
+            await self._decide(flow)
+        except Exception:
+            flow.kill()  # mitmproxy would log it, and let the request and its answer pass as they are.
+            raise
+
+    async def _decide(self, flow: http.HTTPFlow) -> None:
         peer = self._peers.get(flow.client_conn.id)
         tunnel = None if peer is None else peer.tunnel
         request = flow.request
@@ -260,7 +267,7 @@ class EgressAddon:
         secrets = grant.secrets_for(host)
         sent: tuple[bytes, ...] = ()
         if swapped is not None:
-            request.headers.fields, request.data.path, sent = swapped.headers, swapped.path.encode(), swapped.sent
+            request.headers.fields, request.data.path, sent = swapped.headers, swapped.path.encode(*AS_SENT), swapped.sent
             entry = replace(entry, secrets=swapped.names)
             # An echo in a compressed body could not be seen; most servers then send a plain one.
             request.headers["accept-encoding"] = "identity"
@@ -277,14 +284,19 @@ class EgressAddon:
         exchange, peer = exchange_of(flow), self._peers.get(flow.client_conn.id)
         if exchange is None or not exchange.forms or peer is None or peer.grant is None:
             return
-        names = exchange.fill_form(flow.request)
+        try:
+            names = exchange.fill_form(flow.request)
+        except ValuesTooLarge:
+            await self._refuse_body(flow, exchange, EgressReason.VALUES_TOO_LARGE, ())
+            return
         held = tuple(name for name in names if peer.grant.policy.holds_secret(name))
         if held:
-            exchange.detach(flow)
-            reason = EgressReason.SECRET_NEEDS_APPROVAL
-            await self._refuse(
-                flow, replace(exchange.entry, secrets=held), _refusal(reason, exchange.entry.host or "", exchange.entry.port)
-            )
+            await self._refuse_body(flow, exchange, EgressReason.SECRET_NEEDS_APPROVAL, held)
+
+    async def _refuse_body(self, flow: http.HTTPFlow, exchange: Exchange, reason: EgressReason, secrets: tuple[str, ...]) -> None:
+        exchange.detach(flow)
+        entry = replace(exchange.entry, secrets=secrets)
+        await self._refuse(flow, entry, _refusal(reason, entry.host or "", entry.port))
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         exchange = exchange_of(flow)
@@ -443,7 +455,10 @@ def _swapped(flow: http.HTTPFlow, grant: Grant, host: str, port: int) -> Substit
     request, secrets = flow.request, grant.secrets_for(host)
     if not secrets or not flow.client_conn.tls_established:
         return None
-    swapped = substitute(secrets, host, request.method, request.path, request.headers.fields)
+    try:
+        swapped = substitute(secrets, host, request.method, request.path, request.headers.fields)
+    except ValuesTooLarge as error:
+        raise RequestRefused(_refusal(EgressReason.VALUES_TOO_LARGE, host, port)) from error
     held = tuple(name for name in swapped.names if grant.policy.holds_secret(name))
     if held:
         raise RequestRefused(_refusal(EgressReason.SECRET_NEEDS_APPROVAL, host, port), held)

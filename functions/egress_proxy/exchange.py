@@ -70,7 +70,7 @@ class Exchange:
         return data
 
     def fill_form(self, request: http.Request) -> tuple[str, ...]:
-        """Put the secrets into the body that was held; their names."""
+        """Put the secrets into the body that was held; their names. Raises :class:`ValuesTooLarge`."""
         secrets, self.forms = self.forms, ()
         body = request.raw_content or b""
         filled = in_form(secrets, request.headers.get("content-type", ""), body)

@@ -18,6 +18,7 @@ _STATUS = {
     EgressReason.UNRESOLVABLE: 502,
     EgressReason.MALFORMED: 400,
     EgressReason.HEADERS_TOO_LARGE: 431,
+    EgressReason.VALUES_TOO_LARGE: 413,
 }
 """HTTP statuses of refusals; all others are 403."""
 

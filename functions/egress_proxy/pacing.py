@@ -18,7 +18,13 @@ from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layer import CommandGenerator, Layer
 from mitmproxy.proxy.layers import http
 from mitmproxy.proxy.layers.http import HttpLayer, HttpStream, SendHttp
-from mitmproxy.proxy.layers.http._events import RequestProtocolError, ResponseData, ResponseEndOfMessage, ResponseProtocolError
+from mitmproxy.proxy.layers.http._events import (
+    RequestData,
+    RequestProtocolError,
+    ResponseData,
+    ResponseEndOfMessage,
+    ResponseProtocolError,
+)
 from mitmproxy.proxy.layers.http._http2 import Http2Connection
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
@@ -40,6 +46,11 @@ class NextPieceHook(commands.StartHook):
 class PacedStream(HttpStream):
     is_behind = False
     """More of what came is still to be made and sent."""
+
+    def state_consume_request_body(self, event: events.Event) -> CommandGenerator[None]:
+        if not isinstance(event, RequestData) or self.flow.response is None:
+            yield from super().state_consume_request_body(event)
+        # The body of a refused request goes nowhere: it is read, so that the client hears the refusal, and is not kept.
 
     def state_stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
         stream = None if self.flow.response is None else self.flow.response.stream

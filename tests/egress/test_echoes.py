@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import html
 import json
 import random
 import string
@@ -29,6 +30,12 @@ ECHOES: dict[str, Callable[[str], str]] = {
     "percent-encoded in small letters": lambda value: quote(value, safe="").lower() if "%" in quote(value, safe="") else value,
     "escaped as HTML-safe JSON": lambda value: "".join(c if c.isalnum() else f"\\u{ord(c):04x}" for c in value),
     "escaped throughout": lambda value: "".join(f"\\u{ord(c):04X}" for c in value),
+    "in a page": html.escape,
+    "in a page of Go's": lambda value: html.escape(value).replace("&quot;", "&#34;").replace("&#x27;", "&#39;"),
+    "in a page of PHP's": lambda value: html.escape(value).replace("&#x27;", "&#039;"),
+    "in XML": lambda value: html.escape(value).replace("&#x27;", "&apos;"),
+    "in an attribute that a browser wrote": lambda value: value.replace("&", "&amp;").replace('"', "&quot;"),
+    "percent-encoded by a page": lambda value: quote(value, safe="!'()*"),
     "hexadecimal": lambda value: value.encode().hex(),
     "hexadecimal in capitals": lambda value: value.encode().hex().upper(),
     "base64": lambda value: base64.b64encode(value.encode()).decode(),

@@ -1,14 +1,16 @@
 """Domain secrets: what is taken, how values are kept, and where they go."""
 
 import base64
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from cryptography.exceptions import InvalidTag
+from moorage import limits
 from moorage.egress.keys import DataKey
 from moorage.egress.redaction import Scrubber
 from moorage.egress.secrets import OpenSecret, container_context, seal, unseal
-from moorage.egress.substitution import Headers, SubstitutedForm, SubstitutedRequest, form_secrets, in_form, substitute
+from moorage.egress.substitution import Headers, SubstitutedForm, SubstitutedRequest, ValuesTooLarge, form_secrets, in_form, substitute
 from moorage.wire.network_policy import DomainSecret, is_plain_path
 
 VALUE = "sk-live-0123456789"
@@ -85,6 +87,11 @@ SUBSTITUTIONS: dict[str, tuple[OpenSecret, tuple[str, str, str, Headers], Substi
         ("api.example.com", "GET", f"/p/{TOKEN}?k={TOKEN}", AUTH),
         SubstitutedRequest(AUTH, f"/p/{TOKEN}?k=a%26b%20c%2Fd", ("API_KEY",), ()),
     ),
+    "in a query of any bytes": (
+        replace(OPEN, places=("query",), value="a&b"),
+        ("api.example.com", "GET", f"/\udcff?k={TOKEN}\udcfe", ()),
+        SubstitutedRequest((), "/\udcff?k=a%26b\udcfe", ("API_KEY",), ()),
+    ),
     "in Basic without leave": (
         OPEN,
         ("api.example.com", "GET", "/", ((b"Authorization", b"Basic " + BASIC),)),
@@ -147,6 +154,26 @@ def test_a_placeholder_in_a_body_is_swapped_as_the_body_writes_values(kind: str)
     secret = replace(OPEN, value="it's &", places=("form",))
     names = ("API_KEY",) if body != expected else ()
     assert in_form([secret], content_type, body) == SubstitutedForm(expected, names)
+
+
+LONG = replace(OPEN, value="x" * limits.DOMAIN_SECRET_CHARS_MAX, places=("headers", "basic_auth", "query", "form"))
+OFTEN = "&".join([TOKEN] * 1_000)
+REPEATED: dict[str, Callable[[], object]] = {
+    "a header": lambda: substitute([LONG], "api.example.com", "GET", "/", ((b"X-Key", OFTEN.encode()),)),
+    "many headers": lambda: substitute([LONG], "api.example.com", "GET", "/", ((b"X-Key", TOKEN.encode()),) * 1_000),
+    "Basic": lambda: substitute(
+        [LONG], "api.example.com", "GET", "/", ((b"Authorization", b"Basic " + base64.b64encode(OFTEN.encode())),)
+    ),
+    "a query": lambda: substitute([LONG], "api.example.com", "GET", f"/?{OFTEN}", ()),
+    "a form": lambda: in_form([LONG], "application/x-www-form-urlencoded", OFTEN.encode()),
+}
+
+
+@pytest.mark.parametrize("place", REPEATED)
+def test_a_placeholder_that_is_repeated_does_not_make_megabytes(place: str) -> None:
+    """50 bytes stand for 64 KiB, and all containers share the proxy's memory."""
+    with pytest.raises(ValuesTooLarge):
+        REPEATED[place]()
 
 
 @pytest.mark.parametrize(

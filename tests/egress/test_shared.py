@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
+from h2.events import ResponseReceived
 from moorage import limits
+from moorage.limits.units import MIB
 
 from tests.egress.arena import PROXY_PYTHON
 from tests.egress.conftest import ROOT, ArenaClient, Opened, Sandbox, wait_until
@@ -163,6 +165,57 @@ def test_an_http2_client_that_opens_no_window_is_not_sent_to_memory(arena: Arena
             except TimeoutError:
                 break
         assert 0 < received < 200_000
+
+
+def test_the_body_of_a_refused_http2_request_is_not_kept(arena: ArenaClient) -> None:
+    """No length bounds it: it goes on as long as its client likes."""
+    box = arena.open("h2.example", secrets=[{"domain": "h2.example", "name": "KEY", "value": VALUE}])
+    arena("restart_proxy")
+    with _http2(arena, box) as (connection, http2):
+        asked = {":method": "GET", ":path": "/", ":scheme": "https", ":authority": "forbidden.example"}
+        http2.send_headers(1, list(asked.items()))
+        with no_more_than(arena, GROWTH_KIB_MAX):
+            _send_http2_body(connection, http2, 1, 200 * MIB)
+        http2.end_stream(1)
+        connection.sendall(http2.data_to_send())
+        heard: list[Any] = []
+        while not any(isinstance(each, ResponseReceived) for each in heard):
+            heard += http2.receive_data(connection.recv(65536))
+    (answer,) = (each for each in heard if isinstance(each, ResponseReceived))
+    assert dict(answer.headers)[b":status"] == b"403"
+
+
+def _send_http2_body(connection: ssl.SSLSocket, http2: H2Connection, stream_id: int, count: int) -> None:
+    """As the peer's windows open."""
+    piece = bytes(http2.max_outbound_frame_size)
+    while count > 0:
+        while http2.local_flow_control_window(stream_id) < len(piece):
+            http2.receive_data(connection.recv(65536))
+        http2.send_data(stream_id, piece)
+        connection.sendall(http2.data_to_send())
+        count -= len(piece)
+
+
+def test_a_form_that_repeats_a_placeholder_is_refused_in_words(arena: ArenaClient, sandbox: Sandbox) -> None:
+    secret = {"domain": HOST, "name": "KEY", "value": "v" * limits.DOMAIN_SECRET_CHARS_MAX, "places": ["form", "headers"]}
+    box = arena.open(HOST, secrets=[secret])
+    arena("restart_proxy")
+    arena("clear")
+    curl = f"curl -sS -m 60 https://{HOST}/echo"
+    with no_more_than(arena, GROWTH_KIB_MAX):
+        form = sandbox.shell(f'for i in $(seq 1000); do echo -n "a=$KEY&"; done | {curl} -d @-', box.environment)["stdout"]
+        field = sandbox.shell(f'{curl} -H "X-Key: $KEY$KEY$KEY$KEY$KEY"', box.environment)["stdout"]
+    reason = "the values of its secrets would add more than 256 KiB to the request. Use each placeholder once."
+    assert [(json.loads(each)["error"]["code"], reason in each) for each in (form, field)] == [("values_too_large", True)] * 2
+    assert [note["raw"] for note in arena("seen") if note["raw"]] == []
+
+
+def test_an_answer_is_masked_and_logged_whatever_bytes_its_request_has(arena: ArenaClient, sandbox: Sandbox, box: Opened) -> None:
+    at = arena.log_file.stat().st_size
+    answer = sandbox.shell(f"""curl -sS -H "X-Key: $KEY" "https://{HOST}/echo?$(printf '\\377')" """, box.environment)
+    assert f"X-Key: {'*' * len(VALUE)}\r\n" in answer["stdout"]
+    line = arena.wait_for_line(at, lambda line: line.get("path") == "/echo")
+    assert (line["decision"], line["secrets"]) == ("allowed", ["KEY"])
 
 
 @contextmanager

@@ -90,6 +90,7 @@ class EgressReason(StrEnum):
     SECRET_NEEDS_APPROVAL = "secret_needs_approval"  # noqa: S105
     UNREADABLE_BODY = "unreadable_body"
     TOO_MANY_UNPACKED = "too_many_unpacked"
+    VALUES_TOO_LARGE = "values_too_large"
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +370,11 @@ def sentence(reason: EgressReason, host: str, port: int) -> str:
             return (
                 f"The answer of '{host}' was not passed on: too many bodies in br or zstd are being unpacked at once. Try again, or "
                 "ask for a plain body (Accept-Encoding: identity)."
+            )
+        case EgressReason.VALUES_TOO_LARGE:
+            return (
+                f"{what}: the values of its secrets would add more than {limits.EGRESS_VALUES_BYTES_MAX >> 10} KiB to the request. Use "
+                "each placeholder once."
             )
         case EgressReason.MALFORMED | EgressReason.HEADERS_TOO_LARGE:
             return f"{what}: the request is malformed or its headers are too large."

@@ -1,7 +1,8 @@
 """Echoes: how a server may repeat a secret's value, and how they are masked in whole texts and in streams.
 
 A value is looked for in its plain form and in the encodings that servers commonly use: percent-encoding, JSON escapes (the necessary
-ones and ``\\u00xx`` for everything), base64 at its three alignments, hexadecimal. A mask has the length of what it covers, so that
+ones and ``\\u00xx`` for everything), HTML's entities (a form that is shown again holds what was sent), base64 at its three alignments,
+hexadecimal. A mask has the length of what it covers, so that
 nothing else of the message changes. What a server does to a value in other ways cannot be undone here; the secret's own domain is
 trusted that far, and docs/egress.md says so.
 
@@ -32,6 +33,21 @@ _UNICODE_ESCAPES: Final = tuple(
     for is_whole in (True, False)
 )
 """JSON's escapes of every character, and of every one that is no letter or digit (HTML-safe JSON escapes some of these)."""
+_TEXT: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_ENTITIES: Final = tuple(
+    str.maketrans(marks)
+    for marks in (
+        {"&": "&amp;", '"': "&quot;"},  # a browser's own, in attributes
+        _TEXT,
+        _TEXT | {'"': "&quot;"},
+        _TEXT | {'"': "&quot;", "'": "&#x27;"},  # Python, Django
+        _TEXT | {'"': "&quot;", "'": "&#39;"},  # Ruby
+        _TEXT | {'"': "&quot;", "'": "&#039;"},  # PHP
+        _TEXT | {'"': "&quot;", "'": "&apos;"},  # XML
+        _TEXT | {'"': "&#34;", "'": "&#39;"},  # Go, Jinja
+    )
+)
+"""How the common template engines write a value into a page."""
 
 
 class Scrubber:
@@ -116,7 +132,8 @@ def forms_of(value: str) -> set[bytes]:
     texts = {value, percent, quote(value), quote_plus(value), json.dumps(value)[1:-1], value.replace("/", "\\/")}
     texts |= {percent.lower()} if "%" in percent else set()
     texts |= {plain.hex(), plain.hex().upper()}
-    texts |= {value.translate(escapes) for escapes in _UNICODE_ESCAPES}
+    texts |= {value.translate(escapes) for escapes in (*_UNICODE_ESCAPES, *_ENTITIES)}
+    texts.add(quote(value, safe="!'()*"))  # encodeURIComponent (ECMA-262, 19.2.6.4)
     return {text.encode() for text in texts} | _base64_forms(plain)
 
 

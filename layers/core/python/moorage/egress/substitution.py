@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
+from moorage import limits
 from moorage.egress.secrets import OpenSecret
 from moorage.wire.network_policy import is_plain_path
 
@@ -34,7 +35,28 @@ _UNTOUCHED: Final = frozenset(
     ]
 )
 """Headers that frame or route a request, or that programs fill with URLs by themselves."""
+AS_SENT: Final = ("utf-8", "surrogateescape")
+"""How a path's bytes are text: any bytes may come."""
 _REFLECTING_METHODS: Final = ("TRACE", "CONNECT")
+
+
+class ValuesTooLarge(Exception):
+    """A request repeats placeholders until their values would be more than the proxy holds."""
+
+
+class _ValueBytes:
+    """What values may still add to one request: a few bytes stand for a value of 64 KiB, and a request holds thousands of them."""
+
+    def __init__(self) -> None:
+        self._left = limits.EGRESS_VALUES_BYTES_MAX
+
+    def put(self, data: bytes, secret: OpenSecret, value: bytes) -> bytes:
+        """``data`` with the value in each place. Raises :class:`ValuesTooLarge` before it makes it."""
+        placeholder = secret.placeholder.encode()
+        self._left -= data.count(placeholder) * len(value)
+        if self._left < 0:
+            raise ValuesTooLarge
+        return data.replace(placeholder, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +95,8 @@ def _is_below(path: str, prefix: str) -> bool:
 
 
 def substitute(secrets: Sequence[OpenSecret], host: str, method: str, path: str, headers: Headers) -> SubstitutedRequest:
-    """The request as it goes out over TLS to ``host``."""
+    """The request as it goes out over TLS to ``host``. Raises :class:`ValuesTooLarge`."""
+    left = _ValueBytes()
     used: list[str] = []
     sent: list[bytes] = []
     for secret in secrets:
@@ -81,11 +104,11 @@ def substitute(secrets: Sequence[OpenSecret], host: str, method: str, path: str,
             continue
         before = (headers, path)
         if "headers" in secret.places:
-            headers = tuple((name, _in_header(name, value, secret)) for name, value in headers)
+            headers = tuple((name, _in_header(name, value, secret, left)) for name, value in headers)
         if "basic_auth" in secret.places:
-            headers = tuple((name, _in_basic_auth(name, value, secret, sent)) for name, value in headers)
+            headers = tuple((name, _in_basic_auth(name, value, secret, left, sent)) for name, value in headers)
         if "query" in secret.places:
-            path = _in_query(path, secret)
+            path = _in_query(path, secret, left)
         if (headers, path) != before:
             used.append(secret.name)
     return SubstitutedRequest(headers, path, tuple(used), tuple(sent))
@@ -104,23 +127,24 @@ def form_secrets(secrets: Sequence[OpenSecret], host: str, method: str, path: st
 
 
 def in_form(secrets: Sequence[OpenSecret], content_type: str, body: bytes) -> SubstitutedForm:
-    """A body as it goes out. Other kinds of bodies cannot hold a value, and stay unchanged."""
+    """A body as it goes out. Other kinds of bodies cannot hold a value, and stay unchanged. Raises :class:`ValuesTooLarge`."""
     write = _WRITERS.get(content_type.partition(";")[0].strip().lower())
     if write is None:
         return SubstitutedForm(body, ())
     used = tuple(secret for secret in secrets if secret.placeholder.encode() in body)
+    left = _ValueBytes()
     for secret in used:
-        body = body.replace(secret.placeholder.encode(), write(secret.value))
+        body = left.put(body, secret, write(secret.value))
     return SubstitutedForm(body, tuple(secret.name for secret in used))
 
 
-def _in_header(name: bytes, value: bytes, secret: OpenSecret) -> bytes:
+def _in_header(name: bytes, value: bytes, secret: OpenSecret, left: _ValueBytes) -> bytes:
     if name.lower() in _UNTOUCHED:
         return value
-    return value.replace(secret.placeholder.encode(), secret.value.encode())
+    return left.put(value, secret, secret.value.encode())
 
 
-def _in_basic_auth(name: bytes, value: bytes, secret: OpenSecret, sent: list[bytes]) -> bytes:
+def _in_basic_auth(name: bytes, value: bytes, secret: OpenSecret, left: _ValueBytes, sent: list[bytes]) -> bytes:
     scheme, _, credentials = value.partition(b" ")
     if name.lower() != b"authorization" or scheme.lower() != b"basic":
         return value
@@ -128,7 +152,7 @@ def _in_basic_auth(name: bytes, value: bytes, secret: OpenSecret, sent: list[byt
         plain = base64.b64decode(credentials.strip(), validate=True)
     except binascii.Error:
         return value
-    swapped = plain.replace(secret.placeholder.encode(), secret.value.encode())
+    swapped = left.put(plain, secret, secret.value.encode())
     if swapped == plain:
         return value
     encoded = base64.b64encode(swapped)
@@ -136,6 +160,7 @@ def _in_basic_auth(name: bytes, value: bytes, secret: OpenSecret, sent: list[byt
     return scheme + b" " + encoded
 
 
-def _in_query(path: str, secret: OpenSecret) -> str:
+def _in_query(path: str, secret: OpenSecret, left: _ValueBytes) -> str:
     bare, mark, query = path.partition("?")
-    return bare + mark + query.replace(secret.placeholder, quote(secret.value, safe=""))
+    value = quote(secret.value, safe="").encode()
+    return bare + mark + left.put(query.encode(*AS_SENT), secret, value).decode(*AS_SENT)

@@ -67,6 +67,9 @@ EGRESS_WINDOWS_PER_TENANT_MAX: Final = 4
 EGRESS_FORM_BYTES_MAX: Final = 64 * KIB
 """Of a request's body that is held to put secrets in: what somebody signs in with is short."""
 
+EGRESS_VALUES_BYTES_MAX: Final = 256 * KIB
+"""What values add to a request's line and headers, and to its body: all that a policy's secrets may say, twice."""
+
 EGRESS_DENIED_BODY_BYTES_MAX: Final = 1 * MIB
 """A refused request's body is read up to here, so that the client sees the refusal; beyond it the connection is cut."""
 
