@@ -5,19 +5,19 @@
 A call that runs again after a death finds what it has made: an automation's id follows from its call (``automations/by_agents.py``).
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from moorage import limits
 from moorage.errors import ApiError
-from moorage.tools.approval_tool import ApprovalTool
 from moorage.tools.automations import shapes
-from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallFinished, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools.calls import CallEnd, CallFinished, CallOpening, ItemPosition, Piece
 from moorage.tools.capabilities import NeedsSession
 from moorage.tools.function_items import compact_json, function, parsed
-from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy
+from moorage.tools.room import CallLimits
 from moorage.tools.run import Run
+from moorage.tools.service_tool import WORDS, ServiceTool, failed
 from moorage.wire.types import Event, Item, Tool
 
 _CALL: Final = "automation_call"
@@ -41,20 +41,8 @@ _PARAMETERS: Final[dict[str, Any]] = {
     "instructions": {"type": "string", "description": "What you are told then. You see this conversation too."},
 }
 
-WORDS: Final = MappingProxyType(
-    {
-        CallEnd.DENIED: NOT_ALLOWED,
-        CallEnd.REFUSED: "The call was not run: too many calls were made.",
-        CallEnd.LOST: "The call broke off.",
-        CallEnd.GAVE_UP: "The call could not be run.",
-        CallEnd.CANCELLED: "The call was cancelled.",
-        CallEnd.TIME_OVER: "The call took too long.",
-        CallEnd.TOO_LARGE: "The result is too large.",
-    }
-)
 
-
-class WakeUps(ApprovalTool, NeedsSession):
+class WakeUps(ServiceTool, NeedsSession):
     types = ("automations",)
     call_type = _CALL
     id_prefixes = shapes.PREFIXES
@@ -62,17 +50,11 @@ class WakeUps(ApprovalTool, NeedsSession):
     item_shapes = MappingProxyType({_CALL: shapes.AutomationCall})
     listing_defaults = MappingProxyType({_CALL: {"status": "completed", "output": None, "error": None}})
     function_name = "automations"
-    may_run_upstream = False
-    rerun_policy = RerunPolicy.REPEAT
     call_limits = CallLimits(
         seconds=limits.AGENT_AUTOMATION_CALL_SECONDS_MAX,
         bytes=limits.AGENT_AUTOMATION_CALL_BYTES_MAX,
         calls_per_round=limits.AGENT_AUTOMATION_CALLS_PER_ROUND_MAX,
     )
-    end_messages = WORDS
-
-    def call_runner(self, thing: Tool | Item) -> CallRunner:
-        return CallRunner.SERVICE
 
     # --- what models read ---
 
@@ -91,14 +73,8 @@ class WakeUps(ApprovalTool, NeedsSession):
         said: Mapping[str, Any] = parsed(call["arguments"])
         return said
 
-    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
-        call_id = item["id"][:64]
-        name = reader.name(self.types[0], self.function_name)
-        said = item.get("error") or item.get("output") or WORDS[CallEnd.LOST]
-        return [
-            {"type": "function_call", "call_id": call_id, "name": name, "arguments": item["arguments"]},
-            {"type": "function_call_output", "call_id": call_id, "output": said},
-        ]
+    def result_for_model(self, item: Item) -> Any:
+        return item.get("error") or item.get("output") or WORDS[CallEnd.LOST]
 
     # --- the call ---
 
@@ -109,19 +85,16 @@ class WakeUps(ApprovalTool, NeedsSession):
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         known, act = run.known, run.outside.automations
         if act is None:
-            yield _failed(known, "There is no session to wake.")
+            yield failed(known, "There is no session to wake.")
             return
         try:
             output = await act(known.item["id"], self.arguments_of(known.item))
         except ApiError as error:
             if error.status >= 500 or error.status == 409:
                 raise
-            yield _failed(known, error.message)
+            yield failed(known, error.message)
             return
         yield CallFinished(known.item | {"status": "completed", "output": output})
-
-    def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
-        yield _failed(known, f"{WORDS[end]} {detail}".strip())
 
     def apply_event(self, item: Item, name: str, event: Event) -> None:
         raise AssertionError(f"automations have no events, and {name} is one")
@@ -131,7 +104,3 @@ class WakeUps(ApprovalTool, NeedsSession):
 
     def title(self, item: Item) -> str | None:
         return f"automations: {item['arguments']}"
-
-
-def _failed(known: KnownCall, error: str) -> CallFinished:
-    return CallFinished(known.item | {"status": "failed", "error": error})

@@ -14,33 +14,30 @@ from typing import Any, Final
 from moorage import errors, limits
 from moorage.errors import ApiError, UpstreamError
 from moorage.knowledge.index import EQUAL, Hit, SearchOptions, Weights
-from moorage.tools.approval_tool import ApprovalTool
-from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallEvent, CallFinished, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools import service_tool
+from moorage.tools.calls import CallEnd, CallEvent, CallFinished, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.capabilities import CitesSources, HidesField, SearchesVectorStores
 from moorage.tools.file_search import citing, shapes, words
-from moorage.tools.function_items import compact_json, without
-from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy
+from moorage.tools.function_items import without
+from moorage.tools.room import CallLimits
 from moorage.tools.run import Run
+from moorage.tools.service_tool import ServiceTool, failed
 from moorage.tools.source_marks import SourceMark
-from moorage.wire.types import Event, Item, Tool
+from moorage.wire.types import Item, Tool
 
 _CALL: Final = "file_search_call"
 _RESULTS: Final = "file_search_call.results"
 
 WORDS: Final = MappingProxyType(
-    {
-        CallEnd.DENIED: NOT_ALLOWED,
-        CallEnd.REFUSED: "The call was not run: too many calls were made.",
-        CallEnd.LOST: "The call broke off.",
-        CallEnd.GAVE_UP: "The call could not be run.",
-        CallEnd.CANCELLED: "The call was cancelled.",
+    service_tool.WORDS
+    | {
         CallEnd.TIME_OVER: "The files could not be searched in time.",
         CallEnd.TOO_LARGE: "The result is too large: ask for fewer results.",
     }
 )
 
 
-class FileSearch(ApprovalTool, SearchesVectorStores, HidesField, CitesSources):
+class FileSearch(ServiceTool, SearchesVectorStores, HidesField, CitesSources):
     types = shapes.TYPES
     call_type = _CALL
     id_prefixes = shapes.PREFIXES
@@ -50,24 +47,15 @@ class FileSearch(ApprovalTool, SearchesVectorStores, HidesField, CitesSources):
     events = shapes.EVENTS
     function_name = "file_search"
     citation_marks = (words.MARK,)
-    may_run_upstream = False
-    rerun_policy = RerunPolicy.REPEAT
     call_limits = CallLimits(seconds=limits.FILE_SEARCH_SECONDS_MAX, bytes=limits.FILE_SEARCH_BYTES_MAX)
     end_messages = WORDS
+    one_tool_only = "There is more than one file search in 'tools': name all stores in one."
     hidden_field = "results"
 
     # --- a request ---
 
-    def call_runner(self, thing: Tool | Item) -> CallRunner:
-        return CallRunner.SERVICE
-
     def vector_store_ids(self, tool: Tool) -> Sequence[str]:
         return tuple(tool["vector_store_ids"])
-
-    def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
-        super().validate_items(items, chain, tools)
-        if len(tools) > 1:
-            raise errors.bad_request("There is more than one file search in 'tools': name all stores in one.", param="tools")
 
     # --- what models read ---
 
@@ -81,13 +69,8 @@ class FileSearch(ApprovalTool, SearchesVectorStores, HidesField, CitesSources):
     def arguments_of(self, call: Item) -> Mapping[str, Any]:
         return {"queries": call["queries"]}
 
-    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
-        call_id = item["id"][:64]
-        name = reader.name(reader.offered(self.types) or self.types[0], self.function_name)
-        return [
-            {"type": "function_call", "call_id": call_id, "name": name, "arguments": compact_json({"queries": item["queries"]})},
-            {"type": "function_call_output", "call_id": call_id, "output": words.read(item)},
-        ]
+    def result_for_model(self, item: Item) -> Any:
+        return words.read(item)
 
     def citations(self, text: str, marks: Sequence[SourceMark], items: Sequence[Item]) -> list[dict[str, Any]]:
         return citing.citations(marks, items)
@@ -110,17 +93,14 @@ class FileSearch(ApprovalTool, SearchesVectorStores, HidesField, CitesSources):
         try:
             hits = await _found(run)
         except (ApiError, UpstreamError) as error:
-            yield _failed(known, error.message)
+            yield failed(known, error.message, results=None)
             return
         run.counts["file_searches"] = 1
         item = known.item | {"status": "completed", "results": [_result(hit) for hit in hits]}
         yield CallFinished(item, (known.event("file_search_call.completed"),))
 
     def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
-        yield _failed(known, f"{WORDS[end]} {detail}".strip())
-
-    def apply_event(self, item: Item, name: str, event: Event) -> None:
-        item["status"] = name.removeprefix("file_search_call.")
+        yield failed(known, f"{WORDS[end]} {detail}".strip(), results=None)
 
     # --- who looks at it ---
 
@@ -135,13 +115,6 @@ class FileSearch(ApprovalTool, SearchesVectorStores, HidesField, CitesSources):
 
     def title(self, item: Item) -> str | None:
         return " | ".join(("file search:", *item["queries"]))
-
-    def log_notes(self, name: str, event: Event) -> Iterable[CallLogNote]:
-        return ()
-
-
-def _failed(known: KnownCall, error: str) -> CallFinished:
-    return CallFinished(known.item | {"status": "failed", "results": None, "error": error})
 
 
 async def _found(run: Run) -> list[Hit]:

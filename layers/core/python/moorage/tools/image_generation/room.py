@@ -19,14 +19,15 @@ from moorage.errors import STORAGE_LIMIT
 from moorage.model.image_engine import ImageEngine
 from moorage.model.remote_servers import RemoteServers
 from moorage.store.item_contents import KEPT
-from moorage.tools.approval_tool import ApprovalTool
-from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallEvent, CallFinished, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools import service_tool
+from moorage.tools.calls import CallEnd, CallEvent, CallFinished, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.capabilities import HidesField, HoldsSecrets, ReportsUsage
-from moorage.tools.function_items import compact_json, without
+from moorage.tools.function_items import without
 from moorage.tools.image_generation import engines, shapes, sources, tokens, words
 from moorage.tools.image_generation.engines import DrawingFailed, DrawnImage, ImageOrder
-from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy
+from moorage.tools.room import CallLimits, RerunPolicy
 from moorage.tools.run import Run
+from moorage.tools.service_tool import ServiceTool
 from moorage.wire.types import Event, Item, Tool
 
 _CALL: Final = "image_generation_call"
@@ -41,12 +42,11 @@ UNCONFIGURED: Final = (
 )
 
 WORDS: Final = MappingProxyType(
-    {
-        CallEnd.DENIED: NOT_ALLOWED,
+    service_tool.WORDS
+    | {
         CallEnd.REFUSED: "The image was not made: too many calls were made.",
         CallEnd.LOST: "The image may have been made, and is lost.",
         CallEnd.GAVE_UP: "The image could not be made.",
-        CallEnd.CANCELLED: "The call was cancelled.",
         CallEnd.TIME_OVER: "The image model gave no image in time.",
         CallEnd.TOO_LARGE: "The image model said too much.",
     }
@@ -67,7 +67,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 
-class ImageGeneration(ApprovalTool, HoldsSecrets, HidesField, ReportsUsage):
+class ImageGeneration(ServiceTool, HoldsSecrets, HidesField, ReportsUsage):
     types = ("image_generation",)
     call_type = _CALL
     id_prefixes = shapes.PREFIXES
@@ -76,16 +76,13 @@ class ImageGeneration(ApprovalTool, HoldsSecrets, HidesField, ReportsUsage):
     listing_defaults = MappingProxyType({_CALL: {"status": "completed"}})
     events = shapes.EVENTS
     function_name = "image_generation"
-    may_run_upstream = False
     rerun_policy = RerunPolicy.ONCE
     call_limits = CallLimits(limits.IMAGE_CALL_SECONDS_MAX, limits.IMAGE_CALL_BYTES_MAX, limits.IMAGES_PER_ROUND_MAX)
     end_messages = WORDS
+    one_tool_only = "There is more than one image generation in 'tools': send one."
     hidden_field = KEPT
 
     # --- a request ---
-
-    def call_runner(self, thing: Tool | Item) -> CallRunner:
-        return CallRunner.SERVICE
 
     def extract_secrets(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
         engine = configured.images
@@ -96,8 +93,6 @@ class ImageGeneration(ApprovalTool, HoldsSecrets, HidesField, ReportsUsage):
 
     def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         super().validate_items(items, chain, tools)
-        if len(tools) > 1:
-            raise errors.bad_request("There is more than one image generation in 'tools': send one.", param="tools")
         for item in items:
             if item["type"] == _CALL and not (item.keys() & {"result", "error", KEPT}) and item.get("status") != "failed":
                 raise errors.ApiError(
@@ -123,13 +118,8 @@ class ImageGeneration(ApprovalTool, HoldsSecrets, HidesField, ReportsUsage):
     def arguments_of(self, call: Item) -> Mapping[str, Any]:
         return words.arguments_of(call)
 
-    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
-        call_id, name = item["id"][:64], reader.name(self.types[0], self.function_name)
-        arguments = compact_json(words.arguments_of(item))
-        return [
-            {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments},
-            {"type": "function_call_output", "call_id": call_id, "output": words.read(item)},
-        ]
+    def result_for_model(self, item: Item) -> Any:
+        return words.read(item)
 
     # --- the call ---
 
@@ -184,9 +174,6 @@ class ImageGeneration(ApprovalTool, HoldsSecrets, HidesField, ReportsUsage):
 
     def title(self, item: Item) -> str | None:
         return f"image: {item.get('revised_prompt', '')}"
-
-    def log_notes(self, name: str, event: Event) -> Iterable[CallLogNote]:
-        return ()
 
 
 def _failed(known: KnownCall, code: str, message: str, **details: Any) -> CallFinished:

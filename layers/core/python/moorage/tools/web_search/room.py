@@ -16,18 +16,19 @@ from moorage import errors, limits
 from moorage.egress.fetch import FetchError
 from moorage.model.remote_servers import RemoteServers
 from moorage.model.search_engine import SearchEngine
-from moorage.tools.approval_tool import ApprovalTool
-from moorage.tools.calls import NOT_ALLOWED, CallEnd, CallEvent, CallFinished, CallLogNote, CallOpening, ItemPosition, KnownCall, Piece
+from moorage.tools import service_tool
+from moorage.tools.calls import CallEnd, CallEvent, CallFinished, CallOpening, ItemPosition, Piece
 from moorage.tools.capabilities import CitesSources, HidesField, HoldsSecrets, ReportsUsage
-from moorage.tools.function_items import compact_json, without
-from moorage.tools.room import CallLimits, CallRunner, InputWriter, RerunPolicy
+from moorage.tools.function_items import without
+from moorage.tools.room import CallLimits
 from moorage.tools.run import Run
+from moorage.tools.service_tool import ServiceTool, failed
 from moorage.tools.source_marks import SourceMark
 from moorage.tools.web_search import citing, engines, pages, shapes, words
 from moorage.tools.web_search.results import SearchFailed, SearchResult, is_address
 from moorage.tools.web_search.text import ReadablePage
 from moorage.wire.tools import WEB_SEARCH_REASON
-from moorage.wire.types import Event, Item, Tool
+from moorage.wire.types import Item, Tool
 
 _CALL: Final = "web_search_call"
 _RESULTS: Final = "web_search_call.results"
@@ -42,24 +43,14 @@ _UNTOLD: Final[Mapping[str, Any]] = MappingProxyType({"type": "search", "query":
 _SIZES: Final = MappingProxyType({"low": (5, 8_000), "medium": (10, 24_000), "high": (20, 60_000)})
 """What a model gets, by ``search_context_size``: results of a search, and characters of a page: 2,000, 6,000 and 15,000 tokens."""
 
-WORDS: Final = MappingProxyType(
-    {
-        CallEnd.DENIED: NOT_ALLOWED,
-        CallEnd.REFUSED: "The call was not run: too many calls were made.",
-        CallEnd.LOST: "The call broke off.",
-        CallEnd.GAVE_UP: "The call could not be run.",
-        CallEnd.CANCELLED: "The call was cancelled.",
-        CallEnd.TIME_OVER: "The web gave no answer in time.",
-        CallEnd.TOO_LARGE: "The result is too large.",
-    }
-)
+WORDS: Final = MappingProxyType(service_tool.WORDS | {CallEnd.TIME_OVER: "The web gave no answer in time."})
 
 
 class _Failed(Exception):
     """A call that has no result; the message is for the model and the client."""
 
 
-class WebSearch(ApprovalTool, HoldsSecrets, HidesField, CitesSources, ReportsUsage):
+class WebSearch(ServiceTool, HoldsSecrets, HidesField, CitesSources, ReportsUsage):
     types = shapes.TYPES
     call_type = _CALL
     id_prefixes = shapes.PREFIXES
@@ -70,27 +61,17 @@ class WebSearch(ApprovalTool, HoldsSecrets, HidesField, CitesSources, ReportsUsa
     listing_defaults = MappingProxyType({_CALL: {"status": "completed"}})
     events = shapes.EVENTS
     function_name = "web_search"
-    may_run_upstream = False
-    """An upstream's own search would be paid for with the upstream's key, unseen by the operator, and heed none of the bounds here."""
-    rerun_policy = RerunPolicy.REPEAT
     call_limits = CallLimits(seconds=limits.WEB_CALL_SECONDS_MAX, bytes=limits.WEB_CALL_BYTES_MAX)
     end_messages = WORDS
+    one_tool_only = "There is more than one web search in 'tools': send one of its types."
     hidden_field = "results"
 
     # --- a request ---
-
-    def call_runner(self, thing: Tool | Item) -> CallRunner:
-        return CallRunner.SERVICE
 
     def extract_secrets(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
         if configured.search is None:
             raise errors.bad_request(WEB_SEARCH_REASON, param="tools", code="unsupported_value")
         return tool | {_ENGINE: handle}, {handle: configured.search.to_secret()}
-
-    def validate_items(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
-        super().validate_items(items, chain, tools)
-        if len(tools) > 1:
-            raise errors.bad_request("There is more than one web search in 'tools': send one of its types.", param="tools")
 
     # --- what models read ---
 
@@ -104,14 +85,8 @@ class WebSearch(ApprovalTool, HoldsSecrets, HidesField, CitesSources, ReportsUsa
     def arguments_of(self, call: Item) -> Mapping[str, Any]:
         return words.arguments_of(call["action"])
 
-    def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
-        call_id = item["id"][:64]
-        name = reader.name(reader.offered(self.types) or self.types[0], self.function_name)
-        arguments = compact_json(words.arguments_of(item["action"]))
-        return [
-            {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments},
-            {"type": "function_call_output", "call_id": call_id, "output": words.read(item)},
-        ]
+    def result_for_model(self, item: Item) -> Any:
+        return words.read(item)
 
     def citations(self, text: str, marks: Sequence[SourceMark], items: Sequence[Item]) -> list[dict[str, Any]]:
         return citing.citations(text, items)
@@ -134,15 +109,9 @@ class WebSearch(ApprovalTool, HoldsSecrets, HidesField, CitesSources, ReportsUsa
         try:
             item = await _done(run, hosts)
         except _Failed as failure:
-            yield CallFinished(_failed(known, str(failure)).item | _asked(hosts))
+            yield failed(known, str(failure), **_asked(hosts))
             return
         yield CallFinished(item | _asked(hosts), (known.event("web_search_call.completed"),))
-
-    def end(self, known: KnownCall, end: CallEnd, detail: str = "") -> Iterable[Piece]:
-        yield _failed(known, f"{WORDS[end]} {detail}".strip())
-
-    def apply_event(self, item: Item, name: str, event: Event) -> None:
-        item["status"] = name.removeprefix("web_search_call.")
 
     # --- who looks at it ---
 
@@ -163,13 +132,6 @@ class WebSearch(ApprovalTool, HoldsSecrets, HidesField, CitesSources, ReportsUsa
     def title(self, item: Item) -> str | None:
         action = words.arguments_of(item["action"])
         return " ".join(("web search:", *action.values()))
-
-    def log_notes(self, name: str, event: Event) -> Iterable[CallLogNote]:
-        return ()
-
-
-def _failed(known: KnownCall, error: str) -> CallFinished:
-    return CallFinished(known.item | {"status": "failed", "error": error})
 
 
 def _asked(hosts: Iterable[str]) -> dict[str, Any]:
