@@ -10,17 +10,14 @@ from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.api.screen_relay import ScreenRelay
 from moorage.net.aws import aws_client
-from moorage.runtime import build_runtime
-from moorage.settings import Settings
-from moorage.telemetry import open_log
+from moorage.runtime import runtime_of_process
 
 
 @cache
 def _serve() -> Callable[[dict[str, Any], Any], dict[str, Any]]:
-    settings = Settings.from_environment()
-    open_log(level=settings.log_level, service=settings.name)
-    adapter = Mangum(create_app(build_runtime(settings), ROUTERS), lifespan="off")
-    return ScreenRelay(adapter, aws_client("lambda"), settings.screens_function) if settings.screens_function else adapter
+    runtime = runtime_of_process()
+    adapter, screens = Mangum(create_app(runtime, ROUTERS), lifespan="off"), runtime.settings.screens_function
+    return ScreenRelay(adapter, aws_client("lambda"), screens) if screens else adapter
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:

@@ -7,16 +7,12 @@ import boto3  # noqa: F401  # A function has more of a processor while it starts
 from mangum import Mangum
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
-from moorage.runtime import build_runtime
-from moorage.settings import Settings
-from moorage.telemetry import open_log
+from moorage.runtime import runtime_of_process
 
 
 @cache
 def _adapter() -> Mangum:
-    settings = Settings.from_environment()
-    open_log(level=settings.log_level, service=settings.name)
-    return Mangum(create_app(build_runtime(settings), ROUTERS), lifespan="off")
+    return Mangum(create_app(runtime_of_process(), ROUTERS), lifespan="off")
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:

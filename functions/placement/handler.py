@@ -9,10 +9,9 @@ from functools import cache
 from typing import Any
 
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
-from moorage.runtime import Runtime, build_runtime
+from moorage.runtime import Runtime, runtime_of_process
 from moorage.sandbox.fargate import StartedTask
-from moorage.settings import Settings
-from moorage.telemetry import Metric, open_log, tell
+from moorage.telemetry import Metric, tell
 
 
 @cache
@@ -22,9 +21,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 @cache
 def _runtime() -> Runtime:
-    settings = Settings.from_environment()
-    open_log(level=settings.log_level, service=settings.name)
-    return build_runtime(settings)
+    return runtime_of_process()
 
 
 def handle(event: dict[str, Any], _context: object) -> None:

@@ -16,9 +16,8 @@ from moorage.automations.delivery import invoke_due
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.parallel import side_by_side
-from moorage.runtime import Runtime, build_runtime
-from moorage.settings import Settings
-from moorage.telemetry import open_log, tell
+from moorage.runtime import Runtime, runtime_of_process
+from moorage.telemetry import tell
 from moorage.webhooks.delivery import deliver_due
 
 
@@ -29,9 +28,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 @cache
 def _runtime() -> Runtime:
-    settings = Settings.from_environment()
-    open_log(level=settings.log_level, service=settings.name)
-    return attend(build_runtime(settings))
+    return attend(runtime_of_process())
 
 
 def recover_responses(_event: Any, _context: object) -> None:

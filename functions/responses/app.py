@@ -13,16 +13,12 @@ from fastapi import FastAPI
 from mangum import Mangum
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
-from moorage.runtime import build_runtime, relieve_collector
-from moorage.settings import Settings
-from moorage.telemetry import open_log
+from moorage.runtime import relieve_collector, runtime_of_process
 
 
 def make_app() -> FastAPI:
     """The application for uvicorn (``--factory``)."""
-    settings = Settings.from_environment()
-    open_log(level=settings.log_level, service=settings.name)
-    app = create_app(build_runtime(settings), ROUTERS)
+    app = create_app(runtime_of_process(), ROUTERS)
     relieve_collector()
     return app
 

@@ -11,10 +11,8 @@ from moorage.api.gateway_socket import work
 from moorage.api.rate_limits import RateLimits
 from moorage.net.aws import aws_client
 from moorage.net.connections import Connections
-from moorage.runtime import Runtime, build_runtime
-from moorage.settings import Settings
+from moorage.runtime import Runtime, runtime_of_process
 from moorage.store.rates import Rates
-from moorage.telemetry import open_log
 
 
 @cache
@@ -24,9 +22,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 @cache
 def _runtime() -> Runtime:
-    settings = Settings.from_environment()
-    open_log(level=settings.log_level, service=settings.name)
-    return build_runtime(settings)
+    return runtime_of_process()
 
 
 @cache

@@ -11,9 +11,7 @@ import boto3  # noqa: F401  # A function has more of a processor while it starts
 from moorage import limits
 from moorage.agents.listener import attend
 from moorage.loop import tasks
-from moorage.runtime import Runtime, build_runtime
-from moorage.settings import Settings
-from moorage.telemetry import log_to_file, open_log
+from moorage.runtime import Runtime, runtime_of_process
 
 REST_SECONDS: Final = limits.WEBHOOK_SECONDS_MAX + 1
 
@@ -25,11 +23,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 @cache
 def _runtime() -> Runtime:
-    settings = Settings.from_environment()
-    open_log(level=settings.log_level, service=settings.name)
-    if settings.log_file:
-        log_to_file(settings.log_file, level=settings.log_level, service=settings.name)
-    return attend(build_runtime(settings))
+    return attend(runtime_of_process())
 
 
 def _done(name: str, event: dict[str, Any]) -> dict[str, Any]:

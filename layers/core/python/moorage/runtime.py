@@ -75,6 +75,7 @@ from moorage.store.stored_bytes import StoredBytes
 from moorage.store.stored_keys import StoredKeys
 from moorage.store.table import Table
 from moorage.store.vector_bucket import VectorBucket
+from moorage.telemetry import open_log
 from moorage.vaults.store import Vaults
 from moorage.vector_stores.attachments import AttachmentReader, FairTurns
 from moorage.vector_stores.vector_stores import VectorStores
@@ -292,6 +293,13 @@ class Runtime:
         await self.http.aclose()
         if isinstance(self.fleet, LauncherProvisioner | DockerProvisioner):
             await self.fleet.aclose()
+
+
+def runtime_of_process() -> Runtime:
+    """The runtime of a function on AWS, by the settings in its environment. Its log is open then."""
+    settings = Settings.from_environment()
+    open_log(level=settings.log_level, service=settings.name)
+    return build_runtime(settings)
 
 
 def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time) -> Runtime:

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any, Final
 
 from moorage import limits
+from moorage.api.foreground import final_of
 from moorage.api.idempotency import IdempotentCreate
 from moorage.store.event_log import FINAL_TYPES
 from moorage.store.responses import StoredResponse
@@ -46,12 +46,7 @@ class AttachedStream:
 
     async def final(self) -> dict[str, Any] | None:
         """The response object when the response has ended; None when its time is over before."""
-        async with aclosing(self.batches()) as batches:
-            async for events in batches:
-                if events and events[-1]["type"] in FINAL_TYPES:
-                    response: dict[str, Any] = events[-1]["response"]
-                    return response
-        return None
+        return await final_of(self.batches())
 
 
 async def _surely() -> bool:

@@ -122,12 +122,7 @@ class Foreground:
 
     async def final(self) -> dict[str, Any] | None:
         """The response object when the response has ended; None when its time is over before."""
-        async with aclosing(self.batches()) as batches:
-            async for events in batches:
-                if events and events[-1]["type"] in FINAL_TYPES:
-                    response: dict[str, Any] = events[-1]["response"]
-                    return response
-        return None
+        return await final_of(self.batches())
 
     async def interrupt(self, reason: str) -> None:
         """End the response as ``incomplete`` for this reason, without half items.
@@ -238,3 +233,13 @@ class Foreground:
             await task
         if not self._inline.is_handed_over:
             await self._inline.abandon()
+
+
+async def final_of(batches: AsyncGenerator[list[Event], None]) -> dict[str, Any] | None:
+    """The response object at the end of these events; None if their time was over before."""
+    async with aclosing(batches):
+        async for events in batches:
+            if events and events[-1]["type"] in FINAL_TYPES:
+                response: dict[str, Any] = events[-1]["response"]
+                return response
+    return None
