@@ -268,8 +268,9 @@ def test_a_documented_query_is_understood(name: str, operation: Operation) -> No
     include = ("include[]", "reasoning.encrypted_content")
     query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in operation.query]
     alone = [[one] for one in query if one[0] == "at"]  # It goes with no stream.
-    goes_back = "before" in [name for name, _ in operation.query]
-    parse = PARSERS.get(name, partial(parse_page, others=("name", "purpose", "filter"), goes_back=goes_back))
+    names = {name for name, _ in operation.query}
+    page = partial(parse_page, others=("name", "purpose", "filter"), goes_back="before" in names, takes_include="include[]" in names)
+    parse = PARSERS.get(name, page)
     try:
         for part in ([one for one in query if one[0] != "at"], *alone):
             parse(part)

@@ -1,8 +1,29 @@
 """Query strings of listings and retrievals."""
 
+from collections.abc import Callable
+
 import pytest
 from moorage.errors import ApiError
-from moorage.wire.queries import PageQuery, Retrieval, parse_page, parse_retrieval
+from moorage.wire.queries import (
+    PageQuery,
+    Query,
+    Retrieval,
+    parse_agent_version,
+    parse_archive,
+    parse_artifacts,
+    parse_automations,
+    parse_environment_files,
+    parse_page,
+    parse_retrieval,
+    parse_screen,
+    parse_session_delete,
+    parse_session_list,
+    parse_session_read,
+    parse_session_stream,
+    parse_tree,
+    parse_vaults,
+    parse_wanted,
+)
 
 
 def test_a_listing_has_the_defaults_of_the_api() -> None:
@@ -15,7 +36,7 @@ def test_includes_are_repeated_with_or_without_brackets() -> None:
         ("include[]", "reasoning.encrypted_content"),
         ("include", "message.input_image.image_url"),
     ]
-    assert parse_page(query).include == ("message.input_image.image_url", "reasoning.encrypted_content")
+    assert parse_page(query, takes_include=True).include == ("message.input_image.image_url", "reasoning.encrypted_content")
 
 
 def test_a_page_is_read_from_its_query() -> None:
@@ -47,8 +68,21 @@ def test_a_bad_query_of_a_listing_is_refused(name: str, value: str, code: str) -
 
 def test_a_bad_include_is_refused_where_it_stands() -> None:
     with pytest.raises(ApiError) as refused:
-        parse_page([("include[]", "reasoning.encrypted_content"), ("include[]", "all")])
+        parse_page([("include[]", "reasoning.encrypted_content"), ("include[]", "all")], takes_include=True)
     assert refused.value.param == "include[1]"
+
+
+WITHOUT_INCLUDE = (
+    *(parse_page, parse_tree, parse_archive, parse_agent_version, parse_environment_files, parse_vaults, parse_wanted, parse_artifacts),
+    *(parse_session_list, parse_session_stream, parse_session_delete, parse_session_read, parse_screen, parse_automations),
+)
+
+
+@pytest.mark.parametrize("parse", WITHOUT_INCLUDE, ids=lambda parse: parse.__name__)
+def test_an_include_is_refused_by_name_where_nothing_can_be_included(parse: Callable[[Query], object]) -> None:
+    with pytest.raises(ApiError) as refused:
+        parse([("include[]", "reasoning.encrypted_content")])
+    assert (refused.value.code, refused.value.param) == ("unknown_parameter", "include")
 
 
 def test_a_stream_is_resumed_after_an_event() -> None:

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from moorage import limits
-from moorage.errors import unknown_parameter
 from moorage.wire.queries import PageQuery, parse_page
 
 
@@ -17,10 +16,7 @@ def page_with(
 
     async def read(request: Request) -> PageQuery:
         query = request.query_params.multi_items()
-        page = parse_page(query, limit_default=limit_default, limit_max=limit_max, others=others, goes_back=goes_back)
-        if page.include:
-            raise unknown_parameter("include")
-        return page
+        return parse_page(query, limit_default=limit_default, limit_max=limit_max, others=others, goes_back=goes_back)
 
     return Depends(read)
 

@@ -13,7 +13,7 @@ from moorage import limits
 from moorage.api.caller import Caller
 from moorage.api.routing import Router
 from moorage.api.view import ResponseView
-from moorage.errors import response_not_ended, unknown_parameter
+from moorage.errors import response_not_ended
 from moorage.loop import prompt, recover
 from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document
@@ -66,8 +66,6 @@ def _as_object(told: TimestampedEvent, view: ResponseView) -> LoggedEvent:
 )
 async def list_steps(request: Request, caller: Caller, response_id: str) -> ListOf[ResponseStep]:
     page = parse_page(request.query_params.multi_items(), order_default="asc")
-    if page.include:
-        raise unknown_parameter("include")
     snapshot = await recover.declare_lost(caller.runtime, await caller.runtime.responses.snapshot(caller.tenant_id, response_id))
     steps = await unroll(caller.runtime, snapshot)
     if page.order == "desc":

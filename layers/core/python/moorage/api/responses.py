@@ -80,18 +80,15 @@ async def _go_on(request: Request, caller: Caller, body: bytes, wanted: CreateRe
     runtime, stored = caller.runtime, decided_on.stored
     request.state.response_id = stored.response_id
     said = notice(body)
-    headers = {"x-moorage-notice": said} if said else {}
     view = ResponseView.of(
         (*wanted.include, *stored.parameters.include), runtime.command, include_obfuscation=wanted.include_obfuscation
     )
-    until = until_of(runtime)
+    form = AnswerForm(request, runtime, view, {"x-moorage-notice": said} if said else {}, until_of(runtime))
     if wanted.stream:
-        contents = runtime.contents_of(stored.tenant_id, view.include)
-        return sse.stream(sse.tail(runtime.responses.log_of(stored), -1, view, contents, until=until), headers)
+        return form.of_log(stored)
     if wanted.background:
-        return JsonResponse(view.response(await current_object(runtime, decided_on, view.include)), headers=headers)
-    going_on = ContinuedStream(runtime, stored, until=until)
-    return await CreateAnswer(runtime, stored, going_on, view.response, headers, request.receive, include=view.include).give()
+        return await form.of_object(decided_on)
+    return await form.of_run(ContinuedStream(runtime, stored, until=form.until), stored)
 
 
 async def begin(
@@ -99,9 +96,9 @@ async def begin(
 ) -> Response:
     """Run a new response, unless an earlier attempt of the request has begun it, and answer as its client wants."""
     runtime = caller.runtime
-    until = until_of(runtime)
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
     view = ResponseView.of(wanted.include, runtime.command, include_obfuscation=wanted.include_obfuscation)
+    form = AnswerForm(request, runtime, view, headers, until_of(runtime))
     attempt = await IdempotentCreate.of(request, caller, body)
     earlier = await attempt.earlier()
     if earlier is None:
@@ -111,27 +108,23 @@ async def begin(
             await draw_last(runtime, prepared.stored, TokenUsage(), 0, ())
     if earlier is not None:
         request.state.response_id = earlier.stored.response_id
-        return await _give_again(request, attempt, earlier, view, headers, until)
-    request.state.response_id = prepared.stored.response_id
+        return await _give_again(attempt, earlier, form)
+    stored = prepared.stored
+    request.state.response_id = stored.response_id
     if wanted.background:
-        return await _create_in_background(runtime, prepared, view, headers, until)
-    run = Foreground(runtime, prepared, until=until, attempt=attempt)
-    if wanted.stream:
-        return sse.stream(_pieces(run, view, runtime.contents_of(caller.tenant_id, view.include)), headers)
-    return await CreateAnswer(runtime, prepared.stored, run, view.response, headers, request.receive, include=view.include).give()
+        queued = await start_background(runtime, prepared)
+        return form.of_log(stored) if prepared.is_streamed else JsonResponse(queued, headers=headers)
+    run = Foreground(runtime, prepared, until=form.until, attempt=attempt)
+    return form.stream_of(run, stored) if wanted.stream else await form.of_run(run, stored)
 
 
-async def _give_again(
-    request: Request, attempt: IdempotentCreate, earlier: Snapshot, view: ResponseView, headers: dict[str, str], until: float | None
-) -> Response:
+async def _give_again(attempt: IdempotentCreate, earlier: Snapshot, form: "AnswerForm") -> Response:
     """The response of an earlier request, as that one asked for it."""
-    runtime, stored = attempt.runtime, earlier.stored
+    stored = earlier.stored
     if stored.is_background and not stored.is_streamed:
-        return JsonResponse(view.response(await current_object(runtime, earlier, view.include)), headers=headers)
-    run = AttachedStream(attempt, stored, until=until)
-    if stored.is_streamed:
-        return sse.stream(_pieces(run, view, runtime.contents_of(stored.tenant_id, view.include)), headers)
-    return await CreateAnswer(runtime, stored, run, view.response, headers, request.receive, include=view.include).give()
+        return await form.of_object(earlier)
+    run = AttachedStream(attempt, stored, until=form.until)
+    return form.stream_of(run, stored) if stored.is_streamed else await form.of_run(run, stored)
 
 
 def until_of(runtime: Runtime) -> float | None:
@@ -140,21 +133,44 @@ def until_of(runtime: Runtime) -> float | None:
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
-async def _create_in_background(
-    runtime: Runtime, prepared: PreparedResponse, view: ResponseView, headers: dict[str, str], until: float | None
-) -> Response:
-    queued = await start_background(runtime, prepared)
-    if prepared.is_streamed:
-        log = runtime.responses.log_of(prepared.stored)
-        contents = runtime.contents_of(prepared.stored.tenant_id, view.include)
-        return sse.stream(sse.tail(log, -1, view, contents, until=until), headers)
-    return JsonResponse(queued, headers=headers)
-
-
 async def _pieces(run: Foreground | AttachedStream, view: ResponseView, contents: Contents) -> AsyncGenerator[BodyPiece, None]:
     async with aclosing(run.batches()) as batches:
         async for events in batches:
             yield await sse.encode(events, view, contents)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerForm:
+    """A create's answer, as its client asked for it."""
+
+    request: Request
+    runtime: Runtime
+    view: ResponseView
+    headers: dict[str, str]
+    until: float | None
+    """The end of the answer, in the event loop's time."""
+
+    def of_log(self, stored: StoredResponse) -> Response:
+        """A stream of all events, from the log."""
+        log, contents = self.runtime.responses.log_of(stored), self._contents(stored)
+        return sse.stream(sse.tail(log, -1, self.view, contents, until=self.until), self.headers)
+
+    def stream_of(self, run: Foreground | AttachedStream, stored: StoredResponse) -> Response:
+        """A stream of all events, as they come."""
+        return sse.stream(_pieces(run, self.view, self._contents(stored)), self.headers)
+
+    async def of_object(self, snapshot: Snapshot) -> Response:
+        """The response object at this moment."""
+        response = await current_object(self.runtime, snapshot, self.view.include)
+        return JsonResponse(self.view.response(response), headers=self.headers)
+
+    async def of_run(self, run: Foreground | AttachedStream | ContinuedStream, stored: StoredResponse) -> Response:
+        """The response object at its end."""
+        show, receive = self.view.response, self.request.receive
+        return await CreateAnswer(self.runtime, stored, run, show, self.headers, receive, include=self.view.include).give()
+
+    def _contents(self, stored: StoredResponse) -> Contents:
+        return self.runtime.contents_of(stored.tenant_id, self.view.include)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +406,7 @@ async def _standing(runtime: Runtime, tenant_id: str, response_id: str) -> Respo
 )
 async def input_items(request: Request, caller: Caller, response_id: str) -> Response:
     """The items of the request, and those of the responses before it, newest first unless asked otherwise."""
-    page = parse_page(request.query_params.multi_items())
+    page = parse_page(request.query_params.multi_items(), takes_include=True)
     snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
     items = list(snapshot.stored.input_items)
     if page.order == "desc":

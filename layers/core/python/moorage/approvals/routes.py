@@ -20,7 +20,7 @@ from moorage.approvals.link_store import ApprovalLinkRecord
 from moorage.approvals.page_routes import PAGE as APPROVAL_PAGE
 from moorage.approvals.store import Approval, ApprovalDecision
 from moorage.approvals.waiting import decide, find, question_of
-from moorage.errors import approval_decided, link_needs_key, unknown_parameter
+from moorage.errors import approval_decided, link_needs_key
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.store.listing import unknown_after
@@ -50,8 +50,6 @@ async def list_waiting(caller: Caller, page: AnyPage) -> ListOf[ResponseApproval
 async def list_of_response(request: Request, caller: Caller, response_id: str) -> ListOf[ResponseApproval]:
     """All of a response, those that have been decided too."""
     page = parse_page(request.query_params.multi_items(), order_default="asc")
-    if page.include:
-        raise unknown_parameter("include")
     runtime = caller.runtime
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
     found = await runtime.approvals.of(caller.tenant_id, response_id)

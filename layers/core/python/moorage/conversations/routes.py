@@ -22,7 +22,7 @@ router = Router()
 
 
 async def _page(request: Request) -> PageQuery:
-    return parse_page(request.query_params.multi_items())
+    return parse_page(request.query_params.multi_items(), takes_include=True)
 
 
 _Page = Annotated[PageQuery, Depends(_page)]

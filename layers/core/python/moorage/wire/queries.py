@@ -146,8 +146,6 @@ def parse_wanted(query: Query) -> tuple[PageQuery, ListQuery]:
     """The query of ``GET /v1/responses``. Raises :class:`~moorage.errors.ApiError`."""
     metadata, rest = _without_metadata(query)
     page = parse_page(rest, others=_FILTERS)
-    if page.include:
-        raise errors.unknown_parameter("include")
     values = dict(rest)
     statuses = _words(values.get("status", ""))
     for status in statuses:
@@ -171,8 +169,6 @@ def parse_session_list(query: Query) -> tuple[PageQuery, str | None, Mapping[str
     :class:`~moorage.errors.ApiError`."""
     metadata, rest = _without_metadata(query)
     page = parse_page(rest, others=("agent_id",))
-    if page.include:
-        raise errors.unknown_parameter("include")
     return page, dict(rest).get("agent_id"), metadata
 
 
@@ -180,16 +176,12 @@ def parse_artifacts(query: Query) -> tuple[PageQuery, str | None]:
     """The query of ``GET /v1/agents/sessions/{id}/artifacts``: the page, and an environment's id. Raises
     :class:`~moorage.errors.ApiError`."""
     page = parse_page(query, others=("environment_id",))
-    if page.include:
-        raise errors.unknown_parameter("include")
     return page, dict(query).get("environment_id")
 
 
 def parse_automations(query: Query) -> tuple[PageQuery, str | None]:
     """The query of ``GET /v1/agents/automations``: the page, and a session's id. Raises :class:`~moorage.errors.ApiError`."""
     page = parse_page(query, others=("session_id",))
-    if page.include:
-        raise errors.unknown_parameter("include")
     return page, dict(query).get("session_id")
 
 
@@ -212,8 +204,6 @@ def parse_vaults(query: Query) -> VaultQuery:
     metadata, rest = _without_metadata(query)
     statuses = [value for name, value in rest if name in ("status", "status[]")]
     page = parse_page([(name, value) for name, value in rest if name not in ("status", "status[]")])
-    if page.include:
-        raise errors.unknown_parameter("include")
     for status in statuses:
         if status not in VAULT_STATUSES:
             raise errors.invalid_choice("status", status[: limits.PARAM_NAME_CHARS_MAX], VAULT_STATUSES)
@@ -232,7 +222,7 @@ def parse_log_page(query: Query) -> LogPage:
     """The query of ``GET /v1/responses/{id}/events``. Raises :class:`~moorage.errors.ApiError`."""
     types = [word for name, value in query if name in ("types", "types[]") for word in _words(value)]
     rest = [(name, value) for name, value in query if name not in ("types", "types[]")]
-    page = parse_page(rest, limit_max=limits.EVENTS_PAGE_MAX, order_default="asc")
+    page = parse_page(rest, limit_max=limits.EVENTS_PAGE_MAX, order_default="asc", takes_include=True)
     after = None if page.after is None else _whole_number("after", page.after, 0, 2**53)
     return LogPage(after, page.limit, page.order == "desc", frozenset(types), frozenset(page.include))
 
@@ -240,8 +230,6 @@ def parse_log_page(query: Query) -> LogPage:
 def parse_usage(query: Query, *, now: int) -> UsageWanted:
     """The query of ``GET /v1/usage``. Raises :class:`~moorage.errors.ApiError`."""
     values = _single(query, ("group_by", "split_by", "from", "to"))
-    if _include(query):
-        raise errors.unknown_parameter("include")
     group_by = values.get("group_by", "day")
     if group_by not in USAGE_GROUPS:
         raise errors.invalid_choice("group_by", group_by[: limits.PARAM_NAME_CHARS_MAX], USAGE_GROUPS)
@@ -263,8 +251,6 @@ def parse_usage(query: Query, *, now: int) -> UsageWanted:
 def parse_tree(query: Query) -> TreeWanted:
     """The query of ``GET /v1/containers/{id}/tree``. Raises :class:`~moorage.errors.ApiError`."""
     values = _single(query, ("path", "depth", "at"))
-    if _include(query):
-        raise errors.unknown_parameter("include")
     depth = _whole_number("depth", values["depth"], 1, limits.TREE_DEPTH_MAX) if "depth" in values else None
     at = _whole_number("at", values["at"], 0, 2**53) if "at" in values else None
     return TreeWanted(values.get("path", "/mnt/data"), depth, at)
@@ -273,8 +259,6 @@ def parse_tree(query: Query) -> TreeWanted:
 def parse_archive(query: Query) -> int | None:
     """The query of ``GET /v1/archives/{id}``: as of when, in Unix milliseconds; None for now. Raises
     :class:`~moorage.errors.ApiError`."""
-    if _include(query):
-        raise errors.unknown_parameter("include")
     values = _single(query, ("at",))
     return _whole_number("at", values["at"], 0, 2**53) if "at" in values else None
 
@@ -315,13 +299,14 @@ def parse_page(
     order_default: Literal["asc", "desc"] = "desc",
     others: tuple[str, ...] = (),
     goes_back: bool = False,
+    takes_include: bool = False,
 ) -> PageQuery:
-    """``limit``, ``order``, ``after`` and ``include``; ``before`` too if a list ``goes_back``; ``others`` are names that the route
-    reads itself.
+    """``limit``, ``order`` and ``after``; ``before`` too if a list ``goes_back``, and ``include`` if it ``takes_include``. ``others``
+    are names that the route reads itself.
 
     Raises :class:`~moorage.errors.ApiError` for anything else.
     """
-    values = _single(query, ("limit", "order", "after", "before", *others))
+    values = _single(query, ("limit", "order", "after", "before", *others), takes_include=takes_include)
     if values.get("before") and not goes_back:
         raise errors.unsupported_parameter("before", "Go through the list with 'after' and 'order'.")
     order = values.get("order", order_default)
@@ -338,7 +323,7 @@ def parse_page(
 
 def parse_retrieval(query: Query) -> Retrieval:
     """The query of ``GET /v1/responses/{id}``. Raises :class:`~moorage.errors.ApiError`."""
-    values = _single(query, ("stream", "starting_after", "include_obfuscation", "at"))
+    values = _single(query, ("stream", "starting_after", "include_obfuscation", "at"), takes_include=True)
     is_stream = _flag("stream", values.get("stream", "false"))
     if "at" in values and is_stream:
         raise errors.invalid_value("at", "a stream begins with 'starting_after'; 'at' is of a response as one object.")
@@ -378,16 +363,12 @@ def parse_screen(query: Query) -> SessionRead:
 def parse_agent_version(query: Query) -> int | None:
     """The query of ``GET /v1/agents/{id}``: a version, or None for the latest. Raises :class:`~moorage.errors.ApiError`."""
     values = _single(query, ("version",))
-    if any(name in ("include", "include[]") for name, _ in query):
-        raise errors.unknown_parameter("include")
     return _whole_number("version", values["version"], 1, limits.AGENT_VERSIONS_MAX) if "version" in values else None
 
 
 def parse_environment_files(query: Query) -> FolderPage:
     """The query of ``GET /v1/agents/environments/{id}/files``. Raises :class:`~moorage.errors.ApiError`."""
     page = parse_page(query, others=("path", "page"))
-    if page.include:
-        raise errors.unknown_parameter("include")
     if page.after is not None:
         raise errors.unsupported_parameter("after", "Go through the list with 'page', which is the 'next' of the page before.")
     values = dict(query)
@@ -401,10 +382,14 @@ _BETA: Final = ("beta", "true")
 """What the SDK's beta methods put behind every address. What is new in their bodies has to be refused by its own name."""
 
 
-def _single(query: Query, known: tuple[str, ...]) -> dict[str, str]:
+def _single(query: Query, known: tuple[str, ...], *, takes_include: bool = False) -> dict[str, str]:
     values = {}
     for name, value in query:
-        if name in ("include", "include[]") or (name, value) == _BETA:
+        if (name, value) == _BETA:
+            continue
+        if name in ("include", "include[]"):
+            if value and not takes_include:
+                raise errors.unknown_parameter("include")
             continue
         if name not in known:
             raise errors.unknown_parameter(name[: limits.PARAM_NAME_CHARS_MAX], known=known)
