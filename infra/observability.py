@@ -43,7 +43,6 @@ class Observability(Construct):
         table: dynamodb.ITable,
         functions: dict[str, lambda_.Function],
         all_functions: list[lambda_.Function],
-        cluster_name: str | None,
     ) -> None:
         """``functions`` are shown one by one, ``all_functions`` count for the cost."""
         super().__init__(scope, construct_id)
@@ -83,7 +82,7 @@ class Observability(Construct):
                 table.metric_consumed_read_capacity_units(),
             ),
         )
-        if cluster_name:
+        if config.has_fargate or config.has_microvms:
             dashboard.add_widgets(
                 graph("Sandbox start (ms)", self._own("SandboxStart", "p50"), self._own("SandboxStart", "p99")),
                 graph("Sandboxes alive", self._own("SandboxesAlive", "Maximum")),
@@ -132,6 +131,9 @@ class Observability(Construct):
             self._alarm(f"Table{kind}sThrottled", throttled, 1, f"The table throttles {kind.lower()}s.")
         if config.has_egress:
             self._alarm("ProxyDown", self._own("ProxyDown", "Sum"), 3, "The egress proxy is wanted and does not run.")
+        if config.has_microvms:
+            wrong = self._own("WrongNetwork", "Sum")
+            self._alarm("WrongNetwork", wrong, 1, "AWS gave a MicroVM another network than was asked for. It was ended.")
         if config.sandboxes_alarm:
             alive = self._own("SandboxesAlive", "Maximum")
             self._alarm("ManySandboxes", alive, config.sandboxes_alarm, "More sandboxes are alive than sandboxes_alarm expects.")

@@ -116,7 +116,6 @@ class ServiceStack(cdk.Stack):
             table=state.table,
             functions={"Responses": self.handlers.responses, **self.sockets, **self.loop.steps},
             all_functions=[*self.handlers.all, *self.sockets.values(), *self.loop.steps.values(), *self.reapers.values()],
-            cluster_name=self.sandbox.cluster.cluster_name if self.sandbox else None,
         )
         cdk.CfnOutput(self, "BaseUrl", value=self.api.base_url, description="base_url of the SDKs")
         cdk.CfnOutput(self, "ApiId", value=self.api.rest_api.rest_api_id)

@@ -10,7 +10,7 @@ import pytest
 from infra.app import check_arns
 from infra.config import Config, ConfigError
 from tests.infra import synthesis
-from tests.infra.conftest import COMPANY, EVERYTHING, ROOT, Stacks, load, masked, shared
+from tests.infra.conftest import COMPANY, EVERYTHING, MICROVMS, ROOT, Stacks, load, masked, shared
 from tests.infra.synthesis import context_of
 
 KEY, TOPIC, ACL = COMPANY["kms_key_arn"], COMPANY["alarm_topic_arn"], COMPANY["waf_acl_arn"]
@@ -151,10 +151,11 @@ def test_what_is_in_another_region_is_refused_with_one_sentence(name: str) -> No
 def test_each_alarm_names_its_section_of_the_runbook(
     everything: Stacks, company: Stacks, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    vms = shared({**MICROVMS, "alarm_email": "ops@example.com"}, tmp_path_factory)
     canary = shared({"rollout": "canary", "table_read_units": 10, "table_write_units": 5, "drain": True}, tmp_path_factory)
     alarms = {
         name.removeprefix("Observability")[:-8]: alarm["AlarmDescription"]
-        for each in (everything, company, canary)
+        for each in (everything, company, canary, vms)
         for name, alarm in each.of_type("AWS::CloudWatch::Alarm").items()
     }
     page = (ROOT / "docs" / "runbook.md").read_text()

@@ -94,6 +94,18 @@ def test_their_network_leads_to_the_deployments_bucket_and_to_nothing_else(micro
     assert (rule["FromPort"], rule["ToPort"], "DestinationPrefixListId" in rule) == (443, 443, True)
 
 
+def test_a_vm_with_another_network_rings_an_alarm_and_sandboxes_are_on_the_dashboard(tmp_path_factory: pytest.TempPathFactory) -> None:
+    found = shared({**MICROVMS, "alarm_email": "ops@example.com"}, tmp_path_factory)
+    (alarm,) = [each for name, each in found.of_type("AWS::CloudWatch::Alarm").items() if "WrongNetwork" in name]
+    assert (alarm["Namespace"], alarm["MetricName"], alarm["Dimensions"], alarm["Threshold"]) == (
+        *("moorage", "WrongNetwork", [{"Name": "service", "Value": "moorage"}]),
+        1,
+    )
+    assert alarm["AlarmActions"]
+    body = json.dumps(found.one("AWS::CloudWatch::Dashboard")["DashboardBody"])
+    assert all(name in body for name in ("SandboxStart", "SandboxesAlive", "EgressDenied"))
+
+
 def test_functions_know_images_versions_and_the_connector(microvms: Stacks) -> None:
     variables = microvms.function("ToolStep")["Environment"]["Variables"]
     images = dict(zip(("1G", "4G", "16G"), microvms.of_type("AWS::Lambda::MicrovmImage"), strict=True))

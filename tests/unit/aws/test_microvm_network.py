@@ -1,5 +1,6 @@
 """A VM whose network is not the one that was asked for is ended before anybody uses it."""
 
+import io
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ import pytest
 from moorage.errors import SandboxError, SandboxStarting
 from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmSettings
 from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
+from moorage.telemetry import close_log, open_log
 
 from functions.sandbox.microvm import run_payload
 from tests.unit.aws.microvm_service import OPEN_INTERNET, FakeMicrovms
@@ -47,8 +49,11 @@ async def test_a_vm_that_inherits_the_internet_is_ended(
 ) -> None:
     service.images[IMAGE], service.ignores_egress = OPEN_INTERNET, True
     service.starts_as = state
+    handler = open_log(out := io.StringIO())
     with pytest.raises(SandboxError, match="another network") as refused:
         await provisioner.start(SPEC)
+    close_log(handler)
+    assert [(line["WrongNetwork"], line["given"]) for line in map(json.loads, out.getvalue().splitlines())] == [([1.0], OPEN_INTERNET)]
     assert (type(refused.value), service.states()) == (SandboxError, ["TERMINATED"])
 
 

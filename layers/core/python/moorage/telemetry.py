@@ -51,6 +51,8 @@ class Metric(StrEnum):
     EGRESS_DENIED = "EgressDenied"
     PROXY_DOWN = "ProxyDown"
     """Looks, one a minute, that found the egress proxy wanted and not running."""
+    WRONG_NETWORK = "WrongNetwork"
+    """MicroVMs that were given another network than was asked for, and were ended."""
     ERRORS = "Errors"
     """Requests answered with 5xx, and responses that failed."""
 

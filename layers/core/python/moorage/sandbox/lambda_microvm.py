@@ -30,7 +30,7 @@ from moorage.sandbox.microvm_endpoint import EXEC_PORT, MicrovmAuth
 from moorage.sandbox.microvm_versions import ImageVersion
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
-from moorage.telemetry import tell_error
+from moorage.telemetry import Metric, tell
 
 DEPLOYMENT_TAG: Final = "moorage:deployment"
 COMMAND_UID: Final = 1000
@@ -277,9 +277,9 @@ class LambdaMicrovmProvisioner:
         if len(given) == 1 and (given[0] == asked or given[0].startswith(f"{asked}:")):  # A version may follow.
             return
         await self.stop(vm["microvmId"])
-        error = SandboxError("The container's sandbox had another network than was asked for, and was ended.")
-        tell_error(error, "a MicroVM was given another network than was asked for", sandbox_id=vm["microvmId"], given=",".join(given))
-        raise error
+        ended = {"sandbox_id": vm["microvmId"], "given": ",".join(given)}
+        tell("a MicroVM was given another network than was asked for", ended, {Metric.WRONG_NETWORK: 1})
+        raise SandboxError("The container's sandbox had another network than was asked for, and was ended.")
 
     def _request(self, spec: SandboxSpec) -> dict[str, Any]:
         image = self._settings.images.get(spec.memory_gib)
