@@ -62,6 +62,12 @@ def _text(value: Any) -> Any:
     return str(value) if isinstance(value, float) else value
 
 
+def _one_provisioner(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        raise ValueError("takes one word for all memory tiers: a second deployment, under another 'name', runs the other ones")
+    return value
+
+
 def _tiers(value: tuple[str, ...]) -> tuple[str, ...]:
     unknown = [tier for tier in value if tier not in MEMORY_LIMITS]
     if unknown or not value:
@@ -242,7 +248,7 @@ class Config(BaseModel):
     name: str = Field(default="moorage", pattern=r"^[a-z][a-z0-9-]{0,23}$")
     """Prefix of the stacks and of everything named; two deployments in one account differ in it."""
 
-    provisioner: Literal["none", "fargate", "lambda_microvm"] = "fargate"
+    provisioner: Annotated[Literal["none", "fargate", "lambda_microvm"], BeforeValidator(_one_provisioner)] = "fargate"
     """Where sandboxes run. ``none`` deploys no VPC: hosted shells are then refused, everything else works, idle costs nothing.
     ``lambda_microvm`` has not yet run on AWS."""
 

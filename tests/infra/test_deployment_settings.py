@@ -73,6 +73,10 @@ WRONG = {
     "a rate without a burst": ({"usage_plans": {"a": {"requests_per_second": 1}}}, "request_burst belong together"),
     "a quota that is none": ({"usage_plans": {"a": {"requests_per_month": 1}}}, "usage_plans.a.requests_per_month"),
     "started environments beyond any quota": ({"provisioned_concurrency": 5000}, "'provisioned_concurrency'"),
+    "places by tier": (
+        {"provisioner": {"1g": "lambda_microvm", "64g": "fargate"}},
+        "'provisioner': takes one word for all memory tiers",
+    ),
     "a size of no proxy": ({"proxy_memory_mib": 1024}, "proxy_memory_mib needs allowed_egress_domains"),
     "a bucket without its table": ({"bucket_name": "restored"}, "table_name and bucket_name belong together"),
     "a budget that nobody hears of": ({"monthly_budget": 100}, "need alarm_email"),
