@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -369,6 +370,31 @@ def test_a_question_of_an_agent_is_answered_with_the_next_request(client: OpenAI
     assert list(answers(second).items()) == [("/root/a", "a: [exit code 0]\nanchor"), ("/root", "Done.")]
 
 
+@pytest.mark.skipif(shutil.which("node") is None, reason="this machine has no Node")
+def test_the_programs_of_all_agents_call_tools(client: OpenAI) -> None:
+    tools: Any = [
+        {"type": "programmatic_tool_calling"},
+        SHELL | {"allowed_callers": ["direct", "programmatic"]},
+        LOOK | {"allowed_callers": ["programmatic"]},
+    ]
+
+    def program(name: str) -> dict[str, Any]:
+        code = f"""
+            const said = await tools.shell({{ commands: ["echo {name} >> {name}.txt; cat {name}.txt"] }});
+            const seen = await tools.look({{ at: said.match(/{name}/g).join("") }});
+            return `{name} saw ${{seen}}`;
+        """
+        return ask("run_program", code=code)
+
+    begin = {"calls": [spawn("a", program("anchor"), say("{{output}}"))]}
+    first = run(client, begin, program("rope"), wait(), say("Both."), tools=tools)
+    assert {name: call.arguments for name, call in asked(first).items()} == {"/root": '{"at":"rope"}', "/root/a": '{"at":"anchor"}'}
+    second = run(client, tools=tools, input=outputs(first, root="a knot", root__a="rust"), previous_response_id=first.id)
+    assert answers(second) == {"/root/a": "anchor saw rust", "/root": "Both."}
+    told = {agent(item): item.result for item in second.output if item.type == "program_output"}
+    assert told == {"/root": "rope saw a knot", "/root/a": "anchor saw rust"}
+
+
 def test_a_conversation_keeps_what_all_agents_know(client: OpenAI) -> None:
     conversation = client.conversations.create().id
     steps = [{"calls": [spawn("a", look("x"), say("a saw {{output}}"))]}, wait(), say("One.")]
@@ -389,7 +415,6 @@ def test_a_budget_of_calls_bounds_all_agents_together(client: OpenAI) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"tools": [{"type": "programmatic_tool_calling"}]}, "tools[0].type"),
     ({"max_tool_calls": 3}, "max_tool_calls"),
     ({"extra_body": {"budget": {"wall_seconds": 10}}}, "budget.wall_seconds"),
     ({"multi_agent": {"enabled": True, "max_concurrent_subagents": 17}}, "multi_agent.max_concurrent_subagents"),

@@ -107,7 +107,7 @@ class TeamLab(Lab):
             for at, text in answers.items()
         ]
         link = Ancestor(before.response_id, snapshot.last.first)
-        return await self.begin(input_items=outputs, ancestors=(*before.ancestors, link))
+        return await self.begin(input_items=outputs, ancestors=(*before.ancestors, link), tools=list(before.parameters.tools))
 
     async def play(self, *, newest_first: bool = False, most: int = 400) -> None:
         """Every execution, a task at a time in turns, until none goes on."""

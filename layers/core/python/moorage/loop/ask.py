@@ -100,11 +100,14 @@ class ModelAsk:
 
     async def _run(self) -> StepOutcome:
         try:
-            if not programs.open_programs(self._context()):
+            has_programs = bool(self._open_programs())
+            if not has_programs:
                 await self._compact()
             if not compact.is_triggered(self.stored):
-                await self._prepare()
+                await self._prepare(has_programs=has_programs)
                 if not self._resume():
+                    if has_programs:
+                        await self._hear()
                     await self._converse()
             decision = await self._counted(self._with_programs(self._decision()))
         except UpstreamError as error:
@@ -120,14 +123,21 @@ class ModelAsk:
         """The whole items so far."""
         return [*self.chain, *self.stored.input_items, *context.own_items(self.done | self.items)]
 
-    async def _hear(self) -> None:
-        """Give an agent of a team its awaited results, its client's outputs, and its messages."""
+    def _open_programs(self) -> list[OpenProgram]:
+        """Of the response, or of the agent of a team."""
+        return programs.open_programs([*self._before_own(), *context.own_items(self.done | self.items)])
+
+    async def _hear(self, *, answers_only: bool = False) -> None:
+        """Give an agent of a team its client's outputs and, unless these are all (``answers_only``), its awaited results and its messages."""
+        if self.stored.agent is None:
+            return
         outputs = self._outputs()
         before = [*self._before_own(), *self.done.values()]
         own = (self.done | self.items).values()
         waits = team_calls.waits_over(before, self.items.values(), self.stored.response_id)
         answers = await team_outputs.unread(self.runtime, self.stored, own)
-        for item in [*waits, *answers, *await team_calls.news(self.runtime, self.stored, own)]:
+        others = () if answers_only else await team_calls.news(self.runtime, self.stored, own)
+        for item in [*(() if answers_only else waits), *answers, *others]:
             outputs.add(item)
         self.position = replace(self.position, next_index=outputs.next_index)
 
@@ -173,11 +183,11 @@ class ModelAsk:
         self.position = replace(self.position, next_index=outputs.next_index, usage=self.position.usage + usage)
         return True
 
-    async def _prepare(self) -> None:
+    async def _prepare(self, *, has_programs: bool) -> None:
         """Let the rooms add items for the model, and open the calls that the client has allowed."""
         await self._tell_of_network()
-        if self.stored.agent is not None:
-            await self._hear()
+        # The outputs of programs come before messages: model providers want them right behind their calls.
+        await self._hear(answers_only=has_programs)
         for room in rooms_of(self.stored.parameters.tools):
             if not isinstance(room, PreparesSteps) or not room.needs_preparation(self.stored.input_items):
                 continue
@@ -212,11 +222,11 @@ class ModelAsk:
 
         An earlier run of the step may have shown a part of it.
         """
-        for program in programs.open_programs(self._context()):
+        for program in self._open_programs():
             result = self.results.get(program.call_id)
             if result is not None:
                 self._show(program, result)
-        if not programs.open_programs(self._context()):
+        if not self._open_programs():
             return False
         self._finished = StreamFinished("tool_calls")
         return True
@@ -243,7 +253,7 @@ class ModelAsk:
         hosted = tuple(index for index in decision.hosted if not programs.is_program(self.items[index]))
         ends = decision.is_last or decision.status != "completed" or any(map(decide.is_for_client, self.items.values()))
         refused = {self.items[index].get("call_id") for index in decision.refused}
-        found = [] if ends else programs.open_programs(self._context())
+        found = [] if ends else self._open_programs()
         self._programs = [program for program in found if program.is_ready and program.call_id not in refused]
         if self._programs:
             return replace(decision, next=Next.TOOLS, hosted=hosted)

@@ -19,8 +19,9 @@ ANSWERS: Final = frozenset(room.output_type for room in ROOMS if room.output_typ
     {AgentTeam.output_type}
 )
 """Types of outputs for calls that a client may run. They begin a step of an agent only if its client has sent them meanwhile."""
-HEARD: Final = ANSWERS | frozenset(AgentTeam.id_prefixes) - {AgentTeam.call_type}
-"""Items that stand at the beginning of a step of an agent."""
+_OF_PROGRAMS: Final = frozenset(room.output_type for room in ROOMS if room.output_type is not None and makes_calls(room))
+HEARD: Final = ANSWERS | _OF_PROGRAMS | frozenset(AgentTeam.id_prefixes) - {AgentTeam.call_type}
+"""Items that stand at the beginning of a step of an agent, before its model is asked."""
 
 
 async def unread(runtime: Runtime, stored: StoredResponse, own: Iterable[Item]) -> list[Item]:

@@ -1,31 +1,18 @@
 """What a request with a team may not ask for in this version, and one without a team may not go on with."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from moorage import limits
 from moorage.errors import invalid_value, unsupported_value
 from moorage.loop import upstream_shell
 from moorage.loop.prepare import ResolvedInput
 from moorage.loop.team_items import agents_of, goes_on
-from moorage.tools.registry import ROOMS
-from moorage.tools.room import makes_calls
 from moorage.wire.requests import CreateRequest
-from moorage.wire.types import Item, Tool
-
-_NO_PROGRAMS: Final = "The agents of a team write no programs in this version: leave it out, or 'multi_agent'."
-
-
-def check_tools(tools: Sequence[Tool]) -> None:
-    """Raises :class:`~moorage.errors.ApiError` for one that no agent of a team can have."""
-    for index, tool in enumerate(tools):
-        if makes_calls(ROOMS.of_tool(tool["type"])):
-            raise unsupported_value(f"tools[{index}].type", tool["type"], _NO_PROGRAMS)
+from moorage.wire.types import Item
 
 
 def check(request: CreateRequest, said: ResolvedInput) -> None:
     """Raises :class:`~moorage.errors.ApiError`."""
-    check_tools(request.tools)
     if upstream_shell.goes_there(said.entry, request.tools):
         raise unsupported_value("multi_agent.enabled", "true", "Its shell runs at the provider of the model, without room for a team.")
     others = len(agents_of(said.items)) - 1

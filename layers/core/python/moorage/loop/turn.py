@@ -94,7 +94,7 @@ class ModelTurn:
         if not all(programs.fits(lowered.restore(call["name"]), call["arguments"]) for call in calls):
             return None
         assembler = self._assembler(lowered, {})
-        assembler.caller = made_by(program["call_id"])
+        assembler.caller, assembler.is_named_anew = made_by(program["call_id"]), False
         for call in calls:
             assembler.feed(CallStarted(call["name"], call["call_id"]))
             assembler.feed(CallDelta(call["arguments"]))
