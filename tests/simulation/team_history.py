@@ -105,9 +105,17 @@ def _turns(name: str, children: list[str], dice: random.Random) -> list[list[Act
     """Calls of each turn of an agent before it says its last; an empty one is a last word of a turn that is followed up."""
     turns: list[list[Action]] = []
     names = [child.rpartition("/")[2] for child in children]
-    forks = ("all", "none", "1")
+    forks, workspaces = ("all", "none", "1"), ("shared", "shared", "copied")
     spawns: list[Action] = [
-        ("spawn_agent", {"task_name": child, "message": f"task of {name}/{child}", "fork_turns": forks[int(dice.random() * 3)]})
+        (
+            "spawn_agent",
+            {
+                "task_name": child,
+                "message": f"task of {name}/{child}",
+                "fork_turns": forks[int(dice.random() * 3)],
+                "workspace": workspaces[int(dice.random() * 3)],
+            },
+        )
         for child in names
     ]
     if dice.random() < 0.5:
