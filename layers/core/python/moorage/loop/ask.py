@@ -128,7 +128,7 @@ class ModelAsk:
         return programs.open_programs([*self._before_own(), *context.own_items(self.done | self.items)])
 
     async def _hear(self, *, answers_only: bool = False) -> None:
-        """Give an agent of a team its client's outputs and, unless these are all (``answers_only``), its awaited results and its messages."""
+        """Give an agent of a team its client's outputs, and but for ``answers_only`` its awaited results and its messages."""
         if self.stored.agent is None:
             return
         outputs = self._outputs()
