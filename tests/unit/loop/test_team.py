@@ -10,6 +10,7 @@ from moorage.loop import team
 from moorage.loop.lanes import seen_as
 from moorage.loop.paused import state_of
 from moorage.loop.recover import recover
+from moorage.loop.team_calls import message_of
 from moorage.state import LoopState, Next
 from moorage.store import keys
 from moorage.store.responses import StoredResponse
@@ -256,6 +257,26 @@ async def test_children_wait_for_a_person_for_a_day_without_a_process() -> None:
     assert (response["status"], lab.sandboxes.begun) == ("completed", ["a1"])
     for name in lab.team.scripts:
         assert all(before == after[: len(before)] for before, after in itertools.pairwise(lab.team.prompts(name)))
+
+
+async def test_a_message_at_the_moment_of_a_decision_does_not_delay_it() -> None:
+    """Whoever sends to an agent that waits for a person lets it stand: only the decision lets it go on."""
+    lab = TeamLab(root=[spawn("a"), wait(), say("It is done.")], root__a=[shell("a1"), say("a is done")])
+    stored = await lab.begin(tools=[ASKS])
+    await lab.play()
+
+    async def send_first(record: Record) -> None:
+        if record["SK"] == keys.lane(1) and "starts" in record:
+            lab.table.before_write = None
+            held = await lab.runtime.lanes.get(stored, 1)
+            await lab.runtime.lanes.send(stored, 1, message_of(lab.runtime, stored, held, "MESSAGE", "Hurry.", "m1"), "m1")
+
+    lab.table.before_write = send_first
+    await decide(lab, stored, (await waiting(lab, stored))[1], approve=True)
+    await lab.play()
+    assert [message.text for message in await lab.runtime.lanes.messages(stored, 1)] == ["Do it.", "Hurry."]
+    assert lab.sandboxes.begun == ["a1"]
+    assert (await lab.object_of(stored))["status"] == "completed"
 
 
 async def test_a_child_that_waits_for_a_person_can_be_interrupted() -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from moorage import limits
 from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next
@@ -93,14 +94,20 @@ async def _has_ended(runtime: Runtime, stored: StoredResponse, step: int) -> boo
 
 async def let_go(runtime: Runtime, stored: StoredResponse, lane: AgentLane, *, is_lost: bool = False) -> bool:
     """Give an agent of a team an execution where it has none, or has lost it (``is_lost``). False if somebody else has let it go on
-    meanwhile; of two callers that read the same one does it. Where it cannot be started now the reaper does that."""
-    name = f"{stored.response_id}-l{lane.number}-{lane.starts + 1}"
-    started = replace(runtime.lanes.started(lane, name), restarts=lane.restarts + is_lost)
-    going = await runtime.lanes.change(stored, started, as_of=lane)
-    if going is None:
-        return False
-    await begin(runtime, stored, going)
-    return True
+    meanwhile; of two callers that read the same one does it. A message or an interruption at this moment makes no difference. Where it
+    cannot be started now the reaper does that."""
+    for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        name = f"{stored.response_id}-l{lane.number}-{lane.starts + 1}"
+        started = replace(runtime.lanes.started(lane, name), restarts=lane.restarts + is_lost)
+        going = await runtime.lanes.change(stored, started, as_of=lane)
+        if going is not None:
+            await begin(runtime, stored, going)
+            return True
+        now = await runtime.lanes.get(stored, lane.number)
+        if (now.status, now.starts) != (lane.status, lane.starts):
+            return False
+        lane = now
+    return False
 
 
 async def begin(runtime: Runtime, stored: StoredResponse, lane: AgentLane) -> None:
