@@ -5,6 +5,7 @@ import json
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -64,9 +65,11 @@ async def task(directory: Path) -> AsyncIterator[Task]:
 
 
 @pytest.fixture
-async def beside(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Task]:
-    async with task(tmp_path_factory.mktemp("t")) as running:
-        yield running
+async def beside() -> AsyncIterator[Task]:
+    # A browser has a socket in its profile, whose path may have 107 characters.
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
+        async with task(Path(name)) as running:
+            yield running
 
 
 @needs_browser

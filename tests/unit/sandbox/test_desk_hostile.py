@@ -56,7 +56,8 @@ async def suffered(beside: Beside, page: str) -> BatchResult:
 
 async def test_a_page_that_takes_three_gigabytes_dies_alone(beside: Beside, desk: DeskClient) -> None:
     result = await suffered(beside, "memory")
-    assert result.page.notes == ("The page in tab 1 crashed, probably for want of memory. 'navigate' opens another one.",)
+    # On a busy machine it is seen before that it does not answer.
+    assert "The page in tab 1 crashed, probably for want of memory. 'navigate' opens another one." in result.page.notes
 
 
 async def test_of_five_hundred_tabs_a_few_are_opened(beside: Beside, desk: DeskClient) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from desk.pipe import CdpError, CdpPipe
 
 TABS_MAX = 10
+SET_UP_SECONDS = 5.0
 DIALOGS_MAX = 20
 """Alerts between two batches, after which their page is closed: one that asks for ever lets nothing else happen."""
 NOTES_MAX = 20
@@ -35,6 +36,8 @@ class Tab:
         self.is_crashed = False
         self.document = 0
         """Counts the documents it has shown: refs are of one."""
+        self.setting_up: "List[asyncio.Future[Any]]" = []
+        """What it was asked before it ran anything."""
         self.chooser: Optional[int] = None
         """The node of the file input that was opened last."""
 
@@ -72,6 +75,12 @@ class Tabs:
         while self.shown is None:
             self.changed.clear()
             await asyncio.wait_for(self.changed.wait(), 10.0)
+        await self._until_set_up(self.shown)
+
+    async def _until_set_up(self, tab: Tab) -> None:
+        """An address that is opened before is opened by another process, which does not know yet that somebody listens: that it is
+        there would never be told."""
+        await asyncio.wait(tab.setting_up, timeout=SET_UP_SECONDS)
 
     def note(self, sentence: str) -> None:
         if sentence in self._notes:
@@ -105,6 +114,8 @@ class Tabs:
         while self._attachments == before:
             self.changed.clear()
             await asyncio.wait_for(self.changed.wait(), 10.0)
+        if self.shown is not None:
+            await self._until_set_up(self.shown)
 
     async def replace(self, tab: Tab) -> Tab:
         """A page by an empty one in another process, and return that. A page that crashed tells nothing any more, and one that computes
@@ -175,13 +186,15 @@ class Tabs:
         number = 1 + max((tab.number for tab in self._by_session.values()), default=0)
         tab = self._by_session[session] = Tab(number, info["targetId"], session)
         width, height = self._size
-        pipe.begin("Page.enable", session)
-        pipe.begin("Inspector.enable", session)
-        pipe.begin("DOM.enable", session)
-        pipe.begin("Emulation.setDeviceMetricsOverride", session, width=width, height=height, deviceScaleFactor=1, mobile=False)
-        pipe.begin("Page.setInterceptFileChooserDialog", session, enabled=True)
-        pipe.begin("Page.addScriptToEvaluateOnNewDocument", session, source=NO_PRINTING, runImmediately=True)
-        pipe.begin("Runtime.runIfWaitingForDebugger", session)
+        tab.setting_up = [
+            pipe.begin("Page.enable", session),
+            pipe.begin("Inspector.enable", session),
+            pipe.begin("DOM.enable", session),
+            pipe.begin("Emulation.setDeviceMetricsOverride", session, width=width, height=height, deviceScaleFactor=1, mobile=False),
+            pipe.begin("Page.setInterceptFileChooserDialog", session, enabled=True),
+            pipe.begin("Page.addScriptToEvaluateOnNewDocument", session, source=NO_PRINTING, runImmediately=True),
+            pipe.begin("Runtime.runIfWaitingForDebugger", session),
+        ]
         if self._replaced is not None:
             self._replaced = None
         elif self.shown is not None:
