@@ -58,7 +58,7 @@ def missing_fonts() -> str:
 class ShopServer:
     """What stands behind the proxy: pages by host and path. It counts what is asked of it."""
 
-    pages: Mapping[str, str]
+    pages: dict[str, str]
     asked: list[str] = field(default_factory=list)
     credentials: set[str] = field(default_factory=set)
     port: int = 0

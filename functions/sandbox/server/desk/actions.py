@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import re
 import urllib.parse
-from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
+from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple, Union
 
 from request_errors import RequestError, field
 
@@ -489,4 +490,14 @@ def url_of(address: str) -> str:
 
 def is_loopback(host: str) -> bool:
     host = host.lower().rstrip(".")
-    return host == "localhost" or host.endswith(".localhost") or host.startswith("127.") or host in ("[::1]", "::1", "0.0.0.0")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    address = address_of(host)
+    return address is not None and (address.is_loopback or address.is_unspecified)
+
+
+def address_of(host: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
+    try:
+        return ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None

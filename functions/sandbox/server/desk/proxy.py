@@ -15,7 +15,7 @@ from typing import Awaitable, Callable, Dict, List, NamedTuple, Optional, Tuple
 from forwarder import pump
 from request_errors import RequestError
 
-from desk.actions import is_loopback
+from desk.actions import address_of, is_loopback
 
 HEAD_BYTES_MAX = 64 * 1024
 CONNECTIONS_MAX = 256
@@ -72,6 +72,7 @@ class Head(NamedTuple):
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
+EMPTY = "content-length: 0\r\nconnection: close\r\n\r\n"
 _HOP = ("connection", "keep-alive", "proxy-connection", "proxy-authorization")
 
 
@@ -158,6 +159,12 @@ class DeskProxy:
     ) -> None:
         """Chromium says where a request comes from, for ``localhost`` counts as a secure place (Fetch Metadata, W3C)."""
         inner = head
+        address = address_of(host)
+        if not is_tunnel and address is not None and address.is_unspecified:
+            # Chromium does not say there where a request comes from.
+            writer.write(f"HTTP/1.1 307 -\r\nlocation: http://localhost:{port}{path_of(head)}\r\n{EMPTY}".encode("latin-1"))
+            await writer.drain()
+            return
         if is_tunnel:  # A WebSocket, or TLS.
             writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
             begin = await reader.read(1)
@@ -179,9 +186,7 @@ class DeskProxy:
                 far_writer.write(inner.written())
                 await both_ways(reader, writer, far_reader, far_writer)
                 return
-            url = urllib.parse.urlsplit(head.first[1])
-            path = urllib.parse.urlunsplit(("", "", url.path or "/", url.query, ""))
-            asked = Head([head.first[0], path, head.first[2]], head.fields)
+            asked = Head([head.first[0], path_of(head), head.first[2]], head.fields)
             far_writer.write(asked.without(*_HOP).written(Connection="close"))
             await self._once("", reader, writer, far_reader, far_writer)
 
@@ -225,14 +230,21 @@ class DeskProxy:
         await refuse(writer, status, reason)
 
 
+def path_of(head: Head) -> str:
+    url = urllib.parse.urlsplit(head.first[1])
+    return urllib.parse.urlunsplit(("", "", url.path or "/", url.query, ""))
+
+
 def is_foreign(head: Head) -> bool:
     """Whether a page of another site asks, other than by a link that a person might follow."""
-    origin = urllib.parse.urlsplit(head.get("origin")).hostname or ""
-    if origin and not is_loopback(origin):
-        return True
-    if head.get("sec-fetch-site") == "cross-site":
-        return head.get("sec-fetch-mode") != "navigate" or head.get("sec-fetch-dest") != "document"
-    return False
+    origin, site = head.get("origin"), head.get("sec-fetch-site")
+    if origin and origin != "null":
+        return not is_loopback(urllib.parse.urlsplit(origin).hostname or "")
+    if site == "cross-site":
+        is_link = head.get("sec-fetch-mode") == "navigate" and head.get("sec-fetch-dest") == "document"
+        return not is_link or head.first[0] not in ("GET", "HEAD")
+    # A page may hide where it is from: by its referrer policy, and in a frame without an origin. A socket says no site.
+    return origin == "null" and not site
 
 
 async def refuse(writer: asyncio.StreamWriter, status: int, reason: str) -> None:
