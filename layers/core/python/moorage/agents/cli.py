@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from moorage.cli.output import add_json, listing, moment, say_json, told
+from moorage.cli.actions import CommandActions
+from moorage.cli.output import listing, moment, say_json, told
 from moorage.cli.pages import entries
 from moorage.cli.target import answer_of, find
 from moorage.cli.transfer import download, upload
@@ -14,30 +15,18 @@ from moorage.terminal import say
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = "Saved agents: a model with its instructions and tools."
-    add_json(parser)
-    parser.set_defaults(run=_list)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listed = actions.add_parser("list", help="all agents, newest first (without ACTION too)")
-    add_json(listed, is_inherited=True)
-    listed.set_defaults(run=_list)
-    show = actions.add_parser("show", help="the settings of an agent")
+    actions = CommandActions(parser, default=_list)
+    actions.add("list", _list, "all agents, newest first (without ACTION too)")
+    show = actions.add("show", _show, "the settings of an agent")
     show.add_argument("--version", type=int, metavar="N", help="an earlier version; by default the latest")
-    add_json(show, is_inherited=True)
-    show.set_defaults(run=_show)
-    delete = actions.add_parser("delete", help="delete an agent with its versions")
-    add_json(delete, is_inherited=True)
-    delete.set_defaults(run=_delete)
-    exported = actions.add_parser("export", help="an agent with its versions and sessions, as an archive")
+    delete = actions.add("delete", _delete, "delete an agent with its versions")
+    exported = actions.add("export", _export, "an agent with its versions and sessions, as an archive")
     exported.add_argument("agent_id", metavar="AGENT_ID", help="agent_... from the list")
     exported.add_argument("to", metavar="PATH", type=Path, nargs="?", help="a file or a folder; by default AGENT_ID.tar, here")
-    add_json(exported, is_inherited=True)
-    exported.set_defaults(run=_export)
-    imported = actions.add_parser("import", help="an agent with its sessions out of an archive that 'export' has made")
+    imported = actions.add("import", _import, "an agent with its sessions out of an archive that 'export' has made")
     imported.add_argument("archive", metavar="FILE", type=Path)
     imported.add_argument("--vault", metavar="VAULT_ID", action="append", default=[], help="a vault for its sessions; repeatable")
     imported.add_argument("--no-network", action="store_true", help="their environments reach nothing; by default what they reached")
-    add_json(imported, is_inherited=True)
-    imported.set_defaults(run=_import)
     for action in (show, delete):
         action.add_argument("agent_id", metavar="AGENT_ID", help="agent_... from the list")
 

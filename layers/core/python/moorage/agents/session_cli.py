@@ -3,7 +3,8 @@
 import argparse
 from collections.abc import Mapping
 
-from moorage.cli.output import add_json, listing, moment, say_json, told
+from moorage.cli.actions import CommandActions
+from moorage.cli.output import listing, moment, say_json, told
 from moorage.cli.pages import entries
 from moorage.cli.target import answer_of, find
 from moorage.terminal import say
@@ -11,26 +12,14 @@ from moorage.terminal import say
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = "Sessions of agents: their turns, forks, and the end of one."
-    add_json(parser)
-    parser.set_defaults(run=_list)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listed = actions.add_parser("list", help="all sessions, newest first (without ACTION too)")
-    add_json(listed, is_inherited=True)
-    listed.set_defaults(run=_list)
-    show = actions.add_parser("show", help="a session with its turns, oldest first")
-    add_json(show, is_inherited=True)
-    show.set_defaults(run=_show)
-    fork = actions.add_parser("fork", help="another session that goes on from the end of a turn, with a copy of its environment")
+    actions = CommandActions(parser, default=_list)
+    actions.add("list", _list, "all sessions, newest first (without ACTION too)")
+    show = actions.add("show", _show, "a session with its turns, oldest first")
+    fork = actions.add("fork", _fork, "another session that goes on from the end of a turn, with a copy of its environment")
     fork.add_argument("--turn", metavar="TURN_ID", help="turn_... of 'show'; by default the last one that has ended")
-    add_json(fork, is_inherited=True)
-    fork.set_defaults(run=_fork)
-    cancel = actions.add_parser("cancel", help="cancel the turn of a session")
-    add_json(cancel, is_inherited=True)
-    cancel.set_defaults(run=_cancel)
-    delete = actions.add_parser("delete", help="delete a session with its turns and its container")
+    cancel = actions.add("cancel", _cancel, "cancel the turn of a session")
+    delete = actions.add("delete", _delete, "delete a session with its turns and its container")
     delete.add_argument("--force", action="store_true", help="also if it is busy: its turn is cancelled")
-    add_json(delete, is_inherited=True)
-    delete.set_defaults(run=_delete)
     for action in (show, fork, cancel, delete):
         action.add_argument("session_id", metavar="SESSION_ID", help="session_... from the list")
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from moorage.cli.output import add_json, told
+from moorage.cli.actions import CommandActions
+from moorage.cli.output import told
 from moorage.local.resource_paths import ROOT
 from moorage.sandbox.docker_engine import Engine, engine_socket
 from moorage.terminal import say
@@ -20,16 +21,14 @@ _CONTEXT: Final = ROOT / "functions" / "sandbox"
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = "The image that a container engine starts sandboxes from (MOORAGE_PROVISIONER=docker)."
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
-    build = actions.add_parser("build", help="build it on the engine of DOCKER_HOST, or of the usual sockets; 10 minutes, 1 to 3 GB")
+    actions = CommandActions(parser)
+    build = actions.add("build", _build, "build it on the engine of DOCKER_HOST, or of the usual sockets; 10 minutes, 1 to 3 GB")
     build.add_argument("--tag", help="its name; by default MOORAGE_DOCKER_IMAGE or moorage-sandbox")
     build.add_argument(
         "--desk", action="store_true", help="of browsers for computers instead: MOORAGE_DOCKER_DESK_IMAGE or moorage-desk"
     )
     build.add_argument("--runtimes", choices=("slim", "full"), default="full", help="full has Java, Go, PHP and Ruby too")
     build.add_argument("--base-image", help="a Debian with Python in /usr/local/bin; by default python:3.11-slim-bookworm")
-    add_json(build)
-    build.set_defaults(run=_build)
 
 
 def _build(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

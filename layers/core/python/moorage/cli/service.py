@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from moorage import limits
-from moorage.cli.output import add_json, say_json, told
+from moorage.cli.actions import CommandActions
+from moorage.cli.output import say_json, told
 from moorage.command_hints import typed_here
 from moorage.errors import SettingsConflict
 from moorage.local.processes import write_private
@@ -26,23 +27,16 @@ _NO_SYSTEMD: Final = (
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = __doc__
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
-    install = actions.add_parser(
-        "install",
-        help="write the unit and print it",
-        description="Write a systemd user unit for the stack of this folder and print it. Settings and model keys of this shell "
-        "(MOORAGE_*, OPENAI_*, ANTHROPIC_*) go into a file beside the state that only you can read.",
+    actions = CommandActions(parser)
+    install = actions.add("install", _install, "write the unit and print it")
+    install.description = (
+        "Write a systemd user unit for the stack of this folder and print it. Settings and model keys of this shell (MOORAGE_*, "
+        "OPENAI_*, ANTHROPIC_*) go into a file beside the state that only you can read."
     )
     install.add_argument("--state-dir", type=Path, help="where its state lies; by default MOORAGE_STATE_DIR or .moorage")
     install.add_argument("--port", type=int, help="of the API; by default MOORAGE_PORT or 8080")
-    add_json(install)
-    install.set_defaults(run=_install)
-    status = actions.add_parser("status", help="say whether the unit is written, enabled and running")
-    add_json(status)
-    status.set_defaults(run=_status)
-    remove = actions.add_parser("uninstall", help="stop the service and remove its unit; the state stays")
-    add_json(remove)
-    remove.set_defaults(run=_uninstall)
+    actions.add("status", _status, "say whether the unit is written, enabled and running")
+    actions.add("uninstall", _uninstall, "stop the service and remove its unit; the state stays")
 
 
 def unit_file_of(environ: Mapping[str, str]) -> Path:
