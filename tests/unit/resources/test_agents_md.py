@@ -1,7 +1,7 @@
 """What a model is told of the ``AGENTS.md`` of its container."""
 
 from moorage import limits
-from moorage.containers.agents_md import of_folder, text_of, with_instructions
+from moorage.containers.file_notes import instructions_of, of_folder, with_instructions
 from moorage.containers.store import ContainerFileRecord
 
 from tests.unit.resources.test_file_map import QUESTION
@@ -29,7 +29,7 @@ def test_those_of_a_folder_and_of_the_folders_above_hold_for_it() -> None:
 
 
 async def test_the_nearest_is_told_last_and_holds() -> None:
-    text = await text_of(of_folder(FILES, "/mnt/data/repo"), "/mnt/data/repo", content)
+    text = await instructions_of(of_folder(FILES, "/mnt/data/repo"), "/mnt/data/repo", content)
     assert text == (
         "# AGENTS.md instructions for /mnt/data/repo\n\n<INSTRUCTIONS>\nWhere they disagree, the later one holds.\n\n"
         "[/mnt/data/AGENTS.md]\nof 3of 3of\n\n[/mnt/data/repo/AGENTS.md]\nof 4of 4of\n</INSTRUCTIONS>"
@@ -37,14 +37,14 @@ async def test_the_nearest_is_told_last_and_holds() -> None:
 
 
 async def test_one_alone_needs_no_order_and_none_is_nothing() -> None:
-    text = await text_of([file("AGENTS.md")], "/mnt/data", content)
+    text = await instructions_of([file("AGENTS.md")], "/mnt/data", content)
     assert text == "# AGENTS.md instructions for /mnt/data\n\n<INSTRUCTIONS>\n[/mnt/data/AGENTS.md]\nof 3of 3of\n</INSTRUCTIONS>"
-    assert await text_of([], "/mnt/data", content) is None
+    assert await instructions_of([], "/mnt/data", content) is None
 
 
 async def test_where_not_all_fits_what_is_farthest_away_is_left_out() -> None:
     large = [file("AGENTS.md"), file("repo/AGENTS.md", limits.AGENTS_MD_BYTES_MAX), file("repo/src/AGENTS.md", 20)]
-    text = await text_of(large, "/mnt/data/repo/src", content)
+    text = await instructions_of(large, "/mnt/data/repo/src", content)
     assert text is not None
     assert len(text) < limits.AGENTS_MD_BYTES_MAX + 1_000
     assert "[/mnt/data/AGENTS.md is left out: the nearer ones take all the room that there is.]" in text
@@ -52,12 +52,16 @@ async def test_where_not_all_fits_what_is_farthest_away_is_left_out() -> None:
     assert text.endswith("[/mnt/data/repo/src/AGENTS.md]\nof 5of 5of 5of 5of 5\n</INSTRUCTIONS>")
 
 
+async def changed(file: ContainerFileRecord, count: int) -> bytes:
+    return b"Others"
+
+
 async def test_the_same_is_not_said_twice_but_what_has_changed_is() -> None:
-    folder = "/mnt/data"
-    text = await text_of([file("AGENTS.md")], folder, content)
-    assert text is not None
-    first = with_instructions([QUESTION], [], folder, text)
+    folder, files = "/mnt/data", [file("AGENTS.md"), file("repo/AGENTS.md")]
+    text = await instructions_of(files[:1], folder, content)
+    first = await with_instructions([QUESTION], [], files, folder, content)
     assert [item["content"][0]["text"] for item in first] == [text, "And now?"]
-    assert with_instructions([QUESTION], first, folder, text) == [QUESTION]
-    assert len(with_instructions([QUESTION], first, folder, text + "!")) == 2
-    assert len(with_instructions([QUESTION], first, "/mnt/data/repo", text)) == 2, "another folder has its own"
+    assert await with_instructions([QUESTION], first, files, folder, content) == [QUESTION]
+    assert len(await with_instructions([QUESTION], first, files, folder, changed)) == 2
+    assert len(await with_instructions([QUESTION], first, files, "/mnt/data/repo", content)) == 2, "another folder has its own"
+    assert await with_instructions([QUESTION], [], [], folder, content) == [QUESTION]

@@ -13,9 +13,8 @@ from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits, tracing
-from moorage.containers import agents_md
 from moorage.containers.containers import places
-from moorage.containers.file_map import line_of, with_map
+from moorage.containers.file_notes import line_of, with_instructions, with_map
 from moorage.containers.store import ContainerRecord
 from moorage.errors import (
     ApiError,
@@ -203,9 +202,7 @@ async def _with_files(runtime: Runtime, container: ContainerRecord, environment:
     if environment.has_file_map:
         items = with_map(items, said.chain, files)
     if environment.agents_md is not None:
-        folder = environment.agents_md
-        text = await agents_md.text_of(agents_md.of_folder(files, folder), folder, runtime.containers.head_of)
-        items = items if text is None else agents_md.with_instructions(items, said.chain, folder, text)
+        items = await with_instructions(items, said.chain, files, environment.agents_md, runtime.containers.head_of)
     return items
 
 
