@@ -25,6 +25,7 @@ from moorage.egress.client_hello import NotTls, looks_like_tls, read_client_hell
 from moorage.egress.grants import Grant, Grants, PolicyUnavailable
 from moorage.egress.policy import EgressDecision, EgressReason, EgressRequest, decide, sentence, shown
 from moorage.egress.redaction import Scrubber, patterns_of
+from moorage.egress.secrets import OpenSecret
 from moorage.egress.store import EgressLogEntry
 from moorage.egress.substitution import AS_SENT, SubstitutedRequest, ValuesTooLarge, form_secrets, substitute
 from moorage.hosts import normalise
@@ -272,7 +273,9 @@ class EgressAddon:
             # An echo in a compressed body could not be seen; most servers then send a plain one.
             request.headers["accept-encoding"] = "identity"
         echoes = patterns_of(sent).union(*(secret.echoes for secret in secrets))
-        forms = form_secrets(secrets, host, request.method, request.path) if swapped is not None and has_short_body(request) else ()
+        forms: tuple[OpenSecret, ...] = ()
+        if swapped is not None and has_short_body(request):
+            forms = form_secrets(secrets, host, request.method, request.path, request.headers.fields)
         exchange = Exchange(entry, Scrubber(echoes), self._windows, forms)
         exchange.attach(flow)
         if not forms:

@@ -187,7 +187,28 @@ def test_a_placeholder_that_is_repeated_does_not_make_megabytes(place: str) -> N
     ids=["its own host", "another place", "another host", "another method"],
 )
 def test_a_body_is_held_where_a_secret_may_stand_in_it(secret: OpenSecret, host: str, count: int) -> None:
-    assert len(form_secrets([secret], host, "POST", "/sign-in")) == count
+    assert len(form_secrets([secret], host, "POST", "/sign-in", ())) == count
+
+
+SENDERS: dict[str, tuple[Headers, bool]] = {
+    "a program": ((), True),
+    "its own page": (((b"Origin", b"https://api.example.com"), (b"Sec-Fetch-Site", b"same-origin")), True),
+    "its own page that names no site": (((b"origin", b"null"), (b"sec-fetch-site", b"same-origin")), True),
+    "a page of its site": (((b"Origin", b"https://app.example.com"), (b"Sec-Fetch-Site", b"same-site")), True),
+    "a page of another host of the secret": (((b"Origin", b"https://files.example.org"), (b"Sec-Fetch-Site", b"cross-site")), True),
+    "a page of another site": (((b"Origin", b"https://evil.test"), (b"Sec-Fetch-Site", b"cross-site")), False),
+    "one that names no site": (((b"Origin", b"null"), (b"Sec-Fetch-Site", b"cross-site")), False),
+    "an old browser's": (((b"Origin", b"https://evil.test"),), False),
+    "one of no address": (((b"Origin", b"https://[evil"),), False),
+}
+
+
+@pytest.mark.parametrize("sender", SENDERS)
+def test_a_form_of_another_sites_page_gets_no_value(sender: str) -> None:
+    """It could send the placeholder to a form of the host that everybody reads."""
+    headers, is_filled = SENDERS[sender]
+    secret = replace(OPEN, places=("form",), more_domains=("files.example.org",))
+    assert form_secrets([secret], "api.example.com", "POST", "/comment", headers) == ((secret,) if is_filled else ())
 
 
 TRICKS = (

@@ -210,6 +210,14 @@ def test_a_form_that_repeats_a_placeholder_is_refused_in_words(arena: ArenaClien
     assert [note["raw"] for note in arena("seen") if note["raw"]] == []
 
 
+def test_a_page_of_another_site_sends_the_placeholder_and_no_value(arena: ArenaClient, sandbox: Sandbox) -> None:
+    box = arena.open(HOST, secrets=[{"domain": HOST, "name": "KEY", "value": VALUE, "places": ["form"]}])
+    said = [("same-origin", HOST), ("cross-site", "evil.example")]
+    curls = [f'curl -sS -d "a=$KEY" -H "Sec-Fetch-Site: {site}" -H "Origin: https://{host}" https://{HOST}/echo' for site, host in said]
+    own, other = (sandbox.shell(curl, box.environment)["stdout"].rpartition("\r\n\r\n")[2] for curl in curls)
+    assert (own, other) == (f"a={'*' * len(VALUE)}", f"a={box.placeholders['KEY']}")
+
+
 def test_an_answer_is_masked_and_logged_whatever_bytes_its_request_has(arena: ArenaClient, sandbox: Sandbox, box: Opened) -> None:
     at = arena.log_file.stat().st_size
     answer = sandbox.shell(f"""curl -sS -H "X-Key: $KEY" "https://{HOST}/echo?$(printf '\\377')" """, box.environment)

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from moorage import limits
 from moorage.egress.secrets import OpenSecret
+from moorage.hosts import normalise
 from moorage.wire.network_policy import is_plain_path
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -121,9 +122,28 @@ class SubstitutedForm:
     """The secrets that were put in."""
 
 
-def form_secrets(secrets: Sequence[OpenSecret], host: str, method: str, path: str) -> tuple[OpenSecret, ...]:
+def form_secrets(secrets: Sequence[OpenSecret], host: str, method: str, path: str, headers: Headers) -> tuple[OpenSecret, ...]:
     """Those that may stand in the body of a request to ``host``."""
-    return tuple(secret for secret in secrets if "form" in secret.places and applies(secret, host, method, path))
+    site, origin = (_field(headers, name) for name in (b"sec-fetch-site", b"origin"))
+    sender = None if origin is None else normalise(origin.partition("://")[2].partition(":")[0])
+    return tuple(
+        secret
+        for secret in secrets
+        if "form" in secret.places and applies(secret, host, method, path) and _is_own(site, origin, sender, secret)
+    )
+
+
+def _is_own(site: str | None, origin: str | None, sender: str | None, secret: OpenSecret) -> bool:
+    """A page of another site was typed the placeholder, and could send it to any form of the host: a comment, say. A browser tells
+    whose page sends a form (Fetch Metadata, W3C), and a program says nothing."""
+    if site in ("same-origin", "same-site", "none"):
+        return True
+    return (site is None and origin is None) or (sender is not None and secret.goes_to(sender))
+
+
+def _field(headers: Headers, name: bytes) -> str | None:
+    """The last of its values: whoever sends several gets no more by it."""
+    return next((value.decode("latin-1").lower() for each, value in reversed(headers) if each.lower() == name), None)
 
 
 def in_form(secrets: Sequence[OpenSecret], content_type: str, body: bytes) -> SubstitutedForm:
