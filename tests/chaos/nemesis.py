@@ -35,6 +35,7 @@ VICTIMS: Final[dict[str, Callable[[str], bool]]] = {
     "worker": is_worker,
     "exec server": lambda line: "exec_server" in line and not line.startswith("bwrap"),
     "command": lambda line: "tok_" in line and line.startswith(("/usr/bin/bash", "bash", "sh", "/bin/sh")),
+    "browser": lambda line: "--remote-debugging-pipe" in line and "--type=" not in line,
     "launcher": lambda line: "moorage.local.launcher" in line,
     "proxy": lambda line: "egress_proxy" in line,
 }
@@ -42,6 +43,7 @@ WEIGHTS: Final = {
     "worker": 6,
     "exec server": 3,
     "command": 3,
+    "browser": 2,
     "launcher": 2,
     "proxy": 1,
     "API": 1,
