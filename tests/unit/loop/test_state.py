@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from moorage import loop
+from moorage import limits, loop
 from moorage.state import CALL, OUTCOME, LoopState, Next, PendingCall, StepOutcome
 from moorage.wire.responses import TokenUsage
 
@@ -85,9 +85,16 @@ def test_a_call_says_where_it_runs() -> None:
     assert (STATE.after(outcome).calls, STATE.after(outcome).services) == (("call_1", "call_2"), ("call_2",))
 
 
+DEFINITION = Path(loop.__path__[0], "agent_loop.asl.json").read_text()
+
+
+def test_the_state_machine_rests_as_long_as_the_limits_say() -> None:
+    rest = json.loads(DEFINITION)["States"]["IndexRest"]
+    assert rest == {"Type": "Wait", "Seconds": limits.INDEXING_REST_SECONDS, "Next": "IndexStep"}
+
+
 def test_no_path_of_the_state_machine_has_a_reserved_word() -> None:
     """``where`` and ``parent`` are operators to LocalStack's."""
-    definition = Path(loop.__path__[0], "agent_loop.asl.json").read_text()
-    paths = re.findall(r'"(\$[^"{]*)"', definition)
+    paths = re.findall(r'"(\$[^"{]*)"', DEFINITION)
     assert "$$.Map.Item.Value.place" in paths
     assert [path for path in paths if {"where", "wherenot", "parent"} & set(re.split(r"\W+", path))] == []

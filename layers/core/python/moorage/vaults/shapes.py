@@ -18,9 +18,6 @@ from moorage.wire.network_policy import full_name, secret_value, variable_name
 from moorage.wire.refusals import problem, wrong_value
 from moorage.wire.validation import Fields, JsonValidator, Length, OneOf, wire
 
-VaultStatus = Literal["active", "archived"]
-"""What lists can be asked for. Nothing is archived here."""
-
 _VISIBLE: Final = re.compile(r"[\x20-\x7e]+")
 """RFC 6749, appendix A: what a client's id, a secret of it, and a token consist of."""
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*")
