@@ -76,7 +76,7 @@ _NETWORK: Final = {
 _PLACES: Final = frozenset({*_both("AWS::Lambda::Function Properties/VpcConfig/SubnetIds"), f"{_VARIABLES}/MOORAGE_FARGATE_SUBNETS"})
 _TABLES_KEY: Final = ("KMSMasterKeyId", "SSEEnabled", "SSEType")
 _GROUP_IN_VPC: Final = "AWS::EC2::SecurityGroup Properties/VpcId"
-_VPC_OF_MICROVMS: Final = dict.fromkeys(_VPC, 1)
+_VPC_OF_MICROVMS: Final = dict.fromkeys((*_VPC, "AWS::EC2::VPCEndpoint"), 1)
 _CONNECTOR: Final = (
     _both("AWS::Lambda::MicrovmImage Properties/EgressNetworkConnectors")
     | {_GROUP_IN_VPC, f"{_VARIABLES}/MOORAGE_MICROVM_EGRESS_CONNECTOR"}
@@ -151,8 +151,11 @@ PAIRS: dict[str, Pair] = {
         on={"vpc": MICROVM_VPC},
         difference=Difference(
             added={"AWS::Lambda::NetworkConnector": 1},
-            removed={**_VPC_OF_MICROVMS, "AWS::Lambda::NetworkConnector": 1},
-            changed=_CONNECTOR,
+            removed=dict.fromkeys(
+                (*_VPC_OF_MICROVMS, "AWS::Lambda::NetworkConnector", "AWS::EC2::SecurityGroupEgress", "Custom::PrefixLists"), 1
+            ),
+            changed=_CONNECTOR
+            | {f"{_VARIABLES}/MOORAGE_MICROVM_REACHES_BUCKET", "AWS::EC2::SecurityGroup Properties/SecurityGroupEgress +"},
         ),
     ),
     "MicroVMs at other addresses": Pair(
