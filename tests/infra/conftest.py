@@ -191,6 +191,6 @@ def masked(template: dict[str, Any]) -> str:
             resource["Properties"]["DefinitionString"] = "agent_loop.asl.json"
     text = json.dumps(template, indent=1, sort_keys=True)
     text = re.sub(r"\b[0-9a-f]{64}\b", "<hash>", text)
-    text = re.sub(r'(:|"(?:Tag|MOORAGE_FARGATE_IMAGE)": ")[0-9a-f]{16}"', r'\1<hash>"', text)
+    text = re.sub(r'(:|"(?:Tag|MOORAGE_FARGATE_IMAGE)": ")[0-9a-f]{16}(?:-[0-9a-f]{16})?"', r'\1<hash>"', text)
     text = re.sub(r"(ApiRestApiDeployment[0-9A-F]{8})[0-9a-f]{32}", r"\1<hash>", text)
     return re.sub(r"(Functions(?:Dependencies|Core|\w+CurrentVersion)[0-9A-F]{8})[0-9a-f]{10,64}", r"\1<hash>", text)
