@@ -31,7 +31,9 @@ def check_schedule(expression: str, timezone: str, now: float) -> None:
     try:
         following = next_time(expression, timezone, now)
     except CronSimError as error:
-        raise invalid_value("expression", f"{error}.") from error
+        what = str(error).removeprefix("Bad ")  # The library's word for a field that it cannot read.
+        taken = "minute 0-59, hour 0-23, day of the month 1-31, month 1-12, day of the week 0-7 or SUN-SAT"
+        raise invalid_value("expression", f"its {what} cannot be, and a field takes values as in cron: {taken}.") from error
     if following is None:
         raise invalid_value("expression", "its time never comes.")
 
