@@ -6,6 +6,7 @@ With a browser a task has a second container. It has memory of its own, no capab
 no command of that enters (``functions/sandbox/server/desk/beside.py``). Both have the network of the task: its closed security group.
 """
 
+import hashlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -86,7 +87,9 @@ class SandboxTask(Construct):
         logs = log_group(self, "Logs", config) if config.sandbox_logs else None
         if logs:
             logs.grant_write(self._execution_role)
-        self._image_edition = image.edition + (f"-{self.desk_image.edition}" if self.desk_image else "")
+        self._image_edition = image.edition
+        if self.desk_image:
+            self._image_edition = hashlib.sha256(f"{image.edition} {self.desk_image.edition}".encode()).hexdigest()[:16]
         self.task_definitions = {tier: self._task_definition(tier, image.uri, logs) for tier in config.memory_tiers}
         self._end = hooks.sandboxes(config.name, [self._family(tier) for tier in CPU_UNITS])
         # In this order they are deleted: what starts sandboxes, the sandboxes, what they run in.

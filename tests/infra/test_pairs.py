@@ -101,7 +101,7 @@ PAIRS: dict[str, Pair] = {
             changed=_both(f"{_TASK}/ContainerDefinitions")
             | _both(_STATEMENTS)
             | {f"{_TASK}/{name}" for name in ("EphemeralStorage/SizeInGiB", "Memory", "Volumes +")}
-            | {f"{_VARIABLES}/MOORAGE_{name}" for name in ("FARGATE_IMAGE", "SANDBOX_BROWSER", "SCREENS_FUNCTION")},
+            | {f"{_VARIABLES}/MOORAGE_{name}" for name in ("SANDBOX_BROWSER", "SCREENS_FUNCTION")},
         ),
     ),
     "a network of the owner's": Pair(
