@@ -12,6 +12,7 @@ from openai import OpenAI
 from openai.types.responses import Response, ResponseFunctionToolCall, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 
+from tests.mcp_servers import LOOPBACK, Depot, Running, depot_beside
 from tests.processes import is_worker, kill_all
 from tests.stack import Stack, assert_well_formed, raw_events
 from tests.upstream import Call, MockUpstream, Reply, said
@@ -48,11 +49,22 @@ def upstream() -> Iterator[MockUpstream]:
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory, upstream: MockUpstream) -> Iterator[Stack]:
+def depot() -> Iterator[tuple[Depot, Running]]:
+    made = Depot()
+    with depot_beside(made) as running:
+        yield made, running
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, upstream: MockUpstream, depot: tuple[Depot, Running]) -> Iterator[Stack]:
     state_dir = Path(tmp_path_factory.mktemp("programs"))
     models = state_dir / "models.toml"
-    models.write_text(f'[[models]]\nname = "served"\nprovider = "chat_completions"\nbase_url = "{upstream.url}"\n')
-    running = Stack(state_dir, {"MOORAGE_MODELS_FILE": str(models)}).start()
+    models.write_text(
+        f'[[models]]\nname = "served"\nprovider = "chat_completions"\nbase_url = "{upstream.url}"\n'
+        f'[mcp.depot]\nurl = "{depot[1].url}/mcp"\n'
+    )
+    environment = {"MOORAGE_MODELS_FILE": str(models), "MOORAGE_FETCH_ALLOWED_NETWORKS": ",".join(LOOPBACK)}
+    running = Stack(state_dir, environment).start()
     yield running
     assert running.stop() == 0
 
@@ -187,6 +199,35 @@ def test_a_program_that_is_killed_between_its_calls_runs_no_command_twice(client
     assert shown(ended.output[-2])["result"].split()[-3:] == ["1", "2", "3"]
 
 
+def test_a_program_that_is_killed_between_its_calls_asks_a_server_once(
+    client: OpenAI, stack: Stack, upstream: MockUpstream, depot: tuple[Depot, Running]
+) -> None:
+    code = """
+    const found = await Promise.all(["A-7", "B-1"].map((sku) => tools.depot__find_part({ sku })));
+    await tools.depot__order_part({ sku: "A-7", count: found.length });
+    await tools.shell({ commands: ["sleep 2"] });
+    return found.join(", ");
+    """
+    upstream.plays(program(code), said("Done."))
+    server = {"type": "mcp", "server_label": "depot", "require_approval": "never", "allowed_callers": ["programmatic"]}
+    queued = asked(client, SHELL, server, background=True)
+    assert stack.process is not None
+    with stack.http() as http, http.stream("GET", f"/responses/{queued.id}?stream=true", timeout=120) as answer:
+        events = []
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                events.append(json.loads(line.removeprefix("data: ")))
+                if events[-1]["type"] == "response.output_item.added" and events[-1]["item"]["type"] == "shell_call_output":
+                    kill_all(stack.process.pid, is_worker)
+    assert_well_formed(events)
+    ended = Response.model_validate(events[-1]["response"])
+    shells = ["shell_call", "shell_call_output"]
+    assert kinds(ended) == ["mcp_list_tools", "program", *["mcp_call"] * 3, *shells, "program_output", "message"]
+    assert shown(ended.output[-2])["result"] == "14 of A-7 in stock, 14 of B-1 in stock"
+    assert (sorted(depot[0].lookups), depot[0].orders) == (["A-7", "B-1"], [("A-7", 2)])
+    assert [message["role"] for message in upstream.requests[-1].body["messages"]] == ["user", "assistant", "tool"]
+
+
 @pytest.mark.parametrize(
     ("what", "code", "result"),
     [
@@ -230,6 +271,29 @@ def test_the_model_reads_what_a_program_came_to(client: OpenAI, upstream: MockUp
             "cannot wait for a person's word",
         ),
         ("a deferred function", {"tools": [PROGRAMS, WEATHER | {"defer_loading": True}]}, "tools[1].defer_loading", "told with them"),
+        (
+            "a server that asks a person",
+            {"tools": [PROGRAMS, {"type": "mcp", "server_label": "depot", "allowed_callers": ["programmatic"]}]},
+            "tools[1].require_approval",
+            "cannot wait for a person's word",
+        ),
+        (
+            "the workspace",
+            {
+                "tools": [
+                    PROGRAMS,
+                    {
+                        "type": "mcp",
+                        "server_label": "workspace",
+                        "server_url": "moorage://workspace",
+                        "require_approval": "never",
+                        "allowed_callers": ["programmatic"],
+                    },
+                ]
+            },
+            "tools[1].allowed_callers",
+            "no tools of the workspace",
+        ),
         (
             "a choice of what only programs may call",
             {"tools": [PROGRAMS, WEATHER], "tool_choice": {"type": "function", "name": "weather"}},

@@ -284,6 +284,9 @@ def remote_calls(world: World, *names: str, **fields: Any) -> list[str]:
 @row("tool", "mcp", "mcp.server_label", "mcp.server_url", "mcp.server_description", "mcp.allowed_callers")
 def remote_server(world: World) -> None:
     assert remote_tools(world, allowed_callers=["direct"])["find_part"] == "Look a part up."
+    for_programs = server(world, allowed_callers=["programmatic"], require_approval="never")
+    (offered,) = world.asked("chat", tools=[{"type": "programmatic_tool_calling"}, for_programs])["tools"]
+    assert "tools.depot__find_part(" in offered["function"]["description"]
     assert remote_tools(world, server_description="Spare parts.")["find_part"] == "Spare parts.\nLook a part up."
     shown = world.create("chat", tools=[server(world)])["tools"][0]
     assert (shown["server_label"], shown["server_url"]) == ("depot", world.depot_url.removesuffix("mcp") + "<redacted>")

@@ -125,7 +125,12 @@ class ModelAsk:
 
     def _open_programs(self) -> list[OpenProgram]:
         """Of the response, or of the agent of a team."""
-        return programs.open_programs([*self._before_own(), *context.own_items(self.done | self.items)])
+        return programs.open_programs(self._own_context())
+
+    def _own_context(self) -> list[Item]:
+        """What the response, or the agent of a team, knows; with calls that run and will hold their results."""
+        own = self.done | self.items
+        return [*self._before_own(), *(own[index] for index in sorted(own) if own[index].get("status") != "incomplete")]
 
     async def _hear(self, *, answers_only: bool = False) -> None:
         """Give an agent of a team its client's outputs, and but for ``answers_only`` its awaited results and its messages."""
@@ -237,7 +242,8 @@ class ModelAsk:
         if result["type"] == room.call_type:
             shown = {call["call_id"] for call in program.calls}
             turn = ModelTurn(self.runtime, self.stored, self.position, self.sink)
-            made = turn.of_program(program.item, [call for call in result["calls"] if call["call_id"] not in shown])
+            fresh = [call for call in result["calls"] if call["call_id"] not in shown]
+            made = turn.of_program(program.item, fresh, self._own_context())
             if made is not None:
                 self.items |= made.items
                 self.position = replace(self.position, next_index=made.next_index)
@@ -424,7 +430,7 @@ class ModelAsk:
     def _runs(self) -> Iterator[PendingCall]:
         """The runs of programs: calls that fill no item."""
         for place, program in enumerate(self._programs, 1):
-            self.orders[-place] = program.order(self.stored.parameters.tools)
+            self.orders[-place] = program.order(self.stored.parameters.tools, self._own_context())
             where = str(decide.where(program.item))
             yield PendingCall(program.call_id, program.item["type"], -place, -place, program.item["id"], where)
 

@@ -522,7 +522,7 @@ class Assembler:
             self.close(status=item.get("status", "completed"))
             return
         self.close()
-        item = self.shown(item, self.next_index)
+        item = self.shown(item | self._caller, self.next_index)
         room = ROOMS.of_call(item["type"]) or ROOMS.of_question(item["type"])
         if room is None:
             self._add(item | {"id": self._id(_PREFIXES.get(item["type"], "item"))})

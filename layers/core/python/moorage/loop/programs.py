@@ -17,10 +17,12 @@ import orjson
 from moorage.errors import bad_request, invalid_value
 from moorage.loop.context import tools_of
 from moorage.tools.calls import CallEnd, KnownCall, finished_of
+from moorage.tools.capabilities import AsksApproval
 from moorage.tools.function_items import without
 from moorage.tools.lowering import NOT_OFFERED, OriginalTool, for_callers, lower, lowered_for_programs
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import HostedTool, makes_calls
+from moorage.wire.environments import WORKSPACE
 from moorage.wire.item import program_of
 from moorage.wire.types import Item, Tool
 
@@ -51,9 +53,9 @@ class OpenProgram:
         said = finished_of(room.end(known, CallEnd.GAVE_UP, "The arguments of a call do not fit its tool: read its description again."))
         return without(said, "id")
 
-    def order(self, tools: Sequence[Tool]) -> Item:
-        """The input of its run: the program, its functions, and the outputs of its calls."""
-        names = lowered_for_programs(tools).names
+    def order(self, tools: Sequence[Tool], items: Sequence[Item]) -> Item:
+        """The input of its run: the program, its functions, and the outputs of its calls. ``items`` are those of its conversation."""
+        names = lowered_for_programs(tools, items).names
         return {
             **self.item,
             "tools": [{"name": name, "takes_text": original.type == "custom"} for name, original in names.items()],
@@ -81,6 +83,8 @@ def open_programs(items: Sequence[Item]) -> list[OpenProgram]:
         elif item["type"] == room.call_type and (caller := program_of(item)) in found:
             made[item["call_id"]] = found[caller]
             found[caller].calls.append(item)
+            if room.output_type is None and item["status"] != "in_progress":
+                found[caller].outputs[item["call_id"]] = item
         elif item["type"] == room.output_type and item.get("call_id") in made:
             made[item["call_id"]].outputs[item["call_id"]] = item
     return list(found.values())
@@ -125,7 +129,10 @@ def check(items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -
         param = f"tools[{index}]"
         if not has_programs:
             raise invalid_value(f"{param}.allowed_callers", "no program can be written: add 'programmatic_tool_calling' to 'tools'.")
-        if tool.get("require_approval", "never") != "never":
+        if tool.get("server_url") == WORKSPACE:
+            raise invalid_value(f"{param}.allowed_callers", "a program calls no tools of the workspace in this version.")
+        room = ROOMS.of_tool(tool["type"])
+        if isinstance(room, AsksApproval) and room.may_ask(tool):
             raise invalid_value(f"{param}.require_approval", "a program cannot wait for a person's word in this version.")
         if any(member.get("defer_loading") for member in (tool, *tool.get("tools", ()))):
             raise invalid_value(f"{param}.defer_loading", "what programs call is told with them, and not searched for.")

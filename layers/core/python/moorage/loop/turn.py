@@ -87,10 +87,11 @@ class ModelTurn:
             return assembler, error, went_without_tools
         return assembler, None, went_without_tools
 
-    def of_program(self, program: Item, calls: Sequence[Mapping[str, str]]) -> Assembler | None:
-        """The calls that a program has asked for, as if the model had made them; None if one of them fits no tool."""
+    def of_program(self, program: Item, calls: Sequence[Mapping[str, str]], items: Sequence[Item]) -> Assembler | None:
+        """The calls that a program has asked for, as if the model had made them; None if one of them fits no tool. ``items`` are those
+        of its conversation."""
         tools = self.stored.parameters.tools
-        lowered = lowered_for_programs(tools, programs=self.stored.programs, given=self.stored.given)
+        lowered = lowered_for_programs(tools, items, programs=self.stored.programs, given=self.stored.given)
         if not all(programs.fits(lowered.restore(call["name"]), call["arguments"]) for call in calls):
             return None
         assembler = self._assembler(lowered, {})

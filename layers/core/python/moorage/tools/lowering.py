@@ -124,7 +124,7 @@ def lower(
     programs have called is left out: the model sees the programs alone. ``is_for_programs``: it is written for these.
     """
     items = without_calls_of_programs(items)
-    tools = [_told(tool, tools, programs, given) for tool in for_callers(tools, "direct")]
+    tools = [_told(tool, tools, items, programs, given) for tool in for_callers(tools, "direct")]
     has_own_search = searches_deferred(tools)
     if has_own_search or any(_is_deferred_here(tool) for tool in tools):
         native -= _LOADING
@@ -158,16 +158,24 @@ def for_callers(tools: Sequence[Tool], caller: Literal["direct", "programmatic"]
     return found
 
 
-def lowered_for_programs(tools: Sequence[Tool], *, programs: str = "", given: str = "") -> LoweredInput:
-    """The functions that programs call."""
-    return lower((), for_callers(tools, "programmatic"), "auto", frozenset(), programs=programs, given=given, is_for_programs=True)
+def lowered_for_programs(tools: Sequence[Tool], items: Sequence[Item], *, programs: str = "", given: str = "") -> LoweredInput:
+    """The functions that programs call. Remote servers are among the items of the conversation with what they list."""
+    offers = [item for item in items if _offers_functions(item)]
+    callable_tools = for_callers(tools, "programmatic")
+    return lower(offers, callable_tools, "auto", frozenset(), programs=programs, given=given, is_for_programs=True)
 
 
-def _told(tool: Tool, tools: Sequence[Tool], programs: str, given: str) -> Tool:
+def _offers_functions(item: Item) -> bool:
+    """Whether it may do so; a call and its output do not."""
+    room = ROOMS.of_item(item["type"])
+    return isinstance(room, OffersFunctions) and item["type"] not in (room.call_type, room.output_type)
+
+
+def _told(tool: Tool, tools: Sequence[Tool], items: Sequence[Item], programs: str, given: str) -> Tool:
     """A tool with the functions that its calls may call."""
     if not makes_calls(ROOMS.of_tool(tool["type"])):
         return tool
-    return tool | {"callable": list(lowered_for_programs(tools, programs=programs, given=given).tools)}
+    return tool | {"callable": list(lowered_for_programs(tools, items, programs=programs, given=given).tools)}
 
 
 @dataclass(slots=True)

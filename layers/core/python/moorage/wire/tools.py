@@ -37,7 +37,9 @@ from moorage.wire.validation import (
     wire_with,
 )
 
-PROGRAMMATIC_REASON: Final = "In this version programs call functions, custom tools and the shell: others have 'direct' callers only."
+PROGRAMMATIC_REASON: Final = (
+    "In this version programs call functions, custom tools, the shell and remote servers: others have 'direct' callers only."
+)
 ASYNC_REASON: Final = "Asynchronous tool outputs are not available in this version: send every output with the next request."
 WEB_SEARCH_REASON: Final = (
     "This deployment does not search the web: its operator has named no search engine. Leave the tool out, send 'external_web_access': "

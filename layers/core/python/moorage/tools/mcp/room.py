@@ -52,6 +52,7 @@ from moorage.tools.mcp.workspace import gate, places, plan, questions, search, t
 from moorage.tools.room import CallLimits, CallRunner, HostedTool, InputWriter, RerunPolicy
 from moorage.tools.run import Run, StoppingPlace
 from moorage.tools.tool_search.ranking import DeferredTool
+from moorage.wire.item import program_of
 from moorage.wire.types import Event, Item, Tool
 
 _LIST: Final = "mcp_list_tools"
@@ -312,6 +313,7 @@ class Mcp(
             "error": None,
             "output": None,
             **({"container_id": place.container_id} if places.HERE in call else {}),
+            **({"call_id": call["call_id"]} if program_of(call) is not None else {}),
         }
         events = (
             place.event("mcp_call.in_progress"),

@@ -10,12 +10,13 @@ from typing_extensions import TypedDict
 
 from moorage import limits
 from moorage.wire.environments import WORKSPACE
-from moorage.wire.item import Common, an_item
+from moorage.wire.item import Caller, Common, an_item
 from moorage.wire.refusals import wrong_value
 from moorage.wire.resources import Folder, NewContainer
-from moorage.wire.tools import DirectCallers
+from moorage.wire.tools import Callers
 from moorage.wire.validation import (
     Array,
+    CallId,
     Either,
     Fields,
     Free,
@@ -149,7 +150,7 @@ class McpTool(TypedDict, total=False):
         str | McpApprovals, Either("a string or an object", string=Literal["always", "never"], object=McpApprovals)
     ]
     defer_loading: bool
-    allowed_callers: DirectCallers
+    allowed_callers: Callers
     environment: Annotated[
         WorkspaceAuto | WorkspaceReference, OneOf({"container_auto": WorkspaceAuto, "container_reference": WorkspaceReference})
     ]
@@ -242,8 +243,8 @@ class _McpRequest(Common, total=False):
 
 @an_item(PREFIXES["mcp_call"])
 class McpCall(_McpRequest, total=False):
-    """``error`` was a text in earlier versions of the API, and clients send it so. ``container_id`` is an addition to it: where a
-    call of the workspace ran."""
+    """``error`` was a text in earlier versions of the API, and clients send it so. Additions to it are ``container_id``, where a call
+    of the workspace ran, and ``call_id`` and ``caller`` of a program's call."""
 
     type: Required[Literal["mcp_call"]]
     status: Literal["in_progress", "calling", "completed", "incomplete", "failed"]
@@ -251,6 +252,8 @@ class McpCall(_McpRequest, total=False):
     error: Annotated[str | dict[str, Any], Either("a string or an object", string=Text, object=_Error)]
     output: Text
     container_id: Id
+    call_id: CallId
+    caller: Caller
 
 
 @an_item(PREFIXES["mcp_approval_request"])
