@@ -75,6 +75,19 @@ def custom_format(world: World) -> None:
         assert definition in world.upstream.requests[-1].body["tools"][0]["function"]["description"]
 
 
+@row("tool", "function.async", "custom.async")
+def async_tools(world: World) -> None:
+    for tool, arguments in ((FUNCTION, {"at": "list"}), (CUSTOM, {"input": "x"})):
+        world.upstream.plays(called(tool["name"], arguments), said("I go on."))
+        response = world.create("chat", tools=[tool | {"async": True}])
+        call, message = response["output"]
+        assert (call["async"], message["type"], response["tools"][0]["async"]) == (True, "message", True)
+        world.upstream.plays(said("I see."))
+        output = {"type": f"{call['type']}_output", "call_id": call["call_id"], "output": "late"}
+        world.create("chat", tools=[tool | {"async": True}], previous_response_id=response["id"], input=[output])
+        assert "late" in str(world.upstream.requests[-1].body["messages"][-1])
+
+
 NAMESPACE: Json = {"type": "namespace", "name": "crm", "description": "Customers.", "tools": [FUNCTION, CUSTOM]}
 
 

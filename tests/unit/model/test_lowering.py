@@ -63,10 +63,6 @@ ITEMS: dict[str, tuple[Item, list[Item]]] = {
         {"type": "custom_tool_call", "call_id": "c", "name": "exec", "input": "é\n"},
         [called("exec", {"input": "é\n"})],
     ),
-    "a custom output in parts": (
-        {"type": "custom_tool_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "t"}]},
-        [answered([{"type": "input_text", "text": "t"}])],
-    ),
     "a local shell call": (
         {"type": "local_shell_call", "id": "l", "call_id": "c", "action": {"type": "exec", "command": ["ls"], "env": {}}},
         [called("local_shell", {"command": ["ls"], "env": {}})],
@@ -147,6 +143,37 @@ ITEMS: dict[str, tuple[Item, list[Item]]] = {
 @pytest.mark.parametrize(("item", "result"), ITEMS.values(), ids=ITEMS.keys())
 def test_an_item_that_few_models_know_becomes_one_that_all_know(item: Item, result: list[Item]) -> None:
     assert list(lowered(item).items) == result
+
+
+def test_a_custom_output_in_parts_follows_its_call() -> None:
+    call: Item = {"type": "custom_tool_call", "call_id": "c", "name": "exec", "input": ""}
+    parts = [{"type": "input_text", "text": "t"}]
+    output: Item = {"type": "custom_tool_call_output", "call_id": "c", "output": parts}
+    assert list(lowered(call, output).items) == [called("exec", {"input": ""}), answered(parts)]
+
+
+def test_a_call_that_stays_open_is_answered_at_once_and_its_output_is_a_message() -> None:
+    call: Item = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}", "async": True}
+    output: Item = {"type": "function_call_output", "call_id": "c", "output": "rain"}
+    pending, late = "This call is open. Its output comes later, in a message: go on without it, and do not invent it.", "rain"
+    head = {"type": "input_text", "text": "Output of the earlier call c of look:"}
+    assert list(lowered(call, output).items) == [
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+        answered(pending),
+        {"type": "message", "role": "user", "content": [head, {"type": "input_text", "text": late}]},
+    ]
+    (left_out,) = lowered(output).items
+    assert left_out["content"][0]["text"] == "Output of the earlier call c of a tool:"
+
+
+def test_an_upstream_is_not_told_that_calls_stay_open() -> None:
+    look: Tool = {"type": "function", "name": "look", "async": True}
+    note: Tool = {"type": "custom", "name": "note", "async": True}
+    space: Tool = {"type": "namespace", "name": "crm", "description": "", "tools": [look, {"type": "function", "name": "find"}]}
+    for native in (frozenset[str](), frozenset({"custom", "namespace", "programmatic_tool_calling"})):
+        told = lower((), [look, note, space], "auto", native)
+        assert "async" not in str(told.tools)
+        assert told.asynchronous == {("function", None, "look"), ("custom", None, "note"), ("function", "crm", "look")}
 
 
 def test_a_compaction_is_opened_by_the_caller() -> None:

@@ -13,7 +13,7 @@ from moorage import limits
 from moorage.wire.answers import Json, Seconds
 from moorage.wire.create import Metadata, Model
 from moorage.wire.refusals import wrong_value
-from moorage.wire.tools import ASYNC_REASON, RequireApproval
+from moorage.wire.tools import RequireApproval
 from moorage.wire.validation import (
     Fields,
     FreeObject,
@@ -48,6 +48,8 @@ def _shown_headers(headers: dict[str, str]) -> dict[str, str]:
 
 # --- Tools --------------------------------------------------------------------------------------------------------------
 
+_ASYNC_REASON: Final = "Asynchronous tool outputs are not available in this version: send every output with the next request."
+
 AgentFunction = TypedDict(
     "AgentFunction",
     {
@@ -56,7 +58,7 @@ AgentFunction = TypedDict(
         "description": Required[Text],
         "parameters": Required[FreeObject],
         "defer_loading": bool,
-        "async": Annotated[bool, Only(False, ASYNC_REASON)],
+        "async": Annotated[bool, Only(False, _ASYNC_REASON)],
     },
     total=False,
 )

@@ -295,7 +295,7 @@ class ModelAsk:
         if not self.items or self._repairs:
             return False
         decision = self._after()
-        return decision.next is not Next.MODEL or bool(decision.refused) or bool(decision.own)
+        return decision.next is not Next.MODEL or decision.goes_on or bool(decision.refused) or bool(decision.own)
 
     async def _turn(self, *, may_repair: bool) -> bool:
         """Ask once; False if the model is to be asked again, because it broke off or made a call that needs repair.
@@ -377,7 +377,7 @@ class ModelAsk:
         if compact.is_triggered(self.stored):
             return LoopDecision(Next.DONE)
         decision = self._after()
-        if decision.next is Next.MODEL and self._finished is None and not (decision.refused or decision.own):
+        if decision.next is Next.MODEL and self._finished is None and not (decision.refused or decision.own or decision.goes_on):
             raise self._last_error or UpstreamError("The model's stream broke off again and again.", is_retryable=False)
         return decision
 

@@ -5,7 +5,7 @@ gives the sink (which numbers and stores events) and the lowering's reverse mapp
 function still yields ``shell_call`` items.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from moorage import ids, limits
 from moorage.model import base, reasoning
 from moorage.model.base import Delta
 from moorage.model.http import broken
-from moorage.tools.calls import ItemPosition
+from moorage.tools.calls import ItemPosition, ToolKey
 from moorage.tools.lowering import OriginalTool
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import HostedTool, Room
@@ -44,6 +44,9 @@ from moorage.wire.events import (
 from moorage.wire.types import Event, Item
 
 Emit = Callable[[dict[str, Any]], None]
+
+_CLIENTS: Final = {"function_call": "function", "custom_tool_call": "custom"}
+"""Calls that the client answers, and the types of their tools."""
 
 
 @dataclass(slots=True)
@@ -153,6 +156,8 @@ class Assembler:
     """``caller`` of the calls, where a program makes them."""
     is_of_team: bool = False
     """Each message says whether it is the answer of its agent."""
+    asynchronous: Collection[ToolKey] = frozenset()
+    """Types, namespaces and names of tools with open calls: the model goes on without their outputs."""
     is_named_anew: bool = False
     """Calls get ids of our own: several models may choose the same."""
     held: list[HeldCall] = field(default_factory=list)
@@ -569,6 +574,8 @@ class Assembler:
     def _add(self, item: Item, *, original: OriginalTool | None = None) -> _Open:
         self.close()
         item |= self._caller
+        if item["type"] in _CLIENTS and (_CLIENTS[item["type"]], item.get("namespace"), item["name"]) in self.asynchronous:
+            item["async"] = True
         self._open = _Open(item, self.next_index, original=original)
         self.next_index += 1
         self.emit({"type": OUTPUT_ITEM_ADDED, "output_index": self._open.index, "item": orjson.loads(orjson.dumps(item))})

@@ -68,7 +68,7 @@ def answer_orphans(items: list[Item]) -> list[Item]:
     waits = any(
         item.get("id") not in decided
         if ROOMS.of_question(item["type"]) is not None
-        else _is_clients(item) and (item["type"], item.get("call_id")) not in answered
+        else _is_clients(item) and not item.get("async") and (item["type"], item.get("call_id")) not in answered
         for item in items
     )
     asked: set[tuple[str, str | None]] = set()
@@ -95,7 +95,7 @@ def answer_deleted(items: Sequence[Item], then: Iterable[Item]) -> list[Item]:
     repaired: list[Item] = []
     for item in items:
         repaired.append(item)
-        output = OUTPUT_OF.get(item["type"]) if item["type"] in _CLIENTS_CALLS else None
+        output = OUTPUT_OF.get(item["type"]) if item["type"] in _CLIENTS_CALLS and not item.get("async") else None
         if output is not None and (output, item["call_id"]) not in answered:
             repaired.append({"type": output, "call_id": item["call_id"], "output": _DELETED_OUTPUT})
     return repaired
@@ -110,8 +110,8 @@ def _is_clients(item: Item) -> bool:
 def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
     """Calls and outputs must belong together, as the OpenAI API demands of ``input``; ``chain`` are the items before it.
 
-    Raises 400 for an output without its call, for a client's call without its output, and for an item with a used id. Two items of the
-    chain may share one: a request that was sent twice leaves them so, and nobody could go on from there otherwise.
+    Raises 400 for an output without its call, a client's call without its output that is not ``async``, and an item with a used id.
+    Two items of the chain may share one: a request that was sent twice leaves them so, and nobody could go on from there otherwise.
     """
     taken = {item["id"] for item in chain if "id" in item}
     for item in items:
@@ -135,7 +135,7 @@ def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
             answered.add(key)
     for key, call_item in calls.items():
         room = ROOMS.hosted(key[0])
-        if key not in answered and not (room is not None and room.may_stay_open(call_item)):
+        if key not in answered and not call_item.get("async") and not (room is not None and room.may_stay_open(call_item)):
             raise bad_request(f"No tool output found for {key[0].replace('_', ' ')} {key[1]}.", param="input")
 
 

@@ -44,6 +44,7 @@ from moorage.store.budgets import Scope
 from moorage.store.event_log import EventBatch, LogWriterId
 from moorage.store.responses import ROOT_AGENT, Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell, tell_error
+from moorage.tools.function_items import is_async
 from moorage.tools.lowering import is_hosted
 from moorage.vector_stores.attachments import DocumentsUnread
 from moorage.wire.environments import Environment, takes_skills, with_skills
@@ -155,7 +156,7 @@ async def _check(
         team_request.check_alone(said.items)
     else:
         team_request.check(request, said)
-    if request.background or request.multi_agent is not None or any(map(is_hosted, request.tools)):
+    if request.background or request.multi_agent is not None or any(map(is_hosted, request.tools)) or any(map(is_async, request.tools)):
         await _check_room(runtime, tenant_id, follows)
 
 

@@ -46,8 +46,9 @@ def is_upstreams(item: Item, own_container: str | None) -> bool:
 
 
 def is_for_client(item: Item) -> bool:
-    """True for items that the client answers: the response ends with them. Half a call has no answer."""
-    if item.get("status") == "incomplete":
+    """True for items that the client answers: the response ends with them. Half a call has no answer, and that of an ``async``
+    call comes later."""
+    if item.get("status") == "incomplete" or item.get("async"):
         return False
     return ROOMS.of_question(item["type"]) is not None or where(item) is CallRunner.CLIENT
 
@@ -62,6 +63,8 @@ class LoopDecision:
     own: tuple[int, ...] = ()
     """Output indexes of the calls that the step itself settles, or that an earlier run of it has settled."""
     is_last: bool = False
+    goes_on: bool = False
+    """The model goes on while calls of the client are open."""
     status: Status = "completed"
     incomplete_reason: str | None = None
 
@@ -91,7 +94,7 @@ def after_model(
     answered = {item["call_id"] for item in items.values() if item["type"].endswith("_output")}
     hosted: list[int] = []
     own: list[int] = []
-    for_client = False
+    for_client = goes_on = False
     rooms = {type_: _room(type_) for type_ in {item["type"] for item in items.values()}}
     for index in sorted(items):  # There may be 10,000 calls: each is looked at once.
         item = items[index]
@@ -101,6 +104,7 @@ def after_model(
         if runner is not CallRunner.STEP and is_settled:
             continue
         for_client = for_client or is_for_client(item)
+        goes_on = goes_on or (item.get("async") is True and item.get("status") == "completed")
         if runner in _HOSTED and not is_upstreams(item, own_container):
             hosted.append(index)
         elif runner is CallRunner.STEP:
@@ -117,6 +121,8 @@ def after_model(
         if run:
             return LoopDecision(Next.TOOLS, hosted=run, refused=refused, own=settled, is_last=for_client)
         return LoopDecision(Next.DONE if for_client else Next.MODEL, refused=refused, own=settled)
+    if goes_on and not for_client:
+        return LoopDecision(Next.MODEL, goes_on=True)
     if finished is None and not for_client and (broke_inside or not _ends_with_answer(items)):
         return LoopDecision(Next.MODEL)  # Broken off with nothing to act on: ask again.
     return LoopDecision(Next.DONE)

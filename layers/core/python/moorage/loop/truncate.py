@@ -67,7 +67,7 @@ def cuts(items: Sequence[Item]) -> list[int]:
     found: list[int] = []
     unanswered: set[str | None] = set()
     for end, item in enumerate(items, 1):
-        if item["type"] in OUTPUT_OF:
+        if item["type"] in OUTPUT_OF and not item.get("async"):
             unanswered.add(item.get("call_id"))
         elif item["type"] in _OUTPUTS:
             unanswered.discard(item.get("call_id"))

@@ -120,6 +120,7 @@ class ModelTurn:
             shown=self._shown,
             is_of_team=self.stored.agent is not None,
             is_named_anew=self.stored.lane > 0,
+            asynchronous=lowered.asynchronous,
             mark_kinds=frozenset(
                 kind
                 for room in rooms_of(self.stored.parameters.tools)

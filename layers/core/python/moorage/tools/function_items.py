@@ -33,6 +33,11 @@ def parsed(arguments: str) -> Any:
     return value
 
 
+def is_async(tool: Tool) -> bool:
+    """Whether a model goes on while a call of a client's tool is open (``async``), or of one in a namespace."""
+    return bool(tool.get("async")) or any(member.get("async") for member in tool.get("tools") or () if isinstance(member, dict))
+
+
 def function_call(item: Item, name: str, arguments: Any) -> Item:
     return {"type": "function_call", "call_id": item["call_id"], "name": name, "arguments": compact_json(arguments)}
 

@@ -37,8 +37,11 @@ _NAME_CHARS_MAX: Final = 64
 """Chat Completions and Converse stop here; the Responses API takes 128."""
 
 _OF_PROGRAMS: Final = frozenset({"output_schema"})
-_OF_CALLERS: Final = frozenset({"allowed_callers", "async"}) | _OF_PROGRAMS
+_OF_CALLERS: Final = frozenset({"allowed_callers"}) | _OF_PROGRAMS
 """Fields of functions that only upstreams with programs of their own know."""
+_OF_CLIENTS: Final = frozenset({"function", "custom", "namespace"})
+_CLIENTS: Final = frozenset({"function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"})
+_OPEN_CALL: Final = "This call is open. Its output comes later, in a message: go on without it, and do not invent it."
 _PROGRAMMATIC: Final = frozenset(type_ for room in ROOMS if makes_calls(room) for type_ in room.types)
 _UNSEEN_ITEMS: Final = frozenset({"configuration_update", "compaction_trigger", "item_reference"})
 """Items that speak to the platform, not to the model."""
@@ -48,6 +51,12 @@ _FINDING: Final = frozenset({"tool_search", "additional_tools"})
 """What upstreams know whose models come by tools on the way."""
 _LOADING: Final = _FINDING | {"namespace"}
 """What an upstream cannot take as it is where the search runs here: it would have to look for tools that it is told nothing of."""
+
+
+def without_async(tool: Tool) -> Tool:
+    """A tool as an upstream is told of it, which knows nothing of calls that stay open."""
+    bare = without(tool, "async")
+    return bare | {"tools": [without(member, "async") for member in bare["tools"]]} if bare["type"] == "namespace" else bare
 
 
 def is_hosted(tool: Tool) -> bool:
@@ -97,6 +106,8 @@ class LoweredInput:
     """Functions by the name that the upstream was given."""
     finds_tools: bool = False
     """The upstream looks for tools itself, so that it may call what stands in no list here."""
+    asynchronous: frozenset[ToolKey] = frozenset()
+    """Tools of the client's whose calls stay open: types, namespaces and names."""
 
     def restore(self, name: str) -> OriginalTool:
         """The tool behind a name; :data:`NOT_OFFERED` if the upstream was given no such name."""
@@ -136,7 +147,9 @@ def lower(
     choice = lowering.choice(tool_choice)
     finds_tools = not _FINDING.isdisjoint(native)
     names = lowering.originals if finds_tools else lowering.callable(choice)
-    return LoweredInput(tuple(lowered), tuple(lowering.tools.values()), choice, MappingProxyType(names), finds_tools)
+    return LoweredInput(
+        tuple(lowered), tuple(lowering.tools.values()), choice, MappingProxyType(names), finds_tools, frozenset(lowering.asynchronous)
+    )
 
 
 def without_calls_of_programs(items: Sequence[Item]) -> list[Item]:
@@ -202,6 +215,11 @@ class _Lowering:
     has_own_search: bool = False
     """It looks for them by a tool that an item offers."""
     is_for_programs: bool = False
+    asynchronous: set[ToolKey] = field(default_factory=set)
+    called: dict[str, str] = field(default_factory=dict)
+    """Names of the client's functions and custom tools that were called, by call id."""
+    late: set[str] = field(default_factory=set)
+    """Call ids of those that were ``async``."""
 
     # --- tools ---
 
@@ -228,6 +246,9 @@ class _Lowering:
 
     def _add_tool(self, tool: Tool) -> None:
         type_ = tool["type"]
+        if type_ in _OF_CLIENTS:
+            self._note_async(tool)
+            tool = without_async(tool)
         match type_:
             case "function":
                 self._offer(tool, None)
@@ -239,6 +260,13 @@ class _Lowering:
                     self._offer(member | {"description": "\n".join(text for text in texts if text)}, tool["name"])
             case _:
                 self._add_other(tool)
+
+    def _note_async(self, tool: Tool) -> None:
+        """A later definition of a tool says anew whether its calls stay open."""
+        namespace = tool["name"] if tool["type"] == "namespace" else None
+        for member in tool["tools"] if namespace else (tool,):
+            key = (member["type"], namespace, member["name"])
+            (self.asynchronous.add if member.get("async") else self.asynchronous.discard)(key)
 
     def _add_other(self, tool: Tool) -> None:
         type_ = tool["type"]
@@ -279,7 +307,7 @@ class _Lowering:
             assert room is not None
             function = room.function_tool(name, tool)
         else:
-            unsent = frozenset() if _PROGRAMMATIC & self.native else _OF_CALLERS
+            unsent = frozenset[str]() if _PROGRAMMATIC & self.native else _OF_CALLERS
             unsent -= _OF_PROGRAMS if self.is_for_programs else frozenset()
             unsent |= frozenset() if "tool_search" in self.native else {"defer_loading"}
             kept = {key: value for key, value in tool.items() if value is not None and key not in unsent}
@@ -432,7 +460,25 @@ class _Lowering:
             self._find(room.discovered_functions(item, self._of_room(room)))
         if "id" in item:
             self.seen[item["id"]] = item
-        return room.input_items(item, self)
+        return self._clients(room, item) if type_ in _CLIENTS else room.input_items(item, self)
+
+    def _clients(self, room: Room, item: Item) -> list[Item]:
+        """A call of a client's function, or its output. An ``async`` call is answered at once, because no upstream goes on otherwise.
+        Its output comes as a message, and so does one whose call was left out."""
+        call_id = item["call_id"]
+        if item["type"] == room.call_type:
+            self.called[call_id] = item["name"]
+            if not item.get("async"):
+                return room.input_items(item, self)
+            self.late.add(call_id)
+            answer = {"type": room.output_type, "call_id": call_id, "output": _OPEN_CALL}
+            return [*room.input_items(without(item, "async"), self), *room.input_items(answer, self)]
+        if call_id in self.called and call_id not in self.late:
+            return room.input_items(item, self)
+        name, said = self.called.get(call_id, "a tool"), item["output"]
+        head = {"type": "input_text", "text": f"Output of the earlier call {call_id} of {name}:"}
+        parts = [{"type": "input_text", "text": said}] if isinstance(said, str) else said
+        return [with_visible_parts({"type": "message", "role": "user", "content": [head, *parts]}, "content")]
 
     def _tools_in_between(self, item: Item, type_: str) -> list[Item]:
         """Tools that join the conversation on the way: offered from here on, after those before them."""
@@ -440,7 +486,11 @@ class _Lowering:
         loaded = item.get("tools") or []
         plain = [tool for tool in loaded if not _is_by_items(tool)]
         if native_type in self.native:
-            return [item | {"tools": plain} if len(plain) < len(loaded) else item]
+            for tool in plain:
+                if tool["type"] in _OF_CLIENTS:
+                    self._note_async(tool)
+            shown = list(map(without_async, plain))
+            return [item | {"tools": shown} if shown != loaded else item]
         self.add_tools([without(tool, "defer_loading") for tool in plain])
         names = [name for tool in loaded for name in self._brought(tool)]
         if item.get("call_id") is None:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import limits
-from moorage.errors import invalid_function_parameters
+from moorage.errors import invalid_function_parameters, unsupported_value
 from moorage.wire import tool_shapes
 from moorage.wire.deferred import check_deferred
 from moorage.wire.environments import check_containers
@@ -40,7 +40,7 @@ from moorage.wire.validation import (
 PROGRAMMATIC_REASON: Final = (
     "In this version programs call functions, custom tools, the shell and remote servers: others have 'direct' callers only."
 )
-ASYNC_REASON: Final = "Asynchronous tool outputs are not available in this version: send every output with the next request."
+ASYNC_REASON: Final = "No program can call it: a program waits for its results. Leave 'programmatic' out, or 'async'."
 WEB_SEARCH_REASON: Final = (
     "This deployment does not search the web: its operator has named no search engine. Leave the tool out, send 'external_web_access': "
     "false, or give the model a shell with a network policy."
@@ -67,14 +67,21 @@ _Named = TypedDict(
         "description": Text,
         "defer_loading": bool,
         "allowed_callers": Callers,
-        "async": Annotated[bool, Only(False, ASYNC_REASON)],
+        "async": bool,
     },
     total=False,
 )
 """What a function and a custom tool have in common."""
 
 
+def _is_called_directly(tool: Fields) -> Fields:
+    if tool.get("async") and "programmatic" in tool.get("allowed_callers", ()):
+        raise problem(lambda param: unsupported_value(param, "true", ASYNC_REASON), "async")
+    return tool
+
+
 def _has_schema(tool: Fields) -> Fields:
+    _is_called_directly(tool)
     why = fault_of(tool["parameters"], strict=tool.get("strict", False)) if "parameters" in tool else None
     if why is not None:
         raise problem(lambda param: invalid_function_parameters(param, tool["name"], why), "parameters")
@@ -105,7 +112,7 @@ class Grammar(TypedDict):
     definition: Annotated[str, Field(min_length=1, max_length=limits.GRAMMAR_CHARS_MAX)]
 
 
-@wire
+@wire_with(_is_called_directly)
 class CustomTool(_Named, total=False):
     type: Required[Literal["custom"]]
     name: Required[Name]
