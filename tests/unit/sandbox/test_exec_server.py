@@ -432,7 +432,10 @@ def test_the_exec_server_runs_as_a_zip_too(tmp_path: Path) -> None:
     archive = tmp_path / "server.zip"
     zipapp.create_archive(EXEC_SERVER, archive)
     told = subprocess.run([sys.executable, "-I", "-S", str(archive)], capture_output=True, text=True)
-    assert (told.returncode, told.stderr) == (1, "Usage: server --config-fd N, or the configuration in MOORAGE_SANDBOX_CONFIG\n")
+    assert (told.returncode, told.stderr) == (
+        1,
+        "Usage: server --config-fd N, server --config-file PATH, or the configuration in MOORAGE_SANDBOX_CONFIG\n",
+    )
 
 
 def raw_http(server: ServerProcess) -> httpx.AsyncClient:
