@@ -234,7 +234,10 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     except Superseded:
         return await _superseded(runtime, stored, state)
     except CancelRequested:
-        await finish.end_from_outside(runtime, stored, status="cancelled")
+        if await runtime.responses.is_gone(stored.tenant_id, stored.response_id):
+            await finish.forget(runtime, stored)  # What this run has written since it was erased.
+        else:
+            await finish.end_from_outside(runtime, stored, status="cancelled")
         return state.done()
     except StorageFull:
         raise  # There will be room again.
