@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from moorage.hosts import normalise_origin, normalise_pattern
 from moorage.limits import (
@@ -27,7 +28,7 @@ from moorage.limits import (
     TENANT_STARTS_PER_SECOND,
     TENANT_VCPUS_MAX,
 )
-from moorage.settings import as_deployed, issuer_of, warm_pool_sizes
+from moorage.settings import SettingsError, as_deployed, issuer_of, mirror, warm_pool_sizes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 CONTEXT_KEY = "moorage"
@@ -73,6 +74,19 @@ def _tiers(value: tuple[str, ...]) -> tuple[str, ...]:
     if unknown or not value:
         raise ValueError(f"takes one or more of {', '.join(MEMORY_LIMITS)}")
     return tuple(tier for tier in MEMORY_LIMITS if tier in value)
+
+
+def _mirror(value: str | None) -> str | None:
+    try:
+        address = None if value is None else mirror("this", value)
+    except SettingsError as error:
+        raise ValueError(str(error).removeprefix("this ").rstrip(".")) from error
+    if address is not None and urlsplit(address).port not in (None, 80, 443):
+        raise ValueError("takes an address on port 80 or 443: the security groups open no other")
+    return address
+
+
+Mirror = Annotated[str | None, AfterValidator(_mirror)]
 
 
 def _domains(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -280,6 +294,12 @@ class Config(BaseModel):
 
     allowed_egress_domains: Annotated[Words, AfterValidator(_domains)] = ()
     """The operator's ceiling. Empty deploys no proxy and no way out."""
+
+    python_mirror: Mirror = None
+    """The index, for pip, that packages of environments are installed from. The egress proxy reaches it on port 80 or 443."""
+
+    npm_mirror: Mirror = None
+    """The same of npm."""
 
     proxy_memory_mib: Literal[512, 1024, 2048, 4096, 8192] = 512
     """Of the egress proxy, which is one for all tenants; it gets 0.5 vCPU for each GiB, and costs by both while it runs."""
@@ -542,6 +562,8 @@ class Config(BaseModel):
             raise ValueError("usage_plans needs authorizer: it names the tenant of each request")
         if self.proxy_memory_mib != 512 and not self.allowed_egress_domains:
             raise ValueError("proxy_memory_mib needs allowed_egress_domains: without them there is no proxy")
+        if (self.python_mirror or self.npm_mirror) and not self.allowed_egress_domains:
+            raise ValueError("python_mirror and npm_mirror need allowed_egress_domains: without them there is no proxy")
         if self.allowed_egress_domains and self.provisioner == "none":
             raise ValueError("allowed_egress_domains needs sandboxes: with provisioner 'none' no proxy is deployed")
         if self.allowed_egress_domains and self.has_microvms and self.vpc is not None:

@@ -15,7 +15,7 @@ from moorage.egress.ca import CERTIFICATE_FILE, ensure_ca, ensure_open_ca, ensur
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.grants import Grant, Grants, PolicyUnavailable
 from moorage.egress.operator_secrets import OperatorSecrets
-from moorage.egress.policy import EgressPolicy
+from moorage.egress.policy import EgressPolicy, EgressRequest, decide
 from moorage.egress.service import EgressService, ceiling
 from moorage.egress.store import EgressLogEntry, EgressStore
 from moorage.errors import ApiError
@@ -279,6 +279,36 @@ async def test_a_paused_container_loses_its_credential_and_nothing_else() -> Non
     assert again is not None
     assert again.placeholders == opened.placeholders
     assert await world.seen_by_proxy("cntr_1", again.password) is not None
+
+
+MIRROR = replace(SETTINGS, python_mirror="https://python.mirror.test/simple", npm_mirror="https://npm.mirror.test")
+
+
+def reaches(grant: Grant | None, *hosts: str) -> list[bool]:
+    assert grant is not None
+    return [decide(EgressRequest(host, 443), grant.policy).allowed for host in hosts]
+
+
+@pytest.mark.parametrize("policy", [EgressPolicy(), POLICY, replace(POLICY, asks_hosts=("*",))], ids=["none", "one", "asked"])
+async def test_the_mirrors_are_open_from_a_start_until_packages_are_installed(policy: EgressPolicy) -> None:
+    world = World()
+    world.grants = Grants(EgressStore(world.table), world.keys, ceiling(MIRROR), lambda: world.seconds)
+    await world.egress.open("t1", "cntr_1", policy, installs=True)
+    hosts = ("python.mirror.test", "npm.mirror.test", "other.mirror.test")
+    for incarnation in ("first", "second"):
+        for repeated in range(2):  # A start that broke off is begun again.
+            started = await world.egress.renew("t1", "cntr_1", password=incarnation, installs=True)
+            assert started is not None
+            assert reaches(await world.seen_by_proxy("cntr_1", incarnation), *hosts) == [True, True, False], repeated
+        await world.egress.store.close_mirrors("t1", "cntr_1")
+        assert reaches(await world.seen_by_proxy("cntr_1", incarnation), *hosts) == [False, False, False]
+        installed = await world.seen_by_proxy("cntr_1", incarnation)
+        assert reaches(installed, "api.example.com") == [policy is POLICY]
+    await world.egress.renew("t1", "cntr_1", password="third", installs=True)
+    await world.egress.pause("t1", "cntr_1")
+    assert await world.seen_by_proxy("cntr_1", "third") is None
+    await world.egress.store.close_mirrors("t1", "cntr_2")
+    assert [record for key, record in world.table.records.items() if "installs" in record] == []
 
 
 async def test_the_proxy_runs_while_a_sandbox_may_use_it() -> None:

@@ -30,6 +30,7 @@ EVERYTHING = {
     "dual_stack": True,
     "image_edition": "2026-12",
     "monthly_budget": 200,
+    "npm_mirror": "https://npm.example.com",
     "oidc": {
         "issuer": "https://login.example.com",
         "audience": "https://api.example.com",
@@ -45,6 +46,7 @@ EVERYTHING = {
     "otlp_endpoint": "https://otlp.example.com",
     "otlp_headers_secret": "arn:aws:secretsmanager:us-east-1:000000000000:secret:otlp-Ab12Cd",
     "provisioned_concurrency": 2,
+    "python_mirror": "https://python.example.com/simple",
     "sandbox_logs": True,
     "sandboxes_alarm": 100,
     "tls_minimum": "1.2",

@@ -77,6 +77,12 @@ WRONG = {
         {"provisioner": {"1g": "lambda_microvm", "64g": "fargate"}},
         "'provisioner': takes one word for all memory tiers",
     ),
+    "a mirror without a proxy": ({"npm_mirror": "https://npm.example.com"}, "npm_mirror need allowed_egress_domains"),
+    "a mirror by its address": ({"python_mirror": "https://10.0.0.1/simple"}, "'python_mirror'"),
+    "a mirror on another port": (
+        {"python_mirror": "https://python.example.com:8443/simple", "allowed_egress_domains": ["pkg.example.com"]},
+        "port 80 or 443",
+    ),
     "a size of no proxy": ({"proxy_memory_mib": 1024}, "proxy_memory_mib needs allowed_egress_domains"),
     "a bucket without its table": ({"bucket_name": "restored"}, "table_name and bucket_name belong together"),
     "a budget that nobody hears of": ({"monthly_budget": 100}, "need alarm_email"),

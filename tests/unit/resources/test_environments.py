@@ -168,8 +168,10 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({**HOSTED, "network": {"access": "restricted"}}, "network.allowed_domains", "invalid_value"),
     ({**HOSTED, "network": {"access": "enabled", "allowed_domains": ["a.example.com"]}}, "network.allowed_domains", "invalid_value"),
     ({**HOSTED, "network": {"access": "restricted", "blocked_domains": ["a.example"]}}, "network.blocked_domains", "invalid_value"),
-    ({**HOSTED, "packages": {"python": ["pandas"]}}, "packages.python", "invalid_value"),
-    ({**HOSTED, "packages": {"npm": ["left-pad"]}}, "packages.npm", "invalid_value"),
+    ({**HOSTED, "packages": {"python": ["git+https://a.example/b"]}}, "packages.python[0]", "invalid_value"),
+    ({**HOSTED, "packages": {"python": ["a; import os"]}}, "packages.python[0]", "invalid_value"),
+    ({**HOSTED, "packages": {"npm": ["-g"]}}, "packages.npm[0]", "invalid_value"),
+    ({**HOSTED, "packages": {"npm": ["a@npm:b"]}}, "packages.npm[0]", "invalid_value"),
     ({**HOSTED, "packages": {"system": ["curl"]}}, "packages.system", "invalid_value"),
     ({**HOSTED, "env": {"PATH": "/"}}, "env", "invalid_value"),
     ({**HOSTED, "env": {"MOORAGE_X": "/"}}, "env", "invalid_value"),
@@ -467,7 +469,9 @@ async def test_a_later_sandbox_that_cannot_be_set_up_runs_and_the_model_is_told(
 async def test_a_setup_that_takes_too_long_fails(service: Service) -> None:
     service.provisioner.programs = lambda sandbox, command: (-1, "")
     record = await opened(service, setup_commands=[{"command": "sleep"}])
-    with pytest.raises(SetupFailed, match=r"^Setup command 1 of 1 took too long: all setup commands together have 180 seconds\.$"):
+    with pytest.raises(
+        SetupFailed, match=r"^Setup command 1 of 1 took too long: packages and setup commands together have 180 seconds\.$"
+    ):
         await service.runtime.containers.sandboxes.ensure("ten_a", record.id)
 
 

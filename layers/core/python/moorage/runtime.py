@@ -19,6 +19,7 @@ from moorage.approvals.link_store import ApprovalLinks
 from moorage.approvals.store import ApprovalStore
 from moorage.automations.store import Automations
 from moorage.containers.containers import Containers
+from moorage.containers.packages import Mirrors
 from moorage.containers.sandbox_wait import of_responses
 from moorage.containers.upstream_store import UpstreamContainers
 from moorage.conversations.store import Conversations
@@ -341,6 +342,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         usage=_sandbox_usage(settings, table, clock),
         can_start=settings.provisioner != "elsewhere",
         webhooks=Webhooks(table, Sealer(keys.content, keys.opening_anew), clock=clock),
+        mirrors=Mirrors(settings.python_mirror, settings.npm_mirror),
     )
     runtime = Runtime(
         settings=settings,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 from urllib.parse import quote, unquote, urlsplit
 
-from moorage.hosts import normalise_origin, normalise_pattern
+from moorage.hosts import normalise, normalise_origin, normalise_pattern
 from moorage.limits import (
     AUTO_IDLE_SECONDS_MIN,
     AUTOMATIONS_MAX,
@@ -99,6 +99,10 @@ class Settings:
     """The deployment's own address ranges (the VPC's CIDR): never reachable, whatever a name resolves to."""
     egress_allowed_networks: tuple[str, ...] = ()
     """Private ranges that the operator opens to allowed names (an internal mirror). Metadata addresses stay closed."""
+    python_mirror: str | None = None
+    """The index that ``packages.python`` of environments are installed from, for pip. Its host is a name, and reached by the proxy."""
+    npm_mirror: str | None = None
+    """The registry of ``packages.npm``."""
     fetch_allowed_networks: tuple[str, ...] = ()
     """Private ranges from which the API itself fetches what a request names by URL (``file_url``), for every tenant."""
     cors_origins: tuple[str, ...] = ()
@@ -510,6 +514,18 @@ def _web_address(name: str, text: str) -> str:
     return text
 
 
+def mirror(name: str, text: str) -> str:
+    """Sandboxes read it: it holds no secret."""
+    parts = urlsplit(text)
+    host = None if parts.hostname is None else normalise(parts.hostname)
+    if parts.scheme not in ("http", "https") or host is None or "@" in parts.netloc or not text.isprintable() or " " in text:
+        raise SettingsError(
+            f"{name} takes the address of an index of packages, such as 'https://packages.example.com/simple', with a name for its "
+            "host and without a password."
+        )
+    return text
+
+
 def _vector_bucket(name: str, text: str) -> str:
     if not re.fullmatch(r"arn:aws[-a-z0-9]*:s3vectors:[a-z0-9-]+:[0-9]{12}:bucket/[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", text):
         raise SettingsError(f"{name} takes the ARN of a vector bucket of S3 Vectors, not '{text}'.")
@@ -562,6 +578,8 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_EGRESS_PORTS": _Variable("egress_ports", _ports, _listed),
     "MOORAGE_EGRESS_OWN_NETWORKS": _Variable("egress_own_networks", _networks, _listed),
     "MOORAGE_EGRESS_ALLOWED_NETWORKS": _Variable("egress_allowed_networks", _networks, _listed),
+    "MOORAGE_PYTHON_MIRROR": _Variable("python_mirror", mirror),
+    "MOORAGE_NPM_MIRROR": _Variable("npm_mirror", mirror),
     "MOORAGE_FETCH_ALLOWED_NETWORKS": _Variable("fetch_allowed_networks", _networks, _listed),
     "MOORAGE_CORS_ORIGINS": _Variable("cors_origins", _origins, _listed),
     "MOORAGE_OIDC_ISSUER": _Variable("oidc_issuer", _issuer),

@@ -19,6 +19,7 @@ from moorage.automations.shapes import (
     SkillReferenceOfAutomation,
 )
 from moorage.automations.store import AutomationRecord, InvocationRecord
+from moorage.environments.answers import shown_packages
 from moorage.environments.shapes import InlineSkillAnswer, NetworkAnswer, NoEnvironment
 
 
@@ -99,7 +100,7 @@ def _environment(spec: Mapping[str, Any]) -> NoEnvironment | EnvironmentOfAutoma
         "network": _network(spec["network"]) if "network" in spec else None,
         "capability_directories": [] if "capability_directories" in spec else None,
         "desktop": {"enabled": False} if "desktop" in spec else None,
-        "packages": {"npm": [], "python": [], "system": []} if "packages" in spec else None,
+        "packages": {**shown_packages(spec["packages"])} if "packages" in spec else None,
         "plugins": [] if "plugins" in spec else None,
     }
 

@@ -18,6 +18,7 @@ from moorage.containers.claims import Claims
 from moorage.containers.history_store import ContainerPast, time_after
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.lifecycle import ContainerSandboxes
+from moorage.containers.packages import Mirrors, Packages
 from moorage.containers.sandbox_wait import SandboxWait
 from moorage.containers.screens import ContainerScreens
 from moorage.containers.setup import ContainerSetup, Setups
@@ -122,6 +123,7 @@ class Containers:
         usage: SandboxUsage | None = None,
         can_start: bool = True,
         webhooks: Webhooks | None = None,
+        mirrors: Mirrors = Mirrors(),  # noqa: B008
     ) -> None:
         """``bounds`` are those of a tenant's sandboxes, checked at their start (``can_start``). ``usage`` counts their time, if that
         has a price.
@@ -142,7 +144,7 @@ class Containers:
         self.incarnations = Incarnations(sandbox_key, egress=egress, egress_proxy=egress_proxy)
         self.skills = GivenSkills(store, ContainerSkills(table), SkillStore(table, blobs, clock=clock), blobs)
         staging = Staging(store, ContainerSkills(table), blobs, claims, provisioner)
-        self.setups = Setups(table, store, claims, sandbox_key)
+        self.setups = Setups(table, store, claims, sandbox_key, mirrors)
         self.lives = ContainerLives(table)
         announcements = Announcements(store, webhooks, clock, strict_expiry=strict_expiry)
         self.sandboxes = ContainerSandboxes(
@@ -183,6 +185,7 @@ class Containers:
         network_policy: NetworkPolicy | None = None,
         skills: Sequence[GivenSkill] = (),
         setup: ContainerSetup | None = None,
+        packages: Packages | None = None,
         param: str = "",
         programs: str | None = None,
         lenders: tuple[str, ...] = (),
@@ -205,9 +208,11 @@ class Containers:
             is_internal=is_internal,
             is_auto=is_auto,
             environment=environment,
+            packages=packages,
         )
-        if self._egress is not None and network_policy is not None and policy is not None:
-            await self._egress.open(tenant_id, record.id, policy, network_policy.domain_secrets)
+        if self._egress is not None and (policy is not None or packages):
+            secrets = () if network_policy is None else network_policy.domain_secrets
+            await self._egress.open(tenant_id, record.id, policy or EgressPolicy(), secrets, installs=bool(packages))
         try:
             record = await self._copy_in(record, files) if files else record
             record = await self.skills.add(record, skills)
@@ -244,6 +249,7 @@ class Containers:
             programs=source.programs,
             lenders=lenders,
             environment="session" if source.environment else "",
+            packages=source.packages,
         )
         if source.has_setup:
             made = await self.setups.copy(source, made)

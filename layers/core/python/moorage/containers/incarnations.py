@@ -35,9 +35,10 @@ class Incarnations:
 
     async def _way_out(self, record: ContainerRecord) -> tuple[EgressSpec | None, Mapping[str, str]]:
         """The proxy as this sandbox may use it, and the placeholders of its secrets; nothing by default."""
-        if self._egress is None or self._egress_proxy is None or record.network_policy["type"] == "disabled":
+        if self._egress is None or self._egress_proxy is None or not _goes_out(record):
             return None, {}
-        grant = await self._egress.renew(record.tenant_id, record.id, password=self._derived("egress", record.id, record.incarnation))
+        password = self._derived("egress", record.id, record.incarnation)
+        grant = await self._egress.renew(record.tenant_id, record.id, password=password, installs=bool(record.packages))
         if grant is None:
             return None, {}
         place = place_word(places_key(self._sandbox_key()), record.id)
@@ -48,7 +49,7 @@ class Incarnations:
 
     async def close_way_out(self, record: ContainerRecord) -> None:
         """Until the next incarnation."""
-        if self._egress is not None and record.network_policy["type"] != "disabled":
+        if self._egress is not None and _goes_out(record):
             await self._egress.pause(record.tenant_id, record.id)
 
     def handle(self, record: ContainerRecord) -> Handle:
@@ -67,3 +68,8 @@ class Incarnations:
         """A secret of one incarnation: the same however often its start is repeated, another one for the next."""
         message = f"{purpose}\0{container_id}\0{incarnation}".encode()
         return hmac.new(self._sandbox_key(), message, hashlib.sha256).hexdigest()
+
+
+def _goes_out(record: ContainerRecord) -> bool:
+    """If only for its packages."""
+    return record.network_policy["type"] != "disabled" or bool(record.packages)

@@ -1,4 +1,4 @@
-"""The setup of a container's sandboxes: environment variables, and commands that run before all others.
+"""The setup of a container's sandboxes: environment variables, packages, and commands that run before all others.
 
 Each new sandbox gets them anew, after the container's files. A command that fails in the first one fails the container: it never comes
 to run, and says why. If it fails in a later one (that begins with the saved files of the earlier ones), the model reads it.
@@ -7,6 +7,7 @@ They may hold secrets, and no route returns them. They lie in one record, sealed
 a process that may reach a sandbox can open it.
 """
 
+import asyncio
 import hashlib
 import hmac
 import time
@@ -18,8 +19,11 @@ from typing import Any
 import orjson
 
 from moorage import limits, sealing
+from moorage.containers import packages
 from moorage.containers.claims import Claims, Lease
+from moorage.containers.packages import Mirrors
 from moorage.containers.store import ContainerRecord, ContainerStore
+from moorage.egress.store import EgressStore
 from moorage.errors import SetupFailed
 from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecOutput
 from moorage.store import keys
@@ -43,8 +47,10 @@ class ContainerSetup:
 
 
 class Setups:
-    def __init__(self, table: Table, store: ContainerStore, claims: Claims, sandbox_key: Callable[[], bytes]) -> None:
+    def __init__(self, table: Table, store: ContainerStore, claims: Claims, sandbox_key: Callable[[], bytes], mirrors: Mirrors) -> None:
         self._table = table
+        self._grants = EgressStore(table)
+        self._mirrors = mirrors
         self._store = store
         self._claims = claims
         self._sandbox_key = sandbox_key
@@ -71,17 +77,17 @@ class Setups:
         return ContainerSetup(opened["variables"], tuple(SetupCommand(command, cwd) for command, cwd in opened["commands"]))
 
     async def run(self, record: ContainerRecord, client: ExecClient) -> tuple[ContainerRecord, tuple[str, ...]]:
-        """Set the variables and run the commands, in a sandbox that has the container's files; answers the record with its renewed
-        claim, and notes for the model. Raises :class:`SetupFailed`, and the record keeps it.
+        """Set the variables, install the packages and run the commands, in a sandbox that has the container's files; answers the record
+        with its renewed claim, and notes for the model. Raises :class:`SetupFailed`, and the record keeps it.
 
         The exec server knows each command by its place: a successor of a dead starter goes on from there.
         """
         setup = await self.of(record)
-        if setup.is_empty:
+        if setup.is_empty and not record.packages:
             return record, ()
         await client.set_variables(setup.variables)
         lease = Lease(self._claims, record)
-        problem = await lease.during(self._first_problem(client, setup))
+        problem = await lease.during(self._first_problem(record, client, setup))
         if problem is None:
             return lease.record, ()
         if record.is_set_up:
@@ -89,22 +95,48 @@ class Setups:
         await self._store.change(lease.record, set={"setup_error": problem})
         raise SetupFailed(problem)
 
-    async def _first_problem(self, client: ExecClient, setup: ContainerSetup) -> str | None:
+    async def _first_problem(self, record: ContainerRecord, client: ExecClient, setup: ContainerSetup) -> str | None:
         """The fault of the first command that failed; None if all have run."""
         until = time.monotonic() + limits.SETUP_SECONDS_MAX
+        if record.packages and (problem := await self._problem_of_packages(record, client, setup, until)) is not None:
+            return problem
         for index, each in enumerate(setup.commands):
-            left_ms = max(1, int((until - time.monotonic()) * 1000))
-            ended, output = await _finished(client, f"setup-{index}", each, left_ms)
-            if ended.outcome == "exit" and ended.exit_code == 0:
-                continue
-            how = f"failed with exit code {ended.exit_code}" if ended.outcome == "exit" else "took too long"
-            if ended.outcome != "exit":
-                how += f": all setup commands together have {limits.SETUP_SECONDS_MAX} seconds"
-            return f"Setup command {index + 1} of {len(setup.commands)} {how}.{_told(output, setup.variables)}"
+            if (how := await _problem(client, f"setup-{index}", each, setup, until)) is not None:
+                return f"Setup command {index + 1} of {len(setup.commands)} {how}"
+        return None
+
+    async def _problem_of_packages(
+        self, record: ContainerRecord, client: ExecClient, setup: ContainerSetup, until: float
+    ) -> str | None:
+        """Install them. The mirrors are within reach from the sandbox's start (``incarnations.py``) to the end of this."""
+        try:
+            for ecosystem, names in sorted(record.packages.items()):
+                if self._mirrors.of(ecosystem) is None:
+                    return f"The deployment has no mirror for 'packages.{ecosystem}' any more."
+                command = SetupCommand(self._mirrors.command(ecosystem, names), "/")
+                if (how := await _problem(client, f"packages-{ecosystem}", command, setup, until)) is not None:
+                    return f"The installation of 'packages.{ecosystem}' {how}"
+        finally:
+            await self._grants.close_mirrors(record.tenant_id, record.id)
+            await asyncio.sleep(limits.EGRESS_POLICY_SECONDS_MAX)  # So long the proxy believes what it has read.
+        _, path = await _finished(client, "packages-path", SetupCommand(packages.READ_PATH, "/"), limits.SETUP_SECONDS_MAX * 1000)
+        await client.set_variables(packages.variables(path, setup.variables))
         return None
 
     def _key(self) -> bytes:
         return hmac.new(self._sandbox_key(), b"setup", hashlib.sha256).digest()
+
+
+async def _problem(client: ExecClient, exec_id: str, command: SetupCommand, setup: ContainerSetup, until: float) -> str | None:
+    """The failure of a command that may run ``until`` then (monotonic); None if it has none."""
+    left_ms = max(1, int((until - time.monotonic()) * 1000))
+    ended, output = await _finished(client, exec_id, command, left_ms)
+    if ended.outcome == "exit" and ended.exit_code == 0:
+        return None
+    how = f"failed with exit code {ended.exit_code}" if ended.outcome == "exit" else "took too long"
+    if ended.outcome != "exit":
+        how += f": packages and setup commands together have {limits.SETUP_SECONDS_MAX} seconds"
+    return f"{how}.{_told(output, setup.variables)}"
 
 
 async def _finished(client: ExecClient, exec_id: str, command: SetupCommand, timeout_ms: int) -> tuple[ExecEnded, str]:

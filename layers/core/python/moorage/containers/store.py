@@ -6,9 +6,9 @@ under their hash: rows with the same content share one object.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast
 
 from moorage import limits
@@ -129,6 +129,8 @@ class ContainerRecord:
     """... or failed in the first, so that there is no other."""
     environment: Literal["", "prewarmed", "session"] = ""
     """The environment of an agent: made by itself, or with its session; empty for another container."""
+    packages: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What its sandboxes begin with beside (``containers/packages.py``)."""
     is_ready_told: bool = False
     """Webhook endpoints know that the first sandbox of a prewarmed one has been there."""
 
@@ -243,6 +245,7 @@ class ContainerStore:
         is_internal: bool = False,
         is_auto: bool = False,
         environment: Literal["", "prewarmed", "session"] = "",
+        packages: Mapping[str, Sequence[str]] | None = None,
     ) -> ContainerRecord:
         """``lenders``: it is to begin with files of these.
 
@@ -265,6 +268,8 @@ class ContainerStore:
             is_internal=is_internal,
             environment=environment,
             is_auto=is_auto,
+            packages=packages or {},
+            has_setup=bool(packages),
         )
         await self._table.write_many(puts=[_container_record(record), self._purge_record(record)])
         return record
@@ -570,7 +575,7 @@ _CONTAINER: Final = Codec(
     nested={"sandbox": _SANDBOX},
     sparse=(
         *("ordered_at_ms", "running_at_ms", "ending", "lacks_room", "processes_seen", "quiet_mark", "is_auto", "ends_at"),
-        *("has_setup", "is_set_up", "setup_error", "environment", "is_ready_told"),
+        *("has_setup", "is_set_up", "setup_error", "environment", "is_ready_told", "packages"),
     ),
 )
 _FILE: Final = Codec(ContainerFileRecord, sparse=("upload_id",))

@@ -126,6 +126,7 @@ class Grants:
             asks_secrets=record.asks_secrets,
             opened=record.opened,
         )
+        policy = policy.installing() if record.installs else policy
         return Grant(record.tenant_id, record.container_id, policy, await self._open(record, named), version)
 
     async def _named(self, sealed: SealedSecret, tenant_id: str) -> OperatorSecret | None:
@@ -153,4 +154,4 @@ def _version(record: GrantRecord, named: Mapping[str, OperatorSecret | None]) ->
     """Changes with the container's records and with each operator secret that they refer to."""
     ciphertexts = b"".join(secret.ciphertext for _, secret in sorted(named.items()) if secret is not None)
     opened = ",".join(sorted(opening.key for opening in record.opened))
-    return f"{record.version}:{record.seal}:{opened}:{hashlib.sha256(ciphertexts).hexdigest()}"
+    return f"{record.version}:{record.seal}:{record.installs}:{opened}:{hashlib.sha256(ciphertexts).hexdigest()}"

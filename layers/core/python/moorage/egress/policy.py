@@ -128,6 +128,13 @@ class EgressPolicy:
     """Names of secrets that a person has to allow first."""
     opened: frozenset[EgressOpening] = frozenset()
     """What a person has allowed."""
+    mirrors: tuple[str, ...] = ()
+    """Hosts of the operator's package mirrors: a sandbox reaches them while it installs packages (:meth:`installing`)."""
+
+    def installing(self) -> "EgressPolicy":
+        """The same, with the mirrors, about which nobody is asked."""
+        opened = self.opened | {EgressOpening("host", host) for host in self.mirrors}
+        return replace(self, domains=(*self.domains, *self.mirrors), ceiling=(*self.ceiling, *self.mirrors), opened=opened)
 
     def holds_secret(self, name: str) -> bool:
         """Whether the use of a secret waits for a person's word."""

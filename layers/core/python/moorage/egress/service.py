@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from moorage import limits
 from moorage.egress.ca import ensure_sealed_ca
@@ -51,6 +52,7 @@ def ceiling(settings: Settings) -> EgressPolicy:
         ports=settings.egress_ports,
         own_networks=settings.egress_own_networks,
         allowed_networks=settings.egress_allowed_networks,
+        mirrors=tuple(urlsplit(mirror).hostname or "" for mirror in (settings.python_mirror, settings.npm_mirror) if mirror),
     )
 
 
@@ -99,13 +101,20 @@ class EgressService:
         return policy
 
     async def open(
-        self, tenant_id: str, container_id: str, policy: EgressPolicy, secrets: tuple[DomainSecret, ...] = ()
+        self,
+        tenant_id: str,
+        container_id: str,
+        policy: EgressPolicy,
+        secrets: tuple[DomainSecret, ...] = (),
+        *,
+        installs: bool = False,
     ) -> EgressGrant | None:
-        """Let a container out as far as its admitted policy says; None if that is nowhere.
+        """Let a container out as far as its admitted policy says; None if that is nowhere. One that ``installs`` packages has a grant
+        also then.
 
         A repeated call writes everything anew with a fresh credential. The older credential ends; this harms only an unused sandbox.
         """
-        if not policy.domains:
+        if not policy.domains and not installs:
             await self.store.delete(tenant_id, container_id)
             return None
         context = container_context(tenant_id, container_id)
@@ -157,17 +166,20 @@ class EgressService:
         await self.store.replace_secrets(replace(grant, seal=random.token_hex(8), wrapped_key=key.wrapped, secrets=sealed), grant.seal)
         return True
 
-    async def renew(self, tenant_id: str, container_id: str, *, password: str | None = None) -> EgressGrant | None:
+    async def renew(
+        self, tenant_id: str, container_id: str, *, password: str | None = None, installs: bool = False
+    ) -> EgressGrant | None:
         """A fresh credential for a new sandbox of the same container, with the policy and the placeholders it had; None if it has
         no network. The old sandbox's credential ends. The proxy is started if it rests.
 
         ``password`` is for a start that may have to be repeated: with the same one, a sandbox that is on its way keeps its own.
+        ``installs``: it begins with the packages of its container, and reaches their mirrors until they are there.
         """
         grant = await self.store.load(tenant_id, container_id)
         if grant is None:
             return None
         password = password or random.token_urlsafe(32)
-        issued = self._issued(replace(grant, is_live=True), password)
+        issued = self._issued(replace(grant, is_live=True, installs=installs), password)
         await self._learn_ca()
         try:
             await self.store.renew(issued, grant.credential_sha256)

@@ -41,6 +41,8 @@ class GrantRecord:
     asks_secrets: tuple[str, ...] = ()
     opened: frozenset[EgressOpening] = frozenset()
     """What a person has allowed of those."""
+    installs: bool = False
+    """It reaches the operator's package mirrors too, until :meth:`EgressStore.close_mirrors`."""
 
     def asks_for(self, opening: EgressOpening) -> bool:
         """Whether it is something that a person is asked about."""
@@ -94,7 +96,7 @@ class EgressLogEntry:
 _GRANT: Final = Codec(
     GrantRecord,
     names={"expires_at": "ttl"},
-    sparse=("asks_hosts", "asks_secrets"),
+    sparse=("asks_hosts", "asks_secrets", "installs"),
     beside=("tenant_id", "container_id", "secrets", "is_live", "opened"),
 )
 _SECRET: Final = Codec(SealedSecret, sparse=("more_domains",))
@@ -161,10 +163,15 @@ class EgressStore:
                 pk,
                 keys.EGRESS_POLICY,
                 set={"credential_sha256": ""},
-                remove=("GSI1PK", "GSI1SK"),
+                remove=("GSI1PK", "GSI1SK", "installs"),
                 condition={"version": stale["version"]},
             )
             await self._forget_credentials([stale])
+
+    async def close_mirrors(self, tenant_id: str, container_id: str) -> None:
+        """The packages of its sandbox are installed, or cannot be. Harmless to repeat, and for a container without a grant."""
+        with suppress(ConditionFailed):
+            await self._table.update(keys.container(tenant_id, container_id), keys.EGRESS_POLICY, remove=("installs",))
 
     async def is_any_live(self) -> bool:
         """May any sandbox of this deployment use the proxy now?"""
@@ -302,7 +309,7 @@ def _credential_record(grant: GrantRecord) -> Record:
     }
 
 
-_OF_THE_CREDENTIAL: Final = frozenset({"GSI1PK", "GSI1SK", "credential_sha256", "version", "ttl"})
+_OF_THE_CREDENTIAL: Final = frozenset({"GSI1PK", "GSI1SK", "credential_sha256", "version", "ttl", "installs"})
 """Attributes of the policy that a new credential changes."""
 
 

@@ -1,6 +1,6 @@
 """A container as an environment shows it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from moorage import limits
@@ -19,6 +19,7 @@ from moorage.environments.shapes import (
     InlineSkillAnswer,
     NetworkAnswer,
     NoEnvironment,
+    PackagesAnswer,
     SkillReferenceAnswer,
 )
 from moorage.runtime import Runtime
@@ -39,7 +40,7 @@ async def environment_of(runtime: Runtime, record: ContainerRecord | None) -> No
         "desktop": {"enabled": False},
         "files": await given_files(runtime, record),
         "network": _network(runtime, record),
-        "packages": {"npm": [], "python": [], "system": []},
+        "packages": shown_packages(record.packages),
         "plugins": [],
         "skills": await given_skills(runtime, record),
     }
@@ -89,6 +90,10 @@ async def info_of(runtime: Runtime, record: ContainerRecord) -> EnvironmentInfo:
         "plugins": [],
         "skills": await given_skills(runtime, record),
     }
+
+
+def shown_packages(packages: Mapping[str, Sequence[str]]) -> PackagesAnswer:
+    return {"npm": list(packages.get("npm", ())), "python": list(packages.get("python", ())), "system": []}
 
 
 def file_of(row: ContainerFileRecord) -> EnvironmentFile:

@@ -124,6 +124,7 @@ async def _reserved(
             network_policy=with_variables(runtime, policy, credentials, taken=spec.get("env", {})),
             skills=skills,
             setup=_setup(spec),
+            packages=_packages(runtime, spec.get("packages", {}), f"{param}.packages"),
             environment=kind,
             param=f"{param}.",
         )
@@ -134,6 +135,29 @@ async def _reserved(
 def _setup(spec: Mapping[str, Any]) -> ContainerSetup:
     commands = spec.get("setup_commands", ())
     return ContainerSetup(spec.get("env", {}), tuple(SetupCommand(each["command"], each.get("cwd", _FOLDER)) for each in commands))
+
+
+_MIRRORS: Final = {"python": "MOORAGE_PYTHON_MIRROR", "npm": "MOORAGE_NPM_MIRROR"}
+
+
+def _packages(runtime: Runtime, asked: Mapping[str, Sequence[str]], param: str) -> dict[str, Sequence[str]]:
+    """Those that are asked for. Raises :class:`ApiError` for some that this deployment cannot install."""
+    settings = runtime.settings
+    there = {"python": settings.python_mirror, "npm": settings.npm_mirror}
+    wanted: dict[str, Sequence[str]] = {ecosystem: tuple(asked[ecosystem]) for ecosystem in there if asked.get(ecosystem)}
+    for ecosystem in wanted:
+        if there[ecosystem] is not None and settings.egress_proxy is not None:
+            continue
+        lacks = f"names no index to install them from ({_MIRRORS[ecosystem]})"
+        if there[ecosystem] is not None:
+            lacks = f"runs no egress proxy, by which sandboxes reach its index ({SETTING})"
+        raise bad_request(
+            f"'{param}.{ecosystem}' cannot be installed: the operator of this deployment {lacks}. Leave it out, or install them by "
+            "'setup_commands' from an index that 'network' allows.",
+            param=f"{param}.{ecosystem}",
+            code="packages_unavailable",
+        )
+    return wanted
 
 
 def _policy(runtime: Runtime, network: Mapping[str, Any] | None, param: str) -> NetworkPolicy | None:

@@ -5,6 +5,7 @@ An environment is a container. Its files lie under ``/workspace``, which is the 
 
 import base64
 import posixpath
+import re
 from typing import Annotated, Any, Final, Literal, Required
 
 from pydantic import AfterValidator, Field
@@ -38,7 +39,6 @@ _NO_SELF_HOSTED: Final = "Commands run in containers of this service in this ver
 _NO_BLOCKED: Final = "A network is opened by name in this version: list what may be reached in 'allowed_domains'."
 _NO_PLUGINS: Final = "Plugins are not available in this version: give their skills by 'skills'."
 _NO_CAPABILITIES: Final = "Folders with capabilities are not read in this version: give skills by 'skills'."
-_NO_PACKAGES: Final = "Install them by 'setup_commands', from an index that 'network' allows: the service has no mirror of one."
 _NO_SYSTEM_PACKAGES: Final = (
     "Commands are not root, and install no system packages: the operator puts them into the image of sandboxes."
 )
@@ -182,11 +182,34 @@ def _is_text(value: str) -> bool:
     return True
 
 
+def _package(pattern: str, example: str) -> Any:
+    """A name with a version at most: an address or an option would be another thing to an installer."""
+
+    def check(name: str) -> str:
+        if not re.fullmatch(pattern, name):
+            raise wrong_value(f"it must be the name of a package, with a version if need be, such as '{example}'.")
+        return name
+
+    return AfterValidator(check)
+
+
+_PackageName = Annotated[str, Field(min_length=1, max_length=limits.ENVIRONMENT_PACKAGE_CHARS_MAX)]
+_VERSION: Final = r"(===|~=|==|!=|<=|>=|<|>) ?[A-Za-z0-9.*+!_-]+"
+_Python = Annotated[
+    _PackageName,
+    _package(rf"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]+\])? ?({_VERSION}( ?, ?{_VERSION})*)?", "rich>=13,<15"),
+]
+_Npm = Annotated[
+    _PackageName,
+    _package(r"(@[a-z0-9~][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*(@[A-Za-z0-9^~<>=.*+_-]+)?", "left-pad@1.3.0"),
+]
+
+
 @wire
 class PackagesParam(TypedDict, total=False):
-    npm: Annotated[list[Name], Length(limits.ENVIRONMENT_FILES_MAX), _none_of(_NO_PACKAGES)]
-    python: Annotated[list[Name], Length(limits.ENVIRONMENT_FILES_MAX), _none_of(_NO_PACKAGES)]
-    system: Annotated[list[Name], Length(limits.ENVIRONMENT_FILES_MAX), _none_of(_NO_SYSTEM_PACKAGES)]
+    npm: Annotated[list[_Npm], Length(limits.ENVIRONMENT_PACKAGES_MAX)]
+    python: Annotated[list[_Python], Length(limits.ENVIRONMENT_PACKAGES_MAX)]
+    system: Annotated[list[Name], Length(limits.ENVIRONMENT_PACKAGES_MAX), _none_of(_NO_SYSTEM_PACKAGES)]
 
 
 class EnvironmentConfiguration(TypedDict, total=False):

@@ -7,6 +7,7 @@ from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
 from moorage.api.routing import Router
+from moorage.environments.answers import shown_packages
 from moorage.environments.opening import shown_network
 from moorage.environments.shapes import InlineSkillAnswer
 from moorage.environments.template_shapes import (
@@ -81,7 +82,7 @@ def as_object(template: TemplateRecord) -> EnvironmentTemplate:
         "desktop": {"enabled": False},
         "files": [_file(file) for file in given.get("files", ())],
         "network": shown_network(given.get("network")),
-        "packages": {"npm": [], "python": [], "system": []},
+        "packages": shown_packages(given.get("packages", {})),
         "plugins": [],
         "skills": [_skill(skill) for skill in given.get("skills", ())],
     }

@@ -7,6 +7,11 @@ from moorage.limits.units import KIB, MIB
 ENVIRONMENT_FILES_MAX: Final = 500
 """Files that one request puts into an environment. Each is a copy in the bucket; eight are made at once."""
 
+ENVIRONMENT_PACKAGES_MAX: Final = 50
+"""Packages of one ecosystem. Their names stand in the container's record."""
+
+ENVIRONMENT_PACKAGE_CHARS_MAX: Final = 200
+
 ENVIRONMENT_PATH_CHARS_MAX: Final = 1_024
 """Of a path below /workspace. Linux takes 4,096 bytes, and a character has up to four."""
 
