@@ -314,8 +314,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     provisioner = _provisioner(settings, executor)
     connect, fleet = _connect(provisioner), _fleet(provisioner)
     lister = provisioner if isinstance(provisioner, LambdaMicrovmProvisioner) else fleet
-    pooled = fleet if settings.warm_pool or isinstance(fleet, FargateProvisioner) else None
-    pool = None if pooled is None else WarmPool(table, pooled, settings.warm_pool, key=keys.sandboxes, clock=clock, connect=connect)
+    pool = _warm_pool(settings, table, fleet, keys, clock, connect)
     if settings.warm_pool:
         # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
         provisioner = pool or WarmPool(table, ReachOnlyProvisioner(), {}, key=keys.sandboxes, clock=clock)
@@ -374,6 +373,20 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     files.before_erasure = runtime.vector_stores.forget_file
     runtime.tokens = _tokens(settings, runtime)
     return runtime
+
+
+def _warm_pool(
+    settings: Settings,
+    table: Table,
+    fleet: PooledProvisioner | None,
+    keys: DeploymentKeys,
+    clock: Callable[[], float],
+    connect: Callable[[Handle], ExecClient] | None,
+) -> WarmPool | None:
+    """On Fargate also without a wanted size: the reaper then stops what an earlier deployment left waiting."""
+    if fleet is None or not (settings.warm_pool or isinstance(fleet, FargateProvisioner)):
+        return None
+    return WarmPool(table, fleet, settings.warm_pool, key=keys.sandboxes, clock=clock, connect=connect)
 
 
 def _sandbox_usage(settings: Settings, table: Table, clock: Callable[[], float]) -> SandboxUsage:
