@@ -132,6 +132,22 @@ async def test_an_agent_that_is_interrupted_before_its_first_step_takes_a_furthe
     assert heard == ["This agent ended its turn without an answer: interrupted.", "a is done"]
 
 
+async def test_a_parent_goes_on_only_when_its_childs_record_has_ended() -> None:
+    lab = TeamLab(root=[spawn("a"), wait(), say("Done.")], root__a=[shell("a1"), say("a is done")])
+    stored = await lab.begin()
+    found = []
+
+    async def before_write(record: Record) -> None:
+        """The child sends to its parent, which waits, and lets it go on."""
+        if record["SK"] == keys.lane(0):
+            root, child = await lab.runtime.lanes.all(stored)
+            found.extend([child.status] if root.status == "waiting" else [])
+
+    lab.table.before_write = before_write
+    await lab.play()
+    assert found == ["running", "completed"]
+
+
 async def test_two_executions_that_end_a_turn_of_an_agent_tell_its_parent_once() -> None:
     lab = TeamLab(root=[spawn("a"), wait(), say("Done.")], root__a=[shell("a1"), say("a is done")])
     stored = await lab.begin()

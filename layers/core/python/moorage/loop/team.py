@@ -63,7 +63,7 @@ async def must_wait(runtime: Runtime, stored: StoredResponse, step: int, until_m
             if await runtime.lanes.change(stored, replace(me, status="running", due_at_ms=0), as_of=me) is not None:
                 return False
         else:
-            waiting = replace(me, status="waiting", due_at_ms=until_ms)
+            waiting = replace(me, status="waiting", due_at_ms=until_ms, mail_seen=me.mail)
             if me.status == "waiting" or await runtime.lanes.change(stored, waiting, as_of=me) is not None:
                 await settle(runtime, stored)
                 return True
@@ -135,6 +135,7 @@ async def end(
     if stored.lane == 0 and status != "completed":
         await _end_all(runtime, stored, status=status, error=error, reason=reason)
         return True
+    parent: AgentLane | None = None
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         me = await runtime.lanes.get(stored, stored.lane)
         if not me.is_active or me.turn > step:
@@ -145,15 +146,23 @@ async def end(
                 # Its parent may have been told of the end already, and is told of the next one too.
                 if await runtime.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
                     continue
+                await _wake_waiting(runtime, stored, parent)
                 return False
-        await _tell_parent(runtime, stored, me, text or _words(status, error))
+        parent = await _tell_parent(runtime, stored, me, text or _words(status, error))
         ended = replace(me, status=status, due_at_ms=0, is_interrupted=False, incomplete_reason=reason, turn=step + 1)
         if await runtime.lanes.change(stored, ended, as_of=me) is not None:
             break
     else:
         raise Superseded(f"agent {stored.agent} of {stored.response_id} gets messages faster than it reads them")
+    await _wake_waiting(runtime, stored, parent)  # Not before: its parent would find an agent that runs.
     await settle(runtime, stored)
     return True
+
+
+async def _wake_waiting(runtime: Runtime, stored: StoredResponse, lane: AgentLane | None) -> None:
+    """The reaper wakes it if this process dies before (:func:`tend`)."""
+    if lane is not None and lane.status == "waiting":
+        await wake(runtime, stored, [lane.number])
 
 
 def _words(status: LaneStatus, error: Mapping[str, Any] | None) -> str:
@@ -162,16 +171,15 @@ def _words(status: LaneStatus, error: Mapping[str, Any] | None) -> str:
     return f"{SILENT} {status}."
 
 
-async def _tell_parent(runtime: Runtime, stored: StoredResponse, me: AgentLane, text: str) -> None:
-    """Once for each turn: of two executions that end it the first has told."""
+async def _tell_parent(runtime: Runtime, stored: StoredResponse, me: AgentLane, text: str) -> AgentLane | None:
+    """Once for each turn: of two executions that end it the first has told. Answers how the parent stands afterwards."""
     if me.number == 0:
-        return
+        return None
     parent = await runtime.lanes.get(stored, me.parent)
     mark = ids.mark_of_item(me.number, 0x800000 + me.turns)
     told = text if len(text) <= limits.TEAM_MESSAGE_CHARS_MAX else text[: limits.TEAM_MESSAGE_CHARS_MAX] + _CUT
     message = message_of(runtime, stored, parent, "FINAL_ANSWER", told, mark)
-    parent = await runtime.lanes.send(stored, parent.number, message, mark)
-    await wake(runtime, stored, [parent.number] if parent.status == "waiting" else [])
+    return await runtime.lanes.send(stored, parent.number, message, mark)
 
 
 async def settle(runtime: Runtime, stored: StoredResponse) -> None:
@@ -303,8 +311,8 @@ async def follow(runtime: Runtime, stored: StoredResponse, step: int, outcome: S
 
 
 async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
-    """Of the reaper: agents that have waited long enough go on, and those that have lost their execution get another. True if one
-    did. While all that are left wait for a person, no wait ends."""
+    """Of the reaper: agents that have waited long enough or have got a message go on, and those that have lost their execution get
+    another. True if one did. While all that are left wait for a person, no wait ends by its time."""
     lanes, now = await runtime.lanes.all(stored), runtime.now_ms()
     standings, begun = {lane.status for lane in lanes}, False
     is_open = stored.takes_outputs and not stored.has_all_outputs
@@ -321,7 +329,8 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
         return False
     waits_for_a_person = "held" in standings and "running" not in standings
     for lane in lanes:
-        if lane.status == "waiting" and now >= lane.due_at_ms and not waits_for_a_person:
+        is_due = now >= lane.due_at_ms and not waits_for_a_person
+        if lane.status == "waiting" and (is_due or lane.mail > lane.mail_seen):
             begun |= await paused.let_go(runtime, stored, lane)
         elif lane.status == "running":
             begun |= await _recover(runtime, stored, lane, now)

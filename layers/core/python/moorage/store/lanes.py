@@ -47,6 +47,8 @@ class AgentLane:
     """How often its execution was lost."""
     mail: int = 0
     """Messages that were sent to it, or more: who has counted this many and looked has missed none of them."""
+    mail_seen: int = 0
+    """Of these, when it began to wait for messages."""
     due_at_ms: int = 0
     """When it does not wait any longer, if it does."""
     decisions_seen: int = 0
@@ -92,8 +94,8 @@ class AgentMessage:
 _LANE: Final = Codec(
     AgentLane,
     sparse=(
-        "name", "parent", "called_by", "task", "status", "execution", "starts", "restarts", "mail", "due_at_ms", "decisions_seen",
-        "turn", "turns", "is_interrupted", "touched_at_ms", "incomplete_reason", "workspace", "container",
+        "name", "parent", "called_by", "task", "status", "execution", "starts", "restarts", "mail", "mail_seen", "due_at_ms",
+        "decisions_seen", "turn", "turns", "is_interrupted", "touched_at_ms", "incomplete_reason", "workspace", "container",
     ),
     beside=("number",),
 )  # fmt: skip
