@@ -168,15 +168,23 @@ def test_a_token_that_ends_within_a_response_is_refreshed_once(
     client.beta.agents.vaults.credentials.create(vault.id, name="depot", auth=auth)
     there.headers.clear()
     calls = [{"name": "depot__find_part", "arguments": {"sku": sku}} for sku in ("A-1", "A-2")]
-    order = script({"call": calls[0]}, shell("sleep 11"), {"calls": calls}, say("Found."))
+    # The model's script counts two calls at once as two turns.
+    order = script({"call": calls[0]}, shell("sleep 11"), {"calls": calls}, say("never"), {"call": calls[0]}, say("Found."))
     session = sessions.create(agent=served(depot), environment={"type": "openai_hosted"}, input=order, vault_ids=[vault.id])
     until(lambda: sessions.retrieve(session.id).status == "idle", 120)
     (turn,) = sessions.turns.list(session.id)
     found = [item for item in sessions.items.list(session.id, order="asc") if item.type == "mcp_call"]
-    assert (turn.status, [call.status for call in found]) == ("completed", ["completed"] * 3)
+    assert (turn.status, [call.status for call in found]) == ("completed", ["completed"] * 4)
     sent = [headers["authorization"].removeprefix("Bearer ") for headers in there.headers]
     assert len(set(sent)) >= 2
-    assert sent == sorted(sent, key=lambda token: int(token.partition("-")[2])), "no token comes back"
+    numbers = [
+        int(token.partition("-")[2])
+        for token, headers in zip(sent, there.headers, strict=True)
+        if headers["mcp-method"] == "tools/call"
+    ]
+    # Of two calls at once, one may refresh a token with which the other opens the server meanwhile: it is valid.
+    first, *at_once, last = numbers
+    assert (len(at_once), first <= min(at_once), max(at_once) <= last) == (2, True, True), "no token comes back"
     assert [f"access-{number}" for number in range(1, endpoint.given + 1)] == list(dict.fromkeys(sent)), "none is asked for twice"
     told = json.dumps([session.to_dict(), turn.to_dict(), *(call.to_dict() for call in found)], default=str).encode()
     kept = [path for path in (*running.state_dir.glob("*"), *(running.state_dir / "store").rglob("*")) if path.is_file()]
