@@ -251,7 +251,7 @@ class TeamHistory(History):
             if going:
                 idle = 0
                 await self.round(going)
-            elif any(not running.done() for _, _, running in self.stopped):
+            elif any(not (process.woken.is_set() and running.done()) for _, process, running in self.stopped):
                 await self.wake(STEPS_MAX + limits.STEP_ATTEMPTS_MAX)
             elif (await self.snapshot()).is_final:
                 break
