@@ -112,6 +112,7 @@ async def test_a_browser_whose_container_has_ended_is_told_and_commands_go_on(be
     beside.process.kill()
     with pytest.raises(SandboxGone):
         await batch
+    beside.process.wait()  # Until then its socket may take a connection, and break it off.
     with pytest.raises(DeskUnavailable, match="The container of the browser has ended"):
         await beside.desk.start()
     assert (await run(beside.client, "echo on")).stdout == "on\n"
