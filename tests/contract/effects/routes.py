@@ -97,7 +97,8 @@ def session_routes(world: World, path: str) -> None:
     session = world.post(f"{path}/sessions", {"command": "cat", "columns": 90})
     assert world.get(f"{path}/sessions")["data"] == [session]
     assert world.get(f"{path}/sessions/{session['id']}")["status"] == "running"
-    assert "cat" in {each["command"] for each in world.get(f"/processes/{session['container_id']}")["data"]}
+    # A shell starts first, and becomes the command.
+    until(lambda: "cat" in {each["command"] for each in world.get(f"/processes/{session['container_id']}")["data"]})
     one = f"/sessions/{session['id']}"
     assert world.post(f"{one}/input", {"text": "lines"})["session_id"] == session["id"]
     assert world.get(f"{one}/output?wait_ms=0")["object"] == "container.session.output"
