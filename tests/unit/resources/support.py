@@ -1,5 +1,6 @@
 """What the tests of this folder share: a clock that stands still, and a look into the table and the bucket."""
 
+import asyncio
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -261,6 +262,9 @@ class FakeProvisioner:
         """So many sandboxes at once; another start is refused."""
         self.is_slow = False
         """Starts begin and are not over yet."""
+        self.answers = asyncio.Event()
+        """Starts have begun, and answer when this is set."""
+        self.answers.set()
         self.ends_at = 0
         """When those that are started now are ended, whatever they do; 0 for never."""
         self.is_told = False
@@ -283,6 +287,7 @@ class FakeProvisioner:
             self.sandboxes[sandbox_id] = FakeSandbox(sandbox_id, spec.token, programs=self.programs, before_write=self.before_write)
             self.by_container[spec.container_id] = sandbox_id
             self.specs.append(spec)
+        await self.answers.wait()
         if self.is_told:
             raise SandboxOrdered(sandbox_id)
         if self.is_slow:

@@ -91,6 +91,22 @@ async def test_who_gives_up_at_any_moment_leaves_the_claim_to_the_next(places: P
     assert (await places.inside.sandboxes.ensure("ten", record.id)).record.incarnation == 1
 
 
+async def test_a_container_that_is_deleted_after_a_cancelled_start_leaves_no_sandbox(places: Places) -> None:
+    """Its sandbox would keep a place of its tenant's until the start must be over."""
+    record = await places.new()
+    places.ecs.answers.clear()
+    placing = asyncio.create_task(places.outside.sandboxes.place("ten", record.id))
+    while not places.ecs.specs:
+        await asyncio.sleep(0)
+    placing.cancel()
+    await asyncio.sleep(0)
+    places.ecs.answers.set()
+    with pytest.raises(asyncio.CancelledError):
+        await placing
+    await places.outside.delete("ten", record.id)
+    assert places.ecs.running() == []
+
+
 async def test_what_stands_in_the_way_outside_is_said_inside_and_tried_again_later(places: Places) -> None:
     record = await places.new()
     places.ecs.problems = [SandboxError("This deployment has no sandboxes of 64 GiB.")]

@@ -349,8 +349,7 @@ class ContainerSandboxes:
                 try:
                     handle = await self._started(record, spec)
                     break
-                except SandboxOrdered as ordered:
-                    await self._store.put_life(record, ordered.sandbox_id)
+                except SandboxOrdered:
                     raise
                 except (SandboxStarting, SandboxCapacity) as error:
                     pause = _pause(error)
@@ -359,7 +358,6 @@ class ContainerSandboxes:
                     if _now() + pause >= deadline:
                         raise
                 await asyncio.sleep(pause)
-            await self._store.put_life(replace(record, ends_at=handle.ends_at), handle.sandbox_id)
         except SandboxOrdered:
             raise  # the claim stays, so that nobody orders again before it could be there
         except (SandboxError, asyncio.CancelledError) as error:
@@ -369,16 +367,33 @@ class ContainerSandboxes:
         return handle
 
     async def _started(self, record: ContainerRecord, spec: SandboxSpec) -> Handle:
+        """When it is cancelled, a start that soon ends is noted first: without its id, a sandbox of a deleted container would keep its
+        place until the start's lease is over."""
+        starting = asyncio.ensure_future(self._start_and_note(record, spec))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait({starting}, timeout=limits.CANCELLED_START_SECONDS)
+            raise
+        finally:
+            starting.cancel()
+
+    async def _start_and_note(self, record: ContainerRecord, spec: SandboxSpec) -> Handle:
         if self.can_start:
             await self._store.begin_life(record)
         try:
-            return await self._provisioner.start(spec)
+            handle = await self._provisioner.start(spec)
+        except SandboxOrdered as ordered:
+            await self._store.put_life(record, ordered.sandbox_id)
+            raise
         except SandboxCapacity:
             # None was started: it must not count among its tenant's until somebody looks why it idles.
             if self.can_start:
                 with suppress(ConditionFailed):
                     await self._store.end_life(record, is_refused=True)
             raise
+        await self._store.put_life(replace(record, ends_at=handle.ends_at), handle.sandbox_id)
+        return handle
 
     async def _has_room_now(self, record: ContainerRecord, error: SandboxCapacity) -> bool:
         """Whether another sandbox of the tenant has just been stopped, so that its place is free at once.

@@ -160,6 +160,9 @@ took long is a fifth of it, where pauses twice as long would lose as much again.
 
 SANDBOX_CAPACITY_RETRY_SECONDS: Final = 5.0
 
+CANCELLED_START_SECONDS: Final = 5
+"""How long a cancelled start of a sandbox is waited for, so that its id is known."""
+
 SANDBOX_REFUSAL_SECONDS: Final = 20
 """For this long a tool step repeats why no sandbox could be had; after that it is tried again."""
 
