@@ -148,6 +148,7 @@ def type_text(text: str) -> dict[str, Any]:
 
 _SERVER = """
 import http.server
+import os
 class Page(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         is_picture = self.path.endswith(".svg")
@@ -159,7 +160,9 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
 open("port", "w").write(str(server.server_port))
-server.serve_forever()
+server.timeout = 0.5
+while os.path.exists("serve.py"):  # Until the folder of the test is gone.
+    server.handle_request()
 """
 
 

@@ -22,6 +22,7 @@ fetch(`http://127.0.0.1:${location.port}/other`, {method: 'POST'})
 </script>"""
 SERVER = f"""\
 import http.server
+import os
 PAGE = {OWN!r}
 class Page(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.0"
@@ -38,8 +39,10 @@ class Page(http.server.BaseHTTPRequestHandler):
     do_POST = do_OPTIONS = do_GET
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
 open("port.new", "w").write(str(server.server_port))
-__import__("os").rename("port.new", "port")
-server.serve_forever()
+os.rename("port.new", "port")
+server.timeout = 0.5
+while os.path.exists("serve.py"):  # Until the folder of the test is gone.
+    server.handle_request()
 """
 FORM = "<form method=post action=http://localhost:{}/form><input name=a value=b></form><script>document.forms[0].submit()</script>"
 WAYS = {
