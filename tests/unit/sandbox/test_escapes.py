@@ -118,15 +118,16 @@ async def test_an_escape_is_refused(attempt: str, shared_sandbox: ExecClient) ->
     assert (await run(shared_sandbox, "echo alive")).stdout == "alive\n"
 
 
+SECRETS = "/tmp/s /dev/shm/s /mnt/data/s ~/s"
+
+
 async def test_no_command_sees_another_container(provisioner: LauncherProvisioner, shared_sandbox: ExecClient) -> None:
     handle = await provisioner.start(SandboxSpec("acme", new_id(), TOKEN))
     async with ExecClient(handle) as other:
-        port = (
-            "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & sleep 0.5; echo secret > /tmp/s; echo secret > /dev/shm/s"
-        )
-        await run(other, port)
+        await run(other, "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & sleep 0.5")
+        assert (await run(other, f"for f in {SECRETS}; do echo secret > $f; done; cat {SECRETS}")).stdout == "secret\n" * 4
         assert "refused" in (await run(shared_sandbox, "</dev/tcp/127.0.0.1/8123")).stderr
-        assert (await run(shared_sandbox, "cat /tmp/s /dev/shm/s; ls /mnt/data; ps ax | grep -c '[h]ttp.server'")).stdout == "0\n"
+        assert (await run(shared_sandbox, f"cat {SECRETS}; ps ax | grep -c '[h]ttp.server'")).stdout == "0\n"
         assert (await run(shared_sandbox, "ipcmk -M 100 >/dev/null; echo made")).stdout == "made\n"
         assert "0x" not in (await run(other, "ipcs -m | tail -n +4")).stdout
     await provisioner.stop(handle.sandbox_id)

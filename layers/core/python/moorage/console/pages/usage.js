@@ -1,5 +1,5 @@
 // What was used: by day as a chart, by day, model, key or tool as a table, and as a file for a spreadsheet.
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useRef, useState } from "../html.js";
 import { all, get, saveBlob, sideBySide } from "../api.js";
 import { setQuery } from "../router.js";
 import { command, notify, route } from "../state.js";
@@ -7,6 +7,7 @@ import { useData } from "../ui/data.js";
 import { Button, Empty, Head, Name, Problem, Skeleton, Tabs } from "../ui/parts.js";
 import { Table } from "../ui/list.js";
 import { Storage, useMe } from "../ui/storage.js";
+import { useWidth } from "../ui/width.js";
 import { quantile } from "../model/runs.js";
 import { count, dollars, duration, plural } from "../model/text.js";
 
@@ -116,7 +117,7 @@ function roundUp(value, isWhole) {
   return rounds.find((each) => each >= value && (!isWhole || each % 2 === 0)) ?? 2;
 }
 
-const [WIDTH, WIDTH_MIN, LABEL] = [780, 240, 90]; // in pixels; the last is the room of a date
+const [WIDTH_MIN, LABEL] = [240, 90]; // in pixels; the last is the room of a date
 
 function Chart({ days, span, measure, split }) {
   const { show, title } = MEASURES[measure];
@@ -127,18 +128,13 @@ function Chart({ days, span, measure, split }) {
   const highest = Math.max(...values.map((each) => each.reduce((a, b) => a + b, 0)), 0);
   const most = roundUp(highest, measure !== "cost");
   const box = useRef(null);
-  const [width, setWidth] = useState(WIDTH);
-  useEffect(() => {
-    const watcher = new ResizeObserver(([entry]) => setWidth(Math.max(WIDTH_MIN, Math.floor(entry.contentRect.width))));
-    watcher.observe(box.current);
-    return () => watcher.disconnect();
-  }, []);
+  const width = useWidth(box, WIDTH_MIN);
   const step = (width - 60) / span;
   const every = Math.ceil(span / Math.max(2, Math.floor(width / LABEL)));
-  return html`<figure class="chart" ref=${box}><figcaption class="line"><span class="chips" role="group" aria-label="What is drawn">${Object.entries(MEASURES).map(([id, each]) => html`<button type="button" key=${id} class="chip" aria-pressed=${id === measure} onClick=${() => setQuery(route.value, { measure: id })}>${each.title}</button>`)}</span>
+  return html`<figure class="chart"><figcaption class="line"><span class="chips" role="group" aria-label="What is drawn">${Object.entries(MEASURES).map(([id, each]) => html`<button type="button" key=${id} class="chip" aria-pressed=${id === measure} onClick=${() => setQuery(route.value, { measure: id })}>${each.title}</button>`)}</span>
       <span class="chips" role="group" aria-label="What it is stacked of">${SPLITS.map((each) => html`<button type="button" key=${each.id} class="chip" aria-pressed=${each.id === split} onClick=${() => setQuery(route.value, { split: each.id })}>${each.title}</button>`)}</span>
       <span class="legend">${parts.map(([name], at) => html`<span key=${name}><span class=${`part p${at}`}></span><${Name}>${name}</${Name}></span>`)}</span></figcaption>
-    <svg width=${width} height="170" role="img" aria-label=${`${title} by day, at most ${show(highest) || 0}`}>
+    <div ref=${box}><svg width=${width} height="170" role="img" aria-label=${`${title} by day, at most ${show(highest) || 0}`}>
       ${highest === 0 && html`<text class="axis-text" x=${width / 2 + 17} y="84" text-anchor="middle">Nothing yet</text>`}
       ${[0, 0.5, 1].map((share) => html`<g key=${share}><line class="axis" x1="44" x2=${width - 10} y1=${140 - share * 120} y2=${140 - share * 120} /><text class="axis-text" aria-hidden="true" x="38" y=${144 - share * 120} text-anchor="end">${share || measure !== "cost" ? show(most * share).replace(".0k", "k") : "$0"}</text></g>`)}
       ${values.map((each, at) => {
@@ -151,7 +147,7 @@ function Chart({ days, span, measure, split }) {
           })}</g>`;
       })}
       ${names.map((name, at) => (at % every === 0 ? html`<text key=${name} class="axis-text" aria-hidden="true" x=${48 + at * step} y="158">${name.slice(5)}</text>` : null))}
-    </svg></figure>`;
+    </svg></div></figure>`;
 }
 
 const columns = (group) => [

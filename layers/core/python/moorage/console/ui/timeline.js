@@ -1,8 +1,9 @@
 // The loop, unrolled: lanes over time, and one cursor, which is a number of the log.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
+import { html, useEffect, useRef, useState } from "../html.js";
 import { dollars, duration, plural, tokens } from "../model/text.js";
 import { within } from "../model/run.js";
 import { Button } from "./parts.js";
+import { useWidth } from "./width.js";
 
 const GUTTER = 64;
 const ROW = 14;
@@ -10,16 +11,12 @@ const BARS_MAX = 300;
 const NARROWEST_MS = 20;
 const AGENTS_MAX = 12;
 const LABEL_CHARS = 9;
+const WIDTH_MIN = 200; // in pixels
 
 export function Timeline({ isFolded, lanes, log, cursor, onCursor, onStep, steps, range, onRange }) {
   const box = useRef(null);
-  const [width, setWidth] = useState(800);
+  const width = useWidth(box, WIDTH_MIN);
   const [view, setView] = useState(null); // [from, to] in ms, or all of it
-  useLayoutEffect(() => {
-    const watcher = new ResizeObserver(([entry]) => setWidth(Math.max(200, entry.contentRect.width)));
-    watcher.observe(box.current);
-    return () => watcher.disconnect();
-  }, []);
   const [from, to] = view ?? [lanes.from, lanes.to];
   const inner = width - GUTTER - 8;
   const x = (ms) => GUTTER + Math.min(1, Math.max(0, (ms - from) / (to - from))) * inner;
