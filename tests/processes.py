@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +41,15 @@ def kill_all(below: int, chosen: Callable[[str], bool]) -> list[int]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return killed
+
+
+def power_cut(process: "subprocess.Popen[bytes] | None") -> None:
+    """SIGKILL to it and to every process below it, at once."""
+    assert process is not None
+    for pid in (process.pid, *descendants(process.pid)):
+        with suppress(ProcessLookupError):  # it has gone with its parent
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
 
 
 def is_worker(line: str) -> bool:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from moorage.store.api_keys import ApiKeys
 from moorage.store.sqlite_table import SqliteTable
 
 from tests.chaos.batches import assert_settled_once_and_found_once, met_in_the_middle
-from tests.processes import descendants, is_worker, until
+from tests.processes import descendants, is_worker, power_cut, until
 from tests.stack import SHELL, Stack, clean_environment, outputs, say, script, shell
 
 TOOLS: Any = [SHELL]
@@ -63,16 +62,6 @@ def everything(stack: Stack) -> dict[str, str]:
     }
 
 
-def power_cut(stack: Stack) -> None:
-    """SIGKILL to every process at once."""
-    assert stack.process is not None
-    pids = [stack.process.pid, *descendants(stack.process.pid)]
-    for pid in pids:
-        with suppress(ProcessLookupError):  # it has gone with its parent
-            os.kill(pid, signal.SIGKILL)
-    stack.process.wait()
-
-
 @pytest.mark.timeout(300)
 def test_nothing_acknowledged_is_lost_and_nothing_deleted_comes_back(tmp_path: Path) -> None:
     stack = Stack(tmp_path / "state").start()
@@ -84,7 +73,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_deleted_comes_back(tmp_path: P
         client.responses.delete(deleted.id)
         client.files.delete(dropped.id)
         store = client.vector_stores.create(name="harbour")
-        met_in_the_middle(client, store, lambda: power_cut(stack))
+        met_in_the_middle(client, store, lambda: power_cut(stack.process))
         began = time.monotonic()
         stack.start()
         took = time.monotonic() - began
@@ -109,7 +98,7 @@ def test_a_revoked_key_stays_revoked(tmp_path: Path) -> None:
             (own,) = asyncio.run(keys.page())
             _, other = asyncio.run(keys.create("default", name="other"))
             assert asyncio.run(keys.revoke(own.key_id))
-        power_cut(stack)
+        power_cut(stack.process)
         stack.start()
         assert (status(stack, "/models", stack.key), status(stack, "/models", other)) == (401, 200)
     finally:

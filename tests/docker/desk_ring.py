@@ -90,13 +90,6 @@ def test_pages_come_by_the_containers_way_out_and_its_certificates(desks: str, t
     folder = tmp_path / "host"
     folder.mkdir()
     with a_host(folder) as host:
-        environment = {
-            "MOORAGE_ALLOWED_EGRESS_DOMAINS": HOST,
-            "MOORAGE_EGRESS_HOSTS": str(folder / "hosts"),
-            "MOORAGE_EGRESS_UPSTREAM_CA": str(folder / "upstream-ca.pem"),
-            "MOORAGE_EGRESS_ALLOWED_NETWORKS": "127.0.0.0/8",
-            "MOORAGE_EGRESS_PORTS": str(host.port),
-        }
         policy = {
             "type": "allowlist",
             "allowed_domains": [HOST],
@@ -104,7 +97,7 @@ def test_pages_come_by_the_containers_way_out_and_its_certificates(desks: str, t
         }
         tools = [{"type": "computer", "container": {"type": "container_auto", "network_policy": policy}}]
         visits = [acts({"type": "navigate", "url": url}) for url in (f"https://{HOST}:{host.port}/", "https://other.test/")]
-        with running(docker_stack(desks, tmp_path / "state", **environment)) as stack:
+        with running(docker_stack(desks, tmp_path / "state", **host.environment)) as stack:
             shop, other = shown(ask(stack, *visits, say("end"), tools=tools))
         assert (shop.actions[-1], shop.page["url"]) == ({"ok": True}, f"https://{HOST}:{host.port}/")
         assert "Network access to 'other.test' was refused" in other.actions[-1]["error"]

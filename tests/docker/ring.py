@@ -110,14 +110,7 @@ def test_the_way_out_reaches_the_allowed_host_alone_and_puts_the_secret_in(engin
     secret, folder = "value-of-the-secret-1234", tmp_path / "host"
     folder.mkdir()
     with a_host(folder) as host:
-        environment = {
-            "MOORAGE_ALLOWED_EGRESS_DOMAINS": HOST,
-            "MOORAGE_EGRESS_HOSTS": str(folder / "hosts"),
-            "MOORAGE_EGRESS_UPSTREAM_CA": str(folder / "upstream-ca.pem"),
-            "MOORAGE_EGRESS_ALLOWED_NETWORKS": "127.0.0.0/8",
-            "MOORAGE_EGRESS_PORTS": str(host.port),
-        }
-        with running(docker_stack(engine, tmp_path / "state", **environment)) as stack:
+        with running(docker_stack(engine, tmp_path / "state", **host.environment)) as stack:
             secrets = [{"domain": HOST, "name": "API_TOKEN", "value": secret}]
             policy = {"type": "allowlist", "allowed_domains": [HOST], "domain_secrets": secrets}
             tools: Any = [{"type": "shell", "environment": {"type": "container_auto", "network_policy": policy}}]

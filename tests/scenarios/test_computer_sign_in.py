@@ -24,15 +24,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 @pytest.fixture(scope="module")
 def lab(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    directory = next(tmp_path_factory.getbasetemp().glob("host*"))
-    environment = {
-        "MOORAGE_ALLOWED_EGRESS_DOMAINS": HOST,
-        "MOORAGE_EGRESS_HOSTS": str(directory / "hosts"),
-        "MOORAGE_EGRESS_UPSTREAM_CA": str(directory / "upstream-ca.pem"),
-        "MOORAGE_EGRESS_ALLOWED_NETWORKS": "127.0.0.0/8",
-        "MOORAGE_EGRESS_PORTS": str(host.port),
-    }
-    running = Stack(tmp_path_factory.mktemp("signing"), environment).start()
+    running = Stack(tmp_path_factory.mktemp("signing"), host.environment).start()
     yield running
     assert running.stop() == 0
 

@@ -34,6 +34,8 @@ SIGN_IN = """<!doctype html><title>Sign in</title><style>input { position: absol
 @dataclass
 class Host:
     port: int
+    environment: dict[str, str]
+    """Of a stack whose proxy knows it by name, and may reach it on this machine."""
     received: list[str] = field(default_factory=list)
     """What stood in the Authorization header of each request."""
     posted: list[str] = field(default_factory=list)
@@ -77,7 +79,14 @@ def a_host(directory: Path) -> Iterator[Host]:
             """Quiet."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        seen = Host(server.server_address[1])
+        environment = {
+            "MOORAGE_ALLOWED_EGRESS_DOMAINS": HOST,
+            "MOORAGE_EGRESS_HOSTS": str(directory / "hosts"),
+            "MOORAGE_EGRESS_UPSTREAM_CA": str(directory / "upstream-ca.pem"),
+            "MOORAGE_EGRESS_ALLOWED_NETWORKS": "127.0.0.0/8",
+            "MOORAGE_EGRESS_PORTS": str(server.server_address[1]),
+        }
+        seen = Host(server.server_address[1], environment)
         server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
@@ -95,15 +104,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 @pytest.fixture(scope="module")
 def lab(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A stack whose proxy knows the host by name, and may reach it on this machine."""
-    directory = tmp_path_factory.getbasetemp()
-    environment = {
-        "MOORAGE_ALLOWED_EGRESS_DOMAINS": HOST,
-        "MOORAGE_EGRESS_HOSTS": str(directory / "hosts"),
-        "MOORAGE_EGRESS_UPSTREAM_CA": str(directory / "upstream-ca.pem"),
-        "MOORAGE_EGRESS_ALLOWED_NETWORKS": "127.0.0.0/8",
-        "MOORAGE_EGRESS_PORTS": str(host.port),
-    }
-    running = Stack(tmp_path_factory.mktemp("operator"), environment).start()
+    running = Stack(tmp_path_factory.mktemp("operator"), host.environment).start()
     yield running
     assert running.stop() == 0
 

@@ -19,14 +19,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 @pytest.fixture(scope="module")
 def lab(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A stack whose proxy knows the host by name, and may reach it on this machine."""
-    directory = tmp_path_factory.getbasetemp()
-    environment = {
-        "MOORAGE_ALLOWED_EGRESS_DOMAINS": f"{HOST},other.lab.test",
-        "MOORAGE_EGRESS_HOSTS": str(directory / "hosts"),
-        "MOORAGE_EGRESS_UPSTREAM_CA": str(directory / "upstream-ca.pem"),
-        "MOORAGE_EGRESS_ALLOWED_NETWORKS": "127.0.0.0/8",
-        "MOORAGE_EGRESS_PORTS": str(host.port),
-    }
+    environment = host.environment | {"MOORAGE_ALLOWED_EGRESS_DOMAINS": f"{HOST},other.lab.test"}
     running = Stack(tmp_path_factory.mktemp("vaults"), environment).start()
     yield running
     assert running.stop() == 0
