@@ -195,6 +195,22 @@ async def test_any_number_of_records_is_put_and_deleted(table: Table) -> None:
     await table.write_many()
 
 
+async def test_each_of_many_writes_has_its_own_condition(table: Table) -> None:
+    await table.write_many(record(f"{n:03}", n=n % 2) for n in range(150))
+    changes = [Write("p", f"{n:03}", condition={"n": 0}, is_end=True) for n in range(150)]
+    failed = await table.write_each([*changes, Write.put(record("000"), if_absent=True), Write("p", "x", is_there=True, is_end=True)])
+    odd = {n: record(f"{n:03}", n=1) for n in range(1, 150, 2)}
+    assert failed == {**odd, 151: None}
+    assert await table.query("p") == [record("000"), *odd.values()]
+    assert await table.write_each([]) == {}
+
+
+async def test_the_neighbours_of_a_write_that_raises_are_done(table: Table) -> None:
+    with pytest.raises(ValueError, match="keys"):
+        await table.write_each([Write.put(record("a")), Write.put(record("s" * (SORT_KEY_BYTES_MAX + 1))), Write.put(record("c"))])
+    assert await sort_keys(table) == ["a", "c"]
+
+
 async def test_many_are_read_at_once(table: Table) -> None:
     await table.write_many(record(f"{n:03}", n=n) for n in range(250))
     wanted = [("p", f"{n:03}") for n in range(0, 300, 2)]

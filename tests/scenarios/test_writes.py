@@ -9,7 +9,7 @@ import pytest
 
 from tests.ministack import Ministack
 from tests.processes import until
-from tests.stack import ROOT, Stack, at_endpoint, say, script
+from tests.stack import ROOT, Stack, at_endpoint, say, script, shell
 
 _READS = ("GetItem", "Query", "BatchGetItem")
 _AT_ONCE = [("BatchWriteItem", 3)]
@@ -111,3 +111,27 @@ def test_a_turn_writes_two_units_more_than_a_background_response_at_most(counted
         written(in_new_session, [("PutItem", 2), batch, ("PutItem", 1), *others])
         # The ids of the responses before it make the record of a response larger than a KB.
         written(in_session, [("BatchWriteItem", 4), ("PutItem", 1), *others])
+
+
+def test_a_command_writes_one_unit_for_each_small_file_that_it_leaves(counted: tuple[Stack, Path]) -> None:
+    stack, counts = counted
+    with stack.http() as http:
+        container_id = http.post("/containers", json={"name": "counted"}).json()["id"]
+        place = {"type": "container_reference", "container_id": container_id}
+
+        def written_by(command: str) -> list[tuple[str, int]]:
+            before = len(counts.read_text().splitlines())
+            asked = {"model": "demo", "input": script(shell(command), say("done")), "tools": [{"type": "shell", "environment": place}]}
+            assert http.post("/responses", json=asked, timeout=60).json()["status"] == "completed"
+            lines = [json.loads(line) for line in counts.read_text().splitlines()[before:]]
+            return [
+                (operation, units)
+                for _, operation, _, units, at in lines
+                if at.endswith(container_id) and operation in ("PutItem", "BatchWriteItem", "DeleteItem")
+            ]
+
+        written_by("true")  # Its sandbox is started.
+        made, deleted = written_by("cd /mnt/data; echo a > a.txt; echo b > b.txt"), written_by("rm /mnt/data/a.txt")
+    one = ("PutItem", 1)
+    # A deletion notes how the file was, marks its place in the list, and ends its row.
+    assert (made, deleted) == ([one, one], [one, ("BatchWriteItem", 1), ("DeleteItem", 1)])

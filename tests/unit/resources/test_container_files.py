@@ -98,6 +98,68 @@ async def test_what_a_command_writes_is_stored_and_listed_as_the_assistants(worl
     assert await world.stored(record) == {"/mnt/data/out/plot.png": ("assistant", b"png")}
 
 
+@pytest.mark.parametrize("change", ["new", "changed", "deleted"])
+async def test_a_file_given_while_a_commands_files_are_stored_stays(world: World, change: str) -> None:
+    record = await world.new()
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    sandbox = world.sandbox(live)
+    if change != "new":
+        sandbox.write("a.txt", b"old")
+        await world.containers.artifacts.sync(live)
+    if change == "deleted":
+        del sandbox.files["a.txt"]
+    else:
+        sandbox.write("a.txt", b"a command's")
+    sandbox.write("b.txt", b"its neighbour")
+
+    async def give(*_: object) -> None:
+        await world.containers.add_file(live.record, filename="a.txt", chunks=chunked(b"given"))
+
+    before(live.client, "list_files", give)
+    synced = await world.containers.artifacts.sync(live)
+    shown = {"/mnt/data/a.txt": ("user", b"given"), "/mnt/data/b.txt": ("assistant", b"its neighbour")}
+    assert ([file.path for file in synced.changed], [file.path for file in synced.files]) == (["/mnt/data/b.txt"], sorted(shown))
+    assert await world.stored(record) == shown
+    again = await world.containers.sandboxes.ensure("ten", record.id)
+    assert {path: content for path, (content, _, _) in world.sandbox(again).files.items()} == {
+        "a.txt": b"given",
+        "b.txt": b"its neighbour",
+    }
+
+
+async def test_the_later_listing_of_two_syncs_at_once_is_stored(world: World) -> None:
+    record = await world.new()
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    world.sandbox(live).write("a.txt", b"first")
+
+    async def sync_first_and_write(*_: object) -> None:
+        await world.containers.artifacts.sync(live)
+        world.sandbox(live).write("a.txt", b"second")
+
+    before(live.client, "list_files", sync_first_and_write)
+    synced = await world.containers.artifacts.sync(live)
+    assert [(file.path, file.bytes) for file in synced.changed] == [("/mnt/data/a.txt", len(b"second"))]
+    assert await world.stored(record) == {"/mnt/data/a.txt": ("assistant", b"second")}
+
+
+async def test_two_syncs_of_the_same_files_both_tell_them(world: World) -> None:
+    record = await world.new()
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    world.sandbox(live).write("a.txt", b"a")
+    syncs = [await world.containers.artifacts.sync(live)]
+    world.sandbox(live).write("b.txt", b"b")
+    world.sandbox(live).rename("a.txt", "c.txt")
+
+    async def sync_too(*_: object) -> None:
+        syncs.append(await world.containers.artifacts.sync(live))
+
+    before(live.client, "list_files", sync_too)
+    syncs.append(await world.containers.artifacts.sync(live))
+    told = [sorted(file.path for file in synced.changed) for synced in syncs]
+    assert told == [["/mnt/data/a.txt"], *[["/mnt/data/b.txt", "/mnt/data/c.txt"]] * 2]
+    assert set(await world.stored(record)) == {"/mnt/data/b.txt", "/mnt/data/c.txt"}
+
+
 async def test_a_crowd_of_small_files_is_read_by_few_requests_and_large_ones_alone(world: World) -> None:
     record = await world.new()
     live = await world.containers.sandboxes.ensure("ten", record.id)

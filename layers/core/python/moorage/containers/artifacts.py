@@ -24,7 +24,7 @@ from moorage.containers.transfers import (
 from moorage.containers.workspace import absolute, diff, note_of_no_room, stamp_of, without
 from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone, StorageFull
 from moorage.files.store import Clock
-from moorage.sandbox.exec_client import FileListing, SandboxFile
+from moorage.sandbox.exec_client import SandboxFile
 from moorage.store.blobs import Blobs
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import TABLE_ERRORS
@@ -47,6 +47,14 @@ class SyncedFiles:
     """As of when that is so, by the rows' times."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    files: SyncedFiles
+    has_processes: bool
+    is_outdated: bool
+    """Somebody else has changed rows meanwhile: they stay, and it takes another look."""
+
+
 class Artifacts:
     def __init__(self, store: ContainerStore, past: ContainerPast, blobs: Blobs, stored: StoredBytes, clock: Clock) -> None:
         self._store = store
@@ -57,10 +65,23 @@ class Artifacts:
 
     async def sync(self, live: LiveContainer, *, after_ms: int = 0) -> SyncedFiles:
         """Store what changed under ``/mnt/data``; to be called after each command. Twice at once stores the same twice, harmlessly.
-        What is stored is later than ``after_ms``.
+        A file that its user puts there meanwhile stays. What is stored is later than ``after_ms``.
 
         Raises :class:`SandboxGone` if the sandbox dies meanwhile, and :class:`StorageFull`; what was stored by then stays.
         """
+        changed: dict[str, ContainerFileRecord] = {}
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            look = await self._look(live, after_ms)
+            changed |= {file.path: file for file in look.files.changed}
+            if not look.is_outdated:
+                break
+        is_stored = not (look.files.notes or look.is_outdated)
+        await self._note_processes(live.record, has_processes=look.has_processes, is_stored=is_stored)
+        notes = await self._new_notes(live.record, look.files.notes)
+        return replace(look.files, changed=tuple(changed.values()), notes=notes)
+
+    async def _look(self, live: LiveContainer, after_ms: int) -> _Look:
+        """Compare the files with their rows once, and store the differences."""
         record = live.record
         rows = await self._store.files(record)
         listing = await live.client.list_files()
@@ -77,23 +98,23 @@ class Artifacts:
         removed = [row for row in change.removed if row not in replaced]
         if replaced or removed:
             await self._past.note(record, (*replaced, *removed), at_ms)
-        await self._store.put_files(saved)
-        await self._store.delete_files(change.removed)
+        wanted = dict.fromkeys((row.path for row in change.removed), None) | {row.path: row for row in saved}
+        others = await self._store.replace_files(saved, change.removed, before)
         if (replaced or removed) and at_ms % limits.CONTAINER_PRUNE_ONE_IN == 0:
             await self._past.prune(await self._store.get(record.tenant_id, record.id))
-        await self._note_processes(record, listing, is_stored=not (change.notes or notes))
-        gone = {row.path for row in change.removed}
-        files = {path: row for path, row in before.items() if path not in gone} | {file.path: file for file in saved}
-        return SyncedFiles(
-            files=tuple(files[path] for path in sorted(files)),
-            changed=tuple(saved),
-            notes=await self._new_notes(record, (*change.notes, *notes)),
-            at_ms=at_ms if removed else max([after_ms, *(file.written_at_ms for file in files.values())]),
+        there = before | wanted | others
+        files = SyncedFiles(
+            files=tuple(file for path in sorted(there) if (file := there[path]) is not None),
+            changed=tuple(file for row in saved if (file := there[row.path]) is not None and _is_same(file, row)),
+            notes=(*change.notes, *notes),
+            at_ms=at_ms if removed else max([after_ms, *(file.written_at_ms for file in there.values() if file is not None)]),
         )
+        is_outdated = any(not _is_same(row, wanted[path]) for path, row in others.items())
+        return _Look(files, has_processes=listing.has_processes, is_outdated=is_outdated)
 
-    async def _note_processes(self, record: ContainerRecord, listing: FileListing, *, is_stored: bool) -> None:
+    async def _note_processes(self, record: ContainerRecord, *, has_processes: bool, is_stored: bool) -> None:
         """Whether anything can still change there (``ContainerRecord.is_quiet``)."""
-        if listing.has_processes or (record.is_quiet and not is_stored):
+        if has_processes or (record.is_quiet and not is_stored):
             await self._store.note_processes(record)
         elif is_stored and not record.is_quiet:
             await self._store.note_quiet(record)
@@ -203,6 +224,13 @@ def _timed(row: ContainerFileRecord, earlier: ContainerFileRecord | None, at_ms:
     """A row with the time of its content: a touched file keeps it."""
     is_same = earlier is not None and earlier.sha256 == row.sha256
     return replace(row, written_at_ms=earlier.written_at_ms if earlier is not None and is_same else at_ms)
+
+
+def _is_same(one: ContainerFileRecord | None, other: ContainerFileRecord | None) -> bool:
+    """Whether two rows have the same file of the same sandbox, or neither has one."""
+    if one is None or other is None:
+        return one is other
+    return (one.staged_in, one.stamp) == (other.staged_in, other.stamp)
 
 
 def _batches(files: Sequence[SandboxFile]) -> list[Sequence[SandboxFile]]:

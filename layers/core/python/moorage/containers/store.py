@@ -20,7 +20,7 @@ from moorage.store import keys, schema
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.live_sandboxes import NO_BOUNDS, LiveSandboxes, SandboxBounds
 from moorage.store.sandbox_usage import SandboxUsage
-from moorage.store.table import Record, Table
+from moorage.store.table import Record, Table, Write
 from moorage.wire.answers import Container, ContainerFile, PolicyShown
 from moorage.wire.queries import PageQuery
 from moorage.wire.resources import MemoryLimit
@@ -479,6 +479,21 @@ class ContainerStore:
     async def put_files(self, files: Iterable[ContainerFileRecord]) -> None:
         await self._table.write_many(puts=[_file_record(file) for file in files])
 
+    async def replace_files(
+        self, puts: Sequence[ContainerFileRecord], deletes: Sequence[ContainerFileRecord], before: Mapping[str, ContainerFileRecord]
+    ) -> dict[str, ContainerFileRecord | None]:
+        """Put and delete rows that a sandbox has changed, where nobody else has changed them. ``before`` has the rows as they were, by
+        path: the sandbox had their files.
+
+        The answer has the paths whose rows stay, with the row that stands there (None: there is none).
+        """
+        files = [*puts, *deletes]
+        writes = [replace(Write.put(_file_record(file)), **_unchanged(before.get(file.path))) for file in puts]
+        writes += [Write(pk_of_file(file), keys.container_file(file.id), is_end=True, **_unchanged(file)) for file in deletes]
+        await self._table.write_many(puts=map(self._gone_record, deletes))
+        failed = await self._table.write_each(writes)
+        return {files[index].path: None if there is None else file_of(there) for index, there in failed.items()}
+
     async def mark_staged(self, file: ContainerFileRecord, incarnation: int, stamp: str | None) -> ContainerFileRecord:
         """Note that a sandbox has this very content; ``ConditionFailed`` if the row was deleted or replaced meanwhile."""
         changed, same = {"staged_in": incarnation, "stamp": stamp}, {"sha256": file.sha256}
@@ -487,10 +502,9 @@ class ContainerStore:
 
     async def delete_files(self, files: Iterable[ContainerFileRecord]) -> None:
         """Delete rows; harmless to repeat. Their places in the list stay marked for a while."""
-        doomed = [(pk_of_file(file), file) for file in files]
+        doomed = list(files)
         await self._table.write_many(
-            puts=[gone_record(pk, keys.gone(file.id), file.created_at, file.id, self._clock()) for pk, file in doomed],
-            deletes=[(pk, keys.container_file(file.id)) for pk, file in doomed],
+            puts=map(self._gone_record, doomed), deletes=[(pk_of_file(file), keys.container_file(file.id)) for file in doomed]
         )
 
     async def delete_file(self, file: ContainerFileRecord) -> bool:
@@ -498,6 +512,10 @@ class ContainerStore:
         is_mine = await self._table.delete(pk_of_file(file), keys.container_file(file.id)) is not None
         await self.delete_files([file])
         return is_mine
+
+    def _gone_record(self, file: ContainerFileRecord) -> Record:
+        """Marks its place in the list for a while."""
+        return gone_record(pk_of_file(file), keys.gone(file.id), file.created_at, file.id, self._clock())
 
     async def _file_place(self, container: ContainerRecord, file_id: str) -> str:
         pk = keys.container(container.tenant_id, container.id)
@@ -579,6 +597,11 @@ _CONTAINER: Final = Codec(
     ),
 )
 _FILE: Final = Codec(ContainerFileRecord, sparse=("upload_id",))
+
+
+def _unchanged(file: ContainerFileRecord | None) -> dict[str, Any]:
+    """The conditions of a write to a row: it is as it was, which its place in the sandbox tells, or is still not there."""
+    return {"is_there": False} if file is None else {"condition": {"staged_in": file.staged_in, "stamp": file.stamp}}
 
 
 def _sandbox_attribute(sandbox: SandboxRecord | None) -> Record | None:

@@ -4,13 +4,14 @@
 ordered by their bytes in UTF-8.
 """
 
+import asyncio
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from moorage.errors import MoorageError
+from moorage.errors import ConditionFailed, MoorageError
 from moorage.store.writes import Record, Write
 
 __all__ = [
@@ -35,6 +36,9 @@ TABLE_ERRORS: Final = (BotoCoreError, ClientError, sqlite3.Error)
 RECORD_BYTES_MAX: Final = 400 * 1024
 TRANSACTION_MAX: Final = 100
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
+
+WRITES_AT_ONCE: Final = 100
+"""Of many with conditions; on one machine these reach the disk together."""
 
 KEY_BYTES_MAX: Final = 2048
 SORT_KEY_BYTES_MAX: Final = 1024
@@ -93,6 +97,19 @@ class Table(Protocol):
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
         """Unconditional puts and deletes of any number; a failure may leave some of them done."""
         ...
+
+    async def write_each(self, writes: Sequence[Write]) -> dict[int, Record | None]:
+        """Make any number of writes of different records, each by itself. The answer has the positions of those whose conditions
+        failed, with the record that stands there (None: there is none). Another error is raised once all of its neighbours are done."""
+        failed: dict[int, Record | None] = {}
+        for start in range(0, len(writes), WRITES_AT_ONCE):
+            some = writes[start : start + WRITES_AT_ONCE]
+            for index, answer in enumerate(await asyncio.gather(*map(self.write, some), return_exceptions=True), start):
+                if isinstance(answer, ConditionFailed):
+                    failed[index] = answer.item
+                elif isinstance(answer, BaseException):
+                    raise answer
+        return failed
 
     async def put(self, record: Record, *, if_absent: bool = False) -> None:
         """Write a whole record. ``if_absent`` makes it conditional; raises :class:`ConditionFailed` with the present record."""
