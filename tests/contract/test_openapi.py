@@ -1,8 +1,7 @@
 """The OpenAPI document against the application's routes, its own references, and the table of parameters."""
 
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +11,9 @@ import pytest
 from fastapi.routing import APIRoute
 from moorage.api import openapi
 from moorage.api.routers import ROUTERS
-from moorage.api.routing import Operation, operations_of
+from moorage.api.routing import operations_of, query_reader
 from moorage.errors import ApiError
-from moorage.wire.queries import (
-    parse_agent_version,
-    parse_archive,
-    parse_artifacts,
-    parse_automations,
-    parse_content,
-    parse_environment_files,
-    parse_log_page,
-    parse_page,
-    parse_retrieval,
-    parse_screen,
-    parse_session_delete,
-    parse_session_list,
-    parse_session_read,
-    parse_session_stream,
-    parse_tree,
-    parse_usage,
-    parse_vaults,
-    parse_wanted,
-)
+from moorage.wire.query_strings import QueryReader
 from openai.types.webhooks import (
     AgentEnvironmentExpiredWebhookEvent,
     AgentEnvironmentFailedWebhookEvent,
@@ -231,48 +211,39 @@ def test_the_tools_are_those_of_the_table_that_are_not_refused(document: Documen
     }
 
 
-PARSERS: dict[str, Callable[[Any], Any]] = {
-    "retrieveResponse": parse_retrieval,
-    "listResponses": parse_wanted,
-    "listResponseEvents": parse_log_page,
-    "listContainerTree": parse_tree,
-    "usage": partial(parse_usage, now=1),
-    "retrieveAgent": parse_agent_version,
-    "listVaults": parse_vaults,
-    "listVaultCredentials": parse_vaults,
-    "listAgentSessions": parse_session_list,
-    "listAgentSessionArtifacts": parse_artifacts,
-    "deleteAgentSession": parse_session_delete,
-    "listAutomations": parse_automations,
-    "streamAgentSessionEvents": parse_session_stream,
-    "readScreen": parse_screen,
-    "readSession": parse_session_read,
-    "listEnvironments": partial(parse_page, others=("type",)),
-    "listEnvironmentFiles": parse_environment_files,
-    "downloadContainerFile": parse_content,
-    "downloadContainerArchive": parse_archive,
-}
+READERS = {name: reader for name, (route, _) in operations_of(ROUTERS).items() if (reader := query_reader(route)) is not None}
 
 
-QUERIES = {name: operation for name, (_, operation) in operations_of(ROUTERS).items() if operation.query}
+TEXTS = {"from": "2026-01-02", "to": "2026-01-03", "status": "failed", "path": "/workspace"}
 
 
-@pytest.mark.parametrize(("name", "operation"), QUERIES.items(), ids=QUERIES)
-def test_a_documented_query_is_understood(name: str, operation: Operation) -> None:
-    values = {"stream": "true", "starting_after": "1", "include_obfuscation": "false", "limit": "1", "order": "asc", "at": "1"}
-    values |= {"status": "failed", "created_after": "1", "created_before": "2", "after": "1", "depth": "1", "group_by": "day"}
-    values |= {"version": "1", "split_by": "key", "from": "2026-01-02", "to": "2026-01-03", "wait_ms": "1", "has_container": "true"}
-    values |= {"status": "archived"} if "Vault" in name else {}
-    values |= {"path": "/workspace"} if "Environment" in name else {}
-    values |= {"force": "true"}
-    include = ("include[]", "reasoning.encrypted_content")
-    query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in operation.query]
+def _value(name: str, schema: dict[str, Any]) -> str:
+    match schema:
+        case {"enum": values}:
+            return str(values[0])
+        case {"type": "integer" | "boolean"}:
+            return "1"
+        case {"type": "array"}:
+            return "reasoning.encrypted_content"
+    return TEXTS.get(name, "x")
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_a_documented_query_is_understood(read: QueryReader[Any]) -> None:
+    query = [(name, _value(name, schema)) for name, schema in read.schemas]
     alone = [[one] for one in query if one[0] == "at"]  # It goes with no stream.
-    names = {name for name, _ in operation.query}
-    page = partial(parse_page, others=("name", "purpose", "filter"), goes_back="before" in names, takes_include="include[]" in names)
-    parse = PARSERS.get(name, page)
     try:
         for part in ([one for one in query if one[0] != "at"], *alone):
-            parse(part)
+            read(part)
     except ApiError as error:
         pytest.fail(f"{error.param}: {error.message}")
+
+
+WITHOUT_INCLUDE = [name for name, read in READERS.items() if "include[]" not in dict(read.schemas)]
+
+
+@pytest.mark.parametrize("name", sorted({*WITHOUT_INCLUDE} - {"downloadContainerFile"}))
+def test_an_include_is_refused_by_name_where_nothing_can_be_included(name: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        READERS[name]([("include[]", "reasoning.encrypted_content")])
+    assert (refused.value.code, refused.value.param) == ("unknown_parameter", "include")

@@ -1,33 +1,64 @@
-"""Query strings of listings and retrievals."""
+"""Query strings: each is read by the dataclass that describes it."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
 
 import pytest
 from moorage.errors import ApiError
-from moorage.wire.queries import (
-    PageQuery,
-    Query,
-    Retrieval,
-    parse_agent_version,
-    parse_archive,
-    parse_artifacts,
-    parse_automations,
-    parse_environment_files,
-    parse_page,
-    parse_retrieval,
-    parse_screen,
-    parse_session_delete,
-    parse_session_list,
-    parse_session_read,
-    parse_session_stream,
-    parse_tree,
-    parse_vaults,
-    parse_wanted,
+from moorage.wire.queries import OldestFirstPage, PageQuery, PageWithIncludes, ResponsesPage, Retrieval, UsageQuery
+from moorage.wire.query_strings import FLAG, METADATA, TEXT, Query, QueryReader, refused, whole_number
+
+_page = QueryReader(PageQuery)
+_items = QueryReader(PageWithIncludes)
+_retrieval = QueryReader(Retrieval)
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    size: Annotated[int, whole_number(1, 9)] = 3
+    at: Annotated[int | None, whole_number()] = None
+    is_open: Annotated[bool, FLAG] = False
+    colour: Annotated[str, TEXT] = ""
+    metadata: Annotated[object, METADATA] = None
+    lid: Annotated[str | None, refused("Boxes have none.")] = None
+    seen: int = 0
+
+
+def test_one_dataclass_describes_a_query_to_readers_and_to_the_document() -> None:
+    boxes = QueryReader(Boxes)
+    assert boxes([("size", "4"), ("is_open", "1"), ("metadata[a[b]]", "c"), ("colour", "")]) == Boxes(4, None, True, "", {"a[b]": "c"})
+    assert boxes.schemas == (
+        ("size", {"type": "integer", "minimum": 1, "maximum": 9, "default": 3}),
+        ("at", {"type": "integer", "minimum": 0}),
+        ("is_open", {"type": "boolean", "default": False}),
+        ("colour", {"type": "string"}),
+        ("metadata[team]", {"type": "string"}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ([("lid", "x")], "Unsupported parameter: 'lid'. Boxes have none."),
+        ([("seen", "1")], "Unknown parameter: 'seen'."),
+        ([("colours", "1")], "Unknown parameter: 'colours'. Did you mean 'colour'?"),
+        ([("size[]", "1")], "Unknown parameter: 'size[]'."),
+        ([("metadata", "x")], "Unknown parameter: 'metadata'."),
+    ],
 )
+def test_what_a_query_does_not_take_is_refused_by_name(query: Query, message: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        QueryReader(Boxes)(query)
+    assert refusal.value.message == message
+
+
+def test_a_query_may_leave_out_what_it_does_not_know() -> None:
+    assert QueryReader(Boxes, ignores_others=True)([("seen", "1"), ("size", "2")]) == Boxes(size=2)
 
 
 def test_a_listing_has_the_defaults_of_the_api() -> None:
-    assert parse_page([]) == PageQuery(limit=20, order="desc", after=None, include=())
+    assert _page([]) == PageQuery(limit=20, order="desc", after=None)
+    assert QueryReader(OldestFirstPage)([]) == OldestFirstPage(limit=20, order="asc", after=None)
 
 
 def test_includes_are_repeated_with_or_without_brackets() -> None:
@@ -36,12 +67,11 @@ def test_includes_are_repeated_with_or_without_brackets() -> None:
         ("include[]", "reasoning.encrypted_content"),
         ("include", "message.input_image.image_url"),
     ]
-    assert parse_page(query, takes_include=True).include == ("message.input_image.image_url", "reasoning.encrypted_content")
+    assert _items(query).include == ("message.input_image.image_url", "reasoning.encrypted_content")
 
 
 def test_a_page_is_read_from_its_query() -> None:
-    query = [("limit", "5"), ("order", "asc"), ("after", "msg_1"), ("name", "box")]
-    assert parse_page(query, others=("name",)) == PageQuery(limit=5, order="asc", after="msg_1")
+    assert _page([("limit", "5"), ("order", "asc"), ("after", "msg_1")]) == PageQuery(limit=5, order="asc", after="msg_1")
 
 
 @pytest.mark.parametrize(
@@ -62,33 +92,24 @@ def test_a_page_is_read_from_its_query() -> None:
 )
 def test_a_bad_query_of_a_listing_is_refused(name: str, value: str, code: str) -> None:
     with pytest.raises(ApiError) as refused:
-        parse_page([(name, value)])
+        _page([(name, value)])
     assert (refused.value.status, refused.value.param, refused.value.code) == (400, name, code)
 
 
 def test_a_bad_include_is_refused_where_it_stands() -> None:
     with pytest.raises(ApiError) as refused:
-        parse_page([("include[]", "reasoning.encrypted_content"), ("include[]", "all")], takes_include=True)
+        _items([("include[]", "reasoning.encrypted_content"), ("include[]", "all")])
     assert refused.value.param == "include[1]"
 
 
-WITHOUT_INCLUDE = (
-    *(parse_page, parse_tree, parse_archive, parse_agent_version, parse_environment_files, parse_vaults, parse_wanted, parse_artifacts),
-    *(parse_session_list, parse_session_stream, parse_session_delete, parse_session_read, parse_screen, parse_automations),
-)
-
-
-@pytest.mark.parametrize("parse", WITHOUT_INCLUDE, ids=lambda parse: parse.__name__)
-def test_an_include_is_refused_by_name_where_nothing_can_be_included(parse: Callable[[Query], object]) -> None:
-    with pytest.raises(ApiError) as refused:
-        parse([("include[]", "reasoning.encrypted_content")])
-    assert (refused.value.code, refused.value.param) == ("unknown_parameter", "include")
+def test_the_responses_of_several_statuses_are_asked_for_at_once() -> None:
+    assert QueryReader(ResponsesPage)([("status", "failed, queued")]).statuses == {"failed", "queued"}
 
 
 def test_a_stream_is_resumed_after_an_event() -> None:
-    assert parse_retrieval([]) == Retrieval()
-    assert parse_retrieval([("beta", "true")]) == Retrieval()
-    assert parse_retrieval([("stream", "true"), ("starting_after", "0"), ("include_obfuscation", "false")]) == Retrieval(
+    assert _retrieval([]) == Retrieval()
+    assert _retrieval([("beta", "true")]) == Retrieval()
+    assert _retrieval([("stream", "true"), ("starting_after", "0"), ("include_obfuscation", "false")]) == Retrieval(
         stream=True, starting_after=0, include_obfuscation=False
     )
 
@@ -98,10 +119,16 @@ def test_a_stream_is_resumed_after_an_event() -> None:
     [
         ([("starting_after", "3")], "starting_after"),
         ([("stream", "true"), ("starting_after", "-1")], "starting_after"),
+        ([("stream", "true"), ("at", "1")], "at"),
         ([("stream", "maybe")], "stream"),
     ],
 )
 def test_a_bad_query_of_a_retrieval_is_refused(query: list[tuple[str, str]], param: str) -> None:
     with pytest.raises(ApiError) as refused:
-        parse_retrieval(query)
+        _retrieval(query)
     assert refused.value.param == param
+
+
+def test_days_of_usage_are_whole() -> None:
+    usage = QueryReader(UsageQuery)([("from", "2026-01-02"), ("to", "2026-01-02")])
+    assert usage.span(0) == (1_767_312_000, 1_767_398_399)

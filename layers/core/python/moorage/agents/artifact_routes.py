@@ -1,35 +1,34 @@
 """``/v1/agents/sessions/{session_id}/artifacts``: what turns have left."""
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import Request
 from starlette.responses import Response
 
 from moorage.agents.artifacts import publish_last
-from moorage.agents.session_shapes import SessionArtifact
+from moorage.agents.session_shapes import ArtifactsPage, SessionArtifact
 from moorage.agents.session_store import ArtifactRecord, SessionRecord
 from moorage.agents.turns import delete_artifact
 from moorage.api.caller import Caller
 from moorage.api.downloads import download
+from moorage.api.queries import query_of
 from moorage.api.routing import BINARY, Router
 from moorage.environments.opening import environment_path
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.queries import parse_artifacts
-from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import deleted, list_object
-from moorage.wire.schema import STRING
 
 router = Router()
 _ALL: Final = "/agents/sessions/{session_id}/artifacts"
 _ONE: Final = f"{_ALL}/{{artifact_id}}"
 
 
-@router.get(_ALL, "listAgentSessionArtifacts", "The artifacts of a session", query=(*PAGE, ("environment_id", STRING)))
-async def list_artifacts(request: Request, caller: Caller, session_id: str) -> ListOf[SessionArtifact]:
-    page, environment_id = parse_artifacts(request.query_params.multi_items())
+@router.get(_ALL, "listAgentSessionArtifacts", "The artifacts of a session")
+async def list_artifacts(
+    caller: Caller, session_id: str, page: Annotated[ArtifactsPage, query_of(ArtifactsPage)]
+) -> ListOf[SessionArtifact]:
     session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
     await publish_last(caller.runtime, session)
-    found, has_more = await caller.runtime.agent_sessions.artifacts(session, page, environment_id)
+    found, has_more = await caller.runtime.agent_sessions.artifacts(session, page, page.environment_id)
     return list_object([as_object(session, artifact) for artifact in found], has_more=has_more)
 
 

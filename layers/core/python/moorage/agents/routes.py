@@ -3,23 +3,20 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, cast
 
-from fastapi import Depends, Request
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from moorage import limits
 from moorage.agents.session_start import check_settings
 from moorage.agents.settings import as_answer, team_of
-from moorage.agents.shapes import CREATE_AGENT, UPDATE_AGENT, SavedAgent
+from moorage.agents.shapes import CREATE_AGENT, UPDATE_AGENT, AgentQuery, SavedAgent
 from moorage.agents.store import AgentRecord
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
-from moorage.api.listings import AnyPage
+from moorage.api.queries import AnyPage, query_of
 from moorage.api.routing import Router
 from moorage.errors import invalid_value
 from moorage.parallel import as_json, beside
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.queries import parse_agent_version
-from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.validation import Fields, parse_object
 
@@ -43,19 +40,15 @@ async def create(caller: Caller, body: RawBody) -> SavedAgent:
     return as_object(await caller.runtime.agents.create(caller.tenant_id, _kept(settings)))
 
 
-@router.get("/agents", "listAgents", "Saved agents, newest first", query=PAGE)
+@router.get("/agents", "listAgents", "Saved agents, newest first")
 async def list_agents(caller: Caller, page: AnyPage) -> ListOf[SavedAgent]:
     found, has_more = await caller.runtime.agents.page(caller.tenant_id, page)
     return list_object([as_object(agent) for agent in found], has_more=has_more)
 
 
-async def _wanted_version(request: Request) -> int | None:
-    return parse_agent_version(request.query_params.multi_items())
-
-
-@router.get(_ONE, "retrieveAgent", "An agent, as it is or in an earlier version", query=(_VERSION,))
-async def retrieve(caller: Caller, agent_id: str, version: Annotated[int | None, Depends(_wanted_version)]) -> SavedAgent:
-    return as_object(await caller.runtime.agents.get(caller.tenant_id, agent_id, version=version))
+@router.get(_ONE, "retrieveAgent", "An agent, as it is or in an earlier version")
+async def retrieve(caller: Caller, agent_id: str, wanted: Annotated[AgentQuery, query_of(AgentQuery)]) -> SavedAgent:
+    return as_object(await caller.runtime.agents.get(caller.tenant_id, agent_id, version=wanted.version))
 
 
 @router.post(_ONE, "updateAgent", "Change an agent", body=("UpdateAgent", UPDATE_AGENT), statuses=(409,))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 from fastapi import Request
 from starlette.responses import Response
@@ -18,6 +18,9 @@ from moorage.agents.session_shapes import (
     FORK_SESSION,
     UPDATE_SESSION,
     AgentSession,
+    SessionDelete,
+    SessionsPage,
+    SessionStream,
     SessionTrace,
     Turn,
 )
@@ -52,7 +55,7 @@ from moorage.api.answers import BodyPiece, JsonResponse
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.idempotency import MARK, SINCE
-from moorage.api.listings import AnyPage
+from moorage.api.queries import AnyPage, query_of
 from moorage.api.responses import until_of
 from moorage.api.routing import EVENTS, Router
 from moorage.errors import ApiError, bad_request, invalid_value, missing_parameter, rate_limited, unsupported_parameter
@@ -65,10 +68,7 @@ from moorage.parallel import Breath, as_json, beside, side_by_side
 from moorage.runtime import Runtime
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.events import filled, one_line
-from moorage.wire.queries import parse_session_delete, parse_session_list, parse_session_stream
-from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import deleted, list_object
-from moorage.wire.schema import BOOLEAN, STRING
 from moorage.wire.types import Event, Item
 from moorage.wire.validation import parse_object
 
@@ -122,14 +122,11 @@ async def create(caller: Caller, body: RawBody) -> Response:
     "/agents/sessions",
     "listAgentSessions",
     "Sessions of agents, newest first",
-    query=(*PAGE, ("agent_id", STRING), ("metadata[team]", STRING)),
 )
-async def list_sessions(request: Request, caller: Caller) -> ListOf[AgentSession]:
-    page, agent_id, metadata = parse_session_list(request.query_params.multi_items())
-
+async def list_sessions(caller: Caller, page: Annotated[SessionsPage, query_of(SessionsPage)]) -> ListOf[AgentSession]:
     def keep(record: Mapping[str, Any]) -> bool:
-        wants_agent = agent_id is None or record["agent_id"] == agent_id
-        return wants_agent and all(record["metadata"].get(name) == value for name, value in metadata.items())
+        wants_agent = page.agent_id is None or record["agent_id"] == page.agent_id
+        return wants_agent and all(record["metadata"].get(name) == value for name, value in page.metadata.items())
 
     found, has_more = await caller.runtime.agent_sessions.page(caller.tenant_id, page, keep)
 
@@ -176,13 +173,12 @@ async def _set_budget(runtime: Runtime, session: SessionRecord, budget: Mapping[
         await paused.resume(runtime, standing.snapshot.stored)
 
 
-@router.delete(
-    _ONE, "deleteAgentSession", "Delete a session with its turns, their responses, and its container", query=(("force", BOOLEAN),)
-)
-async def remove(request: Request, caller: Caller, session_id: str) -> Deleted[Literal["agent.session.deleted"]]:
-    force = parse_session_delete(request.query_params.multi_items())
+@router.delete(_ONE, "deleteAgentSession", "Delete a session with its turns, their responses, and its container")
+async def remove(
+    caller: Caller, session_id: str, wanted: Annotated[SessionDelete, query_of(SessionDelete)]
+) -> Deleted[Literal["agent.session.deleted"]]:
     session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id, even_deleted=True)
-    await delete(caller.runtime, session, force=force)
+    await delete(caller.runtime, session, force=wanted.force)
     return deleted(session_id, "agent.session.deleted")
 
 
@@ -252,13 +248,13 @@ async def create_events(request: Request, caller: Caller, session_id: str, body:
     "The events of a session, from now on or from one of them on",
     answers=dict[str, Any],
     sends=EVENTS,
-    query=(("include_obfuscation", BOOLEAN), ("stream", BOOLEAN), ("after", STRING)),
 )
-async def stream_events(request: Request, caller: Caller, session_id: str) -> Response:
+async def stream_events(
+    request: Request, caller: Caller, session_id: str, wanted: Annotated[SessionStream, query_of(SessionStream)]
+) -> Response:
     """``Last-Event-ID`` and ``after`` go on behind an event; ``after=0`` tells all from the beginning, and a turn's id all from the
     beginning of the turn. Extensions of ours."""
     runtime = caller.runtime
-    wanted = parse_session_stream(request.query_params.multi_items())
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
     last = request.headers.get("last-event-id")
     after = wanted.after if last is None else last
@@ -301,7 +297,7 @@ def _written(event: Event, *, obfuscates: bool) -> bytes:
 # --- Turns and items ----------------------------------------------------------------------------------------------------
 
 
-@router.get(f"{_ONE}/turns", "listAgentSessionTurns", "The turns of a session", query=PAGE)
+@router.get(f"{_ONE}/turns", "listAgentSessionTurns", "The turns of a session")
 async def list_turns(caller: Caller, session_id: str, page: AnyPage) -> ListOf[Turn]:
     runtime = caller.runtime
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
@@ -326,7 +322,7 @@ async def retrieve_turn(caller: Caller, session_id: str, turn_id: str) -> Turn:
     return turn_object(await standing_of(runtime, session, turn), turn)
 
 
-@router.get(f"{_ONE}/turns/{{turn_id}}/items", "listAgentSessionTurnItems", "The items of a turn", query=PAGE)
+@router.get(f"{_ONE}/turns/{{turn_id}}/items", "listAgentSessionTurnItems", "The items of a turn")
 async def list_turn_items(caller: Caller, session_id: str, turn_id: str, page: AnyPage) -> ListOf[Item]:
     runtime = caller.runtime
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
@@ -335,7 +331,7 @@ async def list_turn_items(caller: Caller, session_id: str, turn_id: str, page: A
     return page_of(await _items(runtime, session, await _turn(runtime, session, turn_id)), page)
 
 
-@router.get(f"{_ONE}/items", "listAgentSessionItems", "The items of a session, of all its turns", query=PAGE)
+@router.get(f"{_ONE}/items", "listAgentSessionItems", "The items of a session, of all its turns")
 async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[Item]:
     runtime = caller.runtime
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
@@ -347,7 +343,7 @@ async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[I
     return await page_of_turns(runtime, session, page, of_turn, lambda _: number)
 
 
-@router.get(f"{_ONE}/traces", "listAgentSessionTraces", "The traces of a session's turns that have ended, as OTLP's JSON", query=PAGE)
+@router.get(f"{_ONE}/traces", "listAgentSessionTraces", "The traces of a session's turns that have ended, as OTLP's JSON")
 async def list_traces(caller: Caller, session_id: str, page: AnyPage) -> ListOf[SessionTrace]:
     """``after`` is a turn's id. A page is shorter than asked for if its traces are long."""
     runtime = caller.runtime

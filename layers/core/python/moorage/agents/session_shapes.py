@@ -1,11 +1,13 @@
 """Sessions of agents: their bodies and answers, in the words of OpenAI's Agents API (``client.beta.agents.sessions``)."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, Required
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from moorage import limits
+from moorage import errors, limits
 from moorage.agents.shapes import (
     AgentReasoningAnswer,
     AgentServiceTier,
@@ -20,6 +22,8 @@ from moorage.environments.shapes import EnvironmentParam, HostedEnvironment, NoE
 from moorage.wire.answers import Json, Seconds
 from moorage.wire.create import Metadata, Model
 from moorage.wire.parts import InputImage, InputText
+from moorage.wire.queries import PageQuery
+from moorage.wire.query_strings import FLAG, METADATA, TEXT
 from moorage.wire.validation import (
     CallId,
     Either,
@@ -337,3 +341,32 @@ class SessionArtifact(TypedDict):
     path: str
     size_bytes: int
     created_at: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsPage(PageQuery):
+    agent_id: Annotated[str | None, TEXT] = None
+    metadata: Annotated[Mapping[str, str], METADATA] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDelete:
+    force: Annotated[bool, FLAG] = False
+    """Whether a session goes that is busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStream:
+    include_obfuscation: Annotated[bool, FLAG] = True
+    stream: Annotated[bool, FLAG] = True
+    after: Annotated[str | None, TEXT] = None
+    """The id of an event, or of a turn."""
+
+    def __post_init__(self) -> None:
+        if not self.stream:
+            raise errors.unsupported_value("stream", "false", "Events of a session come as a stream; its items are a list.")
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactsPage(PageQuery):
+    environment_id: Annotated[str | None, TEXT] = None

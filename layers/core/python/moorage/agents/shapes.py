@@ -4,6 +4,7 @@ What a model is asked with is OpenAI's own here: a format has no name, a server 
 words of ``/v1/responses``, whose types check it.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Required
 
 from pydantic import AfterValidator, Field
@@ -12,6 +13,7 @@ from typing_extensions import TypedDict
 from moorage import limits
 from moorage.wire.answers import Json, Seconds
 from moorage.wire.create import Metadata, Model
+from moorage.wire.query_strings import whole_number
 from moorage.wire.refusals import wrong_value
 from moorage.wire.tools import RequireApproval
 from moorage.wire.validation import (
@@ -265,3 +267,9 @@ class SavedAgent(TypedDict):
     compaction: CompactionAnswer
     experimental: ExperimentalAnswer
     metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class AgentQuery:
+    version: Annotated[int | None, whole_number(1, limits.AGENT_VERSIONS_MAX)] = None
+    """None for the latest."""

@@ -9,12 +9,11 @@ from moorage.agents.team_events import Subagent, SubagentTurn
 from moorage.agents.team_reading import TeamOfTurn, subagent_answer, team_of, team_with, turn_answer
 from moorage.agents.turn_pages import page_of, page_of_turns
 from moorage.api.caller import Caller
-from moorage.api.listings import AnyPage
+from moorage.api.queries import AnyPage
 from moorage.api.routing import Router
 from moorage.errors.agent_sessions import turn_not_found
 from moorage.runtime import Runtime
 from moorage.wire.answers import ListOf
-from moorage.wire.query_parameters import PAGE
 from moorage.wire.types import Item
 
 router = Router()
@@ -23,7 +22,7 @@ _ONE = f"{_ALL}/{{subagent_id}}"
 _TURN = f"{_ONE}/turns/{{turn_id}}"
 
 
-@router.get(_ALL, "listAgentSessionSubagents", "The subagents of a session, the closed ones too", query=PAGE)
+@router.get(_ALL, "listAgentSessionSubagents", "The subagents of a session, the closed ones too")
 async def list_subagents(caller: Caller, session_id: str, page: AnyPage) -> ListOf[SubagentOfSession]:
     runtime = caller.runtime
     session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
@@ -41,13 +40,13 @@ async def retrieve(caller: Caller, session_id: str, subagent_id: str) -> Subagen
     return await _shown(caller.runtime, session, team, subagent)
 
 
-@router.get(f"{_ONE}/items", "listAgentSessionSubagentItems", "The items of a subagent, of all its turns", query=PAGE)
+@router.get(f"{_ONE}/items", "listAgentSessionSubagentItems", "The items of a subagent, of all its turns")
 async def list_items(caller: Caller, session_id: str, subagent_id: str, page: AnyPage) -> ListOf[Item]:
     _, team, subagent = await _found(caller, session_id, subagent_id)
     return page_of(team.items(*(turn.id for turn in subagent.turns)), page)
 
 
-@router.get(f"{_ONE}/turns", "listAgentSessionSubagentTurns", "The turns of a subagent", query=PAGE)
+@router.get(f"{_ONE}/turns", "listAgentSessionSubagentTurns", "The turns of a subagent")
 async def list_turns(caller: Caller, session_id: str, subagent_id: str, page: AnyPage) -> ListOf[Turn]:
     session, team, subagent = await _found(caller, session_id, subagent_id)
     return page_of([cast("Turn", await turn_answer(caller.runtime, session, team, turn)) for turn in subagent.turns], page)
@@ -59,7 +58,7 @@ async def retrieve_turn(caller: Caller, session_id: str, subagent_id: str, turn_
     return cast("Turn", await turn_answer(caller.runtime, session, team, _turn(subagent, turn_id)))
 
 
-@router.get(f"{_TURN}/items", "listAgentSessionSubagentTurnItems", "The items of a subagent's turn", query=PAGE)
+@router.get(f"{_TURN}/items", "listAgentSessionSubagentTurnItems", "The items of a subagent's turn")
 async def list_turn_items(caller: Caller, session_id: str, subagent_id: str, turn_id: str, page: AnyPage) -> ListOf[Item]:
     _, team, subagent = await _found(caller, session_id, subagent_id)
     return page_of(team.items(_turn(subagent, turn_id).id), page)

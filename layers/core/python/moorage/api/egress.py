@@ -3,12 +3,11 @@
 from typing import Final
 
 from moorage.api.caller import Caller
-from moorage.api.listings import AnyPage
+from moorage.api.queries import AnyPage
 from moorage.api.routing import Router
 from moorage.egress.service import entry_sentence
 from moorage.egress.store import EgressLogEntry
 from moorage.wire.answers import EgressEntry, ListOf
-from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import list_object
 
 router = Router()
@@ -16,9 +15,7 @@ router = Router()
 _ID_PREFIX: Final = "egress_"
 
 
-@router.get(
-    "/containers/{container_id}/egress", "listContainerEgress", "What a container tried to reach, and what came of it", query=PAGE
-)
+@router.get("/containers/{container_id}/egress", "listContainerEgress", "What a container tried to reach, and what came of it")
 async def list_egress(caller: Caller, container_id: str, page: AnyPage) -> ListOf[EgressEntry]:
     """The container's decisions, newest first. Looking does not count as use: it must not keep an idle container alive."""
     await caller.runtime.containers.get(caller.tenant_id, container_id)

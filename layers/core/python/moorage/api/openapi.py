@@ -10,7 +10,7 @@ from typing import Any, Final, get_args, get_origin
 from fastapi.routing import APIRoute
 
 from moorage.api.routers import ROUTERS
-from moorage.api.routing import EVENTS, Operation, body_model, method_of, operations_of, path_of
+from moorage.api.routing import EVENTS, Operation, body_model, method_of, operations_of, path_of, query_reader
 from moorage.webhooks import shapes as webhooks
 from moorage.wire import chat_schemas, tool_shapes
 from moorage.wire.answers import Deleted, Error, Event, Item, ListOf
@@ -83,7 +83,9 @@ class _Description:
         return [{"name": name, "in": "path", "required": True, "schema": STRING} for name in self._names()]
 
     def _query_parameters(self) -> list[JsonSchema]:
-        return [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in self._operation.query]
+        reader = query_reader(self._route)
+        schemas = () if reader is None else reader.schemas
+        return [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in schemas]
 
     def _body(self) -> dict[str, JsonSchema]:
         """Schemas by media type; none of a request without a body."""

@@ -7,7 +7,7 @@ A page costs one query of the index, another of what runs, and one read of the r
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Request
 from starlette.responses import Response
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from moorage import limits
 from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
+from moorage.api.queries import query_of
 from moorage.api.routing import Router
 from moorage.errors import ApiError, upgrade_required
 from moorage.loop import recover
@@ -29,9 +30,7 @@ from moorage.store.usage_sums import UsageSums
 from moorage.wire.answers import ListOf
 from moorage.wire.events import QUEUED
 from moorage.wire.operator_answers import ResponseSummary
-from moorage.wire.queries import ListQuery, PageQuery, parse_wanted
-from moorage.wire.query_parameters import PAGE
-from moorage.wire.schema import SECONDS, STRING
+from moorage.wire.queries import ResponsesPage
 
 router = Router()
 
@@ -43,25 +42,12 @@ _RUNNING: Final = frozenset({"queued", "in_progress"})
     "listResponses",
     "The responses, newest first; with an upgrade a WebSocket, and 426 where none can pass",
     answers=ListOf[ResponseSummary],
-    query=(
-        *PAGE,
-        ("status", STRING),
-        ("model", STRING),
-        ("conversation", STRING),
-        ("container", STRING),
-        ("has_container", {"type": "boolean"}),
-        ("key", STRING),
-        ("created_after", SECONDS),
-        ("created_before", SECONDS),
-        ("metadata[team]", STRING),
-    ),
     statuses=(101, 426),
 )
-async def list_responses(request: Request, caller: Caller) -> Response:
+async def list_responses(request: Request, caller: Caller, wanted: Annotated[ResponsesPage, query_of(ResponsesPage)]) -> Response:
     if _is_handshake(request):
         raise upgrade_required()
-    page, wanted = parse_wanted(request.query_params.multi_items())
-    return JsonResponse(await ResponseListing(caller.runtime, caller.tenant_id, page, wanted).read())
+    return JsonResponse(await ResponseListing(caller.runtime, caller.tenant_id, wanted).read())
 
 
 def _is_handshake(request: Request) -> bool:
@@ -77,8 +63,7 @@ class ResponseListing:
 
     runtime: Runtime
     tenant_id: str
-    page: PageQuery
-    wanted: ListQuery
+    wanted: ResponsesPage
     _read: int = 0
     """Responses that were read."""
     _last: str | None = None
@@ -109,7 +94,7 @@ class ResponseListing:
 
     async def _show(self, entries: Sequence[ListedResponse]) -> None:
         """Add those of them that are wanted, as far as the page takes them."""
-        size = self.page.limit + 1
+        size = self.wanted.limit + 1
         for start in range(0, len(entries), size):
             if self._read >= limits.LIST_READ_RESPONSES_MAX:
                 self._is_cut = True
@@ -121,7 +106,7 @@ class ResponseListing:
                     self._is_cut = True
                     return
                 if shown is not None:
-                    if len(self._shown) == self.page.limit:
+                    if len(self._shown) == self.wanted.limit:
                         self._has_more = True
                         return
                     self._shown.append(shown)
@@ -129,17 +114,17 @@ class ResponseListing:
 
     async def _groups(self) -> AsyncGenerator[list[ListedResponse], None]:
         """Entries that may be wanted, in order and without repeats, a group at a time."""
-        descending = self.page.order == "desc"
+        descending = self.wanted.order == "desc"
         after = None
-        if self.page.after is not None:
-            after = await self.runtime.response_list.place(self.tenant_id, self.page.after)
+        if self.wanted.after is not None:
+            after = await self.runtime.response_list.place(self.tenant_id, self.wanted.after)
         part = ListRange(after, descending, self.wanted.created_after, self.wanted.created_before)
         running = [entry for entry in await self.runtime.response_list.running(self.tenant_id) if part.holds(entry.place)]
         if self.wanted.statuses and self.wanted.statuses <= _RUNNING:
             young = int(self.runtime.clock()) - limits.LIST_FOREGROUND_SECONDS
             part = replace(part, created_from=max(young, part.created_from or 0))
         search = self._search(part)
-        async with aclosing(search.parts(self.page.limit + 1)) as parts:
+        async with aclosing(search.parts(self.wanted.limit + 1)) as parts:
             async for entries, reached in parts:
                 between = [entry for entry in running if reached is None or _is_reached(entry.place, reached, descending)]
                 running = [entry for entry in running if entry not in between]

@@ -5,12 +5,10 @@ Extensions of ours. The stream of a response is OpenAI's and shows no times; the
 """
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Annotated, cast
 
-from fastapi import Request
-
-from moorage import limits
 from moorage.api.caller import Caller
+from moorage.api.queries import query_of
 from moorage.api.routing import Router
 from moorage.api.view import ResponseView
 from moorage.errors import response_not_ended
@@ -21,10 +19,8 @@ from moorage.store.event_log import TimestampedEvent
 from moorage.store.listing import unknown_after
 from moorage.wire.answers import Event, ListOf
 from moorage.wire.operator_answers import LoggedEvent, ResponseStep, ResponseTrace, StepPrompt
-from moorage.wire.queries import parse_log_page, parse_page
-from moorage.wire.query_parameters import AFTER, INCLUDE, OLDEST_FIRST, limit
+from moorage.wire.queries import LogPage, OldestFirstPage
 from moorage.wire.responses import list_object
-from moorage.wire.schema import COUNT, STRING
 
 router = Router()
 
@@ -33,14 +29,12 @@ router = Router()
     "/responses/{response_id}/events",
     "listResponseEvents",
     "The log of a response, with the times of its events, oldest first",
-    query=(limit(limits.EVENTS_PAGE_MAX), OLDEST_FIRST, ("after", COUNT), ("types", STRING), INCLUDE),
 )
-async def list_events(request: Request, caller: Caller, response_id: str) -> ListOf[LoggedEvent]:
-    wanted = parse_log_page(request.query_params.multi_items())
+async def list_events(caller: Caller, response_id: str, wanted: Annotated[LogPage, query_of(LogPage)]) -> ListOf[LoggedEvent]:
     stored = await caller.runtime.responses.load(caller.tenant_id, response_id)
     view = ResponseView.of({*stored.parameters.include, *wanted.include}, caller.runtime.command, include_obfuscation=False)
     told, going_on = await caller.runtime.responses.log_of(stored).page(
-        after=wanted.after, limit=wanted.limit, descending=wanted.descending, types=wanted.types
+        after=wanted.after, limit=wanted.limit, descending=wanted.order == "desc", types=wanted.types
     )
     contents = caller.runtime.contents_of(caller.tenant_id, view.include)
     whole = [TimestampedEvent(await contents.event(each.event), each.at_ms) for each in told]
@@ -62,10 +56,10 @@ def _as_object(told: TimestampedEvent, view: ResponseView) -> LoggedEvent:
     "/responses/{response_id}/steps",
     "listResponseSteps",
     "The loop of a response, unrolled, and what it waits for",
-    query=(limit(), OLDEST_FIRST, AFTER),
 )
-async def list_steps(request: Request, caller: Caller, response_id: str) -> ListOf[ResponseStep]:
-    page = parse_page(request.query_params.multi_items(), order_default="asc")
+async def list_steps(
+    caller: Caller, response_id: str, page: Annotated[OldestFirstPage, query_of(OldestFirstPage)]
+) -> ListOf[ResponseStep]:
     snapshot = await recover.declare_lost(caller.runtime, await caller.runtime.responses.snapshot(caller.tenant_id, response_id))
     steps = await unroll(caller.runtime, snapshot)
     if page.order == "desc":

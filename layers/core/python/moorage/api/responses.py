@@ -20,6 +20,7 @@ from moorage.api.caller import Caller
 from moorage.api.foreground import Foreground, failure
 from moorage.api.idempotency import IdempotentCreate
 from moorage.api.past_responses import as_it_was
+from moorage.api.queries import query_of
 from moorage.api.routing import EVENTS, Router
 from moorage.api.view import ResponseView, listed_item
 from moorage.approvals.decision_routes import ContinuedStream, decided, notice
@@ -41,11 +42,9 @@ from moorage.wire.answers import Deleted, Item, ListOf
 from moorage.wire.answers import Response as ResponseObject
 from moorage.wire.create import CREATE, Budget
 from moorage.wire.events import QUEUED
-from moorage.wire.queries import parse_page, parse_retrieval
-from moorage.wire.query_parameters import INCLUDE, PAGE
+from moorage.wire.queries import PageWithIncludes, Retrieval
 from moorage.wire.requests import CreateRequest, parse_create
 from moorage.wire.responses import TokenUsage, deleted, list_object
-from moorage.wire.schema import BOOLEAN
 
 router = Router()
 
@@ -260,17 +259,9 @@ class CreateAnswer:
     "A stored response, as it is or as it was at an event, or its stream from an event on",
     answers=ResponseObject,
     sends=EVENTS,
-    query=(
-        ("stream", BOOLEAN),
-        ("starting_after", {"type": "integer", "minimum": 0}),
-        ("include_obfuscation", BOOLEAN),
-        ("at", {"type": "integer", "minimum": 0}),
-        INCLUDE,
-    ),
 )
-async def retrieve(request: Request, caller: Caller, response_id: str) -> Response:
+async def retrieve(caller: Caller, response_id: str, retrieval: Annotated[Retrieval, query_of(Retrieval)]) -> Response:
     runtime = caller.runtime
-    retrieval = parse_retrieval(request.query_params.multi_items())
     snapshot = await _snapshot(runtime, caller.tenant_id, response_id)
     include = (*retrieval.include, *snapshot.stored.parameters.include)
     view = ResponseView.of(include, runtime.command, include_obfuscation=retrieval.include_obfuscation)
@@ -401,12 +392,9 @@ async def _standing(runtime: Runtime, tenant_id: str, response_id: str) -> Respo
     return JsonResponse(view.response(await current_object(runtime, snapshot)))
 
 
-@router.get(
-    "/responses/{response_id}/input_items", "listInputItems", "What a response was asked", answers=ListOf[Item], query=(*PAGE, INCLUDE)
-)
-async def input_items(request: Request, caller: Caller, response_id: str) -> Response:
+@router.get("/responses/{response_id}/input_items", "listInputItems", "What a response was asked", answers=ListOf[Item])
+async def input_items(caller: Caller, response_id: str, page: Annotated[PageWithIncludes, query_of(PageWithIncludes)]) -> Response:
     """The items of the request, and those of the responses before it, newest first unless asked otherwise."""
-    page = parse_page(request.query_params.multi_items(), takes_include=True)
     snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
     items = list(snapshot.stored.input_items)
     if page.order == "desc":

@@ -1,7 +1,8 @@
 """The router of all resources: a route says what the OpenAPI document tells of it, if it is declared.
 
 ``@router.get("/files/{file_id}", "retrieveFile", "A file")`` above a handler that returns a type of the wire is all of it: path
-parameters, the body (:func:`~moorage.api.bodies.body_of`) and the answer are read from the handler's signature.
+parameters, the body (:func:`~moorage.api.bodies.body_of`), the query (:func:`~moorage.api.queries.query_of`) and the answer are
+read from the handler's signature.
 """
 
 import functools
@@ -17,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from moorage.api.answers import rendered
-from moorage.wire.query_parameters import QueryParameters
+from moorage.wire.query_strings import QueryReader
 from moorage.wire.schema import JsonSchema
 from moorage.wire.validation import JsonValidator
 
@@ -39,7 +40,6 @@ class Operation:
     """Of a handler that reads its body by itself: the schema's name, and what checks it."""
     form: JsonSchema | None
     """A body of ``multipart/form-data``."""
-    query: QueryParameters
     statuses: tuple[int, ...]
     """Beside 200 and those that every route of its kind has."""
 
@@ -76,10 +76,9 @@ class Router:
         *,
         answers: Any = None,
         sends: str | None = None,
-        query: QueryParameters = (),
         statuses: tuple[int, ...] = (),
     ) -> Callable[[Handler], Handler]:
-        return self._add("GET", path, operation_id, summary, Operation(answers, sends, None, None, query, statuses))
+        return self._add("GET", path, operation_id, summary, Operation(answers, sends, None, None, statuses))
 
     def post(
         self,
@@ -91,10 +90,9 @@ class Router:
         sends: str | None = None,
         body: tuple[str, JsonValidator[Any]] | str | None = None,
         form: JsonSchema | None = None,
-        query: QueryParameters = (),
         statuses: tuple[int, ...] = (),
     ) -> Callable[[Handler], Handler]:
-        return self._add("POST", path, operation_id, summary, Operation(answers, sends, body, form, query, statuses))
+        return self._add("POST", path, operation_id, summary, Operation(answers, sends, body, form, statuses))
 
     def delete(
         self,
@@ -103,10 +101,9 @@ class Router:
         summary: str,
         *,
         answers: Any = None,
-        query: QueryParameters = (),
         statuses: tuple[int, ...] = (),
     ) -> Callable[[Handler], Handler]:
-        return self._add("DELETE", path, operation_id, summary, Operation(answers, None, None, None, query, statuses))
+        return self._add("DELETE", path, operation_id, summary, Operation(answers, None, None, None, statuses))
 
     def _add(self, method: str, path: str, operation_id: str, summary: str, operation: Operation) -> Callable[[Handler], Handler]:
         def add(handler: Handler) -> Handler:
@@ -139,13 +136,23 @@ def _rendered(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable
 
 def body_model(route: APIRoute) -> Any:
     """The validator of the handler's body (``body_of``); None if it takes none, or reads it by itself."""
-    models = (getattr(dependency.call, "model", None) for dependency in route.dependant.dependencies)
-    return next((model for model in models if model is not None), None)
+    return _said_of_dependencies(route, "model")
+
+
+def query_reader(route: APIRoute) -> QueryReader[Any] | None:
+    """What reads the handler's query (``query_of``); None if it takes none."""
+    reader: QueryReader[Any] | None = _said_of_dependencies(route, "query")
+    return reader
 
 
 def method_of(route: APIRoute) -> str:
     (method,) = route.methods or {""}
     return method
+
+
+def _said_of_dependencies(route: APIRoute, name: str) -> Any:
+    said = (getattr(dependency.call, name, None) for dependency in route.dependant.dependencies)
+    return next((each for each in said if each is not None), None)
 
 
 def path_of(route: APIRoute) -> str:

@@ -14,9 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Annotated, cast
 
-from fastapi import Depends, Request
-
 from moorage.api.caller import Caller
+from moorage.api.queries import query_of
 from moorage.api.routing import Router
 from moorage.loop.budget import standings
 from moorage.loop.usage_ledger import UsageLedger
@@ -25,43 +24,33 @@ from moorage.store.embedding_usage import EmbeddingCounts, EmbeddingUsageEntry
 from moorage.store.sandbox_usage import SandboxRest
 from moorage.store.usage_sums import TOKENS, Sum, Sums
 from moorage.wire.operator_answers import UsageGroup, UsageList
-from moorage.wire.queries import USAGE_GROUPS, USAGE_SPLITS, UsageWanted, parse_usage
+from moorage.wire.queries import UsageQuery
 from moorage.wire.responses import list_object
-from moorage.wire.schema import STRING
 
 router = Router()
-
-
-async def _wanted(request: Request, caller: Caller) -> UsageWanted:
-    return parse_usage(request.query_params.multi_items(), now=int(caller.runtime.clock()))
 
 
 @router.get(
     "/usage",
     "usage",
     "What was used, added up by day, model, key or tool",
-    query=(
-        ("group_by", {"type": "string", "enum": list(USAGE_GROUPS), "default": "day"}),
-        ("split_by", {"type": "string", "enum": list(USAGE_SPLITS)}),
-        ("from", STRING),
-        ("to", STRING),
-    ),
 )
-async def usage(caller: Caller, wanted: Annotated[UsageWanted, Depends(_wanted)]) -> UsageList:
+async def usage(caller: Caller, wanted: Annotated[UsageQuery, query_of(UsageQuery)]) -> UsageList:
+    since, until = wanted.span(int(caller.runtime.clock()))
     totals: dict[str, Sum] = defaultdict(Sum)
     parts: dict[str, dict[str, Sum]] = defaultdict(lambda: defaultdict(Sum))
-    for day, sums in await UsageLedger(caller.runtime, caller.tenant_id, wanted.since, wanted.until).by_day():
+    for day, sums in await UsageLedger(caller.runtime, caller.tenant_id, since, until).by_day():
         for name, each in _groups(day, sums, wanted.group_by):
             totals[name].join(each)
         for name, each in _groups(day, sums, wanted.split_by) if wanted.split_by else ():
             parts[_day(day)][name].join(each)
     embedded: dict[str, EmbeddingCounts] = defaultdict(EmbeddingCounts)
     if wanted.group_by != "tool":
-        for used in await caller.runtime.embedding_usage.between(caller.tenant_id, wanted.since, wanted.until):
+        for used in await caller.runtime.embedding_usage.between(caller.tenant_id, since, until):
             embedded[_group_of(used, wanted.group_by)].join(used.embedding)
     rests: dict[str, SandboxRest] = defaultdict(SandboxRest)
     if wanted.group_by != "tool":
-        for hour, rest in await caller.runtime.sandbox_usage.between(caller.tenant_id, wanted.since, wanted.until):
+        for hour, rest in await caller.runtime.sandbox_usage.between(caller.tenant_id, since, until):
             rests[_day(hour) if wanted.group_by == "day" else ""].join(rest)
     names = sorted(totals.keys() | embedded.keys() | rests.keys())
     groups = [_as_object(totals[name], embedded[name], rests[name], name, wanted.group_by) for name in names]

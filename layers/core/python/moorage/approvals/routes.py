@@ -6,14 +6,13 @@ Extensions of ours, in the envelope of OpenAI's lists.
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import Request
 from starlette.responses import Response
 
 from moorage import limits
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
-from moorage.api.listings import AnyPage
+from moorage.api.queries import AnyPage, query_of
 from moorage.api.routing import Router
 from moorage.api.view import ResponseView
 from moorage.approvals.link_store import ApprovalLinkRecord
@@ -27,14 +26,13 @@ from moorage.store.listing import unknown_after
 from moorage.wire.answers import ListOf
 from moorage.wire.create import ApprovalLink, Verdict
 from moorage.wire.operator_answers import ApprovalLinkAnswer, ResponseApproval
-from moorage.wire.queries import parse_page
-from moorage.wire.query_parameters import AFTER, OLDEST_FIRST, PAGE, limit
+from moorage.wire.queries import OldestFirstPage
 from moorage.wire.responses import list_object
 
 router = Router()
 
 
-@router.get("/approvals", "listApprovals", "The calls that wait for a person's word, newest first", query=PAGE)
+@router.get("/approvals", "listApprovals", "The calls that wait for a person's word, newest first")
 async def list_waiting(caller: Caller, page: AnyPage) -> ListOf[ResponseApproval]:
     """The open approvals of all responses of the tenant."""
     found = await caller.runtime.approvals.waiting(caller.tenant_id, page, caller.runtime.clock())
@@ -45,11 +43,11 @@ async def list_waiting(caller: Caller, page: AnyPage) -> ListOf[ResponseApproval
     "/responses/{response_id}/approvals",
     "listResponseApprovals",
     "The calls of a response that needed a person's word, oldest first",
-    query=(limit(), OLDEST_FIRST, AFTER),
 )
-async def list_of_response(request: Request, caller: Caller, response_id: str) -> ListOf[ResponseApproval]:
+async def list_of_response(
+    caller: Caller, response_id: str, page: Annotated[OldestFirstPage, query_of(OldestFirstPage)]
+) -> ListOf[ResponseApproval]:
     """All of a response, those that have been decided too."""
-    page = parse_page(request.query_params.multi_items(), order_default="asc")
     runtime = caller.runtime
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
     found = await runtime.approvals.of(caller.tenant_id, response_id)

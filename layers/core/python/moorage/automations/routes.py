@@ -3,19 +3,17 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import Depends, Request
-
 from moorage import limits
 from moorage.agents.session_start import agent_of, check_settings
 from moorage.agents.session_vaults import chosen
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
-from moorage.api.listings import AnyPage
+from moorage.api.queries import AnyPage, query_of
 from moorage.api.routing import Router
 from moorage.automations import changes
 from moorage.automations.answers import automation_object, invocation_object
 from moorage.automations.delivery import deliver
-from moorage.automations.shapes import CREATE_AUTOMATION, UPDATE_AUTOMATION, Automation, AutomationInvocation
+from moorage.automations.shapes import CREATE_AUTOMATION, UPDATE_AUTOMATION, Automation, AutomationInvocation, AutomationsPage
 from moorage.automations.store import AutomationRecord
 from moorage.errors import ApiError, container_not_found, invalid_value
 from moorage.errors.automations import automation_busy
@@ -23,10 +21,7 @@ from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
 from moorage.vaults.choice import credentials_in
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.queries import PageQuery, parse_automations
-from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import deleted, list_object
-from moorage.wire.schema import STRING
 
 router = Router()
 _ONE: Final = "/agents/automations/{automation_id}"
@@ -58,14 +53,9 @@ async def create(caller: Caller, body: RawBody) -> Automation:
     return automation_object(made)
 
 
-async def _wanted(request: Request) -> tuple[PageQuery, str | None]:
-    return parse_automations(request.query_params.multi_items())
-
-
-@router.get("/agents/automations", "listAutomations", "Automations, newest first", query=(*PAGE, ("session_id", STRING)))
-async def list_automations(caller: Caller, wanted: Annotated[tuple[PageQuery, str | None], Depends(_wanted)]) -> ListOf[Automation]:
-    page, session_id = wanted
-    found, has_more = await caller.runtime.automations.page(caller.tenant_id, page, session_id)
+@router.get("/agents/automations", "listAutomations", "Automations, newest first")
+async def list_automations(caller: Caller, page: Annotated[AutomationsPage, query_of(AutomationsPage)]) -> ListOf[Automation]:
+    found, has_more = await caller.runtime.automations.page(caller.tenant_id, page, page.session_id)
     return list_object([automation_object(automation) for automation in found], has_more=has_more)
 
 
@@ -128,7 +118,7 @@ async def invoke(caller: Caller, automation_id: str) -> AutomationInvocation:
     raise automation_busy(automation_id)
 
 
-@router.get(f"{_ONE}/invocations", "listAutomationInvocations", "The invocations of an automation, newest first", query=PAGE)
+@router.get(f"{_ONE}/invocations", "listAutomationInvocations", "The invocations of an automation, newest first")
 async def list_invocations(caller: Caller, automation_id: str, page: AnyPage) -> ListOf[AutomationInvocation]:
     automations = caller.runtime.automations
     found, has_more = await automations.invocations(await automations.get(caller.tenant_id, automation_id), page)

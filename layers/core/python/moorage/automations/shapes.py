@@ -1,5 +1,6 @@
 """Automations: their bodies and answers, in the words of OpenAI's Agents API (``client.beta.agents.automations``)."""
 
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal, NotRequired, Required
 
 from pydantic import Field
@@ -24,6 +25,8 @@ from moorage.environments.shapes import (
 )
 from moorage.wire.answers import Json, Seconds
 from moorage.wire.create import Metadata
+from moorage.wire.queries import PageQuery
+from moorage.wire.query_strings import TEXT
 from moorage.wire.refusals import wrong_value
 from moorage.wire.validation import Fields, Id, JsonValidator, NonEmpty, OneOf, wire, wire_with
 
@@ -221,3 +224,8 @@ class AutomationInvocation(TypedDict):
     error: InvocationError | None
     skip_reason: Literal["pending_delivery"] | None
     source: ManualSource | ScheduledSource
+
+
+@dataclass(frozen=True, slots=True)
+class AutomationsPage(PageQuery):
+    session_id: Annotated[str | None, TEXT] = None

@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from typing import cast
 
 from moorage.api.caller import Caller
-from moorage.api.listings import AnyPage
+from moorage.api.queries import AnyPage
 from moorage.api.routing import Router
 from moorage.containers.versions import versions
 from moorage.store.listing import unknown_after
 from moorage.wire.answers import ListOf, One
 from moorage.wire.operator_answers import ContainerSkillEntry, ContainerVersion, SandboxRun
 from moorage.wire.queries import PageQuery
-from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import list_object
 
 router = Router()
@@ -22,7 +21,6 @@ router = Router()
     "/containers/{container_id}/sandboxes",
     "listContainerSandboxes",
     "The sandboxes that a container has had, with their times",
-    query=PAGE,
 )
 async def list_sandboxes(caller: Caller, container_id: str, page: AnyPage) -> ListOf[SandboxRun]:
     containers = caller.runtime.containers
@@ -30,7 +28,7 @@ async def list_sandboxes(caller: Caller, container_id: str, page: AnyPage) -> Li
     return _page([life.to_json() for life in await containers.lives.of(record)], page)
 
 
-@router.get("/containers/{container_id}/versions", "listContainerVersions", "How the files of a container have changed", query=PAGE)
+@router.get("/containers/{container_id}/versions", "listContainerVersions", "How the files of a container have changed")
 async def list_versions(caller: Caller, container_id: str, page: AnyPage) -> ListOf[ContainerVersion]:
     containers = caller.runtime.containers
     record = await containers.get(caller.tenant_id, container_id)
@@ -38,9 +36,7 @@ async def list_versions(caller: Caller, container_id: str, page: AnyPage) -> Lis
     return _page([version.to_json() for version in await versions(containers.past, record, now)], page)
 
 
-@router.get(
-    "/containers/{container_id}/skills", "listContainerSkills", "The skills that a container was given, by their folders", query=PAGE
-)
+@router.get("/containers/{container_id}/skills", "listContainerSkills", "The skills that a container was given, by their folders")
 async def list_skills(caller: Caller, container_id: str, page: AnyPage) -> ListOf[ContainerSkillEntry]:
     containers = caller.runtime.containers
     record = await containers.get(caller.tenant_id, container_id)

@@ -9,8 +9,8 @@ from moorage import errors, limits
 from moorage.api.bodies import body_of, read_body
 from moorage.api.caller import Caller
 from moorage.api.downloads import download
-from moorage.api.listings import AnyPage, page_with
 from moorage.api.multipart import FILE_TOO_LARGE, is_multipart, parts
+from moorage.api.queries import AnyPage, query_of
 from moorage.api.routing import BINARY, Router
 from moorage.containers.store import ContainerFileRecord, ContainerRecord, as_object, file_as_object
 from moorage.containers.tree import entries_below
@@ -18,11 +18,9 @@ from moorage.containers.upstream_routes import ContainerRoute
 from moorage.wire.answers import Container, ContainerFile, Deleted, ListOf
 from moorage.wire.forms import form_of
 from moorage.wire.operator_answers import TreeEntry
-from moorage.wire.queries import PageQuery, parse_content, parse_tree
-from moorage.wire.query_parameters import PAGE
+from moorage.wire.queries import AtQuery, ContainersPage, TreeQuery
 from moorage.wire.resources import AddContainerFile, CreateContainer
 from moorage.wire.responses import deleted, list_object
-from moorage.wire.schema import COUNT, STRING
 from moorage.wire.validation import JsonValidator
 
 router = Router(route_class=ContainerRoute)
@@ -45,9 +43,9 @@ async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(Crea
     return as_object(record, now=caller.runtime.clock())
 
 
-@router.get("/containers", "listContainers", "All containers", query=(*PAGE, ("name", STRING)))
-async def list_containers(caller: Caller, page: Annotated[PageQuery, page_with("name")], name: str | None = None) -> ListOf[Container]:
-    found = await caller.runtime.containers.page(caller.tenant_id, page, name=name)
+@router.get("/containers", "listContainers", "All containers")
+async def list_containers(caller: Caller, page: Annotated[ContainersPage, query_of(ContainersPage)]) -> ListOf[Container]:
+    found = await caller.runtime.containers.page(caller.tenant_id, page, name=page.name)
     now = caller.runtime.clock()
     return list_object([as_object(record, now=now) for record in found.containers], has_more=found.has_more)
 
@@ -79,7 +77,7 @@ async def create_file(request: Request, caller: Caller, container_id: str) -> Co
     return file_as_object(await caller.runtime.containers.add_file_of(record, wanted.file_id))
 
 
-@router.get("/containers/{container_id}/files", "listContainerFiles", "The files of a container", query=PAGE)
+@router.get("/containers/{container_id}/files", "listContainerFiles", "The files of a container")
 async def list_files(caller: Caller, container_id: str, page: AnyPage) -> ListOf[ContainerFile]:
     found = await caller.runtime.containers.file_page(await _touched(caller, container_id), page)
     return list_object([file_as_object(file) for file in found.files], has_more=found.has_more)
@@ -89,11 +87,9 @@ async def list_files(caller: Caller, container_id: str, page: AnyPage) -> ListOf
     "/containers/{container_id}/tree",
     "listContainerTree",
     "The saved files of a container as folders",
-    query=(("path", STRING), ("depth", COUNT), ("at", COUNT)),
 )
-async def tree(request: Request, caller: Caller, container_id: str) -> ListOf[TreeEntry]:
+async def tree(caller: Caller, container_id: str, wanted: Annotated[TreeQuery, query_of(TreeQuery)]) -> ListOf[TreeEntry]:
     """The saved files of a container as folders. Looking does not count as use: it must not keep an idle container alive."""
-    wanted = parse_tree(request.query_params.multi_items())
     record = await caller.runtime.containers.get(caller.tenant_id, container_id)
     containers = caller.runtime.containers
     now = wanted.at is None
@@ -117,12 +113,17 @@ async def delete_file(caller: Caller, container_id: str, file_id: str) -> Delete
     "downloadContainerFile",
     "What a file of a container holds, or held at a time",
     sends=BINARY,
-    query=(("at", {"type": "integer", "minimum": 0}),),
     statuses=(206, 302, 416),
 )
-async def content(request: Request, caller: Caller, container_id: str, file_id: str) -> Response:
-    at_ms = parse_content(request.query_params.multi_items())
-    file = await (_file(caller, container_id, file_id) if at_ms is None else _file_at(caller, container_id, file_id, at_ms))
+async def content(
+    request: Request,
+    caller: Caller,
+    container_id: str,
+    file_id: str,
+    wanted: Annotated[AtQuery, query_of(AtQuery, ignores_others=True)],
+) -> Response:
+    at = wanted.at
+    file = await (_file(caller, container_id, file_id) if at is None else _file_at(caller, container_id, file_id, at))
     return await download(
         request,
         caller.runtime,

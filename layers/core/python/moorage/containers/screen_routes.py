@@ -3,11 +3,9 @@
 import base64
 from typing import Annotated
 
-from fastapi import Request
-
-from moorage import limits
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
+from moorage.api.queries import query_of
 from moorage.api.routing import Router
 from moorage.containers.screen_shapes import (
     ContainerScreen,
@@ -15,10 +13,9 @@ from moorage.containers.screen_shapes import (
     ContainerScreenInput,
     ControlScreen,
     ScreenInput,
+    ScreenQuery,
 )
 from moorage.sandbox.desk_client import DeskFrame
-from moorage.wire.queries import parse_screen
-from moorage.wire.schema import COUNT
 
 router = Router()
 _SEPARATOR = "/"
@@ -28,12 +25,10 @@ _SEPARATOR = "/"
     "/containers/{container_id}/screen",
     "readScreen",
     "The picture of a container's browser behind a number, as soon as there is one",
-    query=(("starting_after", COUNT), ("wait_ms", COUNT | {"maximum": limits.SCREEN_READ_MS_MAX, "default": 0})),
     statuses=(503,),
 )
-async def read(request: Request, caller: Caller, container_id: str) -> ContainerScreen:
+async def read(caller: Caller, container_id: str, wanted: Annotated[ScreenQuery, query_of(ScreenQuery)]) -> ContainerScreen:
     """Looking does not count as use: it must not keep an idle container alive."""
-    wanted = parse_screen(request.query_params.multi_items())
     containers = caller.runtime.containers
     record = await containers.get(caller.tenant_id, container_id)
     frame = await containers.screens.look(record, wanted.starting_after, wait_ms=wanted.wait_ms)

@@ -1,5 +1,6 @@
 """The screen of a container: its bodies and answers. All of it is an extension of ours."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Required
 
 from pydantic import Field
@@ -7,6 +8,7 @@ from typing_extensions import TypedDict
 
 from moorage import limits
 from moorage.wire.answers import Count
+from moorage.wire.query_strings import whole_number
 from moorage.wire.validation import Body, Length, OneOf, wire
 
 _Holder = Annotated[str, Field(min_length=1, max_length=limits.SCREEN_HOLDER_CHARS_MAX)]
@@ -141,3 +143,10 @@ class ContainerScreenInput(TypedDict):
     object: Literal["container.screen.input"]
     container_id: str
     actions: list[ScreenActionResult]
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenQuery:
+    starting_after: Annotated[int, whole_number()] = 0
+    """The number of the picture that the client has."""
+    wait_ms: Annotated[int, whole_number(0, limits.SCREEN_READ_MS_MAX)] = 0

@@ -3,29 +3,23 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, cast
 
-from fastapi import Depends, Request
-
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
+from moorage.api.queries import query_of
 from moorage.api.routing import Router
 from moorage.api.view import listed_item
 from moorage.conversations.store import ConversationRecord, as_object
 from moorage.parallel import beside
 from moorage.wire.answers import Conversation, Deleted, Item, ListOf
 from moorage.wire.create import CONVERSATION_CREATE, CONVERSATION_ITEMS, CONVERSATION_UPDATE
-from moorage.wire.queries import PageQuery, parse_page
-from moorage.wire.query_parameters import INCLUDE, PAGE
+from moorage.wire.queries import IncludeQuery, PageWithIncludes
 from moorage.wire.requests import parse_conversation_create, parse_conversation_items, parse_conversation_update
 from moorage.wire.responses import deleted, list_object
 
 router = Router()
 
 
-async def _page(request: Request) -> PageQuery:
-    return parse_page(request.query_params.multi_items(), takes_include=True)
-
-
-_Page = Annotated[PageQuery, Depends(_page)]
+_Include = Annotated[IncludeQuery, query_of(IncludeQuery)]
 
 
 @router.post("/conversations", "createConversation", "Begin a conversation", body=("CreateConversation", CONVERSATION_CREATE))
@@ -62,27 +56,28 @@ async def delete(caller: Caller, conversation_id: str) -> Deleted[Literal["conve
     "createConversationItems",
     "Add items to a conversation",
     body=("CreateConversationItems", CONVERSATION_ITEMS),
-    query=(INCLUDE,),
     statuses=(409,),
 )
-async def create_items(caller: Caller, conversation_id: str, page: _Page, body: RawBody) -> ListOf[Item]:
+async def create_items(caller: Caller, conversation_id: str, wanted: _Include, body: RawBody) -> ListOf[Item]:
     items = await beside(len(body), lambda: parse_conversation_items(body))
     await caller.runtime.conversations.append(caller.tenant_id, conversation_id, items)
-    return list_object([_shown(item, page.include) for item in items], has_more=False)
+    return list_object([_shown(item, wanted.include) for item in items], has_more=False)
 
 
-@router.get("/conversations/{conversation_id}/items", "listConversationItems", "The items of a conversation", query=(*PAGE, INCLUDE))
-async def list_items(caller: Caller, conversation_id: str, page: _Page) -> ListOf[Item]:
+@router.get("/conversations/{conversation_id}/items", "listConversationItems", "The items of a conversation")
+async def list_items(
+    caller: Caller, conversation_id: str, page: Annotated[PageWithIncludes, query_of(PageWithIncludes)]
+) -> ListOf[Item]:
     found = await caller.runtime.conversations.page(await _conversation(caller, conversation_id), page)
     whole = await caller.runtime.contents_of(caller.tenant_id, frozenset(page.include)).items(found.items)
     return list_object([_shown(item, page.include) for item in whole], has_more=found.has_more)
 
 
-@router.get("/conversations/{conversation_id}/items/{item_id}", "retrieveConversationItem", "One item", query=(INCLUDE,))
-async def retrieve_item(caller: Caller, conversation_id: str, item_id: str, page: _Page) -> Item:
+@router.get("/conversations/{conversation_id}/items/{item_id}", "retrieveConversationItem", "One item")
+async def retrieve_item(caller: Caller, conversation_id: str, item_id: str, wanted: _Include) -> Item:
     item = await caller.runtime.conversations.item(await _conversation(caller, conversation_id), item_id)
-    (whole,) = await caller.runtime.contents_of(caller.tenant_id, frozenset(page.include)).items([item])
-    return _shown(whole, page.include)
+    (whole,) = await caller.runtime.contents_of(caller.tenant_id, frozenset(wanted.include)).items([item])
+    return _shown(whole, wanted.include)
 
 
 @router.delete(

@@ -6,12 +6,10 @@ import binascii
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-from fastapi import Depends, Request
-
 from moorage import limits
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
-from moorage.api.listings import page_with
+from moorage.api.queries import query_of
 from moorage.api.routing import Router
 from moorage.containers.store import ContainerFileRecord, ContainerRecord
 from moorage.environments.answers import file_of, info_of
@@ -21,21 +19,19 @@ from moorage.environments.shapes import (
     CREATE_ENVIRONMENT,
     EnvironmentFile,
     EnvironmentFilePage,
+    EnvironmentFilesQuery,
     EnvironmentInfo,
+    EnvironmentsPage,
 )
-from moorage.errors import ApiError, invalid_choice, invalid_value
+from moorage.errors import ApiError, invalid_value
 from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.vaults.choice import credentials_in
 from moorage.wire.answers import ListOf
-from moorage.wire.queries import FolderPage, PageQuery, parse_environment_files
-from moorage.wire.query_parameters import ORDER, PAGE, limit
 from moorage.wire.responses import list_object
-from moorage.wire.schema import STRING
 
 router = Router()
 _ONE: Final = "/agents/environments/{environment_id}"
-_TYPE: Final = ("type", {"type": "string", "enum": ["openai_hosted"]})
 
 
 @router.post(
@@ -68,13 +64,9 @@ async def _start(runtime: Runtime, record: ContainerRecord) -> None:
         return  # Deleted meanwhile.
 
 
-@router.get("/agents/environments", "listEnvironments", "All environments, newest first", query=(*PAGE, _TYPE))
-async def list_environments(
-    caller: Caller, page: Annotated[PageQuery, page_with("type")], type: str = "openai_hosted"
-) -> ListOf[EnvironmentInfo]:
+@router.get("/agents/environments", "listEnvironments", "All environments, newest first")
+async def list_environments(caller: Caller, page: Annotated[EnvironmentsPage, query_of(EnvironmentsPage)]) -> ListOf[EnvironmentInfo]:
     """Each container is one."""
-    if type != "openai_hosted":
-        raise invalid_choice("type", type[: limits.PARAM_NAME_CHARS_MAX], ("openai_hosted",))
     runtime = caller.runtime
     found = await runtime.containers.page(caller.tenant_id, page)
     shown = await _shown(runtime, found.containers)
@@ -108,17 +100,14 @@ async def create_file(caller: Caller, environment_id: str, body: RawBody) -> Env
     return file_of(await put_file(caller.runtime, record, wanted))
 
 
-async def _wanted_files(request: Request) -> FolderPage:
-    return parse_environment_files(request.query_params.multi_items())
-
-
 @router.get(
     f"{_ONE}/files",
     "listEnvironmentFiles",
     "The files of an environment as its last command left them, by path",
-    query=(("path", STRING), limit(), ORDER, ("page", STRING)),
 )
-async def list_files(caller: Caller, environment_id: str, wanted: Annotated[FolderPage, Depends(_wanted_files)]) -> EnvironmentFilePage:
+async def list_files(
+    caller: Caller, environment_id: str, wanted: Annotated[EnvironmentFilesQuery, query_of(EnvironmentFilesQuery)]
+) -> EnvironmentFilePage:
     record = await caller.runtime.containers.get(caller.tenant_id, environment_id)
     rows = _below(container_path(f"{wanted.path}/"), await caller.runtime.containers.files_of(record.tenant_id, record.id))
     order = sorted(rows, reverse=wanted.order == "desc")

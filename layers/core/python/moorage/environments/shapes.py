@@ -6,6 +6,7 @@ An environment is a container. Its files lie under ``/workspace``, which is the 
 import base64
 import posixpath
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Required
 
 from pydantic import AfterValidator, Field
@@ -15,8 +16,11 @@ from moorage import errors, limits
 from moorage.errors import ApiError
 from moorage.wire.answers import Json
 from moorage.wire.network_policy import variable_name
+from moorage.wire.queries import ORDER, PageQuery
+from moorage.wire.query_strings import TEXT, Parameter, Query, choice, last, refused, whole_number
 from moorage.wire.refusals import problem, wrong_value
 from moorage.wire.resources import AskedSkills
+from moorage.wire.schema import STRING
 from moorage.wire.validation import (
     Fields,
     JsonValidator,
@@ -409,3 +413,31 @@ class EnvironmentState(TypedDict):
     type: Literal["openai_hosted"]
     status: EnvironmentStatus
     error: EnvironmentErrorAnswer | None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentsPage(PageQuery):
+    type: Annotated[str, choice("openai_hosted")] = "openai_hosted"
+
+
+_BY_TOKEN: Final = refused("Go through the list with 'page', which is the 'next' of the page before.")
+
+
+def _folder_asked(name: str, sent: Query) -> str:
+    path = posixpath.normpath(last(sent) or WORKSPACE)
+    if not f"{path}/".startswith(WORKSPACE):
+        raise errors.invalid_value(name, "it must be '/workspace' or a folder below it.")
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentFilesQuery:
+    """The requested files below a folder."""
+
+    path: Annotated[str, Parameter(STRING, _folder_asked)] = "/workspace"
+    limit: Annotated[int, whole_number(1, limits.PAGE_ITEMS_MAX)] = limits.PAGE_ITEMS_DEFAULT
+    order: Annotated[Literal["asc", "desc"], ORDER] = "desc"
+    page: Annotated[str | None, TEXT] = None
+    """The token of the page before."""
+    after: Annotated[str | None, _BY_TOKEN] = None
+    before: Annotated[str | None, _BY_TOKEN] = None

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
-from moorage.api.listings import AnyPage
+from moorage.api.queries import AnyPage
 from moorage.api.routing import Router
 from moorage.environments.answers import shown_packages
 from moorage.environments.opening import shown_network
@@ -20,7 +20,6 @@ from moorage.environments.template_shapes import (
 from moorage.environments.template_store import TemplateRecord
 from moorage.parallel import beside
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.validation import parse_object
 
@@ -35,7 +34,7 @@ async def create(caller: Caller, body: RawBody) -> EnvironmentTemplate:
     return as_object(await caller.runtime.environment_templates.create(caller.tenant_id, configuration))
 
 
-@router.get(_ALL, "listEnvironmentTemplates", "Templates of environments, newest first", query=PAGE)
+@router.get(_ALL, "listEnvironmentTemplates", "Templates of environments, newest first")
 async def list_templates(caller: Caller, page: AnyPage) -> ListOf[EnvironmentTemplate]:
     found, has_more = await caller.runtime.environment_templates.page(caller.tenant_id, page)
     return list_object([as_object(template) for template in found], has_more=has_more)

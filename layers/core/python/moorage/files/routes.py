@@ -1,5 +1,6 @@
 """``/v1/files``."""
 
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from fastapi import Request
@@ -8,24 +9,28 @@ from starlette.responses import Response
 from moorage import errors, limits
 from moorage.api.caller import Caller
 from moorage.api.downloads import download
-from moorage.api.listings import page_with
 from moorage.api.multipart import FILE_TOO_LARGE, parts
+from moorage.api.queries import query_of
 from moorage.api.routing import BINARY, Router
 from moorage.files.store import StoredContent, StoredFile, as_object
 from moorage.wire.answers import Deleted, File, ListOf
 from moorage.wire.forms import FILE_FORM
 from moorage.wire.queries import PageQuery
-from moorage.wire.query_parameters import AFTER, ORDER, limit
+from moorage.wire.query_strings import choice, whole_number
 from moorage.wire.resources import PURPOSES
 from moorage.wire.responses import deleted, list_object
-from moorage.wire.schema import STRING
 
 router = Router()
 
 _OUTPUT_PURPOSES: Final = ("assistants_output", "batch_output", "fine-tune-results")
 """Purposes that a list may be asked for and that no upload has."""
 
-_FilesPage = Annotated[PageQuery, page_with("purpose", limit_default=limits.FILES_LIST_MAX, limit_max=limits.FILES_LIST_MAX)]
+
+@dataclass(frozen=True, slots=True)
+class FilesPage(PageQuery):
+    limit: Annotated[int, whole_number(1, limits.FILES_LIST_MAX)] = limits.FILES_LIST_MAX
+    purpose: Annotated[str | None, choice(*PURPOSES, *_OUTPUT_PURPOSES)] = None
+
 
 _FORM_BYTES_MAX: Final = limits.FILE_BYTES_MAX + limits.FORM_OVERHEAD_BYTES_MAX
 _FIELDS: Final = ("purpose", "expires_after[anchor]", "expires_after[seconds]")
@@ -66,13 +71,9 @@ async def create(request: Request, caller: Caller) -> File:
     return as_object(file)
 
 
-@router.get(
-    "/files", "listFiles", "All files", query=(limit(limits.FILES_LIST_MAX, limits.FILES_LIST_MAX), ORDER, AFTER, ("purpose", STRING))
-)
-async def list_files(caller: Caller, page: _FilesPage, purpose: str | None = None) -> ListOf[File]:
-    if purpose is not None and purpose not in (*PURPOSES, *_OUTPUT_PURPOSES):
-        raise errors.invalid_choice("purpose", purpose[: limits.PARAM_NAME_CHARS_MAX], (*PURPOSES, *_OUTPUT_PURPOSES))
-    found = await caller.runtime.files.page(caller.tenant_id, page, purpose=purpose)
+@router.get("/files", "listFiles", "All files")
+async def list_files(caller: Caller, page: Annotated[FilesPage, query_of(FilesPage)]) -> ListOf[File]:
+    found = await caller.runtime.files.page(caller.tenant_id, page, purpose=page.purpose)
     return list_object([as_object(file) for file in found.files], has_more=found.has_more)
 
 

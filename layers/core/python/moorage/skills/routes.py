@@ -10,8 +10,8 @@ from moorage import errors, limits
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.downloads import download
-from moorage.api.listings import AnyPage
 from moorage.api.multipart import Part, parts
+from moorage.api.queries import AnyPage
 from moorage.api.routing import BINARY, Router
 from moorage.parallel import worked
 from moorage.skills import bundle as bundles
@@ -20,7 +20,6 @@ from moorage.skills.front_matter import SkillProblem
 from moorage.skills.store import SkillVersionRecord, as_object, version_as_object
 from moorage.wire.answers import Deleted, ListOf, Skill, SkillVersion, SkillVersionDeleted
 from moorage.wire.forms import SKILL_FORM, SKILL_VERSION_FORM
-from moorage.wire.query_parameters import PAGE
 from moorage.wire.resources import UpdateSkill
 from moorage.wire.responses import deleted, list_object
 
@@ -38,7 +37,7 @@ async def create(request: Request, caller: Caller) -> Skill:
     return as_object(await caller.runtime.skills.create(caller.tenant_id, bundle))
 
 
-@router.get("/skills", "listSkills", "All skills", query=PAGE)
+@router.get("/skills", "listSkills", "All skills")
 async def list_skills(caller: Caller, page: AnyPage) -> ListOf[Skill]:
     found, has_more = await caller.runtime.skills.page(caller.tenant_id, page)
     return list_object([as_object(skill) for skill in found], has_more=has_more)
@@ -74,7 +73,7 @@ async def create_version(request: Request, caller: Caller, skill_id: str) -> Ski
     return version_as_object(await caller.runtime.skills.add_version(caller.tenant_id, skill_id, bundle, is_default=is_default))
 
 
-@router.get("/skills/{skill_id}/versions", "listSkillVersions", "The versions of a skill", query=PAGE)
+@router.get("/skills/{skill_id}/versions", "listSkillVersions", "The versions of a skill")
 async def list_versions(caller: Caller, skill_id: str, page: AnyPage) -> ListOf[SkillVersion]:
     found, has_more = await caller.runtime.skills.version_page(caller.tenant_id, skill_id, page)
     return list_object([version_as_object(version) for version in found], has_more=has_more)

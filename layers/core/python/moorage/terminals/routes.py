@@ -6,11 +6,9 @@ of the first can start them and not reach them.
 
 from typing import Annotated, Literal
 
-from fastapi import Request
-
-from moorage import limits
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
+from moorage.api.queries import query_of
 from moorage.api.routing import Router
 from moorage.errors import session_not_found
 from moorage.ids import container_of_session
@@ -21,12 +19,11 @@ from moorage.terminals.shapes import (
     OpenSession,
     ResizeSession,
     SessionInput,
+    TerminalOutputQuery,
 )
 from moorage.terminals.store import as_object
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.queries import parse_session_read
 from moorage.wire.responses import deleted, list_object
-from moorage.wire.schema import COUNT
 
 router = Router()
 
@@ -62,14 +59,11 @@ async def retrieve(caller: Caller, container_id: str, session_id: str) -> Contai
     "/sessions/{session_id}/output",
     "readSession",
     "What it has shown behind an offset, as soon as there is something",
-    query=(
-        ("starting_after", COUNT),
-        ("wait_ms", COUNT | {"maximum": limits.SESSION_READ_MS_MAX, "default": limits.SESSION_READ_MS_MAX}),
-    ),
     statuses=(503,),
 )
-async def read(request: Request, caller: Caller, session_id: str) -> ContainerTerminalOutput:
-    wanted = parse_session_read(request.query_params.multi_items())
+async def read(
+    caller: Caller, session_id: str, wanted: Annotated[TerminalOutputQuery, query_of(TerminalOutputQuery)]
+) -> ContainerTerminalOutput:
     sessions = caller.runtime.containers.sessions
     found = await sessions.read(caller.tenant_id, session_id, wanted.starting_after, wait_ms=wanted.wait_ms)
     session = as_object(found.session)

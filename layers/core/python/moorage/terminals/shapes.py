@@ -1,5 +1,6 @@
 """Sessions of a container: their bodies and answers. All of it is an extension of ours."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -7,6 +8,7 @@ from typing_extensions import TypedDict
 
 from moorage import limits
 from moorage.wire.answers import Count, Seconds
+from moorage.wire.query_strings import whole_number
 from moorage.wire.refusals import wrong_value
 from moorage.wire.validation import Body
 
@@ -72,3 +74,10 @@ class ContainerTerminalOutput(TypedDict):
 class ContainerTerminalInput(TypedDict):
     object: Literal["container.session.input"]
     session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalOutputQuery:
+    starting_after: Annotated[int, whole_number()] = 0
+    """The offset of the first byte that is wanted."""
+    wait_ms: Annotated[int, whole_number(0, limits.SESSION_READ_MS_MAX)] = limits.SESSION_READ_MS_MAX

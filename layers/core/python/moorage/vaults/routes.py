@@ -2,10 +2,9 @@
 
 from typing import Annotated, Literal, cast
 
-from fastapi import Depends, Request
-
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
+from moorage.api.queries import query_of
 from moorage.api.routing import Router
 from moorage.egress.fetch import FetchError
 from moorage.errors import invalid_value
@@ -19,26 +18,17 @@ from moorage.vaults.shapes import (
     UPDATE_CREDENTIAL,
     Vault,
     VaultCredential,
+    VaultPage,
     moment_of,
 )
 from moorage.vaults.store import Auth, CredentialRecord, VaultRecord
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.queries import VaultQuery, parse_vaults
-from moorage.wire.query_parameters import PAGE
 from moorage.wire.responses import deleted, list_object
-from moorage.wire.schema import STRING
 from moorage.wire.validation import Fields, parse_object
 
 router = Router()
 _CREDENTIALS = "/vaults/{vault_id}/credentials"
-_LIST = (*PAGE, ("status", {"type": "string", "enum": ["active", "archived"]}), ("metadata[team]", STRING))
-
-
-async def _wanted(request: Request) -> VaultQuery:
-    return parse_vaults(request.query_params.multi_items())
-
-
-_Wanted = Annotated[VaultQuery, Depends(_wanted)]
+_Page = Annotated[VaultPage, query_of(VaultPage)]
 
 
 # --- Vaults ---
@@ -51,11 +41,11 @@ async def create(caller: Caller, body: RawBody) -> Vault:
     return as_vault(made)
 
 
-@router.get("/vaults", "listVaults", "Vaults, newest first", query=_LIST)
-async def list_vaults(caller: Caller, wanted: _Wanted) -> ListOf[Vault]:
-    if not wanted.takes_active:
+@router.get("/vaults", "listVaults", "Vaults, newest first")
+async def list_vaults(caller: Caller, page: _Page) -> ListOf[Vault]:
+    if not page.takes_active:
         return list_object([], has_more=False)
-    found, has_more = await caller.runtime.vaults.page(caller.tenant_id, wanted.page, wanted.metadata)
+    found, has_more = await caller.runtime.vaults.page(caller.tenant_id, page, page.metadata)
     return list_object([as_vault(vault) for vault in found], has_more=has_more)
 
 
@@ -93,12 +83,12 @@ async def create_credential(caller: Caller, vault_id: str, body: RawBody) -> Vau
     return as_credential(made)
 
 
-@router.get(_CREDENTIALS, "listVaultCredentials", "A vault's credentials, newest first", query=_LIST)
-async def list_credentials(caller: Caller, vault_id: str, wanted: _Wanted) -> ListOf[VaultCredential]:
-    if not wanted.takes_active:
+@router.get(_CREDENTIALS, "listVaultCredentials", "A vault's credentials, newest first")
+async def list_credentials(caller: Caller, vault_id: str, page: _Page) -> ListOf[VaultCredential]:
+    if not page.takes_active:
         await caller.runtime.vaults.get(caller.tenant_id, vault_id)
         return list_object([], has_more=False)
-    found, has_more = await caller.runtime.vaults.credential_page(caller.tenant_id, vault_id, wanted.page, wanted.metadata)
+    found, has_more = await caller.runtime.vaults.credential_page(caller.tenant_id, vault_id, page, page.metadata)
     return list_object([as_credential(credential) for credential in found], has_more=has_more)
 
 

@@ -1,7 +1,8 @@
 """Vaults and their credentials: bodies and answers, as OpenAI's SDK has them. No answer has a place for a secret."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Final, Literal, Required
@@ -15,6 +16,8 @@ from moorage.errors import ApiError
 from moorage.wire.answers import Seconds
 from moorage.wire.create import Metadata
 from moorage.wire.network_policy import full_name, secret_value, variable_name
+from moorage.wire.queries import PageQuery
+from moorage.wire.query_strings import METADATA, choice, words
 from moorage.wire.refusals import problem, wrong_value
 from moorage.wire.validation import Fields, JsonValidator, Length, OneOf, wire
 
@@ -322,3 +325,19 @@ class VaultCredential(TypedDict):
     name: str
     auth: StaticBearerAnswer | McpOauthAnswer | EnvironmentVariableAnswer
     metadata: Metadata
+
+
+_STATUSES: Final = ("active", "archived")
+
+
+@dataclass(frozen=True, slots=True)
+class VaultPage(PageQuery):
+    """The requested part of a list of vaults or credentials."""
+
+    statuses: Annotated[frozenset[str], replace(words(*_STATUSES), name="status", schema=choice(*_STATUSES).schema)] = frozenset()
+    metadata: Annotated[Mapping[str, str], METADATA] = field(default_factory=dict)
+
+    @property
+    def takes_active(self) -> bool:
+        """Otherwise it takes archived ones alone, and there are none."""
+        return not self.statuses or "active" in self.statuses

@@ -35,12 +35,12 @@ from moorage.vector_stores.records import (
     Chunking,
     ErrorCode,
     FileBatch,
-    Status,
     StoreFile,
     VectorStoreRecord,
     batch_record,
     file_attributes,
 )
+from moorage.vector_stores.shapes import FileStatus
 from moorage.wire.queries import PageQuery
 
 _ACTIVE: Final = {"phase": "active"}
@@ -163,7 +163,7 @@ class StoreFiles:
         wanted = [(store.pk, keys.container_file(file_id)) for file_id in file_ids]
         return [FILE.unpack(record) for record in await self._table.get_many(wanted, consistent=True)]
 
-    async def page(self, store: VectorStoreRecord, page: PageQuery, *, status: Status | None = None) -> StoreFilePage:
+    async def page(self, store: VectorStoreRecord, page: PageQuery, *, status: FileStatus | None = None) -> StoreFilePage:
         if (backward := page.backward) is not None:
             await self._place(store, str(page.before), "before")
             turned = await self.page(store, backward, status=status)
@@ -197,7 +197,7 @@ class StoreFiles:
         return BATCH.unpack(record)
 
     async def batch_page(
-        self, store: VectorStoreRecord, batch: FileBatch, page: PageQuery, *, status: Status | None = None
+        self, store: VectorStoreRecord, batch: FileBatch, page: PageQuery, *, status: FileStatus | None = None
     ) -> StoreFilePage:
         """By their ids, since all were added at once."""
         ids = sorted(batch.file_ids, reverse=page.order == "desc")
@@ -233,7 +233,7 @@ class StoreFiles:
         self,
         store: VectorStoreRecord,
         file: StoreFile,
-        status: Status,
+        status: FileStatus,
         *,
         usage_bytes: int = 0,
         error: tuple[ErrorCode, str] | None = None,

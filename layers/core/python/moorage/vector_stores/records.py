@@ -16,11 +16,9 @@ from moorage.store import keys
 from moorage.store.listing import listing_attributes
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import Record
-from moorage.vector_stores.shapes import ChunkSizes, FileCounts, VectorStore, VectorStoreFile, VectorStoreFileBatch
+from moorage.vector_stores.shapes import ChunkSizes, FileCounts, FileStatus, VectorStore, VectorStoreFile, VectorStoreFileBatch
 
 Attributes = Mapping[str, str | float | bool]
-Status = Literal["in_progress", "completed", "failed", "cancelled"]
-STATUSES: Final[tuple[Status, ...]] = ("in_progress", "completed", "failed", "cancelled")
 ErrorCode = Literal["server_error", "unsupported_file", "invalid_file"]
 Phase = Literal["active", "expired", "deleted"]
 DAY_SECONDS: Final = 24 * 3600
@@ -91,7 +89,7 @@ class StoreFile:
     attributes: Attributes = field(default_factory=dict)
     chunking: Chunking = AUTO
     batch_id: str | None = None
-    status: Status = "in_progress"
+    status: FileStatus = "in_progress"
     usage_bytes: int = 0
     error_code: ErrorCode | None = None
     error_message: str = ""
@@ -140,7 +138,7 @@ class FileBatch:
         return keys.vector_batch(self.id)
 
     @property
-    def status(self) -> Status:
+    def status(self) -> FileStatus:
         if self.is_cancelled:
             return "cancelled"
         if self.in_progress:

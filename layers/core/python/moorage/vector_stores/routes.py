@@ -1,18 +1,17 @@
 """``/v1/vector_stores``, their files, and files that were added together."""
 
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal
 
-from moorage import errors, limits
+from moorage import limits
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
-from moorage.api.listings import page_with
+from moorage.api.queries import query_of
 from moorage.api.routing import Router
 from moorage.knowledge.index import Hit, Rank, SearchOptions
 from moorage.parallel import side_by_side
 from moorage.vector_stores.files import NewFile
-from moorage.vector_stores.records import AUTO, Chunking, Status, VectorStoreRecord, batch_object, file_object, store_object
+from moorage.vector_stores.records import AUTO, Chunking, VectorStoreRecord, batch_object, file_object, store_object
 from moorage.vector_stores.shapes import (
-    FILE_STATUSES,
     AddVectorStoreFile,
     AutoChunking,
     CreateFileBatch,
@@ -27,21 +26,18 @@ from moorage.vector_stores.shapes import (
     VectorStoreFile,
     VectorStoreFileBatch,
     VectorStoreFileContent,
+    VectorStoreFilesPage,
     VectorStoreSearchResult,
     VectorStoreSearchResults,
+    VectorStoresPage,
 )
 from moorage.wire.answers import Deleted, ListOf
-from moorage.wire.queries import PageQuery
-from moorage.wire.query_parameters import BEFORE, PAGE
 from moorage.wire.responses import deleted, list_object
-from moorage.wire.schema import JsonSchema
 
 router = Router(prefix="/vector_stores")
 
-_Page = Annotated[PageQuery, page_with(goes_back=True)]
-_FilesPage = Annotated[PageQuery, page_with("filter", goes_back=True)]
+_FilesPage = Annotated[VectorStoreFilesPage, query_of(VectorStoreFilesPage)]
 _SCORE_PLACES: Final = 4
-_STATUSES: Final[JsonSchema] = {"type": "string", "enum": list(FILE_STATUSES)}
 
 
 @router.post("", "createVectorStore", "Make a vector store", statuses=(404,))
@@ -59,8 +55,8 @@ async def create(caller: Caller, wanted: Annotated[CreateVectorStore, body_of(Cr
     return _shown(caller, store)
 
 
-@router.get("", "listVectorStores", "Vector stores", query=(*PAGE, BEFORE))
-async def list_stores(caller: Caller, page: _Page) -> ListOf[VectorStore]:
+@router.get("", "listVectorStores", "Vector stores")
+async def list_stores(caller: Caller, page: Annotated[VectorStoresPage, query_of(VectorStoresPage)]) -> ListOf[VectorStore]:
     found = await caller.runtime.vector_stores.stores.page(caller.tenant_id, page)
     return list_object([_shown(caller, store) for store in found.stores], has_more=found.has_more)
 
@@ -121,10 +117,10 @@ async def add_file(
     return file_object(file)
 
 
-@router.get("/{vector_store_id}/files", "listVectorStoreFiles", "Its files", query=(*PAGE, BEFORE, ("filter", _STATUSES)))
-async def list_files(caller: Caller, vector_store_id: str, page: _FilesPage, filter: str | None = None) -> ListOf[VectorStoreFile]:
+@router.get("/{vector_store_id}/files", "listVectorStoreFiles", "Its files")
+async def list_files(caller: Caller, vector_store_id: str, page: _FilesPage) -> ListOf[VectorStoreFile]:
     store = await _any(caller, vector_store_id)
-    found = await caller.runtime.vector_stores.files.page(store, page, status=_status(filter))
+    found = await caller.runtime.vector_stores.files.page(store, page, status=page.filter)
     return list_object([file_object(file) for file in found.files], has_more=found.has_more)
 
 
@@ -186,13 +182,10 @@ async def cancel_batch(caller: Caller, vector_store_id: str, batch_id: str) -> V
     "/{vector_store_id}/file_batches/{batch_id}/files",
     "listFilesInVectorStoreBatch",
     "The files of a batch",
-    query=(*PAGE, BEFORE, ("filter", _STATUSES)),
 )
-async def list_batch_files(
-    caller: Caller, vector_store_id: str, batch_id: str, page: _FilesPage, filter: str | None = None
-) -> ListOf[VectorStoreFile]:
+async def list_batch_files(caller: Caller, vector_store_id: str, batch_id: str, page: _FilesPage) -> ListOf[VectorStoreFile]:
     files, store = caller.runtime.vector_stores.files, await _any(caller, vector_store_id)
-    found = await files.batch_page(store, await files.batch(store, batch_id), page, status=_status(filter))
+    found = await files.batch_page(store, await files.batch(store, batch_id), page, status=page.filter)
     return list_object([file_object(file) for file in found.files], has_more=found.has_more)
 
 
@@ -223,12 +216,6 @@ def _chunking(asked: AutoChunking | StaticChunking | None) -> Chunking:
     if not isinstance(asked, StaticChunking):
         return AUTO
     return Chunking(asked.static.max_chunk_size_tokens, asked.static.chunk_overlap_tokens)
-
-
-def _status(asked: str | None) -> Status | None:
-    if asked is not None and asked not in FILE_STATUSES:
-        raise errors.invalid_choice("filter", asked[: limits.PARAM_NAME_CHARS_MAX], FILE_STATUSES)
-    return cast("Status | None", asked)
 
 
 def _shown(caller: Caller, store: VectorStoreRecord) -> VectorStore:

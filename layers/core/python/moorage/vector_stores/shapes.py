@@ -1,6 +1,7 @@
 """Vector stores: their bodies and answers."""
 
-from typing import Annotated, Any, Final, Literal, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import TypedDict
@@ -9,11 +10,14 @@ from moorage import errors, limits
 from moorage.wire.answers import Count, Seconds
 from moorage.wire.attribute_filters import Filter
 from moorage.wire.create import Metadata
+from moorage.wire.queries import PageQuery
+from moorage.wire.query_strings import CURSOR, choice
 from moorage.wire.refusals import problem, wrong_type, wrong_value
 from moorage.wire.schema import JsonSchema
 from moorage.wire.validation import Body, Id, Length, OneOf, Only
 
-FILE_STATUSES: Final = ("in_progress", "completed", "failed", "cancelled")
+FileStatus = Literal["in_progress", "completed", "failed", "cancelled"]
+FILE_STATUSES: Final[tuple[FileStatus, ...]] = get_args(FileStatus)
 
 _Name = Annotated[str, Field(max_length=limits.VECTOR_STORE_NAME_CHARS_MAX)]
 _Description = Annotated[str, Field(max_length=limits.VECTOR_STORE_DESCRIPTION_CHARS_MAX)]
@@ -193,7 +197,6 @@ class SearchVectorStore(Body):
 
 # --- Answers -----------------------------------------------------------------------------------------------------------------------
 
-FileStatus = Literal["in_progress", "completed", "cancelled", "failed"]
 _Attributes = Annotated[dict[str, Any], WithJsonSchema(_ATTRIBUTES)]
 
 
@@ -299,3 +302,13 @@ class VectorStoreSearchResults(TypedDict):
     data: list[VectorStoreSearchResult]
     has_more: bool
     next_page: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VectorStoresPage(PageQuery):
+    before: Annotated[str | None, CURSOR] = None
+
+
+@dataclass(frozen=True, slots=True)
+class VectorStoreFilesPage(VectorStoresPage):
+    filter: Annotated[FileStatus | None, choice(*FILE_STATUSES)] = None

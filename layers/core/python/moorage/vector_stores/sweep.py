@@ -15,10 +15,11 @@ from moorage.store.blobs import Blobs
 from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Record, Table
 from moorage.vector_stores.jobs import JOB
-from moorage.vector_stores.records import STATUSES, STORE, VectorStoreRecord
+from moorage.vector_stores.records import STORE, VectorStoreRecord
+from moorage.vector_stores.shapes import FILE_STATUSES
 from moorage.vector_stores.stores import StoreKnowledge, due_record
 
-_NOTHING: Final = dict.fromkeys((*STATUSES, "total", "usage_bytes"), 0)
+_NOTHING: Final = dict.fromkeys((*FILE_STATUSES, "total", "usage_bytes"), 0)
 _STAYING: Final = (keys.META, keys.PURGE, keys.GONE)
 
 

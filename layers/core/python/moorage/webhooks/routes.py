@@ -4,7 +4,7 @@ from typing import Annotated, Literal, cast
 
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
-from moorage.api.listings import AnyPage
+from moorage.api.queries import AnyPage
 from moorage.api.routing import Router
 from moorage.egress.fetch import FetchError
 from moorage.errors import webhook_not_answered, webhook_url_refused
@@ -26,7 +26,6 @@ from moorage.webhooks.shapes import (
 from moorage.webhooks.store import Delivery, Endpoint
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.queries import PageQuery
-from moorage.wire.query_parameters import AFTER, PAGE, limit
 from moorage.wire.responses import deleted, list_object
 
 router = Router()
@@ -50,7 +49,7 @@ async def create(caller: Caller, wanted: Annotated[CreateWebhookEndpoint, body_o
     return {**as_object(made), "signing_secret": secret}
 
 
-@router.get("/webhook_endpoints", "listWebhookEndpoints", "All webhook endpoints, newest first", query=(limit(), AFTER))
+@router.get("/webhook_endpoints", "listWebhookEndpoints", "All webhook endpoints, newest first")
 async def list_endpoints(caller: Caller, page: AnyPage) -> ListOf[WebhookEndpoint]:
     found = _beyond(await caller.runtime.webhooks.endpoints(caller.tenant_id), page)
     return list_object([as_object(endpoint) for endpoint in found[: page.limit]], has_more=len(found) > page.limit)
@@ -121,7 +120,6 @@ async def test(caller: Caller, webhook_endpoint_id: str, wanted: Annotated[SendT
     "/webhook_endpoints/{webhook_endpoint_id}/deliveries",
     "listWebhookDeliveries",
     "What was sent to it, with each attempt, newest first",
-    query=PAGE,
 )
 async def deliveries(caller: Caller, webhook_endpoint_id: str, page: AnyPage) -> ListOf[WebhookDelivery]:
     endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
