@@ -57,6 +57,7 @@ def live_test(suite: Path, folder: Path) -> Verdict:
     if source is None or not python.exists():
         return Verdict(name, reason="its test is not there; 'make conformance' fetches it where the network allows")
     with Coordinator() as upstream:
+        folder.mkdir(parents=True, exist_ok=True)
         models = folder / "models.toml"
         models.write_text(f'[[models]]\nname = "{MODEL}"\nprovider = "chat_completions"\nbase_url = "{upstream.url}"\n')
         stack = Stack(folder / "state", {"MOORAGE_MODELS_FILE": str(models)}).start()
