@@ -16,7 +16,7 @@ from moorage.egress.fleet import ProxyFleet
 from moorage.egress.grants import Grant, Grants, PolicyUnavailable
 from moorage.egress.operator_secrets import OperatorSecrets
 from moorage.egress.policy import EgressPolicy, EgressRequest, decide
-from moorage.egress.service import EgressService, ceiling
+from moorage.egress.service import EgressService, ceiling, credential_sha256
 from moorage.egress.store import EgressLogEntry, EgressStore
 from moorage.errors import ApiError
 from moorage.settings import Settings
@@ -290,25 +290,30 @@ def reaches(grant: Grant | None, *hosts: str) -> list[bool]:
 
 
 @pytest.mark.parametrize("policy", [EgressPolicy(), POLICY, replace(POLICY, asks_hosts=("*",))], ids=["none", "one", "asked"])
-async def test_the_mirrors_are_open_from_a_start_until_packages_are_installed(policy: EgressPolicy) -> None:
+async def test_the_mirrors_are_open_for_the_installer_alone_until_it_has_ended(policy: EgressPolicy) -> None:
     world = World()
     world.grants = Grants(EgressStore(world.table), world.keys, ceiling(MIRROR), lambda: world.seconds)
+    store = world.egress.store
     await world.egress.open("t1", "cntr_1", policy, installs=True)
     hosts = ("python.mirror.test", "npm.mirror.test", "other.mirror.test")
     for incarnation in ("first", "second"):
-        for repeated in range(2):  # A start that broke off is begun again.
-            started = await world.egress.renew("t1", "cntr_1", password=incarnation, installs=True)
-            assert started is not None
-            assert reaches(await world.seen_by_proxy("cntr_1", incarnation), *hosts) == [True, True, False], repeated
-        await world.egress.store.close_mirrors("t1", "cntr_1")
-        assert reaches(await world.seen_by_proxy("cntr_1", incarnation), *hosts) == [False, False, False]
+        await world.egress.renew("t1", "cntr_1", password=incarnation)
+        for repeated in range(2):  # An installation that broke off is begun again.
+            await store.open_mirrors("t1", "cntr_1", credential_sha256("the installer's"))
+            installer = await world.seen_by_proxy("cntr_1", "the installer's")
+            assert reaches(installer, *hosts) == [True, True, False], repeated
+            assert reaches(await world.grants.find("cntr_1", incarnation), *hosts) == [False, False, False], repeated
+        await store.close_mirrors("t1", "cntr_1", credential_sha256("the installer's"))
+        assert await world.seen_by_proxy("cntr_1", "the installer's") is None
         installed = await world.seen_by_proxy("cntr_1", incarnation)
-        assert reaches(installed, "api.example.com") == [policy is POLICY]
-    await world.egress.renew("t1", "cntr_1", password="third", installs=True)
+        assert reaches(installed, *hosts, "api.example.com") == [False, False, False, policy is POLICY]
+    await store.open_mirrors("t1", "cntr_1", credential_sha256("the installer's"))
     await world.egress.pause("t1", "cntr_1")
-    assert await world.seen_by_proxy("cntr_1", "third") is None
-    await world.egress.store.close_mirrors("t1", "cntr_2")
-    assert [record for key, record in world.table.records.items() if "installs" in record] == []
+    assert await world.seen_by_proxy("cntr_1", "the installer's") is None
+    await store.open_mirrors("t1", "cntr_2", credential_sha256("a stranger's"))
+    await store.close_mirrors("t1", "cntr_2", credential_sha256("a stranger's"))
+    left = [key for key, record in world.table.records.items() if "installer_sha256" in record]
+    assert (left, [pk for pk, _ in world.table.records if pk.startswith(keys.EGRESS_CREDENTIAL_PREFIX)]) == ([], [])
 
 
 async def test_the_proxy_runs_while_a_sandbox_may_use_it() -> None:

@@ -1,9 +1,12 @@
-"""Packages of an environment come from the operator's mirror, by the real proxy and the real pip, before its commands."""
+"""Packages of an environment come from the operator's mirrors, by the real proxy and the real pip and npm, before its commands."""
 
 import hashlib
+import json
+import shutil
+import tarfile
 import threading
 import zipfile
-from base64 import urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,9 +45,36 @@ def wheel() -> bytes:
     return packed.getvalue()
 
 
+SCALES = {
+    "package.json": json.dumps({"name": "scales", "version": "1.2.0", "bin": {"scales": "scales.js"}, "main": "scales.js"}),
+    "scales.js": "#!/usr/bin/env node\nexports.weigh = () => '3 kg';\nif (require.main === module) console.log(exports.weigh());\n",
+}
+
+
+def packed_scales() -> bytes:
+    """A package of npm: one module, which is a program too."""
+    packed = BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, text in SCALES.items():
+            member = tarfile.TarInfo(f"package/{name}")
+            member.size, member.mode = len(text), 0o755
+            archive.addfile(member, BytesIO(text.encode()))
+    return packed.getvalue()
+
+
+def npm_pages(url: str) -> dict[str, bytes]:
+    """Of a registry of npm at this address."""
+    tarball = packed_scales()
+    integrity = f"sha512-{b64encode(hashlib.sha512(tarball).digest()).decode()}"
+    dist = {"tarball": f"{url}scales/-/scales-1.2.0.tgz", "integrity": integrity}
+    version = {**json.loads(SCALES["package.json"]), "dist": dist}
+    about = {"name": "scales", "dist-tags": {"latest": "1.2.0"}, "versions": {"1.2.0": version}}
+    return {"/npm/scales": json.dumps(about).encode(), "/npm/scales/-/scales-1.2.0.tgz": tarball}
+
+
 @dataclass
 class Index:
-    """A simple index of one wheel."""
+    """Of one wheel and one package of npm."""
 
     port: int
     asked: list[str] = field(default_factory=list)
@@ -57,10 +87,11 @@ def index() -> Iterator[Index]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             there.asked.append(self.path)
-            pages = {"/simple/parcels/": f'<a href="/files/{WHEEL}">{WHEEL}</a>'.encode(), f"/files/{WHEEL}": content}
-            page = pages.get(self.path)
+            simple = {"/simple/parcels/": f'<a href="/files/{WHEEL}">{WHEEL}</a>'.encode(), f"/files/{WHEEL}": content}
+            page = (simple | npm_pages(f"http://{MIRROR}:{there.port}/npm/")).get(self.path)
             self.send_response(404 if page is None else 200)
-            self.send_header("content-type", "text/html" if self.path.startswith("/simple") else "application/octet-stream")
+            kinds = {"/simple": "text/html", "/npm/scales": "application/json"}
+            self.send_header("content-type", kinds.get(self.path.removesuffix("/parcels/"), "application/octet-stream"))
             self.send_header("content-length", str(len(page or b"")))
             self.end_headers()
             self.wfile.write(page or b"")
@@ -94,6 +125,24 @@ def client(index: Index, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
     assert running.stop() == 0
 
 
+@pytest.fixture(scope="module")
+def npm_client(index: Index, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
+    """Of a stack with a mirror for npm too."""
+    directory = tmp_path_factory.mktemp("npm")
+    (directory / "hosts").write_text(f"127.0.0.1 {MIRROR}\n")
+    environment = {
+        "MOORAGE_ALLOWED_EGRESS_DOMAINS": "example.com",
+        "MOORAGE_PYTHON_MIRROR": f"http://{MIRROR}:{index.port}/simple/",
+        "MOORAGE_NPM_MIRROR": f"http://{MIRROR}:{index.port}/npm/",
+        "MOORAGE_EGRESS_HOSTS": str(directory / "hosts"),
+        "MOORAGE_EGRESS_ALLOWED_NETWORKS": "127.0.0.0/8",
+        "MOORAGE_EGRESS_PORTS": str(index.port),
+    }
+    running = Stack(directory / "stack", environment).start()
+    yield running.client()
+    assert running.stop() == 0
+
+
 def ran(client: OpenAI, environment_id: str, *commands: str) -> list[tuple[str, str, Any]]:
     tools: Any = [{"type": "shell", "environment": {"type": "container_reference", "container_id": environment_id}}]
     response = client.responses.create(model="demo", input=script(shell(*commands), say("x")), tools=tools)
@@ -103,12 +152,13 @@ def ran(client: OpenAI, environment_id: str, *commands: str) -> list[tuple[str, 
 @pytest.mark.parametrize("network", [{"access": "disabled"}, {"access": "restricted", "allowed_domains": ["example.com"]}], ids=str)
 def test_packages_are_there_for_setup_commands_and_all_others(client: OpenAI, index: Index, network: Any) -> None:
     index.asked.clear()
+    asks = f"curl -sS -o /dev/null -w '%{{http_code}}' http://{MIRROR}:{index.port}/simple/parcels/"
     hosted: Any = {
         "type": "openai_hosted",
         "network": network,
         "packages": {"python": ["parcels==1.0"]},
         "env": {"NODE_PATH": "/workspace/lib"},
-        "setup_commands": [{"command": "parcels > weight.txt"}],
+        "setup_commands": [{"command": "parcels > weight.txt"}, {"command": f"{asks} > setup.txt"}],
     }
     environment = client.beta.agents.environments.create(environment=hosted)
     found = ran(
@@ -117,11 +167,26 @@ def test_packages_are_there_for_setup_commands_and_all_others(client: OpenAI, in
         "cat weight.txt",
         "python3 -c 'import parcels; parcels.weigh()'",
         'echo "$NODE_PATH"',
-        f"curl -sS -o /dev/null -w '%{{http_code}}' http://{MIRROR}:{index.port}/simple/parcels/",
+        "cat setup.txt",
+        asks,
     )
     modules = "/home/user/.packages/npm/lib/node_modules:/workspace/lib"
-    assert [stdout.splitlines()[-1] for stdout, _, _ in found] == ["2 kg", "2 kg", modules, "403"]
+    assert [stdout.splitlines()[-1] for stdout, _, _ in found] == ["2 kg", "2 kg", modules, "403", "403"]
     assert index.asked == ["/simple/parcels/", f"/files/{WHEEL}"]
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_packages_of_npm_and_python_are_there_side_by_side(npm_client: OpenAI, index: Index) -> None:
+    index.asked.clear()
+    hosted: Any = {
+        "type": "openai_hosted",
+        "packages": {"npm": ["scales@^1.0.0"], "python": ["parcels"]},
+        "setup_commands": [{"command": "scales > weight.txt"}],
+    }
+    environment = npm_client.beta.agents.environments.create(environment=hosted)
+    found = ran(npm_client, environment.id, "cat weight.txt", "node -p 'require(\"scales\").weigh()'", "parcels")
+    assert [(stdout.splitlines()[-1:], stderr) for stdout, stderr, _ in found] == [(["3 kg"], ""), (["3 kg"], ""), (["2 kg"], "")]
+    assert sorted(index.asked) == [f"/files/{WHEEL}", "/npm/scales", "/npm/scales/-/scales-1.2.0.tgz", "/simple/parcels/"]
 
 
 def test_a_session_shows_its_packages_and_its_copy_has_them(client: OpenAI) -> None:

@@ -191,7 +191,14 @@ class FakeClient:
         self._alive().variables.update(variables)
 
     async def exec(
-        self, exec_id: str, command: str, *, timeout_ms: int, max_output_length: int, cwd: str | None = None
+        self,
+        exec_id: str,
+        command: str,
+        *,
+        timeout_ms: int,
+        max_output_length: int,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
     ) -> AsyncGenerator[ExecEvent, None]:
         sandbox = self._alive()
         assert sandbox.programs is not None, "no program is expected to run here"

@@ -37,8 +37,8 @@ class Incarnations:
         """The proxy as this sandbox may use it, and the placeholders of its secrets; nothing by default."""
         if self._egress is None or self._egress_proxy is None or not _goes_out(record):
             return None, {}
-        password = self._derived("egress", record.id, record.incarnation)
-        grant = await self._egress.renew(record.tenant_id, record.id, password=password, installs=bool(record.packages))
+        password = derived(self._sandbox_key(), "egress", record.id, record.incarnation)
+        grant = await self._egress.renew(record.tenant_id, record.id, password=password)
         if grant is None:
             return None, {}
         place = place_word(places_key(self._sandbox_key()), record.id)
@@ -62,12 +62,13 @@ class Incarnations:
 
     def token_of(self, container_id: str, incarnation: int) -> str:
         """Derived, so that the table holds nothing that opens a sandbox."""
-        return self._derived("sandbox", container_id, incarnation)
+        return derived(self._sandbox_key(), "sandbox", container_id, incarnation)
 
-    def _derived(self, purpose: str, container_id: str, incarnation: int) -> str:
-        """A secret of one incarnation: the same however often its start is repeated, another one for the next."""
-        message = f"{purpose}\0{container_id}\0{incarnation}".encode()
-        return hmac.new(self._sandbox_key(), message, hashlib.sha256).hexdigest()
+
+def derived(key: bytes, purpose: str, container_id: str, incarnation: int) -> str:
+    """A secret of one incarnation: the same however often its start is repeated, another one for the next."""
+    message = f"{purpose}\0{container_id}\0{incarnation}".encode()
+    return hmac.new(key, message, hashlib.sha256).hexdigest()
 
 
 def _goes_out(record: ContainerRecord) -> bool:

@@ -7,13 +7,13 @@ They may hold secrets, and no route returns them. They lie in one record, sealed
 a process that may reach a sandbox can open it.
 """
 
-import asyncio
 import hashlib
 import hmac
 import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -21,8 +21,10 @@ import orjson
 from moorage import limits, sealing
 from moorage.containers import packages
 from moorage.containers.claims import Claims, Lease
+from moorage.containers.incarnations import derived
 from moorage.containers.packages import Mirrors
 from moorage.containers.store import ContainerRecord, ContainerStore
+from moorage.egress.service import credential_sha256
 from moorage.egress.store import EgressStore
 from moorage.errors import SetupFailed
 from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecOutput
@@ -101,24 +103,26 @@ class Setups:
         if record.packages and (problem := await self._problem_of_packages(record, client, setup, until)) is not None:
             return problem
         for index, each in enumerate(setup.commands):
-            if (how := await _problem(client, f"setup-{index}", each, setup, until)) is not None:
+            if (how := await _problem(client, f"setup-{index}", each, until, setup)) is not None:
                 return f"Setup command {index + 1} of {len(setup.commands)} {how}"
         return None
 
     async def _problem_of_packages(
         self, record: ContainerRecord, client: ExecClient, setup: ContainerSetup, until: float
     ) -> str | None:
-        """Install them. The mirrors are within reach from the sandbox's start (``incarnations.py``) to the end of this."""
+        """Install them. The mirrors are within reach of the installer's credential alone, and until the end of this."""
+        password = derived(self._sandbox_key(), "packages", record.id, record.incarnation)
+        installs = packages.installing(record.id, password)
+        await self._grants.open_mirrors(record.tenant_id, record.id, credential_sha256(password))
         try:
             for ecosystem, names in sorted(record.packages.items()):
                 if self._mirrors.of(ecosystem) is None:
                     return f"The deployment has no mirror for 'packages.{ecosystem}' any more."
                 command = SetupCommand(self._mirrors.command(ecosystem, names), "/")
-                if (how := await _problem(client, f"packages-{ecosystem}", command, setup, until)) is not None:
+                if (how := await _problem(client, f"packages-{ecosystem}", command, until, setup, installs)) is not None:
                     return f"The installation of 'packages.{ecosystem}' {how}"
         finally:
-            await self._grants.close_mirrors(record.tenant_id, record.id)
-            await asyncio.sleep(limits.EGRESS_POLICY_SECONDS_MAX)  # So long the proxy believes what it has read.
+            await self._grants.close_mirrors(record.tenant_id, record.id, credential_sha256(password))
         _, path = await _finished(client, "packages-path", SetupCommand(packages.READ_PATH, "/"), limits.SETUP_SECONDS_MAX * 1000)
         await client.set_variables(packages.variables(path, setup.variables))
         return None
@@ -127,23 +131,32 @@ class Setups:
         return hmac.new(self._sandbox_key(), b"setup", hashlib.sha256).digest()
 
 
-async def _problem(client: ExecClient, exec_id: str, command: SetupCommand, setup: ContainerSetup, until: float) -> str | None:
-    """The failure of a command that may run ``until`` then (monotonic); None if it has none."""
+async def _problem(
+    client: ExecClient,
+    exec_id: str,
+    command: SetupCommand,
+    until: float,
+    setup: ContainerSetup,
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> str | None:
+    """The failure of a command that may run ``until`` then (monotonic); None if it has none. ``env`` are variables of its own."""
     left_ms = max(1, int((until - time.monotonic()) * 1000))
-    ended, output = await _finished(client, exec_id, command, left_ms)
+    ended, output = await _finished(client, exec_id, command, left_ms, env)
     if ended.outcome == "exit" and ended.exit_code == 0:
         return None
     how = f"failed with exit code {ended.exit_code}" if ended.outcome == "exit" else "took too long"
     if ended.outcome != "exit":
         how += f": packages and setup commands together have {limits.SETUP_SECONDS_MAX} seconds"
-    return f"{how}.{_told(output, setup.variables)}"
+    return f"{how}.{_told(output, {**setup.variables, **env})}"
 
 
-async def _finished(client: ExecClient, exec_id: str, command: SetupCommand, timeout_ms: int) -> tuple[ExecEnded, str]:
+async def _finished(
+    client: ExecClient, exec_id: str, command: SetupCommand, timeout_ms: int, env: Mapping[str, str] = MappingProxyType({})
+) -> tuple[ExecEnded, str]:
     """The exit of a command, and its output."""
     said: list[str] = []
     events = client.exec(
-        exec_id, command.command, timeout_ms=timeout_ms, max_output_length=limits.OUTPUT_CHARS_DEFAULT, cwd=command.cwd
+        exec_id, command.command, timeout_ms=timeout_ms, max_output_length=limits.OUTPUT_CHARS_DEFAULT, env=env, cwd=command.cwd
     )
     async with aclosing(events):
         async for event in events:

@@ -113,7 +113,10 @@ class Grants:
     async def _load(self, digest: str, before: Grant | None) -> Grant | None:
         holder = await self._store.holder(digest) if before is None else (before.tenant_id, before.container_id)
         record = None if holder is None else await self._store.load(*holder)
-        if holder is None or record is None or not hmac.compare_digest(record.credential_sha256, digest):
+        if holder is None or record is None:
+            return None
+        installs = hmac.compare_digest(record.installer_sha256, digest)
+        if not installs and not hmac.compare_digest(record.credential_sha256, digest):
             return None
         named = {sealed.name: await self._named(sealed, holder[0]) for sealed in record.secrets if sealed.ciphertext is None}
         version = _version(record, named)
@@ -126,7 +129,7 @@ class Grants:
             asks_secrets=record.asks_secrets,
             opened=record.opened,
         )
-        policy = policy.installing() if record.installs else policy
+        policy = policy.installing() if installs else policy
         return Grant(record.tenant_id, record.container_id, policy, await self._open(record, named), version)
 
     async def _named(self, sealed: SealedSecret, tenant_id: str) -> OperatorSecret | None:
@@ -154,4 +157,4 @@ def _version(record: GrantRecord, named: Mapping[str, OperatorSecret | None]) ->
     """Changes with the container's records and with each operator secret that they refer to."""
     ciphertexts = b"".join(secret.ciphertext for _, secret in sorted(named.items()) if secret is not None)
     opened = ",".join(sorted(opening.key for opening in record.opened))
-    return f"{record.version}:{record.seal}:{record.installs}:{opened}:{hashlib.sha256(ciphertexts).hexdigest()}"
+    return f"{record.version}:{record.seal}:{opened}:{hashlib.sha256(ciphertexts).hexdigest()}"

@@ -129,7 +129,7 @@ class EgressPolicy:
     opened: frozenset[EgressOpening] = frozenset()
     """What a person has allowed."""
     mirrors: tuple[str, ...] = ()
-    """Hosts of the operator's package mirrors: a sandbox reaches them while it installs packages (:meth:`installing`)."""
+    """Hosts of the operator's package mirrors: the installation of packages reaches them (:meth:`installing`)."""
 
     def installing(self) -> "EgressPolicy":
         """The same, with the mirrors, about which nobody is asked."""

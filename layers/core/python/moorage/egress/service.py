@@ -166,20 +166,17 @@ class EgressService:
         await self.store.replace_secrets(replace(grant, seal=random.token_hex(8), wrapped_key=key.wrapped, secrets=sealed), grant.seal)
         return True
 
-    async def renew(
-        self, tenant_id: str, container_id: str, *, password: str | None = None, installs: bool = False
-    ) -> EgressGrant | None:
+    async def renew(self, tenant_id: str, container_id: str, *, password: str | None = None) -> EgressGrant | None:
         """A fresh credential for a new sandbox of the same container, with the policy and the placeholders it had; None if it has
         no network. The old sandbox's credential ends. The proxy is started if it rests.
 
         ``password`` is for a start that may have to be repeated: with the same one, a sandbox that is on its way keeps its own.
-        ``installs``: it begins with the packages of its container, and reaches their mirrors until they are there.
         """
         grant = await self.store.load(tenant_id, container_id)
         if grant is None:
             return None
         password = password or random.token_urlsafe(32)
-        issued = self._issued(replace(grant, is_live=True, installs=installs), password)
+        issued = self._issued(replace(grant, is_live=True), password)
         await self._learn_ca()
         try:
             await self.store.renew(issued, grant.credential_sha256)

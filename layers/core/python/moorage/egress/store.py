@@ -7,7 +7,7 @@ which repeats the credential's hash: an old credential ends with the next write 
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from moorage.codec import Codec
@@ -41,8 +41,8 @@ class GrantRecord:
     asks_secrets: tuple[str, ...] = ()
     opened: frozenset[EgressOpening] = frozenset()
     """What a person has allowed of those."""
-    installs: bool = False
-    """It reaches the operator's package mirrors too, until :meth:`EgressStore.close_mirrors`."""
+    installer_sha256: str = ""
+    """Of a second credential, which reaches the operator's package mirrors too, until :meth:`EgressStore.close_mirrors`."""
 
     def asks_for(self, opening: EgressOpening) -> bool:
         """Whether it is something that a person is asked about."""
@@ -96,7 +96,7 @@ class EgressLogEntry:
 _GRANT: Final = Codec(
     GrantRecord,
     names={"expires_at": "ttl"},
-    sparse=("asks_hosts", "asks_secrets", "installs"),
+    sparse=("asks_hosts", "asks_secrets", "installer_sha256"),
     beside=("tenant_id", "container_id", "secrets", "is_live", "opened"),
 )
 _SECRET: Final = Codec(SealedSecret, sparse=("more_domains",))
@@ -163,15 +163,27 @@ class EgressStore:
                 pk,
                 keys.EGRESS_POLICY,
                 set={"credential_sha256": ""},
-                remove=("GSI1PK", "GSI1SK", "installs"),
+                remove=("GSI1PK", "GSI1SK", "installer_sha256"),
                 condition={"version": stale["version"]},
             )
             await self._forget_credentials([stale])
 
-    async def close_mirrors(self, tenant_id: str, container_id: str) -> None:
+    async def open_mirrors(self, tenant_id: str, container_id: str, installer_sha256: str) -> None:
+        """For the installation of its sandbox's packages alone, which has the credential with this hash. Harmless to repeat, and for a
+        container without a grant."""
+        grant = await self.load(tenant_id, container_id)
+        if grant is None:
+            return
+        await self._table.put(_credential_record(replace(grant, credential_sha256=installer_sha256)))
+        with suppress(ConditionFailed):  # The container was deleted in this moment.
+            pk = keys.container(tenant_id, container_id)
+            await self._table.update(pk, keys.EGRESS_POLICY, set={"installer_sha256": installer_sha256})
+
+    async def close_mirrors(self, tenant_id: str, container_id: str, installer_sha256: str) -> None:
         """The packages of its sandbox are installed, or cannot be. Harmless to repeat, and for a container without a grant."""
         with suppress(ConditionFailed):
-            await self._table.update(keys.container(tenant_id, container_id), keys.EGRESS_POLICY, remove=("installs",))
+            await self._table.update(keys.container(tenant_id, container_id), keys.EGRESS_POLICY, remove=("installer_sha256",))
+        await self._table.delete(keys.egress_credential(installer_sha256), keys.META)
 
     async def is_any_live(self) -> bool:
         """May any sandbox of this deployment use the proxy now?"""
@@ -186,7 +198,8 @@ class EgressStore:
         await self._forget_credentials(stale)
 
     async def _forget_credentials(self, records: Iterable[Record]) -> None:
-        hashes = [record["credential_sha256"] for record in records if record.get("credential_sha256")]
+        names = ("credential_sha256", "installer_sha256")
+        hashes = [record[name] for record in records for name in names if record.get(name)]
         await self._table.write_many(deletes=[(keys.egress_credential(digest), keys.META) for digest in hashes])
 
     async def holder(self, credential_sha256: str) -> tuple[str, str] | None:
@@ -309,7 +322,7 @@ def _credential_record(grant: GrantRecord) -> Record:
     }
 
 
-_OF_THE_CREDENTIAL: Final = frozenset({"GSI1PK", "GSI1SK", "credential_sha256", "version", "ttl", "installs"})
+_OF_THE_CREDENTIAL: Final = frozenset({"GSI1PK", "GSI1SK", "credential_sha256", "version", "ttl"})
 """Attributes of the policy that a new credential changes."""
 
 
