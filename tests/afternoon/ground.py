@@ -13,7 +13,7 @@ import boto3
 ROOT: Final = Path(__file__).resolve().parents[2]
 Settings = Mapping[str, Any]
 
-AWS_ONLY: Final = frozenset({"account", "egress", "traces", "websocket", "throttle"})
+AWS_ONLY: Final = frozenset({"account", "egress", "traces", "websocket", "computer", "throttle"})
 """What no emulator has."""
 
 

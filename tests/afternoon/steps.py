@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ RESTORE_SECONDS_MAX: Final = 3600
 PART_BYTES: Final = 4_000_000
 """Of an upload: API Gateway takes about 4.5 MB of a body that is not text."""
 _COMMAND_SAYS: Final = "response.shell_call_output_content.delta"
+_PICTURE_SECONDS_MAX: Final = 60
 _KILLED_SECONDS: Final = 300
 """Of a command that is not to come to its end."""
 SECRET: Final = "the value of the secret"
@@ -78,10 +80,13 @@ class Afternoon:
             time.sleep(self.pause_seconds)
         return found
 
-    def begin(self, api: httpx.Client, *steps: Mapping[str, Any], environment: Mapping[str, Any] | None = None) -> str:
+    def begin(
+        self, api: httpx.Client, *steps: Mapping[str, Any], environment: Mapping[str, Any] | None = None, has_computer: bool = False
+    ) -> str:
         """A background response of the demo model that plays these steps, and its id."""
         where = environment or {"type": "container_auto"}
-        request = {"model": "demo", "input": script(*steps), "background": True, "tools": [{"type": "shell", "environment": where}]}
+        tools = [{"type": "shell", "environment": where}, *([{"type": "computer", "container": where}] if has_computer else [])]
+        request = {"model": "demo", "input": script(*steps), "background": True, "tools": tools}
         self.record.sandboxes += where["type"] == "container_auto"
         created: dict[str, Any] = api.post("responses", json=request).raise_for_status().json()
         return str(created["id"])
@@ -106,6 +111,10 @@ def script(*steps: Mapping[str, Any]) -> str:
 
 def shell(command: str) -> dict[str, Any]:
     return {"shell": {"commands": [command], "timeout_ms": 600_000}}
+
+
+def acts(*actions: Mapping[str, Any]) -> dict[str, Any]:
+    return {"call": {"name": "computer", "arguments": {"actions": actions}}}
 
 
 def printed(response: Mapping[str, Any]) -> list[str]:
@@ -314,6 +323,54 @@ def zones(a: Afternoon) -> str:
     return "the deployment went from one zone to two, started a sandbox there, and went back"
 
 
+_SHOP: Final = """<title>0</title><button style="position: absolute; left: 0; top: 0; width: 200px; height: 100px"
+    onclick="document.title = Number(document.title) + 1">Add to cart</button>"""
+_SERVE: Final = f"printf %s {shlex.quote(_SHOP)} > index.html; (setsid nohup python3 -m http.server 8000 >/dev/null 2>&1 &); sleep 3"
+_LOOK: Final = {"type": "navigate", "url": "http://localhost:8000/"}
+_CLICK: Final = {"type": "click", "x": 100, "y": 50}
+_BROWSERS: Final = "grep -slza 'remote-debuggin[g]-pipe' /proc/[0-9]*/cmdline | wc -l"
+
+
+def computer(a: Afternoon) -> str:
+    a.deploy({**a.ground.another_image, "computer": True})
+    with a.api() as api:
+        began = time.monotonic()
+        first = a.ended(api, a.begin(api, shell(_SERVE), acts(_LOOK), {"say": "ok"}, has_computer=True))
+        started = time.monotonic() - began
+        container = container_of(first)
+        again = {"type": "container_reference", "container_id": container}
+
+        def browsed(*steps: Mapping[str, Any]) -> dict[str, Any]:
+            return a.ended(api, a.begin(api, *steps, {"say": "ok"}, environment=again, has_computer=True))
+
+        began = time.monotonic()
+        second = browsed(acts(_CLICK, _CLICK))
+        warm = time.monotonic() - began
+        seen = [page["title"] for page in _pages(first) + _pages(second)]
+        demand(seen == ["0", "2"], f"the pages were {seen}")
+        closed = browsed(acts({"type": "navigate", "url": f"http://{a.egress_host}/"}), shell(_BROWSERS))
+        ((page,), (processes,)) = _pages(closed), printed(closed)
+        demand(bool(page["refused"]), f"a browser without a policy was not refused {a.egress_host}")
+        demand(processes == "0", f"commands see {processes} processes of a browser")
+        api.post(f"containers/{container}/screen/control", json={"action": "take", "holder": "afternoon"}).raise_for_status()
+        screen = a.until("a picture for a person", lambda: _picture(api, container), _PICTURE_SECONDS_MAX)
+        demand(screen["holder"].endswith("/afternoon"), f"control has {screen['holder']!r}")
+    a.deploy(a.ground.another_image)
+    return (
+        f"with a new sandbox a picture was there after {started:.0f} s, then a click's after {warm:.1f} s; commands saw no browser, a "
+        "person had control, and the deployment went back"
+    )
+
+
+def _picture(api: httpx.Client, container: str) -> dict[str, Any] | None:
+    seen: dict[str, Any] = api.get(f"containers/{container}/screen", params={"wait_ms": 10_000}).raise_for_status().json()
+    return seen if seen["picture"] else None
+
+
+def _pages(response: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [item["page"] for item in response["output"] if item["type"] == "computer_call_output"]
+
+
 def throttle(a: Afternoon) -> str:
     with a.api() as api, ThreadPoolExecutor(100) as executor:
         answers = list(executor.map(lambda _: api.get("models"), range(600)))
@@ -396,6 +453,7 @@ STEPS: Final = (
     Step("killed task", killed_task, "a response outlives its sandbox"),
     Step("update under load", update_under_load, "versions, aliases and task definitions of an update"),
     Step("zones", zones, "subnets of another zone come and go"),
+    Step("computer", computer, "the second image and container of a task, the way to a browser, its walls", "computer"),
     Step("throttle", throttle, "the gateway's throttle, and its refusals in OpenAI's words", "throttle"),
     Step("restore", restore, "point-in-time recovery, and a deployment that adopts a table"),
     Step("destroy", destroy, "sandboxes end with the stack, and nothing is left that costs", is_of_deployment=False),

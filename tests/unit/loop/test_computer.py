@@ -4,13 +4,16 @@ import base64
 import itertools
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from moorage.agents.session_start import check_settings
 from moorage.api.view import ResponseView
 from moorage.errors import ApiError, SandboxGone, SandboxHostAway
 from moorage.files.store import FileStore
 from moorage.loop.finish import forget
+from moorage.loop.prepare import check_tools
 from moorage.model.base import ItemRelayed, StreamFinished, UsageReported
 from moorage.model.catalog import ModelEntry
 from moorage.model.models_file import ComputerMode
@@ -379,18 +382,36 @@ async def test_a_toolset_of_the_upstream_is_for_a_hosted_computer_alone() -> Non
     assert (tool["type"], tool["name"]) == ("function", "computer")
 
 
-@pytest.mark.parametrize("kind", ["lambda_microvm", "elsewhere"])
-def test_where_a_browser_would_share_its_walls_with_commands_there_is_none(kind: ProvisionerKind) -> None:
+OTHERWISE = "Or leave 'container' out, and run the calls yourself."
+WHAT_TO_BUILD: dict[ProvisionerKind, list[str]] = {
+    "launcher": ["the package 'chromium'", "'docker compose build --build-arg COMPUTER=1'"],
+    "docker": ["'moorage sandbox-image build --desk'"],
+    "fargate": ["'computer' to true in cdk.json", "functions/sandbox/Dockerfile.desk"],
+    "lambda_microvm": ["are MicroVMs", "a browser would have no walls against commands", "provisioner 'fargate'"],
+}
+
+
+@pytest.mark.parametrize("kind", WHAT_TO_BUILD)
+async def test_a_deployment_without_browsers_names_what_has_to_be_built(kind: ProvisionerKind) -> None:
+    lab = Lab(say("Never."))
+    # MicroVMs have none, whatever is set.
+    runtime = replace(lab.runtime, settings=replace(lab.runtime.settings, provisioner=kind, sandbox_browser=kind == "lambda_microvm"))
+    said = cast("Any", SimpleNamespace(entry=lab.entry, input_items=(), chain=()))
+    with pytest.raises(ApiError) as refused:
+        await check_tools(runtime, "t", said, [TOOL])
+    assert (refused.value.status, refused.value.param, refused.value.code) == (400, "tools", "unsupported_value")
+    words = [*WHAT_TO_BUILD[kind], OTHERWISE]
+    assert [each for each in words if each not in str(refused.value)] == []
+    await check_tools(runtime, "t", said, [{"type": "computer"}])
+    tools = [{"type": "computer_use"}]
+    with pytest.raises(ApiError) as refused:
+        await check_settings(runtime, "t", {"model": "m", "tools": tools}, 100)
+    assert (refused.value.status, refused.value.param) == (400, "tools[0].type")
+    assert [each for each in WHAT_TO_BUILD[kind] if each not in str(refused.value)] == []
+    assert OTHERWISE not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["launcher", "docker", "fargate", "elsewhere"])
+async def test_a_deployment_with_browsers_takes_a_computer(kind: ProvisionerKind) -> None:
     settings = Settings("t", "b", provisioner=kind, sandbox_browser=True)
-    why = Computer().unavailable([TOOL], ModelEntry("m", "demo", "m"), settings)
-    assert why is not None
-    assert "a browser would have no walls against commands" in why
-    assert Computer().unavailable([{"type": "computer"}], ModelEntry("m", "demo", "m"), settings) is None
-
-
-def test_a_deployment_on_fargate_has_browsers_if_it_is_made_with_them() -> None:
-    with_them, without = (Settings("t", "b", provisioner="fargate", sandbox_browser=is_there) for is_there in (True, False))
-    assert Computer().unavailable([TOOL], ModelEntry("m", "demo", "m"), with_them) is None
-    why = Computer().unavailable([TOOL], ModelEntry("m", "demo", "m"), without)
-    assert why is not None
-    assert "Set 'computer' to true in cdk.json" in why
+    assert Computer().unavailable([TOOL], ModelEntry("m", "demo", "m"), settings) is None

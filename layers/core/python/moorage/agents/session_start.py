@@ -16,15 +16,13 @@ from moorage.loop.prepare import conceal
 from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
 from moorage.telemetry import tell
-from moorage.tools.capabilities import MayBeUnavailable
-from moorage.tools.registry import ROOMS
+from moorage.tools.computer import availability
 from moorage.vaults.choice import credentials_in
 from moorage.webhooks.event_types import SESSION_CREATED
 from moorage.wire.types import Item
 
 _COMPUTER_USE: Final = "computer_use"
 _COMPUTER: Final = "computer"
-_NO_BROWSER: Final = "A browser needs a local stack with Chromium ('moorage doctor' tells of it), and a model that may use one."
 
 
 async def new_session(
@@ -124,11 +122,9 @@ async def check_settings(runtime: Runtime, tenant_id: str, settings: Mapping[str
     wanted = await beside(size, lambda: checked(settings, web_search=runtime.web_search))
     entry = runtime.catalog.resolve(wanted.model)
     conceal(runtime, tenant_id, wanted.tools)
-    room = ROOMS.of_tool(_COMPUTER)
-    assert isinstance(room, MayBeUnavailable)
-    computers = [tool for tool in wanted.tools if tool["type"] == _COMPUTER]
-    if computers and room.unavailable(computers, entry, runtime.settings) is not None:
-        raise unsupported_value(f"tools[{_place_of_computer(settings)}].type", _COMPUTER_USE, _NO_BROWSER)
+    has_computer = any(tool["type"] == _COMPUTER for tool in wanted.tools)
+    if has_computer and (why := availability.refusal(entry, runtime.settings)):
+        raise unsupported_value(f"tools[{_place_of_computer(settings)}].type", _COMPUTER_USE, why)
 
 
 def check_place(settings: Mapping[str, Any], *, has_environment: bool) -> None:

@@ -27,7 +27,7 @@ from moorage.tools.capabilities import (
     TrimsContext,
     ValidatesItems,
 )
-from moorage.tools.computer import actions, batches, offer, reading, shapes
+from moorage.tools.computer import actions, availability, batches, offer, reading, shapes
 from moorage.tools.computer.actions import View, ViewMode
 from moorage.tools.computer.batches import ScreenSize, actions_of
 from moorage.tools.function_items import function_call, function_output, message, parsed, with_visible_parts, without, without_url
@@ -36,22 +36,6 @@ from moorage.tools.run import Run, StoppingPlace
 from moorage.wire.types import Event, Item, Tool
 
 _IMAGE: Final = "computer_call_output.output.image_url"
-_NO_BROWSER: Final = (
-    "The containers of this deployment have no browser. Install the package 'chromium' on this machine and start moorage again. Or "
-    "leave 'container' out, and run the calls yourself."
-)
-_NO_DESK_IMAGE: Final = (
-    "The container engine of this deployment has no image of a browser. Build it with 'moorage sandbox-image build --desk', and start "
-    "moorage again. Or leave 'container' out, and run the calls yourself."
-)
-_NO_COMPUTER: Final = (
-    "The sandboxes of this deployment have no browser. Set 'computer' to true in cdk.json, and deploy again. Or leave 'container' out, "
-    "and run the calls yourself."
-)
-_NO_WALLS: Final = (
-    "The sandboxes of this deployment are MicroVMs. One machine has one container, in which a browser would have no walls against "
-    "commands. Leave 'container' out, and run the calls yourself. Or deploy with provisioner 'fargate' and 'computer' in cdk.json."
-)
 _OURS: Final = (KEPT, "container", "actions", "page", batches.WITH_ELEMENTS)
 """Fields of hosted items that no upstream knows. A call's own actions are another field of the same name."""
 
@@ -93,12 +77,8 @@ class Computer(
     def unavailable(self, tools: Sequence[Tool], entry: ModelEntry, settings: Settings) -> str | None:
         if all(self.call_runner(tool) is CallRunner.CLIENT for tool in tools):
             return None
-        if entry.view == "off":
-            return f"The operator offers no hosted computer to '{entry.name}': leave 'container' out, and run the calls yourself."
-        missing = {"launcher": _NO_BROWSER, "docker": _NO_DESK_IMAGE, "fargate": _NO_COMPUTER}
-        if settings.provisioner not in missing:
-            return _NO_WALLS
-        return None if settings.sandbox_browser else missing[settings.provisioner]
+        why = availability.refusal(entry, settings)
+        return f"{why} Or leave 'container' out, and run the calls yourself." if why else None
 
     # --- a person's word ---
 
