@@ -1,6 +1,7 @@
 """``response.inject``: a client answers the calls of agents while their response runs, on both doors of the WebSocket."""
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ from openai import OpenAI
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
+from tests.scenarios.test_teams import ask
 from tests.scenarios.test_websocket import Door, by_process, create, door, gateway_door, process_door, read_to, stack
 from tests.stack import say, script, spawn, wait
 
@@ -180,6 +182,29 @@ def test_what_is_no_output_ends_the_connection(socket: ClientConnection, outputs
     assert (error["status"], error["error"]["param"], error["error"]["code"]) == (400, param, code)
     with pytest.raises(ConnectionClosed):
         socket.recv(10)
+
+
+@by_process
+@pytest.mark.skipif(shutil.which("node") is None, reason="this machine has no Node")
+def test_an_output_for_a_program_that_is_no_json_as_promised_is_refused(socket: ClientConnection) -> None:
+    look: Any = LOOK | {"allowed_callers": ["programmatic"], "output_schema": {"type": "object"}}
+    tools = [{"type": "programmatic_tool_calling"}, look]
+    response_id = begin(socket, ask("run_program", code="return (await tools.look({ at: 'x' })).seen"), say("{{output}}"), tools=tools)
+    made = call(socket)
+    inject(socket, response_id, output(made, "a rock"))
+    error = read_to(socket, "error")[-1]["error"]
+    assert (error["param"], error["code"]) == ("input", "invalid_value")
+    assert error["message"].endswith("expected a JSON string because the function declares output_schema.")
+
+
+@by_process
+@pytest.mark.skipif(shutil.which("node") is None, reason="this machine has no Node")
+def test_a_program_goes_on_with_json_that_comes_meanwhile(socket: ClientConnection) -> None:
+    look: Any = LOOK | {"allowed_callers": ["programmatic"], "output_schema": {"type": "object"}}
+    tools = [{"type": "programmatic_tool_calling"}, look]
+    response_id = begin(socket, ask("run_program", code="return (await tools.look({ at: 'x' })).seen"), say("{{output}}"), tools=tools)
+    inject(socket, response_id, output(call(socket), '{"seen": "a rock"}'))
+    assert answers(read_to(socket, "response.completed")[-1]["response"]) == {"/root": "a rock"}
 
 
 @by_process

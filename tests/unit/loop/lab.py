@@ -206,9 +206,9 @@ class FakeContainers:
         """It has no environment to show."""
         return None
 
-    async def copy(self, source: Any, *, at_ms: int | None, **_: Any) -> tuple[Any, int]:
+    async def copy(self, source: Any, *, at_ms: int | None, container_id: str | None = None, **_: Any) -> tuple[Any, int]:
         self.copied.append((source.id, at_ms))
-        made = f"cntr_copy_{len(self.copied)}"
+        made = container_id or f"cntr_copy_{len(self.copied)}"
         self.known.add(made)
         return SimpleNamespace(id=made, tenant_id=source.tenant_id, programs="", network_policy={"type": "disabled"}), 3
 
@@ -228,6 +228,8 @@ class FakeContainers:
         return False
 
     async def delete(self, tenant_id: str, container_id: str) -> None:
+        if container_id not in self.known:
+            raise container_not_found(container_id)
         self.known.remove(container_id)
 
 

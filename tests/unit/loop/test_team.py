@@ -234,6 +234,25 @@ async def test_whenever_a_process_dies_what_the_client_answers_arrives(died_at: 
     assert sorted(lab.sandboxes.begun) == ["b1", "b2"]
 
 
+@pytest.mark.parametrize("died_at", [None, *range(12)])
+async def test_a_response_is_in_progress_as_soon_as_one_of_its_agents_is(died_at: int | None) -> None:
+    """``/root`` itself waits, and takes its first step when its agents have something to say."""
+    lab = children_that_ask()
+    first = await lab.begin()
+    await lab.play()
+    if died_at is not None:
+        lab.die_at(died_at)
+    second = await lab.answer(first, x="a rock", z="a fish")
+    await lab.play()
+    third = await lab.answer(second, y="a net")
+    await lab.play()
+    for stored in (first, second, third):
+        types = [event["type"] for event in await lab.events(stored)]
+        assert types[:3] == ["response.created", "response.queued", "response.in_progress"]
+        assert types.count("response.in_progress") == 1
+    assert (await lab.object_of(third))["output"][-1]["content"][0]["text"] == "Both are done."
+
+
 ASKS = SHELL_TOOL | {"require_approval": "always"}
 
 

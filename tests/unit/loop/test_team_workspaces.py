@@ -1,6 +1,7 @@
 """The files of the agents of a team, in the loop."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from moorage.model.prices import Price
@@ -37,6 +38,7 @@ async def test_whenever_a_process_dies_a_copy_is_the_agents_alone(died_at: int) 
     own = (await lab.runtime.lanes.get(stored, 1)).container
     assert await containers_of(lab, stored) == {"/root": {CONTAINER}, "/root/a": {own}}
     assert (own != CONTAINER, sorted(lab.sandboxes.begun)) == (True, ["a1", "a2", "r1"])
+    assert cast("Any", lab.runtime.containers).known == {CONTAINER, own}
 
 
 async def test_an_agent_without_a_workspace_is_offered_no_commands() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from moorage import ids
 from moorage.agents.team_items import MESSAGE, AgentNames, content_of, payload_of, spawned, target_of, text_of
 from moorage.agents.turn_events import TURN, TurnProjector
-from moorage.loop.team_items import FAILED, SILENT
+from moorage.loop.team_items import FAILED, INTERRUPTED, SILENT
 from moorage.store.event_log import STEP_OF_THE_END
 from moorage.store.responses import ROOT_AGENT
 from moorage.tools.function_items import parsed
@@ -209,7 +209,7 @@ def _is_answer(item: Item) -> bool:
 
 def _end_said(text: str) -> tuple[TurnEnd, str]:
     """What a turn without an answer has come to, by what the loop says of it."""
-    if text == f"{SILENT} interrupted.":
+    if text == INTERRUPTED:
         return "cancelled", ""
     if text == f"{SILENT} completed.":
         return "completed", ""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from moorage.api.running_responses import RunningResponse
 from moorage.errors import ConditionFailed, bad_request
-from moorage.loop import prepare, team, team_outputs
+from moorage.loop import prepare, programs, team, team_outputs
 from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.store.responses import ROOT_AGENT
@@ -36,6 +36,8 @@ async def inject(runtime: Runtime, running: RunningResponse, given: list[Any], s
     tools = stored.parameters.tools
     said = await prepare.gather(runtime, stored.tenant_id, model=stored.parameters.model, input_items=items, recent=calls, tools=tools)
     await prepare.check_tools(runtime, stored.tenant_id, said, tools)
+    for call, item in zip(calls, said.input_items, strict=True):
+        programs.check_output(call, item, tools)
     outputs: dict[str, list[Item]] = {}
     for call, item in zip(calls, said.input_items, strict=True):
         outputs.setdefault((call.get("agent") or {}).get("agent_name", ROOT_AGENT), []).append(item)

@@ -192,10 +192,12 @@ class Containers:
         is_internal: bool = False,
         is_auto: bool = False,
         environment: Literal["", "prewarmed", "session"] = "",
+        container_id: str | None = None,
     ) -> ContainerRecord:
         """A new container without a sandbox, holding copies of these files. ``param`` is the place of these options in the
-        request, such as ``tools[0].environment.``; errors name it. ``programs`` and ``lenders`` are of a copy (:meth:`copy`). One
-        that ``is_internal`` is for its maker alone, and counts among the tenant's sandboxes; :meth:`release` ends it."""
+        request, such as ``tools[0].environment.``; errors name it. ``programs``, ``lenders`` and ``container_id`` are of a copy
+        (:meth:`copy`). One that ``is_internal`` is for its maker alone, and counts among the tenant's sandboxes; :meth:`release` ends
+        it."""
         policy = await self._admitted(tenant_id, network_policy, f"{param}network_policy")
         record = await self._store.create(
             tenant_id,
@@ -209,6 +211,7 @@ class Containers:
             is_auto=is_auto,
             environment=environment,
             packages=packages,
+            container_id=container_id,
         )
         if self._egress is not None and (policy is not None or packages):
             secrets = () if network_policy is None else network_policy.domain_secrets
@@ -228,9 +231,11 @@ class Containers:
         at_ms: int | None,
         memory_limit: str | None = None,
         network_policy: NetworkPolicy | None = None,
+        container_id: str | None = None,
     ) -> tuple[ContainerRecord, int]:
         """A new container as another one is, with its skills, and with the files that it had at ``at_ms`` (None for none of them): the
-        rows are copied, and name the same objects. Answers how many files that are. Secrets and processes do not come along.
+        rows are copied, and name the same objects. Answers how many files that are. Secrets and processes do not come along. Who notes
+        its id before it is made gives ``container_id``.
 
         Raises ``past_unknown`` if it is not known (any more) how the files were, and 404 for a container that is being deleted.
         """
@@ -250,6 +255,7 @@ class Containers:
             lenders=lenders,
             environment="session" if source.environment else "",
             packages=source.packages,
+            container_id=container_id,
         )
         if source.has_setup:
             made = await self.setups.copy(source, made)

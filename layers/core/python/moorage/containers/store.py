@@ -246,8 +246,9 @@ class ContainerStore:
         is_auto: bool = False,
         environment: Literal["", "prewarmed", "session"] = "",
         packages: Mapping[str, Sequence[str]] | None = None,
+        container_id: str | None = None,
     ) -> ContainerRecord:
-        """``lenders``: it is to begin with files of these.
+        """``lenders``: it is to begin with files of these. ``container_id`` is a new one if it is not given.
 
         Then its first sandbox is a later one to its model, and the model reads that no processes came along.
         """
@@ -255,7 +256,7 @@ class ContainerStore:
         now = int(exactly)
         record = ContainerRecord(
             tenant_id=tenant_id,
-            id=new_listed_id("cntr", exactly),
+            id=container_id or new_listed_id("cntr", exactly),
             name=name,
             created_at=now,
             last_active_at=now,

@@ -37,7 +37,7 @@ from moorage.tools.registry import ROOMS
 from moorage.tools.room import HostedTool
 from moorage.vector_stores.attachments import DocumentsUnread
 from moorage.webhooks import delivery as webhooks
-from moorage.wire.events import IN_PROGRESS
+from moorage.wire.events import IN_PROGRESS, QUEUED
 from moorage.wire.types import Item
 
 BUDGET_REACHED: Final = "budget_reached"
@@ -200,8 +200,11 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     stored, over = snapshot.stored, None
     if not _is_first(state) and stored.is_steered:
         return await _steered(runtime, snapshot, state, progress)
-    if stored.agent is not None and await _stands_still(runtime, stored, state, progress):
-        return state.done()
+    if stored.agent is not None:
+        if await _stands_still(runtime, stored, state, progress):
+            return state.done()
+        if state.step == 0:  # Agents of earlier responses may have begun.
+            snapshot = replace(await runtime.responses.snapshot(state.tenant_id, state.response_id), stored=stored)
     if not _is_first(state):
         number = state.step % limits.LANE_STEPS
         over = await reached(runtime, stored, progress.outcomes[state.step - 1], progress.items, number)
@@ -315,7 +318,7 @@ async def _attempt(
         if snapshot.last is None:
             for event in finish.opening_events(stored):
                 sink.emit(event)
-        if state.step == 0 and attempt == 1 and stored.is_background:
+        if state.step == 0 and stored.is_background and snapshot.last is not None and snapshot.last.events[-1]["type"] == QUEUED:
             response = finish.object_of(stored, status="in_progress", now=int(runtime.clock()))
             sink.emit({"type": IN_PROGRESS, "response": response})
         watch = CancelWatch.of(runtime, stored)

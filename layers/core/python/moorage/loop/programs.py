@@ -161,14 +161,19 @@ def check_choice(chosen: str | dict[str, Any], tools: Sequence[Tool]) -> None:
 
 def _check_outputs(program: OpenProgram, tools: Sequence[Tool]) -> None:
     for call in program.calls:
-        output = program.outputs.get(call["call_id"], {}).get("output")
-        if not isinstance(output, str) or _output_schema(call, tools) is None:
-            continue
-        try:
-            orjson.loads(output)
-        except orjson.JSONDecodeError as error:
-            raise bad_request(
-                f"Invalid {call['type']}_output.output: expected a JSON string because the function declares output_schema.",
-                param="input",
-                code="invalid_value",
-            ) from error
+        if call["call_id"] in program.outputs:
+            check_output(call, program.outputs[call["call_id"]], tools)
+
+
+def check_output(call: Item, output: Item, tools: Sequence[Tool]) -> None:
+    """Refuse an output for a program's call that is not JSON, as its function promises. Raises :class:`~moorage.errors.ApiError`."""
+    if program_of(call) is None or _output_schema(call, tools) is None:
+        return
+    try:
+        _recorded(call, output, tools)
+    except orjson.JSONDecodeError as error:
+        raise bad_request(
+            f"Invalid {call['type']}_output.output: expected a JSON string because the function declares output_schema.",
+            param="input",
+            code="invalid_value",
+        ) from error

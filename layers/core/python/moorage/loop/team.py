@@ -6,25 +6,28 @@ harmless to run twice, or twice at once.
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 from moorage import ids, limits
-from moorage.errors import Superseded
+from moorage.errors import ConditionFailed, Superseded
 from moorage.loop import decide, finish, paused, team_outputs, tool_step
 from moorage.loop.chain import load_chain
 from moorage.loop.egress_approvals import open_allowed
 from moorage.loop.lanes import seen_as
-from moorage.loop.team_calls import message_of, news, wait_ms
+from moorage.loop.team_calls import message_of, news, ran_ms, wait_ms
 from moorage.loop.team_items import FAILED, SILENT, KnownAgent, agents_of, goes_on
 from moorage.runtime import Runtime
 from moorage.state import StepOutcome
+from moorage.store.event_log import EventBatch, LogWriterId
 from moorage.store.executions import ENDED
 from moorage.store.lanes import AgentLane, LaneStatus
 from moorage.store.responses import StoredResponse
 from moorage.tools.function_items import parsed
 from moorage.tools.multi_agent.room import is_task
 from moorage.tools.registry import ROOMS
+from moorage.wire.events import IN_PROGRESS
 from moorage.wire.types import Item
 
 WAITS_FOR: Final = "Messages of its agents."
@@ -37,6 +40,8 @@ async def wake(runtime: Runtime, stored: StoredResponse, numbers: Iterable[int])
         lane = await runtime.lanes.get(stored, number)
         if lane.status == "waiting" or (lane.status == "held" and lane.is_interrupted):
             await paused.let_go(runtime, stored, lane)
+        elif lane.status == "held":  # It was interrupted, and has a further task: nobody decides about its calls any more.
+            await paused.wake(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id))
         elif lane.status == "running":
             await paused.begin(runtime, stored, lane)
         elif lane.status == "asking" and lane.is_interrupted:
@@ -55,7 +60,7 @@ async def must_wait(runtime: Runtime, stored: StoredResponse, step: int, until_m
         if not me.is_active:
             await settle(runtime, stored)
             return True
-        is_over = me.is_interrupted or runtime.now_ms() >= until_ms or not _others_may_send(lanes, me)
+        is_over = me.is_interrupted or ran_ms(runtime, stored) >= until_ms or not _others_may_send(lanes, me)
         is_over = is_over or (await runtime.steps.last(stored))[0] >= step
         if is_over or await news(runtime, stored, own.values()):
             if me.status != "waiting":
@@ -103,6 +108,7 @@ async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
             await runtime.lanes.resume(stored, lane)
         elif standing != "running":
             await runtime.lanes.change(stored, lane, as_of=AgentLane(0))
+    await _tell_beginning(runtime, stored)
     lanes = await runtime.lanes.all(stored)
     for lane in lanes[1 : len(known)]:
         if lane.status == "running":
@@ -111,6 +117,18 @@ async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
         return False
     await settle(runtime, stored)  # All may have ended, and the process that ran the last of them may have died.
     return True
+
+
+async def _tell_beginning(runtime: Runtime, stored: StoredResponse) -> None:
+    """In the background a response with agents of earlier ones is in progress before ``/root`` is, which may wait for its client. Once:
+    the event has its place right behind the opening ones."""
+    if not stored.is_background:
+        return
+    first = len(finish.opening_events(stored))
+    response = finish.object_of(stored, status="in_progress", now=int(runtime.clock()))
+    event = {"type": IN_PROGRESS, "response": response, "sequence_number": first}
+    with suppress(ConditionFailed):
+        await runtime.responses.log_of(stored).append(EventBatch(first, (event,), LogWriterId(-1, 1)))
 
 
 def _due(stored: StoredResponse, agent: KnownAgent) -> int:
@@ -329,7 +347,7 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
         return False
     waits_for_a_person = "held" in standings and "running" not in standings
     for lane in lanes:
-        is_due = now >= lane.due_at_ms and not waits_for_a_person
+        is_due = ran_ms(runtime, stored) >= lane.due_at_ms and not waits_for_a_person
         if lane.status == "waiting" and (is_due or lane.mail > lane.mail_seen):
             begun |= await paused.let_go(runtime, stored, lane)
         elif lane.status == "running":

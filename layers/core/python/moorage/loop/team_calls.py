@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moorage import ids, limits
 from moorage.approvals import waiting as approvals
-from moorage.errors import ApiError
+from moorage.errors import ApiError, passing_over_what_is_gone
 from moorage.loop import brief, team_items, tool_step
 from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
@@ -102,17 +102,18 @@ class AgentCalls:
             raise _Refused("'fork_turns' is 'all', 'none', or a number from 1 on.")
         workspace, copy = self._workspace(given), ""
         me = await self.runtime.lanes.get(self.stored, self.stored.lane)
-        for _ in range(limits.CONDITIONAL_WRITES_MAX):
-            lanes = await self.runtime.lanes.all(self.stored)
-            lane = next((lane for lane in lanes if lane.called_by == mark), None)
-            if lane is None:
+        try:
+            for _ in range(limits.CONDITIONAL_WRITES_MAX):
+                lanes = await self.runtime.lanes.all(self.stored)
+                lane = next((lane for lane in lanes if lane.called_by == mark), None)
+                if lane is not None:
+                    break
                 name = f"{self.stored.agent}/{task_name}"
                 self._check_room(lanes, name)
-                if workspace == "copied" and not copy:
-                    copy = await self._copy()
-                number = lanes[-1].number + 1
+                if workspace == "copied" and (not copy or await self.runtime.lanes.copy_of(self.stored, mark) != copy):
+                    copy = await self._copy(mark)
                 lane = AgentLane(
-                    number,
+                    number := lanes[-1].number + 1,
                     name=name,
                     parent=self.stored.lane,
                     called_by=mark,
@@ -125,12 +126,18 @@ class AgentCalls:
                 )
                 told = brief.of_child(name, str(self.stored.agent), workspace)
                 task = message_of(self.runtime, self.stored, lane, "NEW_TASK", text, mark)
-                if not await self.runtime.lanes.add(self.stored, lane, [*beginning, told], task):
-                    continue
-            self.wakes.append(lane.number)
-            place = {"copied": {team_items.CONTAINER: lane.container}, "none": {"workspace": "none"}, "shared": {}}[lane.workspace]
-            return {"task_name": lane.name, team_items.FORKED_ITEMS: len(self.said), **place}
-        raise _Refused("Too many agents were started at the same moment. Try again.")
+                if await self.runtime.lanes.add(self.stored, lane, [*beginning, told], task):
+                    break
+            else:
+                raise _Refused("Too many agents were started at the same moment. Try again.")
+        except _Refused:
+            await self._drop(copy)
+            raise
+        if lane.container != copy:  # Another run of the step was faster.
+            await self._drop(copy)
+        self.wakes.append(lane.number)
+        place = {"copied": {team_items.CONTAINER: lane.container}, "none": {"workspace": "none"}, "shared": {}}[lane.workspace]
+        return {"task_name": lane.name, team_items.FORKED_ITEMS: len(self.said), **place}
 
     def _workspace(self, given: Said) -> Workspace:
         """What an agent gets. Without a workspace of its own, one cannot give any."""
@@ -144,15 +151,25 @@ class AgentCalls:
             raise _Refused("A copy has no network that asks a person, as yours does: its 'workspace' is 'shared' or 'none'.")
         return "none" if wanted == "shared" and self.stored.lane and not has_files else wanted
 
-    async def _copy(self) -> str:
-        """A container with the files that the commands of this one have left so far. If the process dies before the agent is known, it
-        stays unused, until it is purged as any other."""
+    async def _drop(self, copy: str) -> None:
+        """Of one that was made, and is no agent's."""
+        if not copy:
+            return
+        with passing_over_what_is_gone():
+            await self.runtime.containers.delete(self.stored.tenant_id, copy)
+
+    async def _copy(self, mark: str) -> str:
+        """A container with the files that the commands of this one have left so far. It is noted before it is made, so
+        that the one of a process that died is deleted before the next is made."""
         assert self.stored.container_id is not None
+        container_id = ids.new_listed_id("cntr", self.runtime.clock())
+        if before := await self.runtime.lanes.note_copy(self.stored, mark, container_id):
+            await self._drop(before)
         try:
             source = await self.runtime.containers.use(self.stored.tenant_id, self.stored.container_id)
             rows = await self.runtime.containers.files_of(source.tenant_id, source.id)
             latest = max((row.written_at_ms for row in rows), default=0)
-            made, _ = await self.runtime.containers.copy(source, at_ms=max(latest, self.runtime.now_ms()))
+            made, _ = await self.runtime.containers.copy(source, at_ms=max(latest, self.runtime.now_ms()), container_id=container_id)
         except ApiError as error:
             raise _Refused(f"Your files could not be copied: {error.message}") from error
         return made.id
@@ -189,6 +206,10 @@ class AgentCalls:
         await self._deliver(lane, "NEW_TASK", text, mark)
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             now = await self.runtime.lanes.get(self.stored, lane.number)
+            if now.is_interrupted and now.is_active:  # Its turn goes on, with the task: the end of a turn would not look for it.
+                if await self.runtime.lanes.change(self.stored, replace(now, is_interrupted=False), as_of=now) is not None:
+                    break
+                continue
             if now.status not in _RESUMABLE:
                 break  # It runs, and finds its task before it ends.
             step, ended = await self.runtime.steps.last(await seen_as(self.runtime, self.stored, lane.number))
@@ -208,7 +229,7 @@ class AgentCalls:
         wait = wait_ms(given)
         if wait is None:
             raise _Refused("'timeout_ms' is a number of milliseconds.")
-        until = self.runtime.now_ms() + wait
+        until = ran_ms(self.runtime, self.stored) + wait
         self.waits_until_ms = max(self.waits_until_ms, until)
 
     async def _interrupt(self, given: Said) -> Said:
@@ -256,6 +277,11 @@ class AgentCalls:
         now = await self.runtime.lanes.send(self.stored, lane.number, message, mark)
         if now.status == "waiting":
             self.wakes.append(lane.number)
+
+
+def ran_ms(runtime: Runtime, stored: StoredResponse) -> int:
+    """The time by which agents wait for messages: milliseconds that stand still with the response."""
+    return runtime.now_ms() - stored.paused_seconds * 1000
 
 
 def wait_ms(given: Any) -> int | None:

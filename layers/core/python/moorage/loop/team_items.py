@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.loop import brief, decide
-from moorage.store.lanes import Workspace
+from moorage.store.lanes import ACTIVE, Workspace
 from moorage.store.responses import ROOT_AGENT
 from moorage.tools.function_items import parsed, without
 from moorage.tools.multi_agent.room import AgentTeam, is_last_answer, is_task
@@ -23,7 +23,10 @@ FORKED_ITEMS: Final = "forked_items"
 """In the output of a spawn: so many items of the spawning agent were there when its model was asked."""
 CONTAINER: Final = "container_id"
 """In the output of a spawn: the copy of the workspace in which the agent works."""
+INTERRUPTED: Final = f"{SILENT} interrupted."
+"""This one may be read when the agent has its next task already: it says nothing of how the agent stands."""
 _PAYLOAD: Final = "\nPayload:\n"
+_LEADS: Final = ("interrupt_agent", "followup_task")
 
 
 @dataclass(slots=True)
@@ -37,6 +40,8 @@ class KnownAgent:
     """The latest that it knows is what its client has answered."""
     has_given_up: bool = False
     """Its turn has ended without an answer."""
+    is_interrupted: bool = False
+    """Another one has ended its turn, and given it no task since. It may have been heard of since: it was in the middle of a step."""
     workspace: Workspace = "shared"
     container: str = ""
     """In which its calls run; empty for the response's own."""
@@ -45,6 +50,11 @@ class KnownAgent:
     def parent(self) -> str:
         return self.name.rpartition("/")[0]
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it goes on with a further task alone, whatever its client answers."""
+        return self.has_given_up or self.is_interrupted
+
     def open_wait(self) -> Item | None:
         """The call with which it waits for messages, if nothing has come since."""
         last = next((item for item in reversed(self.items) if item["type"] != AgentTeam.message_type), None)
@@ -52,7 +62,7 @@ class KnownAgent:
 
     def standing(self) -> Literal["running", "waiting", "completed"]:
         """How it is once a client has answered agents of its team."""
-        if self.has_given_up:
+        if self.is_at_rest:
             return "completed"
         if self.is_answered:
             return "running"
@@ -83,6 +93,8 @@ def agents_of(items: Iterable[Item]) -> dict[str, KnownAgent]:
         agent.items.append(item)
         if item["type"] == AgentTeam.output_type and item["call_id"] in spawns:
             _begin(agents, agent, item, *spawns[item["call_id"]])
+        elif item["type"] == AgentTeam.output_type and item["action"] in _LEADS:
+            _lead(agents, item)
     return agents
 
 
@@ -115,7 +127,7 @@ def copies_of(items: Iterable[Item]) -> frozenset[str]:
 
 def goes_on(agents: Iterable[KnownAgent]) -> bool:
     """Whether a client has answered what an agent has asked it last."""
-    return any(agent.is_answered and not agent.has_given_up for agent in agents)
+    return any(agent.is_answered and not agent.is_at_rest for agent in agents)
 
 
 def forked(said: Sequence[Item], turns: object) -> list[Item] | None:
@@ -147,6 +159,14 @@ def _begin(agents: dict[str, KnownAgent], parent: KnownAgent, output: Item, call
     agents[name] = KnownAgent(name, [*(forked(known, turns) or ()), told], workspace=workspace, container=copy or parent.container)
 
 
+def _lead(agents: dict[str, KnownAgent], output: Item) -> None:
+    """An agent has interrupted another one, or given it a further task."""
+    said = _said(output)
+    target = agents.get(str(said.get("target")))
+    if target is not None:
+        target.is_interrupted = output["action"] == "interrupt_agent" and said.get("previous_status") in ACTIVE
+
+
 def _said(output: Item) -> dict[str, Any]:
     said = parsed("".join(part["text"] for part in output["output"]))
     return said if isinstance(said, dict) else {}
@@ -165,5 +185,5 @@ def _hear(agents: dict[str, KnownAgent], recipient: KnownAgent, sent: Item) -> N
     if is_task(sent):
         recipient.task = payload[: limits.TEAM_TASK_CHARS_TOLD]
     author = agents.get(sent["author"])
-    if author is not None and is_last_answer(sent) and payload.startswith((FAILED, SILENT)):
+    if author is not None and is_last_answer(sent) and payload.startswith((FAILED, SILENT)) and payload != INTERRUPTED:
         author.has_given_up = True

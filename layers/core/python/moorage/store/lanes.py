@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from moorage import limits
 from moorage.codec import Codec
-from moorage.errors import ConditionFailed
+from moorage.errors import ConditionFailed, Superseded
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.packing import packed, unpacked
@@ -24,6 +24,7 @@ from moorage.wire.types import Item
 
 LaneStatus = Literal["running", "waiting", "asking", "held", "completed", "incomplete", "failed", "interrupted"]
 """``asking``: it waits for its client, and goes on in the next response. ``held``: it waits for a person's word, in its place."""
+ACTIVE: Final = ("running", "waiting", "asking", "held")
 MessageKind = Literal["NEW_TASK", "MESSAGE", "FINAL_ANSWER"]
 Workspace = Literal["shared", "copied", "none"]
 """Of an agent: that of the one that started it, a copy of that, or none."""
@@ -50,7 +51,7 @@ class AgentLane:
     mail_seen: int = 0
     """Of these, when it began to wait for messages."""
     due_at_ms: int = 0
-    """When it does not wait any longer, if it does."""
+    """When it does not wait any longer, if it does; where it waits for messages, without the time in which the response was paused."""
     decisions_seen: int = 0
     """Decisions about approvals of the response when it began to wait for one (``responses.py: decisions``)."""
     turn: int = 0
@@ -69,7 +70,7 @@ class AgentLane:
 
     @property
     def is_active(self) -> bool:
-        return self.status in ("running", "waiting", "asking", "held")
+        return self.status in ACTIVE
 
     def execution_of(self, response_id: str) -> str:
         return self.execution or response_id
@@ -120,7 +121,8 @@ class Lanes:
         return AgentLane(0) if record is None else _lane(record)
 
     async def add(self, stored: StoredResponse, lane: AgentLane, beginning: Sequence[Item], task: AgentMessage) -> bool:
-        """With its first message: a process that finds the agent may let it run. False if its number is taken: somebody was faster."""
+        """With its first message: a process that finds the agent may let it run. False if its number is taken, or its copy of the
+        workspace is another's: somebody was faster."""
         body = await packed(list(beginning))
         record: Record = {"PK": _pk(stored), "SK": keys.lane(lane.number, _BEGINNING), "ttl": stored.expires_at}
         if len(body) > limits.ITEM_INLINE_BYTES_MAX:
@@ -130,7 +132,32 @@ class Lanes:
             record["body"] = body
         made = {"PK": _pk(stored), "SK": keys.lane(lane.number), "ttl": stored.expires_at, **_LANE.pack(replace(lane, mail=1))}
         sent = await _sent(stored, lane.number, task, lane.called_by)
-        return not await self._table.write_together([made, record, sent], [])
+        copy = Write(_pk(stored), f"{_COPIES}{lane.called_by}", set={"ttl": stored.expires_at}, condition={"container": lane.container})
+        return not await self._table.write_together([made, record, sent], [copy] if lane.workspace == "copied" else [])
+
+    async def note_copy(self, stored: StoredResponse, spawn: str, container_id: str) -> str:
+        """Note a copy of the workspace for the agent of a spawn (its mark) before it is made; answers the one noted before, of a
+        run that died, or that comes too late."""
+        pk, sk = _pk(stored), f"{_COPIES}{spawn}"
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            record = await self._table.get(pk, sk)
+            before = "" if record is None else str(record["container"])
+            with suppress(ConditionFailed):
+                await self._table.update(
+                    pk,
+                    sk,
+                    set={"container": container_id, "ttl": stored.expires_at},
+                    condition={"container": before} if before else {},
+                    absent=() if before else ("container",),
+                    must_exist=False,
+                )
+                return before
+        raise Superseded(f"a copy for an agent of {stored.response_id} is made by many at once")
+
+    async def copy_of(self, stored: StoredResponse, spawn: str) -> str:
+        """The copy that was noted last."""
+        record = await self._table.get(_pk(stored), f"{_COPIES}{spawn}")
+        return "" if record is None else str(record["container"])
 
     async def resume(self, stored: StoredResponse, lane: AgentLane) -> None:
         """Know an agent of the responses before, once; its beginning is in the items before this response."""
@@ -244,6 +271,7 @@ class Lanes:
 _BEGINNING: Final = "AB#"
 _MESSAGES: Final = "AM#"
 _OUTPUTS: Final = "AO#"
+_COPIES: Final = "AC#"
 _COMPARED: Final = ("status", "mail", "starts", "is_interrupted")
 
 
