@@ -126,7 +126,6 @@ async def as_it_asks_its_client(lab: TeamLab, root_tasks: int) -> StoredResponse
 
     lab.table.before_write = before_write
     await lab.task(f"{stored.response_id}-l1")
-    assert (await lab.runtime.lanes.get(stored, 1)).is_interrupted
     await lab.play()
     return stored
 
