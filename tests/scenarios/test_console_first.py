@@ -189,7 +189,7 @@ def test_the_oldest_come_first_where_that_is_asked_for(console: Console) -> None
     expect(body.nth(1)).to_contain_text("Question 1")
     page.get_by_role("button", name="Newer runs").click()
     expect(page.get_by_text("Question 60", exact=True)).to_be_attached()
-    assert page.url.endswith("#/runs?order=asc")
+    expect(page).to_have_url(re.compile(r"#/runs\?order=asc$"))
     page.get_by_role("button", name="oldest first").click()
     expect(body.nth(1)).to_contain_text("Question 120")
 

@@ -160,7 +160,7 @@ def test_a_terminal_is_typed_into_and_found_again_as_it_was_left(console: Consol
     expect(console.page.get_by_role("status").filter(has_text="It runs.")).to_be_visible()
     console.page.keyboard.type("printf '\\033[38;2;200;0;0mred\\033[0m %s\\n' $((6*7))\n")
     expect(screen).to_contain_text("red 42")
-    assert screen.get_by_text("red", exact=True).evaluate("(span) => getComputedStyle(span).color") == "rgb(200, 0, 0)"
+    expect(screen.get_by_text("red", exact=True)).to_have_css("color", "rgb(200, 0, 0)")
     console.page.keyboard.type("printf '\\033[2J\\033[7;3H'; stty size; exec cat > typed.txt\n")
     expect(screen.locator("> div").nth(6)).to_have_text(re.compile(r"^ {2}\d+ \d+"))
     assert console.barriers() == []

@@ -42,5 +42,5 @@ async def test_no_address_is_opened_before_the_page_knows_that_somebody_listens(
     await asyncio.sleep(0)
     assert (tabs.shown is not None, attaching.done()) == (True, False)
     browser.answer(first)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(30):
         await attaching
