@@ -209,13 +209,6 @@ class EgressAddon:
     # --- Requests: plain ones, and those inside an opened tunnel ---
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
-        try:
-            await self._decide(flow)
-        except Exception:
-            flow.kill()  # mitmproxy would log it, and let the request and its answer pass as they are.
-            raise
-
-    async def _decide(self, flow: http.HTTPFlow) -> None:
         peer = self._peers.get(flow.client_conn.id)
         tunnel = None if peer is None else peer.tunnel
         request = flow.request
@@ -435,6 +428,10 @@ class EgressAddon:
     def _close(self, client_id: str, peer: Peer) -> None:
         if peer.tunnel is not None and peer.tunnel.layer is not None:
             self._tunnel_ended(peer.tunnel, "closed: the container's network access has ended")
+        self.cut(client_id)
+
+    def cut(self, client_id: str) -> None:
+        """Close a client's connection, and those to the hosts that it led to."""
         handler = self._server.connections.get(client_id)
         transport = None if handler is None else handler.transports.get(handler.client)
         if transport is not None and transport.handler is not None:

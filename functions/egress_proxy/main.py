@@ -41,6 +41,7 @@ from moorage.telemetry import open_log, tell, tell_error
 from functions.egress_proxy.addon import EgressAddon
 from functions.egress_proxy.admission import Admission
 from functions.egress_proxy.certificates import DeploymentCertificates
+from functions.egress_proxy.fail_closed import FailClosedAddons
 from functions.egress_proxy.journal import DecisionLog, write_line
 from functions.egress_proxy.listening import ClientListener
 from functions.egress_proxy.pacing import PacedConnection
@@ -58,13 +59,13 @@ _FILES_PER_CONNECTION = 2
 _FILES_BESIDE = 128
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, gate_class: type[EgressAddon] = EgressAddon) -> None:
     chosen = _parse(arguments)
     _keep_memory_private()
     settings = Settings.from_environment()
     open_log(level=settings.log_level, service=settings.name)
     logging.basicConfig(handlers=[_EngineErrors()], level=logging.ERROR, force=True)
-    asyncio.run(_serve(chosen, settings))
+    asyncio.run(_serve(chosen, settings, gate_class))
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -93,7 +94,7 @@ def _connections_max() -> int:
     return min(limits.EGRESS_ALL_CONNECTIONS_MAX, (files - _FILES_BESIDE) // _FILES_PER_CONNECTION)
 
 
-async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
+async def _serve(chosen: argparse.Namespace, settings: Settings, gate_class: type[EgressAddon]) -> None:
     executor = ThreadPoolExecutor(max_workers=16, thread_name_prefix="aws")
     authority = await _authority(chosen.ca_dir, *_stores(settings, executor, _START_CONFIG))
     store, keys = _stores(settings, executor, _READ_CONFIG)
@@ -103,7 +104,8 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
     master = Master(options.Options())
     server = proxyserver.Proxyserver()
     peers = Peers(_connections_max())
-    gate = EgressAddon(grants, Resolver(chosen.hosts), journal, server, peers)
+    gate = gate_class(grants, Resolver(chosen.hosts), journal, server, peers)
+    master.addons = FailClosedAddons(master, gate.cut)
     master.addons.add(server, disable_h2c.DisableH2C(), gate, DeploymentCertificates(authority))
     master.options.update(
         server=False,  # It listens here, since mitmproxy knows no Unix sockets.

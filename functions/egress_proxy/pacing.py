@@ -27,6 +27,7 @@ from mitmproxy.proxy.layers.http._events import (
 )
 from mitmproxy.proxy.layers.http._http2 import Http2Connection
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
+from moorage.telemetry import tell_error
 
 from functions.egress_proxy.unpacking import UndecodableBody
 
@@ -62,6 +63,10 @@ class PacedStream(HttpStream):
             yield from self._pass_on(stream(event.data if isinstance(event, ResponseData) else b""))
         except UndecodableBody as error:
             yield from self.handle_protocol_error(_unreadable(self.stream_id, str(error)))
+            return
+        except Exception as error:  # A body that was looked into in part only ends here: mitmproxy would go on with the next part.
+            tell_error(error, "egress_error", source="body")
+            yield from self.handle_protocol_error(_unreadable(self.stream_id, "the proxy failed"))
             return
         finally:
             self.is_behind = False

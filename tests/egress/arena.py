@@ -369,6 +369,7 @@ class Arena:
             "MOORAGE_EGRESS_PLACES_KEY": PLACES_KEY.hex(),
             "MOORAGE_EGRESS_PORTS": str(PORT_BANNER),
             "MOORAGE_EGRESS_OWN_NETWORKS": "54.12.0.0/16",
+            "FAULTY_HOOK_FILE": str(self.directory / "faulty-hook"),
         }
         table = DynamoTable(self.clients.dynamodb, self.table_name, self.executor)
         keys = KmsKeys(kms, key_id, self.executor)
@@ -377,12 +378,12 @@ class Arena:
         (self.directory / "hosts").write_text(HOSTS)
         (self.directory / "upstream-ca.pem").write_text(self.internet.authority.certificate_pem)
 
-    def start_proxy(self) -> float:
+    def start_proxy(self, module: str = "functions.egress_proxy.main") -> float:
         """Start the proxy and wait until it listens; returns the seconds that took."""
         started = time.monotonic()
         with (self.directory / "proxy.log").open("ab") as log:
             at = log.tell()
-            command = [str(PROXY_PYTHON), "-m", "functions.egress_proxy.main"]
+            command = [str(PROXY_PYTHON), "-m", module]
             command += ["--listen", f"unix:{self.directory / 'proxy' / 'egress.sock'}", "--listen", f"127.0.0.1:{PROXY_PORT}"]
             command += ["--hosts", str(self.directory / "hosts"), "--upstream-ca", str(self.directory / "upstream-ca.pem")]
             self.proxy = subprocess.Popen(command, env=self.environment, cwd=ROOT, stdout=log, stderr=log)
@@ -444,7 +445,7 @@ class Arena:
                 self.ministack.process.send_signal(signal.SIGCONT)
             case "restart_proxy":
                 self.stop_proxy(argument.get("signal", signal.SIGTERM))
-                return self.start_proxy()
+                return self.start_proxy(argument.get("module", "functions.egress_proxy.main"))
             case "proxy":
                 assert self.proxy is not None
                 status = Path(f"/proc/{self.proxy.pid}/status").read_text()
