@@ -46,7 +46,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
     ("places of sandboxes", ("sandbox",)),
     ("containers", ("containers", "skills", "terminals")),
     ("vector stores", ("vector_stores",)),
-    ("what requests bring along", ("inputs", "recount", "retention")),
+    ("what requests bring along", ("inputs", "recount")),
     ("hosted tools", ("tools",)),
     ("the runtime", ("runtime",)),
     ("the loop", ("loop", "approvals", "environments", "vaults", "webhooks")),

@@ -6,9 +6,11 @@ import contextlib
 import os
 import shlex
 import signal
-from typing import Callable, Dict, List, Optional, Union
+from typing import Callable, Dict, Generic, List, Optional, TypeVar, Union
 
 from awake_timer import AwakeTimer
+from command_environment import CommandEnvironment
+from configuration import ServerConfig
 from health import HealthCounters
 from process_groups import kill_session
 from processes import Processes
@@ -16,6 +18,9 @@ from shell_run import DRAIN_SECONDS, shell_arguments
 from streams import PipeReader
 from terminal import PseudoTerminal
 from unread_output import UnreadOutput
+
+Id = TypeVar("Id")
+OneSession = TypeVar("OneSession", bound="Session")
 
 UNREAD_CHARS_MAX = 1024 * 1024
 """What is kept of what nobody has looked at yet."""
@@ -164,3 +169,43 @@ class Session:
         self.exit_code, self.outcome = self._ending, self._killed_as or "exit"
         self.ended.set()
         self._on_ended()
+
+
+class SessionGroup(Generic[Id, OneSession]):
+    """The sessions of one kind, by their ids."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: ServerConfig,
+        processes: Processes,
+        vitals: HealthCounters,
+        surroundings: CommandEnvironment,
+        on_begun: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._config = config
+        self._processes = processes
+        self._vitals = vitals
+        self._surroundings = surroundings
+        self._on_begun = on_begun
+        self._by_id: Dict[Id, OneSession] = {}
+
+    @property
+    def running(self) -> int:
+        return sum(session.outcome is None for session in self._by_id.values())
+
+    def end_family(self, leader: int, notice: str) -> bool:
+        """End the session of this process, and say why; False if there is none."""
+        for session in self._by_id.values():
+            if session.leader == leader and session.outcome is None:
+                session.output(notice.encode())
+                session.kill("killed")
+                return True
+        return False
+
+    def kill_all(self, notice: str) -> None:
+        for session in list(self._by_id.values()):
+            if session.outcome is None:
+                session.output(notice.encode())
+                session.kill("killed")

@@ -20,7 +20,7 @@ from configuration import ServerConfig
 from health import HealthCounters
 from processes import Processes, found
 from request_errors import RequestError, field
-from session import Session
+from session import Session, SessionGroup
 from transcript import HEARTBEAT_SECONDS
 
 SESSIONS_MAX = 32
@@ -71,7 +71,7 @@ class SessionPoll:
         yield json.dumps({"type": "look", **self.answer}, separators=(",", ":")).encode() + b"\n"
 
 
-class CommandSessions:
+class CommandSessions(SessionGroup[int, Session]):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -81,13 +81,7 @@ class CommandSessions:
         surroundings: CommandEnvironment,
         on_begun: Callable[[], None],
     ) -> None:
-        self._loop = loop
-        self._config = config
-        self._processes = processes
-        self._vitals = vitals
-        self._surroundings = surroundings
-        self._on_begun = on_begun
-        self._by_number: Dict[int, Session] = {}
+        super().__init__(loop, config, processes, vitals, surroundings, on_begun)
         self._ends: Dict[int, Optional[int]] = {}
         """Exit codes of sessions whose end has been told."""
         self._looks: Dict[str, SessionPoll] = {}
@@ -128,34 +122,19 @@ class CommandSessions:
         look = self._looks.get(look_id)
         return look is not None and look.session.kill("killed")
 
-    def end_family(self, leader: int, notice: str) -> bool:
-        """End the session of this process, and say why; False if there is none."""
-        for session in self._by_number.values():
-            if session.leader == leader and session.outcome is None:
-                session.output(notice.encode())
-                session.kill("killed")
-                return True
-        return False
-
-    def kill_all(self, notice: str) -> None:
-        for session in list(self._by_number.values()):
-            if session.outcome is None:
-                session.output(notice.encode())
-                session.kill("killed")
-
     def _begin(self, body: Dict[str, Any]) -> int:
         command, shell = field(body, "command", str), field(body, "program", str, "") or self._processes.shell
         cwd = os.path.join(self._config.workspace, field(body, "cwd", str, ""))
         has_terminal, is_login = field(body, "terminal", bool, False), field(body, "login", bool, False)
         if "\0" in command + shell + cwd:
             raise RequestError(400, "invalid_request", "A command cannot contain a null byte.")
-        if sum(session.outcome is None for session in self._by_number.values()) >= SESSIONS_MAX:
+        if self.running >= SESSIONS_MAX:
             raise RequestError(429, "too_many_sessions", f"{SESSIONS_MAX} sessions run in this container: end one of them first.")
         program = shell if "/" in shell else found(shell, self._config.path)
         if program is None or not os.access(program, os.X_OK):
             raise RequestError(400, "no_such_shell", f"There is no shell '{shell}' in this container.")
         number = self._free_number()
-        session = self._by_number[number] = Session(
+        session = self._by_id[number] = Session(
             self._loop,
             self._processes,
             self._vitals,
@@ -174,7 +153,7 @@ class CommandSessions:
         return number
 
     def _session(self, number: Any) -> Session:
-        session = self._by_number.get(number) if isinstance(number, int) else None
+        session = self._by_id.get(number) if isinstance(number, int) else None
         if session is not None:
             return session
         if number in self._ends:
@@ -191,7 +170,7 @@ class CommandSessions:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(session.ended.wait(), max(0.0, left))
         told = session.take()
-        if session.outcome is not None and self._by_number.pop(number, None) is not None:
+        if session.outcome is not None and self._by_id.pop(number, None) is not None:
             self._ends[number] = session.exit_code
             if len(self._ends) > REMEMBERED_MAX:
                 del self._ends[next(iter(self._ends))]
@@ -201,15 +180,15 @@ class CommandSessions:
     def _free_number(self) -> int:
         while True:
             number = secrets.choice(NUMBERS)
-            if number not in self._by_number and number not in self._ends:
+            if number not in self._by_id and number not in self._ends:
                 return number
 
     def _drop_unseen(self) -> None:
         """Of sessions that have ended while nobody looked, the newest stay; of the others only how they ended."""
         looked_at = {id(look.session) for look in self._looks.values() if not look.is_over}
-        unseen = [number for number, each in self._by_number.items() if each.outcome is not None and id(each) not in looked_at]
+        unseen = [number for number, each in self._by_id.items() if each.outcome is not None and id(each) not in looked_at]
         for number in unseen[: max(0, len(unseen) - ENDED_MAX)]:
-            self._ends[number] = self._by_number.pop(number).exit_code
+            self._ends[number] = self._by_id.pop(number).exit_code
 
     def _forget(self) -> None:
         """Drop the oldest answers beyond the bounds, but not that they were."""

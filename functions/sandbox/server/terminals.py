@@ -16,13 +16,11 @@ import termios
 from collections import deque
 from typing import Any, AsyncIterator, Callable, Deque, Dict, Optional, Tuple
 
-from command_environment import CommandEnvironment
-from configuration import ServerConfig
 from health import HealthCounters
 from processes import Processes
 from request_errors import RequestError, field
 from scrollback import Scrollback
-from session import Session
+from session import Session, SessionGroup
 from terminal import PseudoTerminal
 from transcript import HEARTBEAT_SECONDS
 
@@ -132,24 +130,7 @@ class TerminalSession(Session):
             del self._waiting[:typed]
 
 
-class Terminals:
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        config: ServerConfig,
-        processes: Processes,
-        vitals: HealthCounters,
-        surroundings: CommandEnvironment,
-        on_begun: Callable[[], None],
-    ) -> None:
-        self._loop = loop
-        self._config = config
-        self._processes = processes
-        self._vitals = vitals
-        self._surroundings = surroundings
-        self._on_begun = on_begun
-        self._by_id: Dict[str, TerminalSession] = {}
-
+class Terminals(SessionGroup[str, TerminalSession]):
     @property
     def watched(self) -> int:
         """Those that somebody sits at."""
@@ -163,7 +144,7 @@ class Terminals:
         command, (rows, columns) = field(body, "command", str, ""), size_of(body)
         if "\0" in command:
             raise RequestError(400, "invalid_request", "A command cannot contain a null byte.")
-        if sum(session.outcome is None for session in self._by_id.values()) >= OPEN_MAX:
+        if self.running >= OPEN_MAX:
             raise RequestError(429, "too_many_sessions", f"{OPEN_MAX} terminals of this container are open: close one of them first.")
         session = TerminalSession(self._loop, self._processes, self._vitals, self._drop_ended)
         self._by_id[terminal_id] = session
@@ -189,21 +170,6 @@ class Terminals:
         """End its processes; False if it had ended, or there is none."""
         session = self._by_id.get(terminal_id)
         return session is not None and session.kill("killed")
-
-    def end_family(self, leader: int, notice: str) -> bool:
-        """End the session of this process, and say why; False if there is none."""
-        for session in self._by_id.values():
-            if session.leader == leader and session.outcome is None:
-                session.output(notice.encode())
-                session.kill("killed")
-                return True
-        return False
-
-    def kill_all(self, notice: str) -> None:
-        for session in self._by_id.values():
-            if session.outcome is None:
-                session.output(notice.encode())
-                session.kill("killed")
 
     def _drop_ended(self) -> None:
         ended = [terminal_id for terminal_id, session in self._by_id.items() if session.outcome is not None]

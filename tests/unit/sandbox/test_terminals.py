@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from moorage.errors import SandboxError, SandboxGone
 from moorage.sandbox.exec_client import ExecClient
-from moorage.sandbox.terminals import SandboxTerminal, TerminalOutput
+from moorage.terminals.sessions import SandboxTerminal, TerminalOutput
 
 from tests.unit.sandbox.support import ServerProcess, new_id
 

@@ -8,8 +8,8 @@ from moorage import limits
 from moorage.errors import ApiError, UpstreamError, not_found
 from moorage.knowledge.index import Hit, SearchOptions, Weights
 from moorage.tools.calls import CallEnd, CallEvent, CallFinished, ItemPosition, KnownCall, finished_of
-from moorage.tools.file_search import citing, words
-from moorage.tools.file_search.room import FileSearch, options_of
+from moorage.tools.file_search import words
+from moorage.tools.file_search.room import FileSearch, citations, options_of
 from moorage.tools.registry import ROOMS
 from moorage.tools.run import Run, Service
 from moorage.tools.source_marks import MarkedText, SourceMark
@@ -227,10 +227,10 @@ def test_an_answer_cites_the_files_that_were_found() -> None:
         SourceMark("fs", "file-made-up", 9),
         SourceMark("other", "file-abc", 9),
     ]
-    assert citing.citations(marks, [CALL, {**CALL, "results": None}, {"type": "message"}]) == [
+    assert citations(marks, [CALL, {**CALL, "results": None}, {"type": "message"}]) == [
         {"type": "file_citation", "index": 7, "file_id": "file-abc", "filename": "contract.pdf"}
     ]
-    assert citing.citations(marks, []) == []
+    assert citations(marks, []) == []
 
 
 # --- requests -------------------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import asyncio
 import os
 import re
 import time
+from functools import partial
 from typing import AsyncIterator, Callable, Dict, FrozenSet, Tuple
 
 from disk_quota import DiskQuota
@@ -88,16 +89,8 @@ class ContainerSide:
         value = self._variables().get(name, "")
         return value if value.startswith(PLACEHOLDER) else ""
 
-    async def pieces(self, path: str) -> AsyncIterator[bytes]:
-        fd = self._workspace.open_for_reading(path)
-        try:
-            while True:
-                piece = os.read(fd, READ_BYTES)
-                if not piece:
-                    return
-                yield piece
-        finally:
-            os.close(fd)
+    def pieces(self, path: str) -> AsyncIterator[bytes]:
+        return pieces_of(partial(self._workspace.open_for_reading, path))
 
     async def _route(
         self, request: HttpRequest, response: HttpResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -154,3 +147,16 @@ def cleaned(name: str) -> str:
     if not stem or len(ending) > 20:
         return name[:NAME_CHARS_MAX]
     return f"{stem[: NAME_CHARS_MAX - len(ending) - 1]}{dot}{ending}"
+
+
+async def pieces_of(opened: Callable[[], int]) -> AsyncIterator[bytes]:
+    """What a file holds; it is opened when its first piece is asked for."""
+    fd = opened()
+    try:
+        while True:
+            piece = os.read(fd, READ_BYTES)
+            if not piece:
+                return
+            yield piece
+    finally:
+        os.close(fd)

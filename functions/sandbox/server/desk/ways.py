@@ -9,13 +9,14 @@ import asyncio
 import json
 import os
 import urllib.parse
+from functools import partial
 from typing import AsyncIterator, Dict, Optional, Tuple
 
 from configuration import ServerConfig
 from messages import READ_BYTES
 from request_errors import RequestError
 
-from desk.neighbour import ContainerSide
+from desk.neighbour import ContainerSide, pieces_of
 from desk.proxy import Connection, ProxyAddress, basic
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
@@ -42,10 +43,11 @@ class Ways:
 
     async def save(self, name: str, source: str) -> str:
         """Bring a file to the container's downloads, and return its path there."""
+        pieces = pieces_of(partial(os.open, source, os.O_RDONLY | os.O_CLOEXEC))
         if self._own is not None:
-            return await self._own.save(name, pieces_of(source))
-        size = os.stat(source).st_size
-        status, body = await self._send("PUT", f"/v1/downloads/{urllib.parse.quote(name, safe='')}", size, pieces_of(source))
+            return await self._own.save(name, pieces)
+        path = f"/v1/downloads/{urllib.parse.quote(name, safe='')}"
+        status, body = await self._send("PUT", path, os.stat(source).st_size, pieces)
         if status != 200:
             raise refusal_of(status, body)
         return str(json.loads(body)["path"])
@@ -107,18 +109,6 @@ async def exactly(reader: asyncio.StreamReader, size: int) -> AsyncIterator[byte
             raise ConnectionResetError("the file ended early")
         size -= len(piece)
         yield piece
-
-
-async def pieces_of(path: str) -> AsyncIterator[bytes]:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        while True:
-            piece = os.read(fd, READ_BYTES)
-            if not piece:
-                return
-            yield piece
-    finally:
-        os.close(fd)
 
 
 async def write_pieces(target: str, pieces: AsyncIterator[bytes]) -> None:

@@ -32,7 +32,7 @@ from moorage.agents.team_events import SubagentTurn
 from moorage.agents.team_reading import TeamOfTurn, team_of, turn_answer, turn_of_subagent
 from moorage.agents.turn_events import OBFUSCATED
 from moorage.agents.turn_items import items_of_turn
-from moorage.agents.turn_pages import page_of, page_of_turns
+from moorage.agents.turn_pages import page_of_turns
 from moorage.agents.turns import (
     Offer,
     Payer,
@@ -66,6 +66,7 @@ from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document
 from moorage.parallel import Breath, as_json, beside, side_by_side
 from moorage.runtime import Runtime
+from moorage.store.listing import page_of
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.events import filled, one_line
 from moorage.wire.responses import deleted, list_object

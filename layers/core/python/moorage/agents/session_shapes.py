@@ -9,18 +9,14 @@ from typing_extensions import TypedDict
 
 from moorage import errors, limits
 from moorage.agents.shapes import (
-    AgentReasoningAnswer,
+    AgentAnswer,
     AgentServiceTier,
     AgentSettings,
-    AgentTextAnswer,
     AgentTools,
-    CompactionAnswer,
-    ExperimentalAnswer,
-    SubagentsAnswer,
 )
 from moorage.environments.shapes import EnvironmentParam, HostedEnvironment, NoEnvironment
 from moorage.wire.answers import Json, Seconds
-from moorage.wire.create import Metadata, Model
+from moorage.wire.create import BudgetLimits, Metadata, Model
 from moorage.wire.parts import InputImage, InputText
 from moorage.wire.queries import PageQuery
 from moorage.wire.query_strings import FLAG, METADATA, TEXT
@@ -32,7 +28,6 @@ from moorage.wire.validation import (
     JsonValidator,
     Length,
     NonEmpty,
-    Number,
     OneOf,
     Only,
     RefusedField,
@@ -121,16 +116,8 @@ class SessionAgent(AgentSettings, total=False):
 
 
 @wire
-class SessionBudget(TypedDict, total=False):
+class SessionBudget(BudgetLimits, total=False):
     """An extension: what all responses of a session may use together, before another step begins."""
-
-    usd: Annotated[Number, Field(ge=limits.BUDGET_USD_MIN)]
-    input_tokens: Annotated[int, Field(ge=1)]
-    output_tokens: Annotated[int, Field(ge=1)]
-    total_tokens: Annotated[int, Field(ge=1)]
-    tool_calls: Annotated[int, Field(ge=1)]
-    wall_seconds: Annotated[int, Field(ge=1)]
-    on_limit: Literal["stop", "pause", "finish"]
 
 
 @wire
@@ -210,22 +197,13 @@ CREATE_SESSION_EVENTS: Final = JsonValidator[Fields](CreateSessionEvents)
 # --- Answers ------------------------------------------------------------------------------------------------------------
 
 
-class AgentOfSession(TypedDict):
+class AgentOfSession(AgentAnswer):
     """A copy: what the saved agent is set to later changes nothing here."""
 
     id: str
     version: int | None
     """An extension; null where the session has an agent of its own."""
     name: str | None
-    model: str
-    instructions: str | None
-    tools: list[Json]
-    reasoning: AgentReasoningAnswer
-    text: AgentTextAnswer
-    service_tier: AgentServiceTier
-    multi_agent: SubagentsAnswer
-    compaction: CompactionAnswer
-    experimental: ExperimentalAnswer
 
 
 class TurnTokens(TypedDict):

@@ -247,16 +247,9 @@ class ExperimentalAnswer(TypedDict):
     time_awareness: bool
 
 
-class SavedAgent(TypedDict):
-    """OpenAI's, and its version."""
+class AgentAnswer(TypedDict):
+    """How an agent is set, as answers show it."""
 
-    id: str
-    object: Literal["agent"]
-    created_at: Seconds
-    updated_at: Seconds
-    version: int
-    """An extension: 1, and one more with each change."""
-    name: str | None
     model: str
     instructions: str | None
     tools: list[Json]
@@ -266,6 +259,18 @@ class SavedAgent(TypedDict):
     multi_agent: SubagentsAnswer
     compaction: CompactionAnswer
     experimental: ExperimentalAnswer
+
+
+class SavedAgent(AgentAnswer):
+    """OpenAI's, and its version."""
+
+    id: str
+    object: Literal["agent"]
+    created_at: Seconds
+    updated_at: Seconds
+    version: int
+    """An extension: 1, and one more with each change."""
+    name: str | None
     metadata: Metadata
 
 

@@ -7,12 +7,13 @@ from moorage.agents.session_shapes import SubagentOfSession, Turn
 from moorage.agents.session_store import SessionRecord, TurnRecord
 from moorage.agents.team_events import Subagent, SubagentTurn
 from moorage.agents.team_reading import TeamOfTurn, subagent_answer, team_of, team_with, turn_answer
-from moorage.agents.turn_pages import page_of, page_of_turns
+from moorage.agents.turn_pages import page_of_turns
 from moorage.api.caller import Caller
 from moorage.api.queries import AnyPage
 from moorage.api.routing import Router
 from moorage.errors.agent_sessions import turn_not_found
 from moorage.runtime import Runtime
+from moorage.store.listing import page_of
 from moorage.wire.answers import ListOf
 from moorage.wire.types import Item
 

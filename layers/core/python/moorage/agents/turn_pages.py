@@ -51,14 +51,3 @@ async def page_of_turns(
         assert page.after is not None
         raise unknown_after(page.after)
     return list_object(found[: page.limit], has_more=len(found) > page.limit or is_long)
-
-
-def page_of(entries: Sequence[Entry], page: PageQuery) -> ListOf[Entry]:
-    """Of entries that are all there."""
-    ordered = list(entries[::-1] if page.order == "desc" else entries)
-    if page.after is not None:
-        named = [entry["id"] for entry in ordered]
-        if page.after not in named:
-            raise unknown_after(page.after)
-        ordered = ordered[named.index(page.after) + 1 :]
-    return list_object(ordered[: page.limit], has_more=len(ordered) > page.limit)

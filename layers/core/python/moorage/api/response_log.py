@@ -4,7 +4,6 @@ what each of its steps sent to the model, and all of it as OpenTelemetry has it.
 Extensions of ours. The stream of a response is OpenAI's and shows no times; these pages do.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, cast
 
 from moorage.api.caller import Caller
@@ -16,7 +15,7 @@ from moorage.loop import prompt, recover
 from moorage.loop.step_history import unroll
 from moorage.loop.traces import whole_document
 from moorage.store.event_log import TimestampedEvent
-from moorage.store.listing import unknown_after
+from moorage.store.listing import part_of
 from moorage.wire.answers import Event, ListOf
 from moorage.wire.operator_answers import LoggedEvent, ResponseStep, ResponseTrace, StepPrompt
 from moorage.wire.queries import LogPage, OldestFirstPage
@@ -61,12 +60,8 @@ async def list_steps(
     caller: Caller, response_id: str, page: Annotated[OldestFirstPage, query_of(OldestFirstPage)]
 ) -> ListOf[ResponseStep]:
     snapshot = await recover.declare_lost(caller.runtime, await caller.runtime.responses.snapshot(caller.tenant_id, response_id))
-    steps = await unroll(caller.runtime, snapshot)
-    if page.order == "desc":
-        steps.reverse()
-    if page.after is not None:
-        steps = steps[_place([step.id for step in steps], page.after) :]
-    return list_object([step.to_json(caller.runtime.command) for step in steps[: page.limit]], has_more=len(steps) > page.limit)
+    steps, has_more = part_of(await unroll(caller.runtime, snapshot), page, lambda step: step.id)
+    return list_object([step.to_json(caller.runtime.command) for step in steps], has_more=has_more)
 
 
 @router.get("/responses/{response_id}/steps/{step_id}/prompt", "retrieveResponsePrompt", "What a model step was sent")
@@ -86,10 +81,3 @@ async def retrieve_trace(caller: Caller, response_id: str) -> ResponseTrace:
     if not snapshot.is_final:
         raise response_not_ended(response_id)
     return cast("ResponseTrace", whole_document(caller.runtime.settings, snapshot, await unroll(caller.runtime, snapshot)))
-
-
-def _place(ids: Sequence[str], after: str) -> int:
-    """The position behind an id."""
-    if after not in ids:
-        raise unknown_after(after)
-    return ids.index(after) + 1

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Annotated, Any, Final, Literal
 
 import orjson
@@ -19,22 +20,24 @@ from moorage.api.bodies import RawBody, body_of
 from moorage.api.caller import Caller
 from moorage.api.foreground import Foreground, failure
 from moorage.api.idempotency import IdempotentCreate
-from moorage.api.past_responses import as_it_was
 from moorage.api.queries import query_of
 from moorage.api.routing import EVENTS, Router
 from moorage.api.view import ResponseView, listed_item
 from moorage.approvals.decision_routes import ContinuedStream, decided, notice
-from moorage.errors import bad_request, server_error
+from moorage.containers.store import ContainerFileRecord
+from moorage.errors import ApiError, bad_request, server_error
 from moorage.loop import finish, paused, recover
 from moorage.loop.budget import check_budget, draw_last
 from moorage.loop.create import PreparedResponse, prepare, start_background
 from moorage.loop.fold import fold
+from moorage.loop.past_responses import PastResponse, as_of
 from moorage.loop.stop import erase, stop
 from moorage.loop.waiting import reason_of
 from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.item_contents import Contents
+from moorage.store.listing import part_of
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import tell_error
 from moorage.webhooks import delivery as webhooks
@@ -396,14 +399,41 @@ async def _standing(runtime: Runtime, tenant_id: str, response_id: str) -> Respo
 async def input_items(caller: Caller, response_id: str, page: Annotated[PageWithIncludes, query_of(PageWithIncludes)]) -> Response:
     """The items of the request, and those of the responses before it, newest first unless asked otherwise."""
     snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
-    items = list(snapshot.stored.input_items)
-    if page.order == "desc":
-        items.reverse()
-    if page.after is not None:
-        at = next((i for i, item in enumerate(items) if item["id"] == page.after), None)
-        if at is None:
-            raise bad_request(f"No item with id '{page.after}' in this list.", param="after")
-        items = items[at + 1 :]
-    whole = await caller.runtime.contents_of(caller.tenant_id, frozenset(page.include)).items(items[: page.limit])
-    shown = [listed_item(item, page.include) for item in whole]
-    return JsonResponse(list_object(shown, has_more=len(items) > page.limit))
+    items, has_more = part_of(snapshot.stored.input_items, page, itemgetter("id"))
+    whole = await caller.runtime.contents_of(caller.tenant_id, frozenset(page.include)).items(items)
+    return JsonResponse(list_object([listed_item(item, page.include) for item in whole], has_more=has_more))
+
+
+async def as_it_was(runtime: Runtime, snapshot: Snapshot, number: int, view: ResponseView) -> dict[str, Any]:
+    then = await as_of(runtime, snapshot, number)
+    files = await _files(runtime, snapshot, then)
+    files_at = None if files is None else then.files_at_ms
+    whole = await runtime.contents_of(snapshot.stored.tenant_id, view.include).response(then.response)
+    return view.response(whole) | {
+        "as_of": {
+            "sequence_number": then.number,
+            "said_at": then.at_ms,
+            "steps": then.steps,
+            "usage": then.usage.to_json(),
+            "cost_usd": then.cost_usd,
+            "boundary": then.boundary.number,
+            "container_id": snapshot.stored.container_id,
+            "files_at": files_at,
+            "files": None if files is None else [_shown(file) for file in files],
+        }
+    }
+
+
+async def _files(runtime: Runtime, snapshot: Snapshot, then: PastResponse) -> list[ContainerFileRecord] | None:
+    """None if they are not known (any more), and without a container."""
+    container_id = snapshot.stored.container_id
+    if container_id is None or then.files_at_ms is None:
+        return None
+    with suppress(ApiError):  # The container was deleted, or that was too long ago.
+        record = await runtime.containers.get(snapshot.stored.tenant_id, container_id)
+        return await runtime.containers.files_at(record, then.files_at_ms)
+    return None
+
+
+def _shown(file: ContainerFileRecord) -> dict[str, Any]:
+    return {"id": file.id, "path": file.path, "bytes": file.bytes, "source": file.source, "sha256": file.sha256}

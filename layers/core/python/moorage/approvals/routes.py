@@ -22,7 +22,7 @@ from moorage.approvals.waiting import decide, find, question_of
 from moorage.errors import approval_decided, link_needs_key
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
-from moorage.store.listing import unknown_after
+from moorage.store.listing import part_of
 from moorage.wire.answers import ListOf
 from moorage.wire.create import ApprovalLink, Verdict
 from moorage.wire.operator_answers import ApprovalLinkAnswer, ResponseApproval
@@ -50,13 +50,8 @@ async def list_of_response(
     """All of a response, those that have been decided too."""
     runtime = caller.runtime
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
-    found = await runtime.approvals.of(caller.tenant_id, response_id)
-    if page.order == "desc":
-        found.reverse()
-    if page.after is not None:
-        found = found[_place([approval.id for approval in found], page.after) :]
-    shown = await _shown(runtime, found[: page.limit], has_ended=snapshot.is_final)
-    return list_object(shown, has_more=len(found) > page.limit)
+    found, has_more = part_of(await runtime.approvals.of(caller.tenant_id, response_id), page, lambda approval: approval.id)
+    return list_object(await _shown(runtime, found, has_ended=snapshot.is_final), has_more=has_more)
 
 
 @router.post(
@@ -117,10 +112,3 @@ async def _shown(runtime: Runtime, approvals: Sequence[Approval], *, has_ended: 
         }
 
     return await side_by_side(one, approvals, at_once=limits.SWEEP_AT_ONCE)
-
-
-def _place(ids: Sequence[str], after: str) -> int:
-    """The position behind an id."""
-    if after not in ids:
-        raise unknown_after(after)
-    return ids.index(after) + 1

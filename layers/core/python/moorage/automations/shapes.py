@@ -9,12 +9,7 @@ from typing_extensions import TypedDict
 from moorage import limits
 from moorage.agents.session_shapes import Messages, SessionAgent, VaultIds
 from moorage.agents.shapes import (
-    AgentReasoningAnswer,
-    AgentServiceTier,
-    AgentTextAnswer,
-    CompactionAnswer,
-    ExperimentalAnswer,
-    SubagentsAnswer,
+    AgentAnswer,
 )
 from moorage.environments.shapes import (
     ContainerSize,
@@ -106,16 +101,8 @@ UPDATE_AUTOMATION: Final = JsonValidator[Fields](UpdateAutomation)
 # --- Answers ------------------------------------------------------------------------------------------------------------
 
 
-class AgentOfAutomation(TypedDict):
-    model: str
-    instructions: str | None
-    tools: list[Json]
-    reasoning: AgentReasoningAnswer
-    text: AgentTextAnswer
-    service_tier: AgentServiceTier
-    multi_agent: SubagentsAnswer
-    compaction: CompactionAnswer
-    experimental: ExperimentalAnswer
+class AgentOfAutomation(AgentAnswer):
+    """What its sessions begin with."""
 
 
 class FileByIdOfAutomation(TypedDict):

@@ -44,11 +44,22 @@ from moorage.local.disks import Disks
 from moorage.local.programs import programs_of
 from moorage.local.resource_paths import ROOT
 from moorage.local.sandbox_paths import TERMINALS_NAME, Site, Toolbox
-from moorage.local.serving import SignalledServer
 from moorage.local.terminals import may_mount_terminals
 from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
 from moorage.sandbox.machine_bounds import MachineBounds
 from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
+
+
+class SignalledServer(uvicorn.Server):
+    """Returns from a signal: uvicorn's own raises it again. Before it serves, signals have their usual effect."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+
 
 log = logging.getLogger("moorage.launcher")
 

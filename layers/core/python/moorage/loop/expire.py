@@ -7,9 +7,9 @@ reach them. Every part is harmless to run twice, or by two reapers at once.
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any, cast
 
+from moorage.inputs import purge_inputs
 from moorage.loop.usage_ledger import keep_due
 from moorage.recount import recount_due
-from moorage.retention import purge_expired
 from moorage.runtime import Runtime
 from moorage.telemetry import Metric, tell
 
@@ -36,10 +36,18 @@ def _parts(runtime: Runtime) -> Iterator[Awaitable[int | None]]:
     if runtime.warm_pool is not None:
         yield runtime.warm_pool.settle()
     yield _look_at_fleet(runtime)
-    yield purge_expired(runtime, runtime.clock())
+    yield _purge_expired(runtime, runtime.clock())
     yield runtime.egress.settle_fleet()
     yield keep_due(runtime)
     yield recount_due(runtime, runtime.clock())  # the longest, and what waits for nobody
+
+
+async def _purge_expired(runtime: Runtime, now: float) -> int:
+    """Erase everything whose time has come, with its bytes: files, vector stores, uploads, unused bundles of skills, fetched inputs.
+    DynamoDB's own TTL would drop the records and leave the bytes in S3."""
+    ended = await runtime.files.purge_due(now) + await runtime.uploads.purge_due(now) + await runtime.skills.purge_due(now)
+    ended += await runtime.vector_stores.sweep.purge_due(now)
+    return ended + await purge_inputs(runtime, now)
 
 
 async def _look_at_fleet(runtime: Runtime) -> int:

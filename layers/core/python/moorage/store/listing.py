@@ -4,14 +4,19 @@ The index holds keys only; the records are read in batches of a page. An id that
 for an hour (``keys.GONE``), because ``for file in client.files.list(): client.files.delete(file.id)`` is how people clean up.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from moorage import limits
 from moorage.errors import ApiError, invalid_value
 from moorage.store import keys, schema
 from moorage.store.table import Record, Table
+from moorage.wire.answers import ListOf, One
 from moorage.wire.queries import PageQuery
+from moorage.wire.responses import list_object
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,23 @@ async def read_page(
             break
         place = entries[-1]["GSI1SK"]
     return RecordPage(kept[: page.limit], len(kept) > page.limit)
+
+
+def part_of(oldest_first: Sequence[Entry], page: PageQuery, id_of: Callable[[Entry], str]) -> tuple[Sequence[Entry], bool]:
+    """A page of entries that are all at hand, and whether there are more. Raises an :class:`ApiError` if ``after`` is none of them."""
+    entries = oldest_first[::-1] if page.order == "desc" else oldest_first
+    if page.after is not None:
+        ids = [id_of(entry) for entry in entries]
+        if page.after not in ids:
+            raise unknown_after(page.after)
+        entries = entries[ids.index(page.after) + 1 :]
+    return entries[: page.limit], len(entries) > page.limit
+
+
+def page_of(oldest_first: Sequence[One], page: PageQuery) -> ListOf[One]:
+    """The same of JSON objects, as a list of the API."""
+    shown, has_more = part_of(oldest_first, page, lambda entry: cast("Mapping[str, str]", entry)["id"])
+    return list_object(shown, has_more=has_more)
 
 
 def fitting(sizes: Sequence[int]) -> int:

@@ -163,9 +163,8 @@ class CompactionEntry(TypedDict, total=False):
     keep_recent_items: Annotated[int, Field(ge=0, le=limits.COMPACTION_RECENT_ITEMS_MAX)]
 
 
-@wire
-class Budget(TypedDict, total=False):
-    """An extension: the limit of a response before another step begins; with the scope ``tree``, together with its forks."""
+class BudgetLimits(TypedDict, total=False):
+    """An extension: what may be used before another step begins."""
 
     usd: Annotated[Number, Field(ge=limits.BUDGET_USD_MIN)]
     input_tokens: Annotated[int, Field(ge=1)]
@@ -174,6 +173,12 @@ class Budget(TypedDict, total=False):
     tool_calls: Annotated[int, Field(ge=1)]
     wall_seconds: Annotated[int, Field(ge=1)]
     on_limit: Literal["stop", "pause", "finish"]
+
+
+@wire
+class Budget(BudgetLimits, total=False):
+    """An extension: the limit of a response before another step begins; with the scope ``tree``, together with its forks."""
+
     scope: Literal["response", "tree"]
 
 

@@ -17,7 +17,8 @@ from moorage.knowledge.index import EQUAL, Hit, SearchOptions, Weights
 from moorage.tools import service_tool
 from moorage.tools.calls import CallEnd, CallEvent, CallFinished, CallOpening, ItemPosition, KnownCall, Piece
 from moorage.tools.capabilities import CitesSources, HidesField, SearchesVectorStores
-from moorage.tools.file_search import citing, shapes, words
+from moorage.tools.file_search import shapes, words
+from moorage.tools.file_search.words import MARK
 from moorage.tools.function_items import without
 from moorage.tools.room import CallLimits
 from moorage.tools.run import Run
@@ -73,7 +74,7 @@ class FileSearch(ServiceTool, SearchesVectorStores, HidesField, CitesSources):
         return words.read(item)
 
     def citations(self, text: str, marks: Sequence[SourceMark], items: Sequence[Item]) -> list[dict[str, Any]]:
-        return citing.citations(marks, items)
+        return citations(marks, items)
 
     # --- the call ---
 
@@ -139,3 +140,24 @@ def options_of(tool: Tool) -> SearchOptions:
 def _result(hit: Hit) -> dict[str, Any]:
     fields = asdict(hit)
     return {name: fields[name] for name in ("file_id", "filename", "score", "text", "attributes")}
+
+
+def citations(marks: Iterable[SourceMark], items: Sequence[Item]) -> list[dict[str, Any]]:
+    """By place. Only files that calls of this conversation have brought are cited; a file is cited once at a place."""
+    names = _names(items)
+    found = dict.fromkeys((mark.index, mark.content) for mark in marks if mark.kind == MARK and mark.content in names)
+    return [
+        {"type": "file_citation", "index": index, "file_id": file_id, "filename": names[file_id]}
+        for index, file_id in list(found)[: limits.CITATIONS_MAX]
+    ]
+
+
+def _names(items: Iterable[Item]) -> dict[str, str]:
+    """Of the files that calls have brought, by their ids."""
+    return {
+        result["file_id"]: result.get("filename") or result["file_id"]
+        for item in items
+        if item["type"] == "file_search_call"
+        for result in item.get("results") or ()
+        if result.get("file_id")
+    }

@@ -1,18 +1,26 @@
 """Tools that read and change files of the container."""
 
 import math
+import shlex
 from typing import Any, Final
 
 import orjson
 
 from moorage import limits
+from moorage.tools.execs import FollowedExec, exec_id, follow
 from moorage.tools.function_items import compact_json
-from moorage.tools.mcp.workspace import programs
 from moorage.tools.mcp.workspace.arguments import schema
 from moorage.tools.mcp.workspace.results import WorkspaceResult, failed, with_notes
 from moorage.tools.run import Run
 
 _FROM_ONE: Final = {"type": "integer", "minimum": 1}
+
+_TIMEOUT_MS: Final = 30_000
+"""What reads files ends within a second; a pattern may be one that never does."""
+_CHARS_MAX: Final = 1_000_000
+"""A piece of a picture has 600,000 characters, and what is read as text bounds itself."""
+
+TOO_SLOW: Final = f"It took longer than {_TIMEOUT_MS // 1000} seconds and was ended."
 
 READ_DESCRIPTION: Final = """\
 Read a text file with line numbers (`L12: ...`). `slice` reads lines from offset on; `indentation` reads the logical block around \
@@ -96,12 +104,12 @@ async def grep_files(run: Run, given: dict[str, Any]) -> WorkspaceResult:
 
 
 async def _asked(run: Run, name: str, given: dict[str, Any]) -> WorkspaceResult:
-    exit_code, answer, complaint = await programs.ran(run, programs.asking(name, given))
+    exit_code, answer, complaint = await ran(run, asking(name, given))
     return WorkspaceResult(answer) if exit_code == 0 else failed(_sentence(complaint, exit_code))
 
 
 async def apply_patch(run: Run, given: dict[str, Any]) -> WorkspaceResult:
-    exit_code, report, complaint = await programs.ran(run, programs.stdin("apply_patch", given["input"]))
+    exit_code, report, complaint = await ran(run, stdin("apply_patch", given["input"]))
     left = await run.workplace.leave()
     if exit_code != 0:
         return failed(with_notes(f"The patch was not applied. {_sentence(complaint, exit_code)}", left.notes))
@@ -114,8 +122,8 @@ async def view_image(run: Run, given: dict[str, Any]) -> WorkspaceResult:
     found: dict[str, Any] = {}
     start = 0
     while not found or start < found["size"]:
-        asking = programs.asking("view_image", {"path": given["path"], "start": start})
-        exit_code, answer, complaint = await programs.ran(run, asking, len(pieces))
+        command = asking("view_image", {"path": given["path"], "start": start})
+        exit_code, answer, complaint = await ran(run, command, len(pieces))
         if exit_code != 0:
             return failed(_sentence(complaint, exit_code))
         found = orjson.loads(answer)
@@ -131,3 +139,38 @@ async def view_image(run: Run, given: dict[str, Any]) -> WorkspaceResult:
 
 def _sentence(complaint: str, exit_code: int) -> str:
     return complaint.strip() or f"It ended with exit code {exit_code}."
+
+
+async def ran(run: Run, command: str, index: int = 0) -> tuple[int, str, str]:
+    """Its exit code, and what it said on both streams. Raises :class:`~moorage.tools.execs.SandboxLost`, and
+    :class:`~moorage.errors.SandboxError` for what the container refuses. ``index`` tells those of one call apart."""
+
+    def begin(after: int) -> Any:
+        return run.workplace.client.exec(
+            exec_id(run.known.response_id, run.known.call_id, index),
+            command,
+            timeout_ms=_TIMEOUT_MS,
+            max_output_length=_CHARS_MAX,
+            after=after,
+        )
+
+    exec_ = FollowedExec(index)
+    async for _ in follow(exec_, begin, run.workplace):
+        pass
+    assert exec_.outcome is not None
+    if exec_.outcome["type"] == "timeout":
+        return 124, exec_.text["stdout"], TOO_SLOW
+    return exec_.outcome["exit_code"], exec_.text["stdout"], exec_.text["stderr"]
+
+
+def asking(name: str, given: dict[str, Any]) -> str:
+    """The command that answers a tool's question about files."""
+    return f"moorage-workspace {name} {shlex.quote(compact_json(given))}"
+
+
+def stdin(command: str, text: str) -> str:
+    """The command with a text at its stdin."""
+    end = "EOF"
+    while end in text.split("\n"):
+        end += "_"
+    return f"{command} <<'{end}'\n{text}\n{end}"
