@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -45,16 +46,16 @@ def keys_of(stack: Stack) -> Iterator[ApiKeys]:
         yield ApiKeys(SqliteTable(journal), clock=time.time)
 
 
-def belongings(stack: Stack) -> dict[str, str]:
-    """One of everything, made by the first tenant; ids by the name that the paths below use."""
-    client = stack.client()
+def belongings(stack: Stack, key: str | None = None) -> dict[str, str]:
+    """One of everything, made by the tenant of this key, or by the first; ids by the name that the paths below use."""
+    client = stack.client(key)
     tools: Any = [SHELL]
     ran = client.responses.create(model="demo", input=script(shell("echo x > file.txt"), say("file.txt")), tools=tools)
     queued = client.responses.create(model="demo", input=script(say("x")), background=True)
     asking: Any = [{**SHELL, "require_approval": "always"}]
     held = client.responses.create(model="demo", input=script(shell("true")), tools=asking, background=True)
     container_id = ran.tools[0].environment.container_id  # type: ignore[union-attr]
-    with stack.http() as http:
+    with stack.http(key) as http:
         session = http.post(f"/containers/{container_id}/sessions", json={}).json()
     conversation = client.conversations.create(items=[{"role": "user", "content": "hello"}])
     ended = client.responses.create(model="demo", input=script(shell("true")), tools=asking)
@@ -64,7 +65,9 @@ def belongings(stack: Stack) -> dict[str, str]:
     lead: Any = {"model": "demo", "multi_agent": {"enabled": True}}
     spawn = {"call": {"name": "spawn_agent", "arguments": {"task_name": "a", "message": "hi", "fork_turns": "none"}}}
     wait = {"call": {"name": "wait_agent", "arguments": {}}}
-    agent_session = client.beta.agents.sessions.create(agent=lead, environment={"type": "none"}, input=script(spawn, wait, say("x")))
+    leaves = shell(f"mkdir -p /workspace/outputs; echo x > /workspace/outputs/{token_hex(4)}.txt")  # An artifact's id follows its path.
+    work = script(leaves, spawn, wait, say("x"))
+    agent_session = client.beta.agents.sessions.create(agent=lead, environment={"type": "openai_hosted"}, input=work)
     until(lambda: client.beta.agents.sessions.retrieve(agent_session.id).status == "idle")
     (subagent,) = client.beta.agents.sessions.subagents.list(agent_session.id)
     (subagent_turn,) = client.beta.agents.sessions.subagents.turns.list(subagent.id, session_id=agent_session.id)
@@ -91,6 +94,7 @@ def belongings(stack: Stack) -> dict[str, str]:
         "automation": automation.id,
         "invocation": client.beta.agents.automations.invocations.create(automation.id).id,
         "turn": next(iter(client.beta.agents.sessions.turns.list(agent_session.id))).id,
+        "artifact": next(iter(client.beta.agents.sessions.artifacts.list(agent_session.id))).id,
         "subagent": subagent.id,
         "subagent_turn": subagent_turn.id,
         "upload": upload.id,
@@ -103,6 +107,7 @@ def belongings(stack: Stack) -> dict[str, str]:
 
 
 HELD = {"type": "openai_hosted", "environment_id": "{container}"}
+BEGUN = {"agent": {"model": "demo"}, "environment": {"type": "openai_hosted"}, "input": "x"}
 ONCE = {"type": "once", "name": "x", "run_at": 4_000_000_000}
 WAKES = {"type": "existing_session", "session_id": "{agent_session}", "instructions": "x"}
 BEGINS = {"type": "new_session", "input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}]}
@@ -204,10 +209,12 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/agents/sessions/{agent_session}/subagents/{subagent}/turns/{subagent_turn}/items", None),
     ("GET", "/agents/sessions/{agent_session}/traces", None),
     ("GET", "/agents/sessions/{agent_session}/artifacts", None),
-    ("GET", "/agents/sessions/{agent_session}/artifacts/artifact_1", None),
-    ("GET", "/agents/sessions/{agent_session}/artifacts/artifact_1/content", None),
-    ("DELETE", "/agents/sessions/{agent_session}/artifacts/artifact_1", None),
+    ("GET", "/agents/sessions/{agent_session}/artifacts/{artifact}", None),
+    ("GET", "/agents/sessions/{agent_session}/artifacts/{artifact}/content", None),
+    ("DELETE", "/agents/sessions/{agent_session}/artifacts/{artifact}", None),
     ("POST", "/agents/sessions", {"agent_id": "{agent}", "environment": {"type": "none"}, "input": "x"}),
+    ("POST", "/agents/sessions", BEGUN | {"vault_ids": ["{vault}"]}),
+    ("POST", "/agents/sessions", {**BEGUN, "environment": {"type": "openai_hosted", "environment_template_id": "{template}"}}),
     ("GET", "/agents/automations/{automation}", None),
     ("POST", "/agents/automations/{automation}", {"name": "y"}),
     ("DELETE", "/agents/automations/{automation}", None),
@@ -313,6 +320,18 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
         assert http.post(filled("/responses/{held}/cancel", ids)).status_code == 200
         for path in ("/responses/{response}", "/containers/{container}", "/files/{file}", "/conversations/{conversation}"):
             assert http.get(filled(path, ids)).status_code == 200, f"{path} is still its owner's"
+
+
+def test_a_foreign_id_is_unknown_below_a_record_of_ones_own(stack: Stack) -> None:
+    key = make_key(stack, "beside")
+    foreign, own = belongings(stack), belongings(stack, key)
+    below = [route for route in ROUTES if route[1].partition("?")[0].count("{") > 1]
+    assert len(below) > 30
+    with stack.http(key) as http:
+        for method, path, body in below:
+            first, rest = path.split("}", 1)
+            answer = http.request(method, filled(f"{first}}}", own) + filled(rest, foreign), json=filled(body, foreign))
+            assert answer.status_code == 404, f"{method} {path}: {answer.status_code} {answer.text}"
 
 
 def test_every_route_with_an_id_is_in_the_matrix() -> None:
