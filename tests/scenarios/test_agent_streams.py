@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from openai import BadRequestError, OpenAI
-from openai.lib.beta.agents import AgentOutputParseError, AgentTurnResultError
+from openai.lib.beta.agents import AgentOutputParseError, AgentToolError, AgentTurnResultError, function_tool
 from pydantic import BaseModel
 
 from tests.cut_streams import Cuts, cutting, stories, told
@@ -127,6 +127,37 @@ def test_a_handler_that_raises_gives_the_model_a_failed_call(client: OpenAI) -> 
     assert "Tool handler failed." in result.output_text
     output: Any = next(item for item in sessions.items.list(result.session_id) if item.type == "function_call_output")
     assert (output.error, output.status) == ("Tool handler failed.", "failed")
+
+
+class Load(BaseModel):
+    number: str
+    pieces: int = 1
+
+
+def test_a_typed_function_is_called_with_its_type_and_its_faults_are_observed(client: OpenAI) -> None:
+    sessions, asked, seen = client.beta.agents.sessions, [], list[AgentToolError]()
+
+    @function_tool
+    def weigh(parcel: Load) -> dict[str, Any]:
+        """The weight of a parcel."""
+        asked.append(parcel)
+        return {"kilograms": 3 * parcel.pieces}
+
+    session = sessions.create(agent={"model": "demo", "tools": [weigh.definition]}, environment=HOSTED)
+    calls = (call("weigh", parcel={"number": "A-7", "pieces": 2}), call("weigh", parcel={}))
+    words: Any = [{"type": "input_text", "text": script(*calls, say("I was told: {{output}}"))}]
+    given: Any = [{"role": "user", "content": [{"type": "input_text", "text": "Two parcels."}]}, {"role": "user", "content": words}]
+    stream = sessions.stream(session.id, input=given, tool_handlers={"weigh": weigh}, on_tool_error=seen.append)
+    with stream:
+        result = stream.get_final_result()
+    assert asked == [Load(number="A-7", pieces=2)]
+    assert [(error.session_id, error.turn_id, error.tool_name) for error in seen] == [(session.id, result.turn.id, "weigh")]
+    told: Any = [item for item in sessions.items.list(session.id, order="asc") if item.type == "function_call_output"]
+    assert [(item.call_id, item.status, item.output, item.error) for item in told] == [
+        (told[0].call_id, "completed", '{"kilograms":6}', None),
+        (seen[0].call_id, "failed", None, "Tool handler failed."),
+    ]
+    assert "Tool handler failed." in result.output_text
 
 
 def test_input_that_is_refused_closes_the_stream(client: OpenAI) -> None:
