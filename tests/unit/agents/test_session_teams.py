@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from moorage.agents.session_stream import Cursor, SessionReader
+from moorage.model.base import MessageStarted, StreamFinished, TextDelta
 from moorage.wire.types import Event, Item
 
 from tests.simulation.clock import run
@@ -53,6 +54,7 @@ def of_item(item: Item) -> str:
     return item["type"] if item["type"].endswith("subagents_call") else in_short(item)
 
 
+TWICE_OPEN = ("created", "closed", "active", "closed")
 TWO: dict[str, list[Turn]] = {
     "root": [spawn("a"), spawn("b", "Look at b.", call_id="call_2"), wait(), wait(), say("Both are done.")],
     "root__a": [shell("a1"), say("a is done")],
@@ -159,6 +161,21 @@ def test_a_further_task_is_a_further_turn() -> None:
         assert subagent["usage"]["total_tokens"] == sum(turn["usage"]["total_tokens"] for turn in turns)
         (call,) = [item for item in await asked(lab, "/items") if item["type"] == "send_subagent_input_call"]
         assert (call["recipient_agent_id"], call["status"]) == (subagent["id"], "completed")
+
+    run(story())
+
+
+def test_a_subagent_that_stopped_at_a_bound_is_opened_again_by_a_further_task() -> None:
+    async def story() -> None:
+        lab = await played(
+            root=[spawn("a"), wait(), ask("followup_task", "call_2", target="a", message="Once more."), wait(), say("Done.")],
+            root__a=[[MessageStarted(), TextDelta("half"), StreamFinished("max_output_tokens")]],
+        )
+        (subagent,) = await asked(lab, "/subagents")
+        turns = await asked(lab, f"/subagents/{subagent['id']}/turns")
+        assert [turn["status"] for turn in turns] == ["failed", "failed"]
+        names = [event["type"].removeprefix("agent.session.") for event in await lab.replay()]
+        assert [name for name in names if name.startswith("subagent")] == [f"subagent.{name}" for name in TWICE_OPEN]
 
     run(story())
 
