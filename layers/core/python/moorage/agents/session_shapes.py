@@ -38,7 +38,7 @@ from moorage.wire.validation import (
 
 _NO_CACHE: Final = "The lifetime of prompts in a model's cache is set by its provider."
 _NO_REVIEW: Final = "Nothing reviews actions by itself in this version: 'require_approval' of a tool asks a person."
-_NO_BROWSER: Final = "A browser of the service is not available in this version."
+_NO_QUESTION: Final = "The browser of a session asks for nothing in this version: a person signs in on its screen."
 
 # --- Input --------------------------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ INPUT_EVENTS: Final[dict[str, Any]] = {
     "agent.session.input.cancel": CancelEvent,
     "agent.session.input.tool_result": ToolResultEvent,
     "agent.session.input.mcp_approval_request_result": McpApprovalEvent,
-    "agent.session.input.computer_use_approval_request_result": RefusedVariant(_NO_BROWSER),
+    "agent.session.input.computer_use_approval_request_result": RefusedVariant(_NO_QUESTION),
 }
 
 

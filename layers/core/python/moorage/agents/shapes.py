@@ -50,7 +50,7 @@ def _shown_headers(headers: dict[str, str]) -> dict[str, str]:
 
 # --- Tools --------------------------------------------------------------------------------------------------------------
 
-_ASYNC_REASON: Final = "Asynchronous tool outputs are not available in this version: send every output with the next request."
+_ASYNC_REASON: Final = "A turn waits for the results of its functions in this version: leave it out, or ask '/v1/responses'."
 
 AgentFunction = TypedDict(
     "AgentFunction",
