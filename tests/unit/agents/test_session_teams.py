@@ -173,7 +173,7 @@ def test_a_subagent_that_stopped_at_a_bound_is_opened_again_by_a_further_task() 
         )
         (subagent,) = await asked(lab, "/subagents")
         turns = await asked(lab, f"/subagents/{subagent['id']}/turns")
-        assert [turn["status"] for turn in turns] == ["failed", "failed"]
+        assert [(turn["status"], turn["error"]["message"]) for turn in turns] == [("failed", "The subagent's answer was cut.")] * 2
         names = [event["type"].removeprefix("agent.session.") for event in await lab.replay()]
         assert [name for name in names if name.startswith("subagent")] == [f"subagent.{name}" for name in TWICE_OPEN]
 

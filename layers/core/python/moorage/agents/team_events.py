@@ -23,6 +23,7 @@ from moorage.wire.types import Event, Item
 SUBAGENT: Final = "agent.session.subagent"
 TurnEnd = Literal["completed", "failed", "cancelled"]
 _UNSAID: Final = "The subagent ended its turn without an answer."
+_CUT: Final = "The subagent's answer was cut."
 
 
 @dataclass(slots=True)
@@ -213,7 +214,9 @@ def _end_said(text: str) -> tuple[TurnEnd, str]:
         return "cancelled", ""
     if text == f"{SILENT} completed.":
         return "completed", ""
-    return "failed", text.removeprefix(FAILED).strip() or _UNSAID
+    if text.startswith(FAILED):
+        return "failed", text.removeprefix(FAILED).strip() or _UNSAID
+    return "failed", _UNSAID if text.startswith(SILENT) else _CUT
 
 
 def turn_object_of(turn: SubagentTurn, session_id: str, agent_id: str, status: str | None = None) -> dict[str, Any]:
