@@ -44,7 +44,7 @@ BASE_IMAGE: Final = "al2023-1"
 
 BUCKET_ACTIONS: Final = {"s3:GetObject": "T/*", "s3:PutObject": "T/*/C/*"}
 """What a request from a MicroVM's network may do, on which objects: get those of tenants, and put those of containers
-(``store/keys.py``)."""
+(``store/object_keys.py``)."""
 
 _ENABLED: Final = "ENABLED"
 HOOKS: Final[Mapping[str, int]] = {"ready": 300, "validate": 300, "run": 60}

@@ -11,7 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
-from moorage.store import keys, schema
+from moorage.store import keys, object_keys, schema
 
 from infra.config import Config
 from infra.nag import acknowledge, acknowledge_wildcard
@@ -44,7 +44,7 @@ def _versions(days: int) -> list[s3.LifecycleRule]:
 
 
 class State(Construct):
-    """One table and one bucket, as ``store/schema.py`` and ``store/keys.py`` describe them."""
+    """One table and one bucket, as ``store/schema.py``, ``store/keys.py`` and ``store/object_keys.py`` describe them."""
 
     def __init__(self, scope: Construct, construct_id: str, *, config: Config) -> None:
         super().__init__(scope, construct_id)
@@ -124,7 +124,7 @@ class State(Construct):
                 s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_EXPIRY_DAYS)),
                 # What is too long for a response's record goes after it: TTL may be two days late (DynamoDB developer guide), and a
                 # response that runs writes for two days after its record.
-                s3.LifecycleRule(prefix=keys.RESPONSE_BLOBS, expiration=cdk.Duration.days(config.retention_days + 2)),
+                s3.LifecycleRule(prefix=object_keys.RESPONSE_BLOBS, expiration=cdk.Duration.days(config.retention_days + 2)),
                 *_versions(config.object_versions_days),
             ],
         )

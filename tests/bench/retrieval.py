@@ -42,7 +42,7 @@ from moorage.knowledge.index import IndexedFile, IndexRef, SearchOptions, Weight
 from moorage.knowledge.object_index import ObjectIndex
 from moorage.knowledge.segments import Segment
 from moorage.knowledge.static_model import StaticEmbedder
-from moorage.store import keys
+from moorage.store import object_keys
 from moorage.store.blobs import Blobs
 from moorage.store.file_blobs import FileBlobs
 
@@ -277,16 +277,16 @@ async def _searches(index: ObjectIndex, store: IndexRef, texts: Sequence[str], w
 async def _multiply(blobs: Blobs, store: IndexRef, real: int, chunks: int) -> None:
     """The same segments under other names, with other vectors."""
     drawn = np.random.default_rng(6)
-    names = [key async for key, _ in blobs.list_prefix(keys.index_segments(store.tenant, store.store_id))]
+    names = [key async for key, _ in blobs.list_prefix(object_keys.index_segments(store.tenant, store.store_id))]
     segments = [Segment.from_bytes(await blobs.get_bytes(name)) for name in names]
     for number, segment in zip(range(real, chunks, _FILE_CHUNKS), itertools.cycle(segments), strict=False):
         vectors = drawn.normal(size=segment.vectors.shape).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         copied = replace(segment, file=IndexedFile(f"file-{number:07d}", "bench"), vectors=vectors)
-        key = keys.index_segment(store.tenant, store.store_id, copied.file.file_id, "0" * 16)
+        key = object_keys.index_segment(store.tenant, store.store_id, copied.file.file_id, "0" * 16)
         await blobs.put_bytes(key, copied.to_bytes())
-        text = keys.index_text(store.tenant, store.store_id, copied.file.file_id, "0" * 16)
-        await blobs.copy(keys.index_text_of(names[segments.index(segment)]), text)
+        text = object_keys.index_text(store.tenant, store.store_id, copied.file.file_id, "0" * 16)
+        await blobs.copy(object_keys.index_text_of(names[segments.index(segment)]), text)
 
 
 def _other(made: Sequence[str]) -> tuple[str, str]:

@@ -88,6 +88,7 @@ INFRA_MAY_IMPORT = (
     "moorage.errors",
     "moorage.hosts",
     "moorage.store.keys",
+    "moorage.store.object_keys",
     "moorage.store.schema",
     "moorage.wire.cross_origin",
 )

@@ -137,12 +137,25 @@ def test_the_recipes_for_contributors_name_files_that_exist() -> None:
     assert len(text.splitlines()) < 90, "one page"
 
 
-EXAMPLES = {
+EXAMPLES: dict[str, tuple[str, set[str]]] = {
+    "A model provider": (
+        "BedrockConverse",
+        {"model/bedrock_converse.py", "tests/unit/model/test_catalog.py", "tests/unit/model/test_sigv4.py"},
+    ),
+    "A hosted tool": (
+        "image_generation_call",
+        {
+            *("model/openai_responses.py", "tools/image_generation/sources.py", "tests/unit/model/test_lowering.py"),
+            *("tests/unit/loop/test_image_generation.py", "tests/unit/loop/test_images_over_the_api.py"),
+        },
+    ),
+    "A record": ("vault(tenant_id", set()),
+    "A route": ('{webhook_endpoint_id}/deliveries"', set()),
     "A request parameter": ("prompt_cache_retention", {"wire/chat.py", "tests/unit/wire/test_requests.py"}),
     "A field of a resource": ("signing_secret_hint", {"tests/unit/api/test_webhooks.py"}),
     "A setting": ("automations_max", {"runtime.py", "tests/unit/api/test_automations.py"}),
 }
-"""A field for each recipe, and the files that only use it."""
+"""A name for each recipe, and the files beside those of the recipe that have it: the example's own, and those that only use it."""
 
 
 @pytest.mark.parametrize("recipe", EXAMPLES)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from moorage import limits
 from moorage.local.housekeeping import HOLD, Housekeeping, tidy
-from moorage.store import keys
+from moorage.store import keys, object_keys
 from moorage.store.file_blobs import FileBlobs
 from moorage.store.journal import Journal
 from moorage.store.sqlite_table import SqliteTable
@@ -49,7 +49,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 async def test_a_response_that_expires_takes_its_objects_along_with_its_last_row(world: World) -> None:
     for response_id in ("resp_old", "resp_new"):
-        await world.put(keys.response_blob("t", response_id, "meta"))
+        await world.put(object_keys.response_blob("t", response_id, "meta"))
     await world.put("T/t/F/file_1")
     await world.row("resp_old", "META", 100)
     await world.row("resp_old", "EV#0", 200)
@@ -57,22 +57,22 @@ async def test_a_response_that_expires_takes_its_objects_along_with_its_last_row
     assert await world.house.expire(150) == 1
     assert len(world.objects()) == 3
     assert await world.house.expire(250) == 1
-    assert world.objects() == [keys.response_blob("t", "resp_new", "meta"), "T/t/F/file_1"]
+    assert world.objects() == [object_keys.response_blob("t", "resp_new", "meta"), "T/t/F/file_1"]
     assert (world.files(), await world.house.unlink(), world.files(), await world.house.unlink()) == (3, 1, 2, 0)
 
 
 async def test_an_object_without_a_row_goes_when_no_writer_can_be_left(world: World) -> None:
     old = limits.CONTAINER_OBJECT_SECONDS_MIN + 60
-    await world.put(keys.response_blob("t", "resp_lost", "meta"), age=old)
-    await world.put(keys.response_blob("t", "resp_young", "meta"))
-    await world.put(keys.response_blob("t", "resp_kept", "meta"), age=old)
+    await world.put(object_keys.response_blob("t", "resp_lost", "meta"), age=old)
+    await world.put(object_keys.response_blob("t", "resp_young", "meta"))
+    await world.put(object_keys.response_blob("t", "resp_kept", "meta"), age=old)
     await world.row("resp_kept", "META", 10**12)
     await world.put("T/t/C/cntr_1/x", age=old)
 
     assert await world.house.sweep(time.time()) == 1
     assert world.objects() == [
-        keys.response_blob("t", "resp_kept", "meta"),
-        keys.response_blob("t", "resp_young", "meta"),
+        object_keys.response_blob("t", "resp_kept", "meta"),
+        object_keys.response_blob("t", "resp_young", "meta"),
         "T/t/C/cntr_1/x",
     ]
 
@@ -98,6 +98,6 @@ async def test_a_start_settles_files_with_a_name_and_drops_the_others(world: Wor
 
 
 def test_names_of_responses_are_told_from_others() -> None:
-    assert keys.owner_of_blob(keys.response_blob("t", "resp_1", "step-0-1")) == ("t", "resp_1")
-    assert [keys.owner_of_blob(key) for key in ("T/t/F/file_1", "T/t/C/c/R/x", "x")] == [None, None, None]
+    assert object_keys.owner_of_blob(object_keys.response_blob("t", "resp_1", "step-0-1")) == ("t", "resp_1")
+    assert [object_keys.owner_of_blob(key) for key in ("T/t/F/file_1", "T/t/C/c/R/x", "x")] == [None, None, None]
     assert [keys.is_response(pk) for pk in (keys.response("t", "r"), keys.container("t", "c"), "INFLIGHT")] == [True, False, False]

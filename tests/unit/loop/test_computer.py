@@ -20,7 +20,7 @@ from moorage.model.models_file import ComputerMode
 from moorage.recount import recount_due
 from moorage.sandbox.desk_client import BatchResult, DeskState
 from moorage.settings import ProvisionerKind, Settings
-from moorage.store import keys
+from moorage.store import object_keys
 from moorage.store.responses import StoredResponse
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.tools.computer.room import Computer
@@ -238,7 +238,7 @@ async def test_pictures_are_counted_and_go_with_the_response() -> None:
     await lab.run(stored)
     size = len(png("1"))
     assert (await lab.runtime.files.stored.standing("t")).used == size
-    prefix = keys.response_blobs("t", stored.response_id)
+    prefix = object_keys.response_blobs("t", stored.response_id)
     assert await lab.blobs.bytes_under(f"{prefix}counted/") == size
     await forget(lab.runtime, replace(stored))
     assert (await lab.runtime.files.stored.standing("t")).used == 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 from moorage import limits
 from moorage.loop import finish
 from moorage.state import Next
-from moorage.store import keys
+from moorage.store import keys, object_keys
 from moorage.store.responses import Responses
 from moorage.store.table import Record
 from moorage.wire.types import Item
@@ -45,7 +45,7 @@ async def test_a_step_keeps_nothing_of_a_url_that_it_fetches_after_the_erasure()
         await lab.step(first_state(stored))
     assert [path for path, _ in web.asked] == ["/notes.txt"]
     assert [key for key in lab.table.records if key[0] == keys.input_item(TENANT, "msg_in")] == []
-    assert [key for key in lab.blobs.objects if key.startswith(keys.input_objects(TENANT, "msg_in"))] == []
+    assert [key for key in lab.blobs.objects if key.startswith(object_keys.input_objects(TENANT, "msg_in"))] == []
 
 
 def test_a_step_whose_response_is_erased_ends_and_writes_nothing() -> None:

@@ -10,7 +10,7 @@ from moorage.loop.create import InlineFirstStep, PreparedResponse
 from moorage.loop.finish import end_from_outside
 from moorage.loop.recover import continue_loop, declare_lost, fail_response, recover
 from moorage.state import LoopState, Next
-from moorage.store import keys
+from moorage.store import object_keys
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import close_log, open_log
 
@@ -151,7 +151,7 @@ WITH_A_FILE: dict[str, Any] = {
 @pytest.mark.parametrize("end", ["its process is gone", "its client is gone"])
 async def test_what_files_of_an_input_gave_goes_with_a_response_that_was_not_to_be_stored(end: str) -> None:
     lab = Lab()
-    await lab.blobs.put_bytes(f"{keys.input_objects(TENANT, 'msg_in')}1.txt", b"A report about glaciers.")
+    await lab.blobs.put_bytes(f"{object_keys.input_objects(TENANT, 'msg_in')}1.txt", b"A report about glaciers.")
     if end == "its process is gone":
         stored = await lab.background(is_stored=False, input_items=[WITH_A_FILE])
         await end_from_outside(lab.runtime, stored, status="cancelled")

@@ -24,7 +24,7 @@ from moorage.egress.fetch import Fetcher, FetchError, Reachable
 from moorage.errors import ApiError, SandboxError, bad_request
 from moorage.files.store import Clock, FileStore, file_name, free_name
 from moorage.parallel import beside, outweighs, worked
-from moorage.store import keys, schema
+from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.table import Table
 from moorage.vector_stores.attachments import AttachmentReader, DocumentsUnread, UnreadDocument
@@ -190,7 +190,7 @@ class Inputs:
         return len(records)
 
     async def _erase(self, tenant_id: str, item_id: str) -> None:
-        await self._blobs.delete_prefix(keys.input_objects(tenant_id, item_id))
+        await self._blobs.delete_prefix(object_keys.input_objects(tenant_id, item_id))
         pk = keys.input_item(tenant_id, item_id)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in await self._table.query(pk)])
 
@@ -233,7 +233,7 @@ class Inputs:
             return None  # The provider says what it makes of such a file.
         if kind in attachments.takes or (kind in ("text", "html") and await source.is_plain()):
             return None
-        key = f"{keys.input_objects(tenant_id, item['id'])}{source.sha256[:32]}.txt"
+        key = f"{object_keys.input_objects(tenant_id, item['id'])}{source.sha256[:32]}.txt"
         try:
             data = await self._blobs.get_bytes(key)
         except BlobNotFound:
@@ -287,7 +287,7 @@ class Inputs:
     async def _fetched(self, tenant_id: str, item_id: str, url: str) -> Blob:
         """The content of the URL; it is fetched if that was not done for this item yet."""
         pk, name = keys.input_item(tenant_id, item_id), hashlib.sha256(url.encode()).hexdigest()[:32]
-        key = keys.input_objects(tenant_id, item_id) + name
+        key = object_keys.input_objects(tenant_id, item_id) + name
         record = await self._table.get(pk, keys.input_url(name))
         if record is not None:
             return Blob(key, record["bytes"], record["sha256"])

@@ -15,7 +15,7 @@ from moorage.files import store as files
 from moorage.files.store import FileStore
 from moorage.files.upload_store import is_upload, parts_bytes
 from moorage.parallel import side_by_side
-from moorage.store import keys
+from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
 from moorage.store.item_contents import COUNTED
 from moorage.store.listing import entries_beyond
@@ -96,7 +96,7 @@ async def _count(resources: CountedResources, holder: Holder) -> int:
         case "file" if is_upload(holder.id):
             return await parts_bytes(resources.table, holder)
         case "file" if holder.id.startswith(ids.RESPONSE_PREFIX):
-            return await resources.blobs.bytes_under(keys.response_blob(holder.tenant_id, holder.id, COUNTED))
+            return await resources.blobs.bytes_under(object_keys.response_blob(holder.tenant_id, holder.id, COUNTED))
         case "file":
             record = await resources.table.get(keys.file(holder.tenant_id, holder.id), keys.META)
             return 0 if record is None else int(record["bytes"])

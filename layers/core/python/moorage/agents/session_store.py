@@ -21,7 +21,7 @@ from moorage.errors import ConditionFailed
 from moorage.errors.agent_sessions import agent_session_not_found, artifact_not_found
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id, new_turn_id
-from moorage.store import keys, schema
+from moorage.store import keys, object_keys, schema
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
@@ -211,7 +211,7 @@ class AgentSessions:
         """One that is not stored yet, with what it asked for."""
         if len(sealed) <= limits.AGENT_SESSION_ENVIRONMENT_CHARS_MAX:
             return replace(session, environment=sealed)
-        key = f"{keys.agent_session_objects(session.tenant_id, session.id)}environment"
+        key = f"{object_keys.agent_session_objects(session.tenant_id, session.id)}environment"
         await self._blobs.put_bytes(key, sealed.encode())
         return replace(session, environment_blob=key)
 
@@ -364,7 +364,7 @@ class AgentSessions:
     async def delete(self, session: SessionRecord) -> None:
         """What hangs below goes first, so that a deletion that breaks off can be repeated."""
         pk = keys.agent_session(session.tenant_id, session.id)
-        await self._blobs.delete_prefix(keys.agent_session_objects(session.tenant_id, session.id))
+        await self._blobs.delete_prefix(object_keys.agent_session_objects(session.tenant_id, session.id))
         sort_keys = [record["SK"] for record in await self._table.query(pk) if record["SK"] != keys.GONE]
         last = [sort_key for sort_key in sort_keys if sort_key in (keys.META, keys.PURGE)]
         await self._table.write_many(deletes=[(pk, sort_key) for sort_key in sort_keys if sort_key not in last])
@@ -602,7 +602,7 @@ class AgentSessions:
         body = await packed(value)
         if len(body) <= limits.AGENT_INLINE_BYTES_MAX:
             return {"body": body}
-        key = f"{keys.agent_session_objects(session.tenant_id, session.id)}{secrets.token_hex(16)}"
+        key = f"{object_keys.agent_session_objects(session.tenant_id, session.id)}{secrets.token_hex(16)}"
         await self._blobs.put_bytes(key, body)
         return {"blob": key}
 

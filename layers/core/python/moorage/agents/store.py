@@ -15,7 +15,7 @@ from moorage.errors import agent_busy, agent_not_found, bad_request
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.parallel import as_json
-from moorage.store import keys
+from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
 from moorage.store.listing import fitting, gone_record, listing_attributes, read_page
 from moorage.store.packing import packed, unpacked
@@ -139,7 +139,7 @@ class Agents:
 
     async def _delete_versions(self, tenant_id: str, agent_id: str) -> None:
         pk = keys.agent(tenant_id, agent_id)
-        await self._blobs.delete_prefix(keys.agent_objects(tenant_id, agent_id))
+        await self._blobs.delete_prefix(object_keys.agent_objects(tenant_id, agent_id))
         versions = await self._table.query(pk, prefix=keys.VERSION_PREFIX)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in versions])
 
@@ -167,6 +167,6 @@ class Agents:
         }
         if len(body) <= limits.AGENT_INLINE_BYTES_MAX:
             return record | {"body": body}
-        key = keys.agent_object(agent.tenant_id, agent.id, secrets.token_hex(16))
+        key = object_keys.agent_object(agent.tenant_id, agent.id, secrets.token_hex(16))
         await self._blobs.put_bytes(key, body)
         return record | {"blob": key}

@@ -29,7 +29,7 @@ from moorage.errors.automations import (
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.parallel import as_json, beside
-from moorage.store import keys, schema
+from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import Blobs
 from moorage.store.listing import fitting, gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.sealed import Sealer
@@ -251,7 +251,7 @@ class Automations:
             raise automation_not_found(automation_id)
         records = await self._table.query(pk, prefix=keys.INVOCATION_PREFIX)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in records])
-        await self._blobs.delete_prefix(keys.automation_objects(tenant_id, automation_id))
+        await self._blobs.delete_prefix(object_keys.automation_objects(tenant_id, automation_id))
 
     # --- Invocations ----------------------------------------------------------------------------------------------------
 
@@ -402,7 +402,7 @@ class Automations:
         sealed = await beside(len(text), lambda: self._sealer.seal(tenant_id, text))
         if len(sealed) <= limits.AUTOMATION_INLINE_BYTES_MAX:
             return {"sealed": sealed}, len(text)
-        key = f"{keys.automation_objects(tenant_id, automation_id)}{secrets.token_hex(16)}"
+        key = f"{object_keys.automation_objects(tenant_id, automation_id)}{secrets.token_hex(16)}"
         await self._blobs.put_bytes(key, sealed.encode())
         return {"blob": key}, len(text)
 

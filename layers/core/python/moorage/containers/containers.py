@@ -56,7 +56,7 @@ from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.skills.attach import GivenSkill, GivenSkills, given
 from moorage.skills.attached_store import ContainerSkills
 from moorage.skills.store import SkillStore
-from moorage.store import keys
+from moorage.store import object_keys
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.live_sandboxes import NO_BOUNDS, SandboxBounds
 from moorage.store.sandbox_history import ContainerLives
@@ -445,7 +445,7 @@ class Containers:
         if not await self._store.delete_file(file):
             return  # Somebody else does the rest.
         await self.past.forget(file)
-        is_own = file.key.startswith(keys.container_objects(record.tenant_id, record.id))
+        is_own = file.key.startswith(object_keys.container_objects(record.tenant_id, record.id))
         if is_own and file.key not in await self.past.named(record) and not await self.past.borrowers(record.tenant_id, record.id):
             await self._blobs.delete(file.key)
             # Not counted anew: a command may have taken room for what is not there yet.
@@ -510,7 +510,7 @@ class Containers:
         return await self._add_rows(record, copies, rows) if copies else record
 
     async def _copy(self, record: ContainerRecord, path: str, file: StoredFile) -> ContainerFileRecord:
-        key = keys.container_object(record.tenant_id, record.id, file.sha256)
+        key = object_keys.container_object(record.tenant_id, record.id, file.sha256)
         try:
             await self._blobs.copy(file.key, key)
         except BlobNotFound as error:

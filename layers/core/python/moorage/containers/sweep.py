@@ -20,7 +20,7 @@ from moorage.errors import ConditionFailed, SandboxElsewhere, SandboxError
 from moorage.files.store import Clock
 from moorage.parallel import side_by_side
 from moorage.sandbox.provisioner import Provisioner, SandboxStatus
-from moorage.store import keys
+from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import Record
@@ -169,7 +169,7 @@ class ContainerSweep:
 
     async def _drop_objects(self, tenant_id: str, container_id: str) -> None:
         """Of a container that is gone, those that no other one names."""
-        prefix = keys.container_objects(tenant_id, container_id)
+        prefix = object_keys.container_objects(tenant_id, container_id)
         if not await self._past.borrowers(tenant_id, container_id):
             await self._blobs.delete_prefix(prefix)
             await self._stored.forget(Holder.container(tenant_id, container_id))
@@ -319,7 +319,7 @@ class ContainerSweep:
     async def _collect(self, record: ContainerRecord) -> None:
         """Delete objects that no row names any more, of the past neither, and none of another container. Only now, with the sandbox
         stopped: a command's end could name them again."""
-        prefix = keys.container_objects(record.tenant_id, record.id)
+        prefix = object_keys.container_objects(record.tenant_id, record.id)
         await self._past.prune(record)
         named = await self._past.named(record) | await self._past.named_by_borrowers(record.tenant_id, record.id)
         horizon = self._clock() - limits.CONTAINER_OBJECT_SECONDS_MIN

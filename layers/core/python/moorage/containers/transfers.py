@@ -10,7 +10,7 @@ from moorage import limits
 from moorage.containers.store import ContainerFileRecord, ContainerRecord
 from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone, SandboxUnreachable, file_too_large
 from moorage.sandbox.exec_client import ExecClient, SignedPlace
-from moorage.store import keys
+from moorage.store import object_keys
 from moorage.store.blobs import Blob, Blobs, BlobTooLarge
 from moorage.telemetry import tell_error
 
@@ -25,7 +25,7 @@ def stored_content(rows: Sequence[ContainerFileRecord]) -> dict[str, str]:
 
 async def bytes_of(blobs: Blobs, tenant_id: str, container_id: str) -> int:
     """A container's objects in the bucket."""
-    return await blobs.bytes_under(keys.container_objects(tenant_id, container_id))
+    return await blobs.bytes_under(object_keys.container_objects(tenant_id, container_id))
 
 
 def new_bytes(rows: Sequence[ContainerFileRecord], there: Sequence[ContainerFileRecord]) -> int:
@@ -38,7 +38,7 @@ async def store_content(
     blobs: Blobs, record: ContainerRecord, chunks: AsyncIterator[bytes], *, known: Mapping[str, str], bytes_max: int
 ) -> Blob:
     """Store content under its hash, unless it is ``known`` (SHA-256 to key) to be there; an ``ApiError`` if it is too large."""
-    prefix = keys.container_objects(record.tenant_id, record.id)
+    prefix = object_keys.container_objects(record.tenant_id, record.id)
     try:
         return await blobs.put_addressed(prefix, chunks, known=known, bytes_max=bytes_max)
     except BlobTooLarge as error:
@@ -85,7 +85,7 @@ async def store_by_bucket(
 
     async def stored() -> Blob:
         sha256 = await client.file_digest(path, size)
-        key = known.get(sha256, f"{keys.container_objects(record.tenant_id, record.id)}{sha256}")
+        key = known.get(sha256, f"{object_keys.container_objects(record.tenant_id, record.id)}{sha256}")
         if sha256 not in known:
             url = blobs.signed_put_url(key, size=size, sha256=sha256, seconds=limits.PRESIGNED_SECONDS)
             await client.store_file(path, await _placed(url), size=size, sha256=sha256)

@@ -25,7 +25,7 @@ from moorage.errors import (
 )
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
-from moorage.store import keys
+from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
 from moorage.store.listing import unknown_after
 from moorage.store.packing import packed, unpacked_with_size
@@ -116,7 +116,7 @@ class Conversations:
         """Delete it with its items. Its children go first, so that a deletion that breaks off can be repeated."""
         await self.get(tenant_id, conversation_id)
         pk = keys.conversation(tenant_id, conversation_id)
-        await self._blobs.delete_prefix(keys.conversation_objects(tenant_id, conversation_id))
+        await self._blobs.delete_prefix(object_keys.conversation_objects(tenant_id, conversation_id))
         records = await self._table.query(pk)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in records if record["SK"] != keys.META])
         await self._table.write_many(deletes=[(pk, keys.META)])
@@ -283,7 +283,7 @@ class Conversations:
         body = await packed(list(items))
         if len(body) <= limits.CONVERSATION_BATCH_INLINE_BYTES_MAX:
             return {"body": body}
-        key = keys.conversation_object(conversation.tenant_id, conversation.id, secrets.token_hex(16))
+        key = object_keys.conversation_object(conversation.tenant_id, conversation.id, secrets.token_hex(16))
         await self._blobs.put_bytes(key, body)
         return {"blob": key}
 

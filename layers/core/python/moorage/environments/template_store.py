@@ -17,7 +17,7 @@ from moorage.errors import ApiError, ConditionFailed, bad_request, not_found
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.parallel import as_json, beside
-from moorage.store import keys
+from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
 from moorage.store.listing import fitting, gone_record, listing_attributes, read_page
 from moorage.store.sealed import Sealer
@@ -93,7 +93,7 @@ class EnvironmentTemplates:
     async def delete(self, tenant_id: str, template_id: str) -> None:
         """What hangs below goes first, so that a deletion that breaks off can be repeated."""
         record = await self._record(tenant_id, template_id)
-        await self._blobs.delete_prefix(keys.environment_template_objects(tenant_id, template_id))
+        await self._blobs.delete_prefix(object_keys.environment_template_objects(tenant_id, template_id))
         gone = gone_record(record["PK"], keys.GONE, record["created_at"], template_id, self._clock())
         await self._table.write_many(puts=[gone], deletes=[(record["PK"], keys.META)])
 
@@ -119,7 +119,7 @@ class EnvironmentTemplates:
         sealed = await beside(len(text), lambda: self._sealer.seal(tenant_id, text))
         if len(sealed) <= limits.AGENT_INLINE_BYTES_MAX:
             return {"sealed": sealed, "blob": "", "size": len(sealed)}
-        key = keys.environment_template_object(tenant_id, template_id, secrets.token_hex(16))
+        key = object_keys.environment_template_object(tenant_id, template_id, secrets.token_hex(16))
         await self._blobs.put_bytes(key, sealed.encode())
         return {"sealed": "", "blob": key, "size": len(sealed)}
 

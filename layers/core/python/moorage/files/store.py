@@ -12,7 +12,7 @@ from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ApiError, file_not_found, file_too_large, storage_busy
 from moorage.ids import new_file_id
-from moorage.store import keys, schema
+from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
 from moorage.store.listing import gone_record, listing_attributes, read_page
 from moorage.store.stored_bytes import Holder, StoredBytes
@@ -40,7 +40,7 @@ class StoredFile:
     @property
     def key(self) -> str:
         """The key of its bytes in the bucket."""
-        return keys.file_object(self.tenant_id, self.id)
+        return object_keys.file_object(self.tenant_id, self.id)
 
     @property
     def holder(self) -> Holder:
@@ -96,7 +96,7 @@ class FileStore:
         room = await self.stored.room(tenant_id)
         try:
             blob = await self._blobs.put_stream(
-                keys.file_object(tenant_id, file_id), chunks, bytes_max=min(limits.FILE_BYTES_MAX, room)
+                object_keys.file_object(tenant_id, file_id), chunks, bytes_max=min(limits.FILE_BYTES_MAX, room)
             )
         except BlobTooLarge as error:
             if room < limits.FILE_BYTES_MAX:
@@ -105,7 +105,7 @@ class FileStore:
         return StoredContent(tenant_id, file_id, blob.bytes, blob.sha256, int(now))
 
     async def drop(self, content: StoredContent) -> None:
-        await self._blobs.delete(keys.file_object(content.tenant_id, content.file_id))
+        await self._blobs.delete(object_keys.file_object(content.tenant_id, content.file_id))
 
     async def add(self, content: StoredContent, *, filename: str, purpose: str, expires_after_seconds: int | None = None) -> StoredFile:
         """Make a file of received bytes. They are gone if there is no room for the file by now. An earlier file stays."""

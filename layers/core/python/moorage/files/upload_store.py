@@ -16,7 +16,7 @@ from moorage.errors import ApiError, ConditionFailed, bad_request, file_too_larg
 from moorage.files import store as file_store
 from moorage.files.store import Clock, FileStore, StoredFile
 from moorage.ids import new_file_id, new_id
-from moorage.store import keys, schema
+from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import TABLE_ERRORS, Record, Table, Write
@@ -107,7 +107,7 @@ class Uploads:
         upload = await self.get(tenant_id, upload_id)
         _refuse_unless_pending(upload)
         part = UploadPartRecord(upload_id, new_id("part"), int(self._clock()))
-        key = keys.upload_object(tenant_id, upload_id, part.id)
+        key = object_keys.upload_object(tenant_id, upload_id, part.id)
         try:
             blob = await self._blobs.put_stream(key, chunks, bytes_max=limits.UPLOAD_PART_BYTES_MAX)
         except BlobTooLarge as error:
@@ -204,7 +204,7 @@ class Uploads:
     async def _joined(self, upload: UploadRecord, part_ids: Sequence[str], digest: Any) -> AsyncIterator[bytes]:
         for part_id in part_ids:
             try:
-                async for chunk in self._blobs.get_stream(keys.upload_object(upload.tenant_id, upload.id, part_id)):
+                async for chunk in self._blobs.get_stream(object_keys.upload_object(upload.tenant_id, upload.id, part_id)):
                     await asyncio.to_thread(digest.update, chunk)
                     yield chunk
             except BlobNotFound as error:
@@ -224,7 +224,7 @@ class Uploads:
         return _upload(record)
 
     async def _drop_parts(self, upload: UploadRecord) -> None:
-        await self._blobs.delete_prefix(keys.upload_objects(upload.tenant_id, upload.id))
+        await self._blobs.delete_prefix(object_keys.upload_objects(upload.tenant_id, upload.id))
         await self._files.stored.forget(upload.holder)
         pk = keys.upload(upload.tenant_id, upload.id)
         parts = await self._table.query(pk, prefix=keys.PART_PREFIX)

@@ -31,7 +31,7 @@ from moorage.knowledge.ranking import Place as ChunkPlace
 from moorage.knowledge.ranking import Rankings
 from moorage.knowledge.segments import Floats, Segment
 from moorage.parallel import side_by_side
-from moorage.store import keys
+from moorage.store import object_keys
 from moorage.store.blobs import Blobs
 from moorage.store.vector_bucket import IndexNotFound, NoRoomForIndex, VectorBucket
 from moorage.telemetry import tell
@@ -189,22 +189,22 @@ class Neighbours:
 
     async def told(self, store: IndexRef) -> dict[str, ChunkDigest]:
         """The objects to read in place of segments, by these."""
-        segments = keys.index_segments(store.tenant, store.store_id)
+        segments = object_keys.index_segments(store.tenant, store.store_id)
         objects = self._blobs.list_sizes(self.place(store).objects)
         return {segments + _version_of(name).rsplit(".", 1)[0]: ChunkDigest(name, size) async for name, size in objects}
 
     def place(self, store: IndexRef) -> BundlePrefixes:
         """The places of these, and copies of them."""
         kind = f"neighbours/{self._bucket.name}"
-        bundles = keys.index_bundles(store.tenant, store.store_id, kind)
-        return BundlePrefixes(bundles, keys.index_neighbours(store.tenant, store.store_id, self._bucket.name))
+        bundles = object_keys.index_bundles(store.tenant, store.store_id, kind)
+        return BundlePrefixes(bundles, object_keys.index_neighbours(store.tenant, store.store_id, self._bucket.name))
 
     async def _told(self, store: IndexRef, file_id: str | None = None) -> list[str]:
-        prefix = keys.index_neighbours(store.tenant, store.store_id, self._bucket.name, file_id)
+        prefix = object_keys.index_neighbours(store.tenant, store.store_id, self._bucket.name, file_id)
         return [name async for name, _ in self._blobs.list_prefix(prefix)]
 
     def _name(self, store: IndexRef, file_id: str, version: str, chunks: int) -> str:
-        return f"{keys.index_neighbours(store.tenant, store.store_id, self._bucket.name, file_id)}{version}.{chunks}"
+        return f"{object_keys.index_neighbours(store.tenant, store.store_id, self._bucket.name, file_id)}{version}.{chunks}"
 
     async def rank(self, rankings: Rankings, candidates: Mapping[IndexRef, Candidates]) -> None:
         """Tell the rankings the candidates that are most like each query."""

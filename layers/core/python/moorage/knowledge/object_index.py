@@ -43,7 +43,7 @@ from moorage.knowledge.ranking import Query, Rankings
 from moorage.knowledge.segments import Segment
 from moorage.model.embedding_models import EmbeddedTexts
 from moorage.parallel import side_by_side, worked
-from moorage.store import keys
+from moorage.store import object_keys
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.telemetry import tell
 
@@ -144,8 +144,8 @@ class ObjectIndex:
         segment, text = await worked(lambda: segments.of(file, chunks, vectors, store.dimension))
         packed = segment.to_bytes()
         told = await self._neighbours.put(store, version, segment) if self._neighbours else 0
-        await self._blobs.put_bytes(keys.index_text(store.tenant, store.store_id, file.file_id, version), text)
-        await self._blobs.put_bytes(keys.index_segment(store.tenant, store.store_id, file.file_id, version), packed)
+        await self._blobs.put_bytes(object_keys.index_text(store.tenant, store.store_id, file.file_id, version), text)
+        await self._blobs.put_bytes(object_keys.index_segment(store.tenant, store.store_id, file.file_id, version), packed)
         for prefix in _prefixes(store, file.file_id):
             await self._delete_before(prefix, version)
         if self._neighbours:
@@ -158,7 +158,7 @@ class ObjectIndex:
 
     async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> bool:
         version = self._version()
-        prefix = keys.index_segments(store.tenant, store.store_id, file_id)
+        prefix = object_keys.index_segments(store.tenant, store.store_id, file_id)
         if _latest([entry async for entry in self._blobs.list_sizes(prefix)]) is None:
             return False
         await self._blobs.put_bytes(f"{prefix}{version}{_ATTRIBUTES}", orjson.dumps(dict(attributes)))
@@ -202,13 +202,13 @@ class ObjectIndex:
         return any([await self._bundles.are_there(part.place) for part in self._parts(store, {}, {})])
 
     async def delete(self, store: IndexRef) -> None:
-        await self._blobs.delete_prefix(keys.index_objects(store.tenant, store.store_id))
+        await self._blobs.delete_prefix(object_keys.index_objects(store.tenant, store.store_id))
         if self._neighbours:
             await self._neighbours.delete(store)
-        self._held.pop(keys.index_objects(store.tenant, store.store_id), None)
+        self._held.pop(object_keys.index_objects(store.tenant, store.store_id), None)
 
     async def _stamp(self, store: IndexRef) -> None:
-        await self._blobs.put_bytes(keys.index_stamp(store.tenant, store.store_id), secrets.token_bytes(16))
+        await self._blobs.put_bytes(object_keys.index_stamp(store.tenant, store.store_id), secrets.token_bytes(16))
 
     def _version(self) -> str:
         """Later than all that this process has given; of two processes, that of the later clock."""
@@ -223,13 +223,13 @@ class ObjectIndex:
     # --- reading ---
 
     async def chunks(self, store: IndexRef, file_id: str) -> list[str]:
-        prefix = keys.index_segments(store.tenant, store.store_id, file_id)
+        prefix = object_keys.index_segments(store.tenant, store.store_id, file_id)
         listed = _latest([entry async for entry in self._blobs.list_sizes(prefix)])
         if listed is None:
             return []
         try:
             segment = await self._segment(listed.segment)
-            packed = await self._blobs.get_bytes(keys.index_text_of(listed.segment))
+            packed = await self._blobs.get_bytes(object_keys.index_text_of(listed.segment))
         except BlobNotFound:
             return []  # It was deleted, or put anew, this moment.
         return await worked(lambda: segments.texts(segment, packed))
@@ -245,7 +245,7 @@ class ObjectIndex:
 
     async def _compare_here(self, store: IndexRef) -> None:
         """Until the store changes: by then its vectors may be in place."""
-        prefix = keys.index_objects(store.tenant, store.store_id)
+        prefix = object_keys.index_objects(store.tenant, store.store_id)
         self._gone[prefix] = await self._read_stamp(store)
         self._held.pop(prefix, None)
         tell("vector_index_gone", {"tenant_id": store.tenant, "vector_store_id": store.store_id})
@@ -298,7 +298,7 @@ class ObjectIndex:
 
     async def _blocks(self, store: IndexRef, changed: dict[str, Attributes]) -> AsyncGenerator[Block, None]:
         """All of a store as it is now; ``changed`` is told the attributes that were changed since their files were put, by segment."""
-        prefix = keys.index_objects(store.tenant, store.store_id)
+        prefix = object_keys.index_objects(store.tenant, store.store_id)
         lock = self._locks.setdefault(prefix, asyncio.Lock())
         async with lock:
             held = self._held.pop(prefix, None) or _LoadedStore()
@@ -334,12 +334,12 @@ class ObjectIndex:
 
     async def _read_stamp(self, store: IndexRef) -> bytes | None:
         try:
-            return await self._blobs.get_bytes(keys.index_stamp(store.tenant, store.store_id))
+            return await self._blobs.get_bytes(object_keys.index_stamp(store.tenant, store.store_id))
         except BlobNotFound:
             return None
 
     async def _listed(self, store: IndexRef) -> list[_FileObjects]:
-        prefix = keys.index_segments(store.tenant, store.store_id)
+        prefix = object_keys.index_segments(store.tenant, store.store_id)
         files: dict[str, list[tuple[str, int]]] = {}
         async for key, size in self._blobs.list_sizes(prefix):
             files.setdefault(key.removeprefix(prefix).partition("/")[0], []).append((key, size))
@@ -422,18 +422,18 @@ class ObjectIndex:
 def _prefixes(store: IndexRef, file_id: str) -> tuple[str, str]:
     """The prefixes of a file's objects; the searched ones come first."""
     of_file = (store.tenant, store.store_id, file_id)
-    return keys.index_segments(*of_file), keys.index_texts(*of_file)
+    return object_keys.index_segments(*of_file), object_keys.index_texts(*of_file)
 
 
 def _segment_place(store: IndexRef) -> BundlePrefixes:
     """The places of those, and copies of them."""
-    objects = keys.index_segments(store.tenant, store.store_id)
-    return BundlePrefixes(keys.index_bundles(store.tenant, store.store_id, "segments"), objects)
+    objects = object_keys.index_segments(store.tenant, store.store_id)
+    return BundlePrefixes(object_keys.index_bundles(store.tenant, store.store_id, "segments"), objects)
 
 
 def _attributes_place(store: IndexRef) -> BundlePrefixes:
-    objects = keys.index_segments(store.tenant, store.store_id)
-    return BundlePrefixes(keys.index_bundles(store.tenant, store.store_id, "attributes"), objects)
+    objects = object_keys.index_segments(store.tenant, store.store_id)
+    return BundlePrefixes(object_keys.index_bundles(store.tenant, store.store_id, "attributes"), objects)
 
 
 def _latest(entries: Sequence[tuple[str, int]]) -> _FileObjects | None:
@@ -481,7 +481,7 @@ def _found(store: IndexRef, layout: BlockLayout, changed: Mapping[str, Attribute
     number = int(layout.file_of[chunk])
     key, file_id, filename = layout.sources[number]
     file = IndexedFile(file_id, filename, changed.get(key, layout.attributes[number]))
-    return _HitSource(store, file, keys.index_text_of(key), int(layout.text_starts[chunk]), int(layout.text_ends[chunk]))
+    return _HitSource(store, file, object_keys.index_text_of(key), int(layout.text_starts[chunk]), int(layout.text_ends[chunk]))
 
 
 def _groups(sizes: Mapping[str, int]) -> list[list[str]]:

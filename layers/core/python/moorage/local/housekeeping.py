@@ -15,7 +15,7 @@ from typing import IO, Final
 
 from moorage import limits
 from moorage.errors import StorageFull
-from moorage.store import keys
+from moorage.store import keys, object_keys
 from moorage.store.file_blobs import drop_object, settle
 from moorage.store.journal import Journal
 
@@ -97,7 +97,7 @@ class Housekeeping:
         return len(files)
 
     def _is_lost(self, key: str) -> bool:
-        owner = keys.owner_of_blob(key)
+        owner = object_keys.owner_of_blob(key)
         if owner is None:
             return False
         found = self._journal.reader.execute("SELECT 1 FROM records WHERE pk = ? LIMIT 1", (keys.response(*owner),))
@@ -109,7 +109,7 @@ def _expire(connection: sqlite3.Connection, now: float) -> int:
     connection.executemany("DELETE FROM records WHERE rowid = ?", [(rowid,) for rowid, _ in due])
     for pk in {pk for _, pk in due if keys.is_response(pk)}:
         if connection.execute("SELECT 1 FROM records WHERE pk = ? LIMIT 1", (pk,)).fetchone() is None:
-            prefix = keys.response_blobs(*keys.response_of(pk))
+            prefix = object_keys.response_blobs(*keys.response_of(pk))
             found = connection.execute("SELECT key FROM objects WHERE key >= ? AND key < ?", (prefix, prefix + _HIGHEST)).fetchall()
             for (key,) in found:
                 drop_object(connection, key)

@@ -25,7 +25,7 @@ from moorage.inputs import read_document, unreadable_now
 from moorage.loop import finish
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next
-from moorage.store import keys
+from moorage.store import object_keys
 from moorage.store.blobs import BlobNotFound
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import tell, tell_error
@@ -181,4 +181,4 @@ async def _refused(runtime: Runtime, state: LoopState, error: ApiError) -> LoopS
 
 def _key(tenant_id: str, response_id: str, name: str) -> str:
     """The objects that are deleted with the response."""
-    return keys.response_blob(tenant_id, response_id, f"documents/{name}")
+    return object_keys.response_blob(tenant_id, response_id, f"documents/{name}")

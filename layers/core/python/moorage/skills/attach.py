@@ -20,7 +20,7 @@ from moorage.skills.attached_store import ContainerSkill, ContainerSkills, direc
 from moorage.skills.bundle import SKILLS, SkillBundle
 from moorage.skills.front_matter import SkillProblem
 from moorage.skills.store import SkillStore
-from moorage.store import keys
+from moorage.store import object_keys
 from moorage.store.blobs import Blobs
 from moorage.telemetry import tell
 
@@ -116,7 +116,7 @@ class GivenSkills:
         return await self._store.change(record, set={"has_skills": True}, add={"files_added": len(rows)})
 
     async def _copied(self, record: ContainerRecord, skill: GivenSkill) -> ContainerSkill:
-        key = keys.container_object(record.tenant_id, record.id, f"skill-{skill.digest}")
+        key = object_keys.container_object(record.tenant_id, record.id, f"skill-{skill.digest}")
         if isinstance(skill.source, str):
             await self._blobs.copy(skill.source, key)
         else:

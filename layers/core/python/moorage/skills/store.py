@@ -21,7 +21,7 @@ from moorage.errors import ApiError, ConditionFailed, bad_request, skill_not_fou
 from moorage.files.store import Clock
 from moorage.ids import new_listed_id
 from moorage.skills.bundle import SkillBundle
-from moorage.store import keys, schema
+from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.table import Record, Table, Write
@@ -271,7 +271,7 @@ class SkillStore:
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             stored = await self._stored(tenant_id, bundle.digest)
             if stored is None:
-                stored = _StoredBundle(keys.skill_object(tenant_id, f"{bundle.digest}-{secrets.token_hex(8)}.zip"), 0)
+                stored = _StoredBundle(object_keys.skill_object(tenant_id, f"{bundle.digest}-{secrets.token_hex(8)}.zip"), 0)
                 record = {"PK": pk, "SK": keys.META, "key": stored.key, "count": 0, **self._due_attributes(bundle.digest)}
                 try:
                     await self._table.put(record, if_absent=True)

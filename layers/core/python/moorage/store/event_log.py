@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
-from moorage.store import keys
+from moorage.store import keys, object_keys
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
 from moorage.store.packing import packed, unpacked, unpacked_with_size
@@ -188,7 +188,7 @@ class EventLog:
         if batch.offsets:
             record["offsets"] = batch.offsets
         if len(body) > limits.ITEM_INLINE_BYTES_MAX:
-            key = keys.response_blob(self._tenant_id, self._response_id, f"ev-{batch.first}-{batch.writer.attempt}")
+            key = object_keys.response_blob(self._tenant_id, self._response_id, f"ev-{batch.first}-{batch.writer.attempt}")
             await self._blobs.put_bytes(key, body)
             record["blob"] = key
         else:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from moorage.errors import ApiError
 from moorage.files.store import FileStore
-from moorage.store import keys
+from moorage.store import object_keys
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.store.stored_bytes import Holder
 from moorage.wire.types import Event, Item
@@ -49,13 +49,13 @@ class Contents:
 
     async def keep(self, response_id: str, name: str, content: bytes) -> str:
         """Store content of a response; its handle. Doing it again writes the same object."""
-        await self.blobs.put_bytes(keys.response_blob(self.tenant_id, response_id, name), content)
+        await self.blobs.put_bytes(object_keys.response_blob(self.tenant_id, response_id, name), content)
         return f"{response_id}/{name}"
 
     async def kept(self, response_id: str, name: str) -> bytes | None:
         """The content of a response under a name; None if there is none."""
         try:
-            return await self.blobs.get_bytes(keys.response_blob(self.tenant_id, response_id, name))
+            return await self.blobs.get_bytes(object_keys.response_blob(self.tenant_id, response_id, name))
         except BlobNotFound:
             return None
 

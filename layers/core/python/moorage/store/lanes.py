@@ -15,7 +15,7 @@ from typing import Final, Literal
 from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ConditionFailed, Superseded
-from moorage.store import keys
+from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
 from moorage.store.packing import packed, unpacked
 from moorage.store.responses import ROOT_AGENT, StoredResponse
@@ -126,7 +126,7 @@ class Lanes:
         body = await packed(list(beginning))
         record: Record = {"PK": _pk(stored), "SK": keys.lane(lane.number, _BEGINNING), "ttl": stored.expires_at}
         if len(body) > limits.ITEM_INLINE_BYTES_MAX:
-            record["blob"] = keys.response_blob(stored.tenant_id, stored.response_id, f"agent-{lane.called_by}")
+            record["blob"] = object_keys.response_blob(stored.tenant_id, stored.response_id, f"agent-{lane.called_by}")
             await self._blobs.put_bytes(record["blob"], body)
         else:
             record["body"] = body
@@ -244,7 +244,7 @@ class Lanes:
         }
         body = await packed(item)
         if len(body) > limits.TEAM_OUTPUT_INLINE_BYTES_MAX:
-            record["blob"] = keys.response_blob(stored.tenant_id, stored.response_id, f"output-{mark}")
+            record["blob"] = object_keys.response_blob(stored.tenant_id, stored.response_id, f"output-{mark}")
             await self._blobs.put_bytes(record["blob"], body)
         else:
             record["body"] = body

@@ -18,7 +18,7 @@ from moorage import ids, limits
 from moorage.codec import Codec, FieldCodec
 from moorage.errors import ApiError, ConditionFailed, previous_response_not_found, response_not_found
 from moorage.parallel import side_by_side, worked
-from moorage.store import keys, response_list
+from moorage.store import keys, object_keys, response_list
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
 from moorage.store.event_log import EventBatch, EventLog
@@ -268,7 +268,7 @@ class Responses:
             record |= self._inflight(stored)
         body = await packed({"request": RECORD.pack(stored.parameters), "echo": stored.echo, "input": stored.input_items})
         if len(body) > limits.ITEM_INLINE_BYTES_MAX:
-            record["blob"] = keys.response_blob(stored.tenant_id, stored.response_id, "meta")
+            record["blob"] = object_keys.response_blob(stored.tenant_id, stored.response_id, "meta")
             await self._blobs.put_bytes(record["blob"], body)
         else:
             record["body"] = body
@@ -548,7 +548,7 @@ class Responses:
         if remains is not None:
             sums = UsageSums(self._table, tenant_id, retention_seconds=self._retention_seconds)
             await sums.forget(remains["created_at"])
-        await self._blobs.delete_prefix(keys.response_blobs(tenant_id, response_id))
+        await self._blobs.delete_prefix(object_keys.response_blobs(tenant_id, response_id))
 
 
 def _listed(stored: StoredResponse, response: dict[str, Any]) -> Record:

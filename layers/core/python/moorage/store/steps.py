@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
 from moorage.state import OUTCOME, StepOutcome
-from moorage.store import keys
+from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
 from moorage.store.event_log import OutputPlaces
 from moorage.store.packing import packed, unpacked
@@ -391,7 +391,7 @@ class Steps:
         name = f"lane-{stored.lane}-{name}" if stored.lane else name
         if len(body) <= limits.ITEM_INLINE_BYTES_MAX:
             return {"items": body}
-        key = keys.response_blob(stored.tenant_id, stored.response_id, name)
+        key = object_keys.response_blob(stored.tenant_id, stored.response_id, name)
         await self._blobs.put_bytes(key, body)
         return {"blob": key}
 

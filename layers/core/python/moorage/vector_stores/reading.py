@@ -13,7 +13,7 @@ from moorage.containers.containers import Containers
 from moorage.containers.lifecycle import LiveContainer
 from moorage.errors import ApiError, StorageFull
 from moorage.files.store import FileStore, StoredFile
-from moorage.store import keys
+from moorage.store import object_keys
 from moorage.store.blobs import Blobs, BlobTooLarge
 from moorage.vector_stores.documents import (
     HEAD_BYTES,
@@ -43,7 +43,7 @@ class Reading:
 
     async def drop(self, store: VectorStoreRecord, file_id: str) -> None:
         """With the rest of earlier additions of the file."""
-        await self._blobs.delete_prefix(f"{keys.vector_objects(store.tenant_id, store.id)}{file_id}/")
+        await self._blobs.delete_prefix(f"{object_keys.vector_objects(store.tenant_id, store.id)}{file_id}/")
 
     async def read_here(self, file: StoreFile) -> Kind | None:
         """Read it, if it is text; else the kind of document that a sandbox has to read. Raises :class:`UnreadableDocument`."""

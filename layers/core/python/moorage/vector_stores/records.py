@@ -12,7 +12,7 @@ from typing import Final, Literal, cast
 from moorage import limits
 from moorage.codec import Codec
 from moorage.knowledge.index import IndexRef
-from moorage.store import keys
+from moorage.store import keys, object_keys
 from moorage.store.listing import listing_attributes
 from moorage.store.stored_bytes import Holder
 from moorage.store.table import Record
@@ -112,7 +112,7 @@ class StoreFile:
 
     @property
     def text_key(self) -> str:
-        return keys.vector_text(self.tenant_id, self.store_id, self.id, self.token)
+        return object_keys.vector_text(self.tenant_id, self.store_id, self.id, self.token)
 
 
 @dataclass(frozen=True, slots=True)

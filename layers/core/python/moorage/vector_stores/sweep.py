@@ -10,7 +10,7 @@ from moorage.containers.containers import Containers
 from moorage.errors import ConditionFailed
 from moorage.files.store import Clock
 from moorage.parallel import side_by_side
-from moorage.store import keys, schema
+from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import Blobs
 from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Record, Table
@@ -64,7 +64,7 @@ class VectorStoreSweep:
         """All that a store holds. One that an execution is at work on is erased again when that is over for certain: what it was about
         to write may come after this."""
         await (await self._knowledge.opened_index()).delete(store.ref)
-        await self._blobs.delete_prefix(keys.vector_objects(store.tenant_id, store.id))
+        await self._blobs.delete_prefix(object_keys.vector_objects(store.tenant_id, store.id))
         await self._stored.forget(store.holder)
         rows = await self._table.query(store.pk)
         jobs = [JOB.unpack(row) for row in rows if row["SK"] == keys.INDEXING_JOB]
