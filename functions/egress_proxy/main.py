@@ -117,7 +117,7 @@ async def _serve(chosen: argparse.Namespace, settings: Settings, gate_class: typ
     mode = ProxyMode.parse("regular")
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        handler = PacedConnection(master, reader, writer, master.options, mode, layers_of=gate.http_layers_of)
+        handler = PacedConnection(master, reader, writer, master.options, mode, layers_of=gate.http_layers_of, may_keep=peers.keep)
         handler.layer = HttpProxy(handler.layer.context)
         with server.register_connection(handler.client.id, handler):
             await handler.handle_client()

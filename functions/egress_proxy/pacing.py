@@ -4,15 +4,18 @@ mitmproxy reads from one side when everything that it has written to the other i
 once. Two cases break that. A body that is unpacked may grow a thousandfold within one event, so :class:`PacedStream` sends one piece,
 waits until the client has taken it, and only then has the next one made. And an HTTP/2 peer that opens no window leaves what it is sent
 in mitmproxy's own buffers, which have no end. While either is behind, :class:`PacedConnection` reads nothing more from the other side.
+A body that comes before its request is decided waits outside too. What still has to be kept is counted for the client's container.
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from mitmproxy.connection import Connection, ConnectionState
+from mitmproxy.http import Message
 from mitmproxy.net.http import status_codes
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layer import CommandGenerator, Layer
@@ -20,12 +23,15 @@ from mitmproxy.proxy.layers import http
 from mitmproxy.proxy.layers.http import HttpLayer, HttpStream, SendHttp
 from mitmproxy.proxy.layers.http._events import (
     RequestData,
+    RequestHeaders,
     RequestProtocolError,
     ResponseData,
     ResponseEndOfMessage,
+    ResponseHeaders,
     ResponseProtocolError,
 )
 from mitmproxy.proxy.layers.http._http2 import Http2Connection
+from mitmproxy.proxy.layers.websocket import WebsocketLayer
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from moorage.telemetry import tell_error
 
@@ -35,6 +41,10 @@ _HTTP2_BUFFER_BYTES_MAX = 1 << 17
 _HTTP2_BUFFER_BYTES_LAST = 1 << 20
 """A client that sends on while neither side takes anything has to be read, or its windows were never seen; here it is cut off."""
 _LOOK_AGAIN_SECONDS = 0.02
+_STREAM_BYTES = 1 << 14
+"""mitmproxy's objects for one request: an estimate on the high side."""
+_FRAME_BYTES = 64
+"""Python's objects for one short string in a list."""
 
 
 @dataclass
@@ -47,6 +57,34 @@ class NextPieceHook(commands.StartHook):
 class PacedStream(HttpStream):
     is_behind = False
     """More of what came is still to be made and sent."""
+    _head_bytes = 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of bodies that came while the stream waits: for a decision, or for a connection."""
+        return sum(len(each.data) for each in self._paused_event_queue if isinstance(each, RequestData | ResponseData))
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the stream keeps in memory, about."""
+        held = len(self.request_body_buf) + len(self.flow.request.raw_content or b"") if self._head_bytes else 0
+        return _STREAM_BYTES + self._head_bytes + self.waiting_bytes + held + self._frame_bytes()
+
+    def _frame_bytes(self) -> int:
+        """Parts of WebSocket messages that are not whole yet."""
+        socket = self.child_layer
+        if not isinstance(socket, WebsocketLayer) or not hasattr(socket, "client_ws"):
+            return 0
+        frames = itertools.chain(socket.client_ws.frame_buf, socket.server_ws.frame_buf)
+        return sum(_FRAME_BYTES + len(frame) for frame in frames)
+
+    def state_wait_for_request_headers(self, event: RequestHeaders) -> CommandGenerator[None]:
+        self._head_bytes = _head_bytes(event.request) + len(event.request.data.path)
+        yield from super().state_wait_for_request_headers(event)
+
+    def state_wait_for_response_headers(self, event: ResponseHeaders) -> CommandGenerator[None]:
+        self._head_bytes += _head_bytes(event.response)
+        yield from super().state_wait_for_response_headers(event)
 
     def state_consume_request_body(self, event: events.Event) -> CommandGenerator[None]:
         if not isinstance(event, RequestData) or self.flow.response is None:
@@ -88,6 +126,10 @@ class PacedStream(HttpStream):
         return is_gone or any(isinstance(each, RequestProtocolError) for each in self._paused_event_queue)
 
 
+def _head_bytes(message: Message) -> int:
+    return sum(len(name) + len(value) + _FRAME_BYTES for name, value in message.headers.fields)
+
+
 def _unreadable(stream_id: int, message: str) -> ResponseProtocolError:
     """What mitmproxy says of an upstream that breaks off, so that the client sees that the body is not whole."""
     codes: Any = getattr(http, "ErrorCode", None)  # mitmproxy 11 has statuses here
@@ -98,10 +140,11 @@ def _unreadable(stream_id: int, message: str) -> ResponseProtocolError:
 class PacedConnection(ProxyConnectionHandler):
     """A client's connection, and those to the hosts that it led to."""
 
-    def __init__(self, *arguments: Any, layers_of: Callable[[str], Iterable[HttpLayer]]) -> None:
-        """``layers_of`` gives the HTTP layers of a client, by its id."""
+    def __init__(self, *arguments: Any, layers_of: Callable[[str], Iterable[HttpLayer]], may_keep: Callable[[str, int], bool]) -> None:
+        """``layers_of`` gives the HTTP layers of a client, by its id; ``may_keep`` says whether it may keep so many bytes in memory."""
         super().__init__(*arguments)
         self._layers_of = layers_of
+        self._may_keep = may_keep
         self._moved = asyncio.Event()
 
     async def hook_task(self, hook: commands.StartHook) -> None:
@@ -124,6 +167,10 @@ class PacedConnection(ProxyConnectionHandler):
     async def drain_writers(self) -> None:
         """Called after each event, before the next read."""
         await super().drain_writers()
+        kept = sum(stream.kept_bytes for stream in self._streams())
+        handler = self.transports[self.client].handler if self.client in self.transports else None
+        if not self._may_keep(self.client.id, kept) and handler is not None:
+            handler.cancel("keeps too much")
         task = asyncio.current_task()
         reading = next((connection for connection, io in self.transports.items() if io.handler is task), self.client)
         while self._has_to_wait(reading):
@@ -137,6 +184,7 @@ class PacedConnection(ProxyConnectionHandler):
         if reading is not self.client:
             return to_client > _HTTP2_BUFFER_BYTES_MAX or any(stream.is_behind for stream in self._streams())
         to_hosts = sum(self._buffered(connection) for connection in self.transports if connection is not self.client)
+        to_hosts += sum(stream.waiting_bytes for stream in self._streams())
         if to_hosts > _HTTP2_BUFFER_BYTES_LAST and (task := asyncio.current_task()) is not None:
             task.cancel("sent on without end")
         return to_hosts > _HTTP2_BUFFER_BYTES_MAX and to_client <= _HTTP2_BUFFER_BYTES_MAX

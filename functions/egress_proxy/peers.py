@@ -43,6 +43,16 @@ class Peer:
     is_settled: bool = False
     """It has said something that was allowed; until then its time is short."""
     http_layers: list[HttpLayer] = field(default_factory=list)
+    kept_bytes: int = 0
+    """In the proxy's memory, of what it says and is told."""
+
+    @property
+    def owner(self) -> str:
+        return self.place if self.grant is None else self.grant.container_id
+
+    @property
+    def tenant(self) -> str:
+        return "" if self.grant is None else self.grant.tenant_id
 
     def approve(self, address: str, port: int) -> None:
         if len(self.approved) >= _APPROVED_MAX:
@@ -58,6 +68,8 @@ class Peers:
         """By place."""
         self._containers: Counter[str] = Counter()
         self._tenants: Counter[str] = Counter()
+        self._kept_by_owner: Counter[str] = Counter()
+        self._kept_by_tenant: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[tuple[str, Peer]]:
         return iter(list(self._peers.items()))
@@ -82,6 +94,8 @@ class Peers:
 
     def leave(self, client_id: str) -> Peer | None:
         peer = self._peers.pop(client_id, None)
+        if peer is not None:
+            self._note_kept(peer, 0)
         if peer is not None and peer.grant is None:
             _less(self._strangers, peer.place)
         elif peer is not None and peer.grant is not None:
@@ -104,8 +118,32 @@ class Peers:
                 _less(self._tenants, before.tenant_id)
             self._containers[grant.container_id] += 1
             self._tenants[grant.tenant_id] += 1
+        kept_bytes = peer.kept_bytes
+        self._note_kept(peer, 0)
         peer.credential, peer.grant, peer.checked_at = credential, grant, now
+        self._note_kept(peer, kept_bytes)
         return True
+
+    def keep(self, client_id: str, count: int) -> bool:
+        """A connection keeps ``count`` bytes from now on. False if its container, or its tenant, keeps too much with them.
+
+        One request at a time of each connection is far below. HTTP/2 brings a hundred, and WebSockets messages of any length.
+        """
+        peer = self._peers.get(client_id)
+        if peer is None:
+            return False
+        grows = count > peer.kept_bytes
+        self._note_kept(peer, count)
+        is_much = self._kept_by_owner[peer.owner] > limits.EGRESS_KEPT_BYTES_MAX
+        is_much_together = bool(peer.tenant) and self._kept_by_tenant[peer.tenant] > limits.EGRESS_TENANT_KEPT_BYTES_MAX
+        return not (grows and (is_much or is_much_together))
+
+    def _note_kept(self, peer: Peer, count: int) -> None:
+        for counted, key in ((self._kept_by_owner, peer.owner), (self._kept_by_tenant, peer.tenant)):
+            counted[key] += count - peer.kept_bytes
+            if not counted[key]:
+                del counted[key]
+        peer.kept_bytes = count
 
 
 def _less(counted: Counter[str], key: str) -> None:

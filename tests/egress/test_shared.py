@@ -1,5 +1,6 @@
 """The proxy serves every container: what one of them does, or the servers that it talks to, takes it from no other."""
 
+import base64
 import hashlib
 import json
 import os
@@ -7,7 +8,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from socket import AF_UNIX, socket
@@ -185,10 +186,63 @@ def test_the_body_of_a_refused_http2_request_is_not_kept(arena: ArenaClient) -> 
     assert dict(answer.headers)[b":status"] == b"403"
 
 
+def test_held_http2_forms_of_one_container_are_bounded_in_bytes(arena: ArenaClient, other_sandbox: Sandbox, neighbour: Opened) -> None:
+    """Each connection brings a hundred requests, and each of them a form of 64 KiB that never ends."""
+    box = arena.open("h2.example", secrets=[{"domain": "h2.example", "name": "KEY", "value": VALUE, "places": ["form"]}])
+    arena("restart_proxy")
+    assert reaches_its_host(other_sandbox, neighbour)
+    form = {"content-type": "application/x-www-form-urlencoded", "content-length": str(limits.EGRESS_FORM_BYTES_MAX)}
+    asked = {":method": "POST", ":path": "/", ":scheme": "https", ":authority": "h2.example", **form}
+    with no_more_than(arena, GROWTH_KIB_MAX), ExitStack() as held:
+        for _ in range(40):
+            with suppress(OSError):  # Those that are cut off.
+                connection, http2 = held.enter_context(_http2(arena, box))
+                for stream_id in range(1, 200, 2):
+                    http2.send_headers(stream_id, list(asked.items()))
+                    _send_http2_body(connection, http2, stream_id, limits.EGRESS_FORM_BYTES_MAX - 1)
+        assert reaches_its_host(other_sandbox, neighbour)
+
+
+def test_a_body_that_comes_before_the_decision_waits_outside(arena: ArenaClient, sandbox: Sandbox) -> None:
+    """The table takes two seconds not to answer."""
+    arena("restart_proxy")
+    head = f"POST http://allowed.example/ HTTP/1.1\r\nHost: allowed.example\r\nContent-Length: {1 << 30}\r\n"
+    arena("freeze_table")
+    try:
+        with no_more_than(arena, GROWTH_KIB_MAX), socket(AF_UNIX) as plain, suppress(OSError):
+            plain.settimeout(3)
+            plain.connect(str(arena.directory / "proxy" / "egress.sock"))
+            plain.sendall(f"{head}Proxy-Authorization: Basic {base64.b64encode(b'a:b').decode()}\r\n\r\n".encode())
+            plain.sendall(bytes(300 * MIB))
+    finally:
+        arena("thaw_table")
+
+
+def test_a_websocket_message_that_never_ends_is_cut_off(arena: ArenaClient, sandbox: Sandbox, box: Opened) -> None:
+    asks = (
+        f"GET /ws HTTP/1.1\r\nHost: {HOST}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    arena("restart_proxy")
+    context = ssl.create_default_context(cadata=(arena.directory / "egress-ca.pem").read_text())
+    begins, goes_on = b"\x02\xff", b"\x00\xff"
+    frame = (1 << 16).to_bytes(8, "big") + bytes(4 + (1 << 16))
+    with no_more_than(arena, 2 * GROWTH_KIB_MAX), socket(AF_UNIX) as plain:  # mitmproxy puts the parts together anew for each.
+        plain.settimeout(20)
+        plain.connect(str(arena.directory / "proxy" / "egress.sock"))
+        plain.sendall(connect_line(box, f"{HOST}:443").encode())
+        assert plain.recv(4096).startswith(b"HTTP/1.1 200")
+        with context.wrap_socket(plain, server_hostname=HOST) as connection:
+            connection.sendall(asks.encode())
+            connection.recv(4096)
+            with pytest.raises((ConnectionError, ssl.SSLError)):
+                connection.sendall(begins + frame + (goes_on + frame) * (300 * MIB >> 16))
+
+
 def _send_http2_body(connection: ssl.SSLSocket, http2: H2Connection, stream_id: int, count: int) -> None:
     """As the peer's windows open."""
-    piece = bytes(http2.max_outbound_frame_size)
     while count > 0:
+        piece = bytes(min(count, http2.max_outbound_frame_size))
         while http2.local_flow_control_window(stream_id) < len(piece):
             http2.receive_data(connection.recv(65536))
         http2.send_data(stream_id, piece)

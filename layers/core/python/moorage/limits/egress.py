@@ -42,6 +42,11 @@ EGRESS_HELLO_BYTES_MAX: Final = 64 * KIB
 EGRESS_HEADER_BYTES_MAX: Final = 128 * KIB
 """A request's line and headers, twice what common servers take."""
 
+EGRESS_KEPT_BYTES_MAX: Final = EGRESS_CONNECTIONS_MAX * EGRESS_HEADER_BYTES_MAX
+EGRESS_TENANT_KEPT_BYTES_MAX: Final = EGRESS_TENANT_CONNECTIONS_MAX * EGRESS_HEADER_BYTES_MAX
+"""What the connections of a container, and of a tenant, keep in the proxy's memory: headers, bodies held for their secrets, parts of
+WebSocket messages. The connection that grows beyond it is closed. HTTP/1's headers alone reach as much."""
+
 EGRESS_HELLO_SECONDS_MAX: Final = 30
 """A connection that has said nothing useful for this long is closed (slow clients)."""
 
