@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from moorage.wire.types import Item
 
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import _Died, say, shell
-from tests.unit.loop.teams import TeamLab, by_agent, look, spawn, wait
+from tests.unit.loop.teams import TeamLab, ask, by_agent, look, spawn, text_of, wait
 
 
 def asking() -> TeamLab:
@@ -172,3 +173,43 @@ async def test_a_long_output_is_kept_too() -> None:
     await lab.play()
     found = [item["output"] for item in (await lab.object_of(stored))["output"] if item["type"] == "function_call_output"]
     assert found == [long]
+
+
+def kinds(prompt: Iterable[Item]) -> list[str]:
+    """Behind the agent's name."""
+    items = list(prompt)
+    begin = max(index for index, item in enumerate(items) if text_of(item).startswith("From here on you are "))
+    return [str(item.get("role", item["type"])) for item in items[begin + 1 :]]
+
+
+async def test_messages_that_came_before_an_output_follow_it_in_the_prompt() -> None:
+    """Model providers refuse a message between a call and its output."""
+    hurry = ask("send_message", "call_3", target="a", message="Hurry.")
+    lab = TeamLab(root=[spawn("a"), shell("r1"), hurry, say("Enough.")], root__a=[look("x"), say("a saw it")])
+    first = await lab.begin()
+    await lab.play()
+    await lab.answer(first, x="a rock")
+    await lab.play()
+    assert kinds(lab.team.prompts("/root/a")[-1]) == ["user", "function_call", "function_call_output", "user"]
+
+
+async def test_an_agent_that_was_interrupted_goes_on_without_its_output() -> None:
+    """Its client answers later all the same, as it has to. The agent reads that before its next task, and does not go on for it."""
+    interrupt, more = ask("interrupt_agent", "call_2", target="a"), ask("followup_task", "call_3", target="a", message="Go on.")
+    again = ask("followup_task", "call_4", target="a", message="And now?")
+    lab = TeamLab(
+        root=[spawn("a"), shell("r1"), interrupt, more, wait(), say("Enough."), again, wait(), say("Done.")],
+        root__a=[look("x"), say("a went on"), say("a read it")],
+    )
+    first = await lab.begin()
+    await lab.play()
+    second = await lab.answer(first, x="a rock")
+    await lab.play()
+    response = await lab.object_of(second)
+    assert by_agent(response)["/root/a"] == ["agent_message", "message"]
+    assert response["output"][-1]["content"][0]["text"] == "Done."
+    before, after = lab.team.prompts("/root/a")[1:]
+    assert kinds(before) == ["user", "function_call", "function_call_output", "user"]
+    assert kinds(after) == [*kinds(before), "assistant", "user", "user"]
+    assert after[: len(before)] == before
+    assert "a rock" in text_of(after[-2])

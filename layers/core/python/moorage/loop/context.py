@@ -11,6 +11,7 @@ from moorage.errors import bad_request, duplicate_item
 from moorage.tools.capabilities import RunsInContainer, TrimsContext
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import CallRunner
+from moorage.wire.item import program_of
 from moorage.wire.types import Item
 
 OUTPUT_OF: Final = ROOMS.output_of
@@ -40,6 +41,7 @@ def output_items(output: Iterable[Item], *, is_cut: bool = False) -> list[Item]:
 
 
 _CLIENTS_CALLS: Final = ("function_call", "custom_tool_call")
+_FROM_OUTSIDE: Final = ("user", "developer", "system")
 _DELETED_OUTPUT: Final = "The output of this call was deleted."
 
 
@@ -137,6 +139,46 @@ def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
         room = ROOMS.hosted(key[0])
         if key not in answered and not call_item.get("async") and not (room is not None and room.may_stay_open(call_item)):
             raise bad_request(f"No tool output found for {key[0].replace('_', ' ')} {key[1]}.", param="input")
+
+
+def answered_at_once(items: Sequence[Item]) -> Sequence[Item]:
+    """A conversation in which each output of the client stands before the messages that came while its call was open, as model
+    providers want it.
+
+    An agent of a team that was interrupted goes on with a task, without an output. Its function's call then is as one that is
+    ``async``: an output that comes later is a message. Another call is left out, with its output.
+    """
+    if not any(map(_is_clients, items)):
+        return items
+    waiting: dict[str, int] = {}
+    places = {item.get("call_id"): place for place, item in enumerate(items) if _call_of(item["type"]) is not None}
+    spoke, latest = [], -1
+    for place, item in enumerate(items):
+        latest = place if item.get("role") == "assistant" or ROOMS.of_call(item["type"]) is not None else latest
+        spoke.append(latest)
+    found: dict[int, Item] = {}
+    gone: set[int] = set()
+    order: list[int] = []
+    for place, item in enumerate(items):
+        if item.get("role") in _FROM_OUTSIDE or item["type"] == "agent_message":
+            for call_id, called in waiting.items():
+                output = places.get(call_id, -1)
+                if output > place and spoke[output] < place:
+                    order.append(output)
+                    gone.add(output)
+                elif items[called]["type"] in _CLIENTS_CALLS:
+                    found[called] = items[called] | {"async": True}
+                else:
+                    gone |= {called, output}
+                    order.remove(called)
+            waiting.clear()
+        elif _is_clients(item) and not item.get("async") and program_of(item) is None:
+            waiting[item["call_id"]] = place
+        elif _call_of(item["type"]) is not None:
+            waiting.pop(item.get("call_id", ""), None)
+        if place not in gone:
+            order.append(place)
+    return [found.get(place, items[place]) for place in order] if gone or found else items
 
 
 def trimmed(items: Sequence[Item]) -> list[Item]:

@@ -12,7 +12,7 @@ import orjson
 
 from moorage import limits
 from moorage.errors import invalid_encrypted_content
-from moorage.loop.context import trimmed
+from moorage.loop.context import answered_at_once, trimmed
 from moorage.loop.team_items import known_to_root
 from moorage.loop.truncate import stays
 from moorage.model.tokens import estimate_item
@@ -80,7 +80,7 @@ def visible(items: Sequence[Item], read: Reader) -> list[Item]:
 
     It is opened: the model reads its ``text``. Parts of older items that tools have left out are gone.
     """
-    items = known_to_root(items)
+    items = answered_at_once(known_to_root(items))
     last = max((index for index, item in enumerate(items) if item["type"] == "compaction"), default=None)
     if last is None:
         return trimmed(items)

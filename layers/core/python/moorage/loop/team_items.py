@@ -38,6 +38,10 @@ class KnownAgent:
     """The beginning of its latest task."""
     is_answered: bool = False
     """The latest that it knows is what its client has answered."""
+    asked: set[str] = field(default_factory=set)
+    """What it has asked its client: ``call_id`` of the calls, ids of the questions."""
+    abandoned: set[str] = field(default_factory=set)
+    """Of these, those before an interruption: it does not go on with their outputs."""
     has_given_up: bool = False
     """Its turn has ended without an answer."""
     is_interrupted: bool = False
@@ -76,7 +80,6 @@ class KnownAgent:
 def agents_of(items: Iterable[Item]) -> dict[str, KnownAgent]:
     """By name: ``/root``, then the others in the order in which they began."""
     agents = {ROOT_AGENT: KnownAgent(ROOT_AGENT)}
-    asked: set[str] = set()
     spawns: dict[str, tuple[int, Any]] = {}
     for name, item in owned(items):
         agent = agents.setdefault(name, KnownAgent(name))
@@ -84,10 +87,11 @@ def agents_of(items: Iterable[Item]) -> dict[str, KnownAgent]:
             _hear(agents, agent, item)
         else:
             about = item.get("approval_request_id") or item.get("call_id")
-            agent.is_answered = about in asked and decide.where(item) is None
+            agent.is_answered = about in agent.asked - agent.abandoned and decide.where(item) is None
             agent.has_given_up &= agent.is_answered
         if decide.is_for_client(item):
-            asked.add(item.get("call_id") or item["id"])
+            agent.asked.add(item.get("call_id") or item["id"])
+            agent.abandoned |= agent.asked if agent.is_interrupted else set()
         if item["type"] == AgentTeam.call_type and item["action"] == "spawn_agent":
             spawns[item["call_id"]] = len(agent.items), parsed(item["arguments"])
         agent.items.append(item)
@@ -163,8 +167,15 @@ def _lead(agents: dict[str, KnownAgent], output: Item) -> None:
     """An agent has interrupted another one, or given it a further task."""
     said = _said(output)
     target = agents.get(str(said.get("target")))
-    if target is not None:
-        target.is_interrupted = output["action"] == "interrupt_agent" and said.get("previous_status") in ACTIVE
+    if target is None:
+        return
+    was_active = said.get("previous_status") in ACTIVE
+    if output["action"] == "followup_task":
+        target.is_interrupted = False
+        target.abandoned -= target.asked if was_active else set()  # Its turn went on.
+    elif was_active:
+        target.is_interrupted = True
+        target.abandoned |= target.asked
 
 
 def _said(output: Item) -> dict[str, Any]:
