@@ -63,7 +63,7 @@ CLIENTS = (
     Client(
         "@openai/codex",
         "use_codex.py",
-        "`codex exec` edits a file over SSE and WebSocket: shell, apply_patch, compaction",
+        "`codex exec` edits a file over SSE and WebSocket: shell, apply_patch, compaction; `codex app-server` interrupts and steers",
         True,
         ".bin/codex",
     ),
@@ -144,8 +144,8 @@ def main(arguments: Sequence[str]) -> int:
         models = Path(folder) / "models.toml"
         # Who serves the model "torn", and how badly, is a program's matter.
         torn = f'[[models]]\nname = "torn"\nprovider = "chat_completions"\nbase_url = "http://127.0.0.1:{PORT}/v1"\n'
-        # The Agents SDK compacts with a model that has a name of OpenAI's.
-        named = '[[models]]\nname = "gpt-5.5"\nprovider = "demo"\n[[models]]\nname = "demo"\nprovider = "demo"\n'
+        # The Agents SDK compacts with a model that has a name of OpenAI's, and Codex goes by the names of its model families.
+        named = "".join(f'[[models]]\nname = "{name}"\nprovider = "demo"\n' for name in ("gpt-5.5", "gpt-6", "gpt-6.2-sol", "demo"))
         models.write_text(f'[mcp.depot]\nurl = "{depot.url}/mcp"\n{torn}{named}')
         environment = {"MOORAGE_EGRESS_PORTS": str(PORT), "MOORAGE_FETCH_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128"}
         stack = Stack(Path(folder) / "state", {"MOORAGE_MODELS_FILE": str(models), **environment}).start()

@@ -1,4 +1,5 @@
-"""A TCP relay to the stack that notes the request lines, so that a program can tell how its client spoke."""
+"""A TCP relay to the stack that notes the request lines, and a client's frames on a WebSocket, so that a program can tell how its
+client spoke."""
 
 import selectors
 import socket
@@ -6,6 +7,8 @@ import threading
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
+
+_WHOLE_TEXT = 0x81
 
 
 class Relay:
@@ -15,6 +18,8 @@ class Relay:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}{parts.path}"
         self.requests: set[str] = set()
+        self.frames: list[str] = []
+        """Texts of uncompressed frames."""
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -35,6 +40,7 @@ class Relay:
         with client, socket.create_connection(self._target) as server, selectors.DefaultSelector() as ready:
             ready.register(client, selectors.EVENT_READ, server)
             ready.register(server, selectors.EVENT_READ, client)
+            rest = b""
             while True:
                 for key, _ in ready.select():
                     source, sink = key.fileobj, key.data
@@ -44,4 +50,19 @@ class Relay:
                         return
                     if source is client and data.startswith((b"GET ", b"POST ")):
                         self.requests.add(b" ".join(data.split(b" ", 2)[:2]).decode())
+                    elif source is client:
+                        rest = self._note_frames(rest + data)
                     sink.sendall(data)
+
+    def _note_frames(self, data: bytes) -> bytes:
+        """Take the whole frames off, and answer what is left (RFC 6455, section 5.2: what a client sends is masked)."""
+        while len(data) >= 2:
+            start, size = {126: (4, data[2:4]), 127: (10, data[2:10])}.get(data[1] & 127, (2, bytes([data[1] & 127])))
+            end = start + 4 + int.from_bytes(size)
+            if len(data) < end:
+                break
+            mask, masked = data[start : start + 4], data[start + 4 : end]
+            if data[0] == _WHOLE_TEXT:
+                self.frames.append(bytes(byte ^ mask[index % 4] for index, byte in enumerate(masked)).decode())
+            data = data[end:]
+        return data
