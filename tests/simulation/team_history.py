@@ -2,7 +2,8 @@
 
 Every request to the table takes a random time of the loop's clock, so that the tasks of several agents meet between any two of them.
 A process that is lost takes its execution with it, or leaves it to the state machine, which may give its step up. The reaper does the
-rest, and dies as others do. Somebody pauses the response, and lets it go on.
+rest, and dies as others do. Somebody pauses the response, and lets it go on. Its client sends outputs for the calls that it sees while
+the response runs, and sends one again whose acknowledgement it has not got.
 """
 
 import asyncio
@@ -16,8 +17,8 @@ from functools import cache
 from typing import Any, Final
 
 from moorage import limits
-from moorage.errors import Superseded, UpstreamError
-from moorage.loop import paused
+from moorage.errors import ConditionFailed, Superseded, UpstreamError
+from moorage.loop import paused, team
 from moorage.loop.recover import continue_loop, fail_response, recover
 from moorage.model.base import CallDelta, CallStarted, Delta, ModelRequest, StreamFinished, UsageReported
 from moorage.state import LoopState, Next
@@ -26,14 +27,18 @@ from moorage.store.table import Record
 from moorage.wire.types import Item
 
 from tests.simulation.history import STEPS_MAX, Blow, Died, History, Process, _process, begun
-from tests.unit.loop.lab import TENANT, FakeModel, FakeSandboxes, Lab, Turn, broken, say
-from tests.unit.loop.teams import TEAM, agent_of, text_of
+from tests.unit.loop.lab import SHELL_TOOL, TENANT, FakeModel, FakeSandboxes, Lab, Turn, broken, say
+from tests.unit.loop.teams import LOOK, TEAM, agent_of, text_of
 from tests.unit.store.memory import MemoryTable
 
 REAPER_ROUNDS_MAX: Final = 200
 """In which nothing ran before."""
 _CANCELS_SPARED: Final = 0.8
 """Of the cancels of a history with one agent, which has fewer tasks."""
+_ANSWERS_SPARED: Final = 0.4
+"""A client works for a while, and some calls are never answered while the response runs."""
+STANDING: Final = ("asking", "waiting")
+"""An agent stands so at the end if one of the team waits for the next request."""
 _SLEEPS: Final = 0.3
 """The chance that a request to the table takes a time."""
 
@@ -122,7 +127,9 @@ def _turns(name: str, children: list[str], dice: random.Random) -> list[list[Act
         turns.append(_commands(name, dice))
     turns += [spawns] if dice.random() < 0.5 else [[spawn] for spawn in spawns]
     for number in range(int(dice.random() * 4)):
-        turns.append(_talk(name, names, number, dice) if dice.random() < 0.5 else _commands(name, dice))
+        chance = dice.random()
+        asks: list[Action] = [("look", {"at": name})]
+        turns.append(asks if chance < 0.25 else _talk(name, names, number, dice) if chance < 0.6 else _commands(name, dice))
     if dice.random() < 0.85:
         turns += [[("wait_agent", _time(dice))] for _ in children]
     if name != "/root" and dice.random() < 0.3:
@@ -214,7 +221,7 @@ def texts(output: list[Item], agent: str) -> list[str]:
 
 @cache
 def beginning() -> tuple[StoredResponse, Mapping[tuple[str, str], Record]]:
-    return begun(Lab(), agent="/root", parameters={"multi_agent": TEAM})
+    return begun(Lab(), agent="/root", tools=[SHELL_TOOL, LOOK], takes_outputs=True, parameters={"multi_agent": TEAM})
 
 
 class TeamHistory(History):
@@ -228,6 +235,8 @@ class TeamHistory(History):
         self.at: dict[str, LoopState] = {}
         """Where each execution stands."""
         self.tasks = 0
+        self.answered: set[str] = set()
+        """Calls whose outputs the client knows to be taken, or refused."""
         self.resumes_at = -1
         """Before which task somebody lets the response go on that was paused."""
 
@@ -260,6 +269,7 @@ class TeamHistory(History):
                 assert idle < REAPER_ROUNDS_MAX, "it stands still"
                 self.lab.now += limits.RECOVERY_SECONDS + 1
                 await self.resume()
+                await self.answer()
                 await self.reap()
         else:
             raise AssertionError("it does not end")
@@ -279,6 +289,8 @@ class TeamHistory(History):
                 await self.lab.responses.request_pause(self.stored)
         elif chance < 0.05:
             await self.reap()
+        elif chance < 0.25:
+            await self.answer()
         if 0 <= self.resumes_at <= self.tasks:
             await self.resume()
         chosen = self.pace.sample(going, 1 + int(self.pace.random() * len(going)))
@@ -338,6 +350,29 @@ class TeamHistory(History):
         finally:
             _process.reset(token)
 
+    async def answer(self) -> None:
+        """The client answers a call that it sees, and the process that takes the output may die."""
+        open_calls: dict[str, Item] = {}
+        for event in await self.lab.events(self.stored):
+            if event["type"] == "response.output_item.done" and event["item"]["type"] == "function_call":
+                open_calls[event["item"]["call_id"]] = event["item"]
+        due = [call for call_id, call in open_calls.items() if call_id not in self.answered and call["status"] == "completed"]
+        if not due or self.pace.random() < _ANSWERS_SPARED:
+            return
+        call = due[0]
+        item = {"id": f"fco_{call['call_id']}", "type": "function_call_output", "call_id": call["call_id"], "output": "seen"}
+        token = _process.set(Process(int(self.pace.random() * 12), is_stopped=False))
+        try:
+            taken = await team.answer(self.lab.runtime, self.stored, {call["agent"]["agent_name"]: [item]})
+            self.seen["answered" if taken else "answered late"] += 1
+            self.answered.add(call["call_id"])
+        except ConditionFailed:
+            self.answered.add(call["call_id"])
+        except Died:
+            self.seen["answer died"] += 1
+        finally:
+            _process.reset(token)
+
     async def resume(self) -> None:
         snapshot = await self.snapshot()
         self.resumes_at = -1
@@ -356,9 +391,10 @@ class TeamHistory(History):
         if status != "completed":
             return status
         assert {each["agent_name"] for each in used} <= set(lanes)
-        assert not any(lane.is_active for lane in lanes.values()), "an agent goes on after the end"
+        assert not any(lane.is_active for lane in lanes.values() if lane.status not in STANDING), "an agent goes on after the end"
+        assert {lane.status for lane in lanes.values()} & {"asking"} or not any(lane.is_active for lane in lanes.values())
         for lane in lanes.values():
-            if lane.number:
+            if lane.number and lane.status not in STANDING:
                 told = [
                     message
                     for message in await self.lab.runtime.lanes.messages(stored, lane.parent)
