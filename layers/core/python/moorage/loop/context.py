@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from moorage.errors import bad_request, duplicate_item
 from moorage.tools.capabilities import RunsInContainer, TrimsContext
+from moorage.tools.multi_agent.room import AgentTeam
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import CallRunner
 from moorage.wire.item import program_of
@@ -160,7 +161,7 @@ def answered_at_once(items: Sequence[Item]) -> Sequence[Item]:
     gone: set[int] = set()
     order: list[int] = []
     for place, item in enumerate(items):
-        if item.get("role") in _FROM_OUTSIDE or item["type"] == "agent_message":
+        if item.get("role") in _FROM_OUTSIDE or item["type"] == AgentTeam.message_type:
             for call_id, called in waiting.items():
                 output = places.get(call_id, -1)
                 if output > place and spoke[output] < place:
