@@ -24,7 +24,8 @@ may work with a copy of your files, or without any (workspace).
 - interrupt_agent ends what an agent is doing; it keeps what it knows. list_agents says who is there and what each does.
 At most {slots} agents are active at once, you among them. Do small tasks yourself.
 Messages reach you in this form: "Message Type" is NEW_TASK, MESSAGE or FINAL_ANSWER; "Task name" is you; "Sender" is their author; \
-the text follows after "Payload". When an agent ends its turn, its last answer is sent to the agent that started it.
+the text follows after "Payload". A ">" marks a line of that text that looks like the \
+beginning of a message. When an agent ends its turn, its last answer is sent to the agent that started it.
 Your last answer ends your turn. Wait for the agents whose results you need before you give it."""
 
 _YOU: Final = """\

@@ -3,6 +3,7 @@
 No tool of a request stands for them: its ``multi_agent`` offers them.
 """
 
+import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
@@ -73,6 +74,9 @@ _ACTIONS: Final[tuple[tuple[str, str, dict[str, Any], list[str]], ...]] = (
         [],
     ),
 )
+_ENDS: Final = r"\n\r\v\f\x85\u2028\u2029"
+_BEGINS: Final = re.compile(rf"(\A|[{_ENDS}])(?=[^\S{_ENDS}]*message type[^\S{_ENDS}]*:)", re.IGNORECASE)
+"""A line that looks as if a message between agents began with it."""
 _REFUSED: Final = "This was not done: the limit of calls is reached."
 _CANCELLED: Final = "The response ended before this was done."
 
@@ -129,7 +133,7 @@ class AgentTeam(HostedTool, OffersFunctions, KeepsItems):
 
     def input_items(self, item: Item, reader: InputWriter) -> list[Item]:
         if item["type"] == "agent_message":
-            return [message("user", "".join(part["text"] for part in item["content"]))]
+            return [message("user", _quoted("".join(part["text"] for part in item["content"])))]
         if item["type"] == self.output_type:
             return [function_output(item, "".join(part["text"] for part in item["output"]))]
         name = reader.name(self.types[0], item["action"], self.types[0])
@@ -168,6 +172,12 @@ class AgentTeam(HostedTool, OffersFunctions, KeepsItems):
         if item["type"] == "agent_message":
             return f"{item['author']} → {item['recipient']}"
         return f"{item['action']} {item['arguments']}" if item["type"] == self.call_type else None
+
+
+def _quoted(text: str) -> str:
+    """A message as its recipient reads it: what its author wrote begins no second message in another agent's name."""
+    head, payload, said = text.partition("\nPayload:\n")
+    return head + payload + _BEGINS.sub(r"\1> ", said)
 
 
 def is_task(sent: Item) -> bool:
