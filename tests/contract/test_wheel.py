@@ -15,8 +15,10 @@ import uv
 
 from tests.stack import ROOT, clean_environment
 
+pytestmark = pytest.mark.timeout(1800)
+"""The first tests install packages: on a busy machine that takes minutes for each."""
 UV = uv.find_uv_bin()
-_SECONDS_MAX = 300
+_SECONDS_MAX = 800
 CARRIED = (
     *("functions/egress_proxy", "functions/sandbox"),
     *("models.toml", "requirements/egress.txt", "requirements/toolbox.txt"),
@@ -46,7 +48,11 @@ class Installed:
     def run(self, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         """A command as someone types it who has nothing but the wheel."""
         with self.start(*arguments, **environment) as process:
-            out, errors = process.communicate(timeout=_SECONDS_MAX)
+            try:
+                out, errors = process.communicate(timeout=_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                raise AssertionError(process.communicate()) from None
         return subprocess.CompletedProcess(arguments, process.returncode, out, errors)
 
     def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
@@ -147,9 +153,10 @@ def test_the_demonstration_runs_and_makes_its_toolbox_in_the_users_cache(
 
 
 def test_the_doctor_names_what_it_finds_without_a_stack(installed: Installed) -> None:
-    said = installed.run("moorage", "doctor", MOORAGE_PORT="0").stdout
-    assert "ok    bubblewrap makes sandboxes here" in said
-    assert "no deployment to ask" in said
+    """The folder of its state is named: it would be looked for in the folders above as well."""
+    done = installed.run("moorage", "doctor", MOORAGE_PORT="0", MOORAGE_STATE_DIR=".moorage")
+    assert "ok    bubblewrap makes sandboxes here" in done.stdout, done
+    assert "no deployment to ask" in done.stdout, done
 
 
 def test_the_stack_serves_with_egress_state_and_toolbox(installed: Installed, demonstrated: "subprocess.CompletedProcess[str]") -> None:

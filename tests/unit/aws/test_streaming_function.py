@@ -87,7 +87,7 @@ async def started(emulator: Ministack, task_root: Path) -> AsyncIterator[httpx.A
             yield client
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(10)
+        process.wait(60)
 
 
 def _free_port() -> int:

@@ -43,7 +43,7 @@ async def test_a_step_of_the_loop_writes_at_the_end_of_an_item_without_being_ask
     table, log = new_log()
     async with LogSink(LogWriter(log, LogWriterId(0, 1), 0)) as sink:
         sink.emit({"type": "response.output_item.done", "output_index": 0, "item": {}})
-        await asyncio.wait_for(until_written(table), 5)
+        await asyncio.wait_for(until_written(table), 60)
     assert len(await log.read_all()) == 1
 
 
@@ -90,7 +90,7 @@ async def test_leaving_a_sink_that_has_just_been_woken_does_not_hang() -> None:
             await asyncio.sleep(0)
             sink.emit(text("x" * limits.BATCH_EVENTS_BYTES_MAX))
 
-    await asyncio.wait_for(leave(), 5)
+    await asyncio.wait_for(leave(), 60)
 
 
 async def test_an_inline_step_tells_its_client_at_once_and_writes_when_asked() -> None:

@@ -219,7 +219,7 @@ async def test_where_none_can_be_made_whoever_asks_is_told_and_the_next_one_asks
 
 async def test_there_is_one_launcher_for_a_state_directory(tmp_path: Path) -> None:
     with launcher(tmp_path), launcher_process(tmp_path) as (second, _):
-        assert second.wait(10) == 1
+        assert second.wait(60) == 1
         assert "Another launcher runs" in (tmp_path / "launcher.log").read_text()
 
 
@@ -269,7 +269,7 @@ async def test_a_start_that_cannot_work_is_an_error_and_leaves_nothing(tmp_path:
 
 async def test_a_toolbox_that_is_none_is_refused_at_the_start(tmp_path: Path) -> None:
     with launcher_process(tmp_path, "--toolbox", str(tmp_path / "none")) as (process, _):
-        assert process.wait(10) == 1
+        assert process.wait(60) == 1
         assert "is not a virtual environment" in (tmp_path / "launcher.log").read_text()
 
 
