@@ -100,6 +100,8 @@ class ShopServer:
             return "204 No Content", "", b""
         if page is None:
             return "404 Not Found", "content-type: text/plain\r\n", b"nothing here"
+        if page.startswith("401:"):
+            return "401 Unauthorized", 'www-authenticate: Basic realm="shop"\r\n', b"who are you?"
         if page.startswith("attachment:"):
             name, _, content = page.removeprefix("attachment:").partition(":")
             return "200 OK", f'content-disposition: attachment; filename="{name}"\r\n', content.encode()

@@ -58,6 +58,8 @@ PAGES = {
     "shop.example/links": """<title>Links</title><style>a { position: absolute; left: 0; width: 200px; height: 50px }</style>
         <a href="/" target=_blank style="top: 0">new tab</a><a href="/file" style="top: 50px">file</a>
         <a href="http://refused.example/" style="top: 100px">refused</a>""",
+    "shop.example/closing": """<title>Closing</title><button style="position:absolute;left:0;top:0;width:100px;height:100px"
+        onclick="setTimeout(() => window.close(), 60)">Close</button>""",
     "shop.example/glyphs": GLYPHS_PAGE,
     "shop.example/file": "attachment:report 1.csv:a,b\n",
     "shop.example/upload": """<title>Upload</title><input type=file multiple aria-label=Files
@@ -356,6 +358,27 @@ async def test_a_browser_that_dies_in_a_batch_is_lost_and_can_be_started_anew(
     assert (await desk.start()).desk_id != before.desk_id
     assert await desk.attach(batch) == result
     assert server.count == 1
+
+
+async def test_a_browser_that_can_start_no_page_any_more_is_ended_and_started_anew(
+    desk: DeskClient, desk_server: ServerProcess
+) -> None:
+    """As a page leaves it that takes all memory: without its zygotes a browser runs, and each page that it opens crashes."""
+    before = await desk.start()
+    await do(desk, navigate(SHOP))
+    for pid in [pid for pid, line in descendants(desk_server.pid).items() if "--type=zygote" in line]:
+        os.kill(pid, signal.SIGKILL)
+    # The last tab that is closed gives way to an empty page, which needs a process. The browser may have one to spare.
+    assert (await do(desk, *[press("CTRL", "W")] * 4)).is_lost
+    assert (await desk.start()).desk_id != before.desk_id
+    assert (await do(desk, navigate(SHOP))).page.title == "Shop"
+
+
+async def test_tabs_are_closed_one_behind_the_other_also_those_that_close_themselves(desk: DeskClient) -> None:
+    opened = await do(desk, *[press("CTRL", "T")] * 4, navigate(f"{SHOP}closing"))
+    assert len(opened.page.tabs) == 5
+    closed = await do(desk, click(50, 50), *[press("CTRL", "W")] * 6, navigate(SHOP))
+    assert ([each.error for each in closed.actions if not each.ok], len(closed.page.tabs)) == ([], 1)
 
 
 async def test_a_stopped_desk_leaves_no_process_and_no_profile(desk: DeskClient, desk_server: ServerProcess) -> None:

@@ -24,10 +24,29 @@ PAGES = {
         "print": "print(); print(); document.title = 1",
         "leave": "addEventListener(`beforeunload`, (event) => event.preventDefault())",
         # Sixteen take all the processor time that there is. Three hundred would take it from other tests, and no more from the browser.
-        "workers": "for (let n = 0; n < 300; n++) new Worker(URL.createObjectURL(new Blob([n < 16 ? `for (;;);` : `held = n`])))",
+        "workers": "for (let n = 0; n < 300; n++) "
+        "new Worker(window.URL.createObjectURL(new Blob([n < 16 ? `for (;;);` : `held = n`])))",
         "loop": "for (;;);",
+        # Each of them is a site of its own, with a process of its own.
+        "frames": "for (let n = 0; n < 60; n++) document.body.append(Object.assign(document.createElement(`iframe`), "
+        "{src: `http://h${n}.example/`}))",
+        "race": "for (let n = 0; n < 60; n++) { const other = window.open(`/tab?${n}`); if (other) other.close() } "
+        "const last = window.open(`about:blank`); setInterval(() => { last.location = `/tab?${Math.random()}` }, 1)",
+        "files": "for (let n = 0; n < 50; n++) Object.assign(document.createElement(`a`), {download: n, "
+        "href: window.URL.createObjectURL(new Blob([`x`]))}).click()",
+        "reload": "setInterval(() => location.reload(), 1)",
+        "title": "setInterval(() => { document.title = `x`.repeat(1 << 20) }, 1)",
+        "dialogs": "navigator.credentials?.get({publicKey: {challenge: new Uint8Array(16)}}); Notification.requestPermission(); "
+        "window.showOpenFilePicker?.(); document.documentElement.requestFullscreen(); document.body.requestPointerLock(); "
+        "navigator.mediaDevices?.getDisplayMedia(); location = `mailto:a@b.example`",
     }.items()
-} | {"shop.example/tab": "<title>Tab</title>", "shop.example/endless": "endless:"}
+} | {
+    "shop.example/sign-in": "401:",
+    "shop.example/printed": BUTTON.format("frames[0].postMessage(1, `*`)") + "<iframe src=http://other.example/prints></iframe>",
+    "other.example/prints": "<script>onmessage = () => { for (let n = 0; n < 9; n++) print() }</script>",
+    "shop.example/tab": "<title>Tab</title>",
+    "shop.example/endless": "endless:",
+}
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +87,36 @@ async def test_of_five_hundred_tabs_a_few_are_opened(beside: Beside, desk: DeskC
 async def test_a_page_of_endless_alerts_is_stopped(beside: Beside, desk: DeskClient) -> None:
     result = await suffered(beside, "alerts")
     assert any("opened more than 20 dialogs one behind the other, and was closed" in note for note in result.page.notes)
+
+
+async def test_sixty_frames_of_sixty_sites_leave_a_browser_to_the_next_call(beside: Beside, desk: DeskClient) -> None:
+    began = time.monotonic()
+    await do(desk, navigate(f"{SHOP}frames"), click(100, 50))
+    assert time.monotonic() - began < TOLD_SECONDS_MAX
+    for _ in range(3):  # The page does not answer, then the browser has ended, then there is another one.
+        await desk.start()
+        after = await do(desk, navigate(SHOP))
+    assert (after.page.title, (await run(beside.client, "echo alive")).stdout) == ("Shop", "alive\n")
+
+
+async def test_windows_that_are_closed_and_moved_as_they_open_leave_the_browser_usable(beside: Beside, desk: DeskClient) -> None:
+    assert len((await suffered(beside, "race")).page.tabs) <= 10
+
+
+async def test_of_fifty_files_at_once_a_few_are_taken(beside: Beside, desk: DeskClient) -> None:
+    saved = [each for each in (await suffered(beside, "files")).page.downloads if each.path]
+    assert 0 < len(saved) < 50
+
+
+@pytest.mark.parametrize("page", ["reload", "title", "dialogs", "printed"])
+async def test_a_page_does_not_hold_the_browser_by(page: str, beside: Beside, desk: DeskClient) -> None:
+    assert [each.error for each in (await suffered(beside, page)).actions if not each.ok] == []
+
+
+async def test_a_page_that_asks_for_a_password_in_the_browsers_own_window_is_left(beside: Beside, desk: DeskClient) -> None:
+    asked = await do(desk, navigate(f"{SHOP}sign-in"))
+    assert [each.error for each in asked.actions] == [f"{SHOP}sign-in cannot be opened: net::ERR_INVALID_AUTH_CREDENTIALS."]
+    assert (await do(desk, navigate(SHOP))).page.title == "Shop"
 
 
 async def test_a_print_dialog_does_not_appear(beside: Beside, desk: DeskClient) -> None:

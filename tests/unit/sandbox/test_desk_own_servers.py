@@ -1,5 +1,7 @@
 """The container's own servers trust whoever reaches them: a page of another site does not, by any of a page's ways."""
 
+import asyncio
+import socket
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -7,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from desk.actions import is_loopback
+from desk.proxy import Connection, DeskProxy
 from moorage.sandbox.desk_client import DeskClient
 from moorage.sandbox.exec_client import ExecClient
 
@@ -45,6 +48,18 @@ while os.path.exists("serve.py"):  # Until the folder of the test is gone.
     server.handle_request()
 """
 FORM = "<form method=post action=http://localhost:{}/form><input name=a value=b></form><script>document.forms[0].submit()</script>"
+CALLS = """<title>-</title><script>
+const servers = ['stun:127.0.0.1:PORT', 'turn:127.0.0.1:PORT', 'stun:localhost:PORT']
+Promise.all(servers.map(async (urls) => {
+  const found = []
+  const calls = new RTCPeerConnection({iceServers: [{urls, username: 'u', credential: 'c'}]})
+  calls.createDataChannel('x')
+  calls.onicecandidate = (event) => event.candidate && found.push(event.candidate.candidate)
+  await calls.setLocalDescription(await calls.createOffer())
+  while (calls.iceGatheringState !== 'complete') await new Promise((done) => setTimeout(done, 50))
+  return found
+})).then((all) => { document.title = all.flat().join() || 'none' })
+</script>"""
 WAYS = {
     "a form": FORM,
     "a form that names no site": f"<meta name=referrer content=no-referrer>{FORM}",
@@ -63,6 +78,18 @@ WAYS = {
     "a beacon to all addresses": "<script>navigator.sendBeacon('http://0.0.0.0:{}/beacon', 'x')</script>",
     "a program": "<script src=http://localhost:{}/program></script>",
     "a style": "<link rel=stylesheet href=http://a.localhost:{}/style>",
+    "a dotted name": "<img src=http://localhost.:{}/picture>",
+    "a picture at six": "<img src=http://[::1]:{}/picture>",
+    "a worker": (
+        "<script>new Worker(URL.createObjectURL(new Blob([`fetch('http://localhost:{}/worker', {mode: 'no-cors'})`])))</script>"
+    ),
+    "a page of a blob": (
+        "<iframe></iframe><script>frames[0].location = URL.createObjectURL("
+        "new Blob([`<img src=http://localhost:{}/picture>`], {type: 'text/html'}))</script>"
+    ),
+    "an empty page": (
+        "<iframe></iframe><script>frames[0].fetch('http://127.0.0.1:{}/empty', {method: 'POST', mode: 'no-cors'})</script>"
+    ),
     "what is fetched ahead": "<link rel=prefetch href=http://localhost:{}/ahead>",
 }
 
@@ -111,6 +138,40 @@ async def test_its_own_pages_reach_it_at_each_of_its_addresses(lab: Lab) -> None
     assert (shown.page.url, shown.page.refused) == (f"http://localhost:{lab.port}/own?a=b", ())
     heard = (await run(lab.client, "cat heard; rm heard")).stdout
     assert heard == "GET /own?a=b\nPOST /other\nPOST /same\n"
+
+
+async def test_a_page_sends_no_datagram(lab: Lab) -> None:
+    """WebRTC speaks to servers that a page names, past every proxy. On Fargate a browser has the network of its task."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as heard:
+        heard.bind(("127.0.0.1", 0))
+        heard.setblocking(False)
+        lab.server.pages["shop.example/page"] = CALLS.replace("PORT", str(heard.getsockname()[1]))
+        shown = await do(lab.desk, navigate("http://shop.example/page"))
+        while shown.page.title != "none":
+            shown = await do(lab.desk, {"type": "wait", "ms": 100})
+        with pytest.raises(BlockingIOError):
+            heard.recv(1)
+
+
+async def test_what_names_no_page_is_no_socket_of_one() -> None:
+    """A page may have a browser send words of its own through a tunnel."""
+    reached: list[int] = []
+
+    async def to_container(port: int) -> Connection:
+        reached.append(port)
+        raise OSError
+
+    proxy = DeskProxy(to_container, None)
+    port = await proxy.start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"CONNECT localhost:3000 HTTP/1.1\r\n\r\n\0 GET\r\n\r\nPOST /order HTTP/1.1\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+    finally:
+        proxy.stop()
+    assert (b"may not reach the container's own server" in answer, reached) == (True, [])
+    assert list(proxy.take_refused()) == ["localhost:3000"]
 
 
 def test_a_name_that_begins_like_an_address_is_none() -> None:

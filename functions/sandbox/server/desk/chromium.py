@@ -47,7 +47,7 @@ FLAGS = (
     "--password-store=basic",
     "--use-mock-keychain",
     "--site-per-process",
-    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-features=BackForwardCache,Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,AutofillServerCommunication,"
     "CertificateTransparencyComponentUpdater,EncryptedClientHello,InterestFeedContentSuggestions,NetworkTimeServiceQuerying,WebBluetooth,WebUsb",
     # Without the second, 127.0.0.1 would not be asked for by way of the proxy. A host that no proxy resolves is not looked up.

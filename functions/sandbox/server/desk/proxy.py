@@ -172,7 +172,8 @@ class DeskProxy:
                 self._refused[host] = NO_TLS.format(host=f"{host}:{port}")
                 return
             inner = parsed(begin + await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS))
-        if is_foreign(inner):
+        # A socket's first words name the page that it is from. What names none may be a page's own words in place of a request.
+        if is_foreign(inner) or (is_tunnel and not inner.get("origin")):
             await self._refuse(writer, f"{host}:{port}", FOREIGN.format(host=f"{host}:{port}"))
             return
         try:

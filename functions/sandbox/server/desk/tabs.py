@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from desk.pipe import CdpError, CdpPipe
+from desk.pipe import BrowserGone, CdpError, CdpPipe
 
 TABS_MAX = 10
 SET_UP_SECONDS = 5.0
+EMPTY_SECONDS = 10.0
+"""More, in which an empty page answers on a machine that does much else."""
 DIALOGS_MAX = 20
 """Alerts between two batches, after which their page is closed: one that asks for ever lets nothing else happen."""
 NOTES_MAX = 20
@@ -125,6 +127,11 @@ class Tabs:
         self._by_session.pop(tab.session, None)
         self.pipe.begin("Target.closeTarget", targetId=tab.target)
         assert self.shown is not None, "a tab was just opened"
+        _, silent = await asyncio.wait(self.shown.setting_up, timeout=0 if self.shown.is_crashed else EMPTY_SECONDS)
+        if self.shown.is_crashed or silent:
+            # A page that takes all memory can take Chromium's zygotes with it, which start every page. Another browser is of use.
+            self.pipe.close()
+            raise BrowserGone("The browser starts no page any more.")
         self.shown.number = tab.number
         return self.shown
 
@@ -133,7 +140,20 @@ class Tabs:
         if len(self._by_session) == 1:
             await self.replace(tab)
         else:
-            await self.pipe.ask("Target.closeTarget", targetId=tab.target)
+            try:
+                await self.pipe.ask("Target.closeTarget", targetId=tab.target)
+            except BrowserGone:
+                raise
+            except CdpError:
+                pass  # The page has closed itself meanwhile.
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._until_detached(tab), SET_UP_SECONDS)
+
+    async def _until_detached(self, tab: Tab) -> None:
+        """What is asked of the page that is shown would be asked of this one before."""
+        while tab.session in self._by_session:
+            self.changed.clear()
+            await self.changed.wait()
 
     async def answer(self, tab: Tab, is_accepted: bool, text: str = "") -> None:
         dialog, tab.dialog = tab.dialog, None
