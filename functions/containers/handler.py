@@ -7,8 +7,8 @@ from typing import Any
 import boto3  # noqa: F401  # A function has more of a processor while it starts than in its first call (moorage/net/aws.py).
 from mangum import Mangum
 from moorage.api.app import create_app
+from moorage.api.inside_relay import InsideRelay
 from moorage.api.routers import ROUTERS
-from moorage.api.screen_relay import ScreenRelay
 from moorage.net.aws import aws_client
 from moorage.runtime import runtime_of_process
 
@@ -16,8 +16,8 @@ from moorage.runtime import runtime_of_process
 @cache
 def _serve() -> Callable[[dict[str, Any], Any], dict[str, Any]]:
     runtime = runtime_of_process()
-    adapter, screens = Mangum(create_app(runtime, ROUTERS), lifespan="off"), runtime.settings.screens_function
-    return ScreenRelay(adapter, aws_client("lambda"), screens) if screens else adapter
+    adapter, inside = Mangum(create_app(runtime, ROUTERS), lifespan="off"), runtime.settings.screens_function
+    return InsideRelay(adapter, aws_client("lambda"), inside) if inside else adapter
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Screens on AWS: the function that starts sandboxes reaches none, and asks the one in their network (``api/screen_relay.py``)."""
+"""Screens on AWS: the function that starts sandboxes reaches none, and asks the one in their network (``api/inside_relay.py``)."""
 
 import asyncio
 import io
@@ -6,7 +6,7 @@ import json
 from typing import Any, cast
 
 import pytest
-from moorage.api.screen_relay import ScreenRelay
+from moorage.api.inside_relay import InsideRelay
 from moorage.errors import ApiError
 from moorage.sandbox.desk_client import DeskLease
 from moorage.sandbox.exec_client import ExecClient
@@ -38,8 +38,8 @@ class Inside:
         return {"Payload": io.BytesIO(json.dumps(said).encode()), **failed}
 
 
-def relay(inside: Inside) -> ScreenRelay:
-    return ScreenRelay(lambda event, context: {"statusCode": 200, "body": "outside"}, inside, "inside")
+def relay(inside: Inside) -> InsideRelay:
+    return InsideRelay(lambda event, context: {"statusCode": 200, "body": "outside"}, inside, "inside")
 
 
 @pytest.mark.parametrize(

@@ -338,9 +338,10 @@ SETTINGS = Settings("t", "b", models_file=str(ROOT / "models.toml"), content_key
 async def test_a_process_is_put_together_with_this_provisioner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     runtime = build_runtime(replace(SETTINGS, microvm={"image_1g": IMAGE, "egress_connector": CONNECTOR}))
-    assert (runtime.settings.provisioner, type(runtime.fleet)) == ("lambda_microvm", LambdaMicrovmProvisioner)
-    assert isinstance(runtime.orphans, LostMicrovms)
-    assert isinstance(runtime.image_versions, MicrovmVersions)
+    (fleet,) = runtime.fleets
+    assert (runtime.settings.provisioner, type(fleet.owner)) == ("lambda_microvm", LambdaMicrovmProvisioner)
+    assert isinstance(fleet.orphans, LostMicrovms)
+    assert isinstance(fleet.image_versions, MicrovmVersions)
     await runtime.aclose()
 
 

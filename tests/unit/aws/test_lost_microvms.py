@@ -49,7 +49,7 @@ class World:
         return {vm_id: vm["state"] for vm_id, vm in self.service.vms.items()}
 
     def notes(self) -> list[str]:
-        return [sk for pk, sk in self.table.records if pk == keys.ORPHANS]
+        return [sk for pk, sk in self.table.records if pk == keys.LOST_MICROVMS]
 
 
 @pytest.fixture

@@ -29,15 +29,19 @@ class World:
                 blobs=None,
                 containers=SimpleNamespace(sweep=SimpleNamespace(expire_due=part("containers", 1))),
                 warm_pool=SimpleNamespace(settle=part("pool", 2)),
-                orphans=SimpleNamespace(stop_lost=part("orphans", 4)),
-                image_versions=SimpleNamespace(prune=part("image versions", 128)),
                 files=SimpleNamespace(purge_due=part("files", 8), stored=SimpleNamespace(due=part("what is stored", []))),
                 uploads=SimpleNamespace(purge_due=part("uploads", 16)),
                 skills=SimpleNamespace(purge_due=part("skills", 32)),
                 vector_stores=SimpleNamespace(sweep=SimpleNamespace(purge_due=part("vector stores", 64))),
                 table=SimpleNamespace(query=part(DUE, []), get_many=part("no inputs", [])),
                 egress=SimpleNamespace(settle_fleet=part("proxy", None)),
-                fleet=SimpleNamespace(running=part("count", [object()] * alive)),
+                fleets=(
+                    SimpleNamespace(
+                        owner=SimpleNamespace(running=part("count", [object()] * alive)),
+                        orphans=SimpleNamespace(stop_lost=part("orphans", 4)),
+                        image_versions=SimpleNamespace(prune=part("image versions", 128)),
+                    ),
+                ),
             ),
         )
 

@@ -8,7 +8,7 @@ import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerRecord
-from moorage.errors import ApiError, SandboxCapacity, SandboxStarting, TenantCapacity
+from moorage.errors import ApiError, SandboxCapacity, SandboxElsewhere, SandboxStarting, TenantCapacity
 from moorage.files.store import FileStore
 from moorage.store import keys
 from moorage.store.live_sandboxes import SandboxBounds
@@ -67,13 +67,15 @@ def deployed(store: Store, clock: Clock) -> Deployed:
 
 async def test_a_look_for_an_idle_sandbox_is_two_reads_however_many_there_are(clock: Clock) -> None:
     """Whoever waits for room looks every few seconds."""
-    table = MemoryTable()
-    world = Deployment(Store(table, MemoryBlobs()), clock, SandboxBounds())
+    table, here = MemoryTable(), [True]
+    world = Deployment(Store(table, MemoryBlobs()), clock, SandboxBounds(), reaches=lambda *_: bool(here))
     for _ in range(5):
         await world.start(await world.made())
     clock.advance(IDLE)
+    here.clear()
     before = table.reads
-    assert await world.containers.sweep.has_idle("ten", spared=())
+    with pytest.raises(SandboxElsewhere):
+        await world.containers.sweep.make_room("ten", spared=())
     assert table.reads - before == 2
 
 

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,7 @@ from moorage.knowledge.knowledge import Knowledge
 from moorage.model.catalog import ModelCatalog, ModelEntry
 from moorage.net.aws import READ_SECONDS, aws_client
 from moorage.net.transport import upstream_transport
+from moorage.sandbox.by_tier import ByTierProvisioner, ProvisionersByTier, Reaches
 from moorage.sandbox.docker import DockerProvisioner, DockerSettings
 from moorage.sandbox.docker_engine import Engine, engine_socket
 from moorage.sandbox.exec_client import ExecClient
@@ -91,6 +92,17 @@ if TYPE_CHECKING:
 _YOUNG_OBJECTS = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class SandboxFleet:
+    """Who runs sandboxes, and what the reaper does with them."""
+
+    owner: PooledProvisioner | LambdaMicrovmProvisioner
+    orphans: OrphanSandboxes | LostMicrovms | None = None
+    """None where sandboxes end with their owner's process, or cannot be told apart from outside."""
+    image_versions: MicrovmVersions | None = None
+    """None where sandboxes have no images of which a deployment leaves versions."""
+
+
 @dataclass(slots=True)
 class Runtime:
     settings: Settings
@@ -116,12 +128,8 @@ class Runtime:
     keys: DeploymentKeys
     command: str = "moorage"
     """The word that starts moorage where a client of the API is thought to be; what answers advise begins with it."""
-    fleet: PooledProvisioner | LambdaMicrovmProvisioner | None = None
-    """Who runs the sandboxes, where they can be listed; None where they cannot, or there are none."""
-    orphans: OrphanSandboxes | LostMicrovms | None = None
-    """None where sandboxes end with their owner's process, or cannot be told apart from outside."""
-    image_versions: MicrovmVersions | None = None
-    """None where sandboxes have no images of which a deployment leaves versions."""
+    fleets: tuple[SandboxFleet, ...] = ()
+    """Those whose sandboxes can be listed from here."""
     warm_pool: WarmPool | None = None
     """Also where none is wanted any more, on Fargate: the reaper then stops what an earlier deployment left waiting."""
 
@@ -292,8 +300,9 @@ class Runtime:
     async def aclose(self) -> None:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.http.aclose()
-        if isinstance(self.fleet, LauncherProvisioner | DockerProvisioner):
-            await self.fleet.aclose()
+        for fleet in self.fleets:
+            if isinstance(fleet.owner, LauncherProvisioner | DockerProvisioner):
+                await fleet.owner.aclose()
 
 
 def runtime_of_process() -> Runtime:
@@ -311,13 +320,20 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     sealed_with = None if settings.egress_key is None else key_service(settings.egress_key, executor, lambda: aws_client("kms"))
     egress = EgressService(table, sealed_with, settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor))
     keys = DeploymentKeys(settings, _secret)
-    provisioner = _provisioner(settings, executor)
-    connect, fleet = _connect(provisioner), _fleet(provisioner)
-    lister = provisioner if isinstance(provisioner, LambdaMicrovmProvisioner) else fleet
-    pool = _warm_pool(settings, table, fleet, keys, clock, connect)
+    microvms = _microvms(settings, executor)
+    provisioner = _provisioner(settings, executor, microvms)
+    by_tier = ProvisionersByTier.of(settings.microvm)
+    connect, pooled = _connect(provisioner), _pooled(provisioner)
+    pool = _warm_pool(settings, table, pooled, keys, clock, connect)
     if settings.warm_pool:
         # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
         provisioner = pool or WarmPool(table, ReachOnlyProvisioner(), {}, key=keys.sandboxes, clock=clock)
+    reaches: Reaches | None = None
+    if microvms is not None and settings.provisioner == "by_tier":
+        provisioner = ByTierProvisioner(provisioner, microvms, by_tier.microvms)
+        connect, reaches = microvms.connect, by_tier.is_outside
+    elif settings.provisioner == "elsewhere" and by_tier.microvms:
+        reaches = by_tier.is_inside
     bell = None if settings.executions_file is None else Bell(Path(settings.executions_file).with_name(BELL))
     now_ms, retention_seconds = lambda: int(clock() * 1000), settings.retention_seconds
     responses = Responses(table, blobs, now_ms=now_ms, retention_seconds=retention_seconds, bell=bell)
@@ -334,6 +350,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         egress=None if settings.provisioner == "elsewhere" else egress,  # who starts a sandbox gives it its way out
         egress_proxy=settings.egress_proxy,
         connect=connect,
+        reaches=reaches,
         programs=settings.sandbox_programs,
         has_browsers=settings.sandbox_browser,
         at_work=of_responses(responses),
@@ -362,9 +379,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         http=upstream_transport(),
         clock=clock,
         keys=keys,
-        fleet=lister,
-        orphans=_orphans(lister, table, containers.incarnations.token_of, clock),
-        image_versions=_image_versions(lister, settings, clock),
+        fleets=tuple(_fleets(pooled, microvms, settings, table, containers.incarnations.token_of, clock)),
         warm_pool=pool,
         fetcher=Fetcher.of(settings),
         audit=Audit(_audit_log(settings, executor), clock),
@@ -469,29 +484,24 @@ def _connect(provisioner: Provisioner) -> Callable[[Handle], ExecClient] | None:
             return ExecClient
 
 
-def _orphans(
-    lister: FargateProvisioner | LauncherProvisioner | DockerProvisioner | LambdaMicrovmProvisioner | None,
+def _fleets(
+    pooled: FargateProvisioner | LauncherProvisioner | DockerProvisioner | None,
+    microvms: LambdaMicrovmProvisioner | None,
+    settings: Settings,
     table: Table,
     token_of: Callable[[str, int], str],
     clock: Callable[[], float],
-) -> OrphanSandboxes | LostMicrovms | None:
-    match lister:
-        case LambdaMicrovmProvisioner():
-            return LostMicrovms(table, lister, clock)
-        case None | LauncherProvisioner():  # A launcher's sandboxes end with it, so that none of them is ever lost.
-            return None
-        case _:
-            return OrphanSandboxes(table, lister, token_of, clock)
+) -> Iterator[SandboxFleet]:
+    if pooled is not None:
+        # A launcher's sandboxes end with it, so that none of them is ever lost.
+        orphans = None if isinstance(pooled, LauncherProvisioner) else OrphanSandboxes(table, pooled, token_of, clock)
+        yield SandboxFleet(pooled, orphans)
+    if microvms is not None:
+        named = [value for name, value in settings.microvm.items() if name.startswith("version_")]
+        yield SandboxFleet(microvms, LostMicrovms(table, microvms, clock), MicrovmVersions(microvms, named, clock))
 
 
-def _image_versions(lister: object, settings: Settings, clock: Callable[[], float]) -> MicrovmVersions | None:
-    if not isinstance(lister, LambdaMicrovmProvisioner):
-        return None
-    named = [value for name, value in settings.microvm.items() if name.startswith("version_")]
-    return MicrovmVersions(lister, named, clock)
-
-
-def _fleet(provisioner: Provisioner) -> FargateProvisioner | LauncherProvisioner | DockerProvisioner | None:
+def _pooled(provisioner: Provisioner) -> FargateProvisioner | LauncherProvisioner | DockerProvisioner | None:
     match provisioner:
         case FargateProvisioner(has_sandboxes=True) | LauncherProvisioner() | DockerProvisioner():
             return provisioner
@@ -521,7 +531,7 @@ def docker_provisioner(settings: Settings) -> DockerProvisioner:
     return DockerProvisioner(read, Engine(engine_socket(settings.upstream)))
 
 
-def _provisioner(settings: Settings, executor: Executor) -> Provisioner:
+def _provisioner(settings: Settings, executor: Executor, microvms: LambdaMicrovmProvisioner | None) -> Provisioner:
     match settings.provisioner:
         case "launcher":
             if settings.launcher_socket is None:
@@ -529,11 +539,18 @@ def _provisioner(settings: Settings, executor: Executor) -> Provisioner:
             return LauncherProvisioner(settings.launcher_socket)
         case "docker":
             return docker_provisioner(settings)
-        case "fargate":
+        case "fargate" | "by_tier":
             fargate = FargateSettings.from_settings(settings.fargate, has_desks=settings.sandbox_browser)
             return FargateProvisioner(aws_client("ecs"), fargate, executor)
         case "elsewhere":
             return ReachOnlyProvisioner()
         case "lambda_microvm":
-            client = aws_client("lambda-microvms")
-            return LambdaMicrovmProvisioner(client, MicrovmSettings.from_settings(settings.microvm, settings.name), executor)
+            assert microvms is not None, "they are made for this setting"
+            return microvms
+
+
+def _microvms(settings: Settings, executor: Executor) -> LambdaMicrovmProvisioner | None:
+    if settings.provisioner not in ("lambda_microvm", "by_tier"):
+        return None
+    client = aws_client("lambda-microvms")
+    return LambdaMicrovmProvisioner(client, MicrovmSettings.from_settings(settings.microvm, settings.name), executor)

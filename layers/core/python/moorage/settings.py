@@ -32,8 +32,9 @@ from moorage.limits import (
     WARM_SANDBOXES_MAX,
 )
 
-ProvisionerKind = Literal["launcher", "fargate", "elsewhere", "docker", "lambda_microvm"]
-"""``fargate`` starts sandboxes and cannot reach them, ``elsewhere`` is for their network: it reaches them and cannot start them."""
+ProvisionerKind = Literal["launcher", "fargate", "elsewhere", "docker", "lambda_microvm", "by_tier"]
+"""``fargate`` starts sandboxes and cannot reach them, ``elsewhere`` is for their network: it reaches them and cannot start them.
+``by_tier`` is ``lambda_microvm`` for memory tiers with an image of MicroVMs, and ``fargate`` for the others."""
 
 
 class SettingsError(ValueError):
@@ -171,7 +172,7 @@ class Settings:
     websocket_endpoint: str | None = None
     """The management API of the gateway's WebSocket stage, by which events are sent on its connections."""
     screens_function: str | None = None
-    """The function in the sandboxes' network that shows browsers, if this one is outside and cannot reach any."""
+    """The function in the sandboxes' network that shows browsers, and reaches tasks beside MicroVMs, if this one is outside of it."""
     websocket_worker: str | None = None
     """The function that works for a connection of the gateway while something runs on it."""
     otlp_endpoint: str | None = None

@@ -51,6 +51,7 @@ from moorage.errors import (
     too_many_container_files,
 )
 from moorage.files.store import Clock, FileStore, StoredFile, file_name, free_name
+from moorage.sandbox.by_tier import Reaches
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.skills.attach import GivenSkill, GivenSkills, given
@@ -116,6 +117,7 @@ class Containers:
         egress: EgressService | None = None,
         egress_proxy: str | None = None,
         connect: Callable[[Handle], ExecClient] | None = ExecClient,
+        reaches: Reaches | None = None,
         programs: str = "",
         has_browsers: bool = False,
         at_work: AtWork = nobody,
@@ -129,8 +131,9 @@ class Containers:
         has a price.
 
         ``sandbox_key`` is asked for when a token is derived. ``connect`` None: sandboxes cannot be reached from here, only started
-        and stopped. ``at_work``: those of a tenant that do not give way to others. ``auto_idle_seconds``: after so long the sandbox of
-        a container that a response made stops, if no process is left in it; 0: with its container."""
+        and stopped; ``reaches``: which of them can be, without it all. ``at_work``: those of a tenant that do not give way to others.
+        ``auto_idle_seconds``: after so long the sandbox of a container that a response made stops, if no process is left in it; 0:
+        with its container."""
         expiry = {"retention_seconds": retention_seconds, "auto_idle_seconds": auto_idle_seconds}
         store = ContainerStore(table, clock=clock, strict_expiry=strict_expiry, bounds=bounds, usage=usage, **expiry)
         claims = Claims(store, clock)
@@ -155,6 +158,7 @@ class Containers:
             self.incarnations,
             self.lives,
             connect,
+            reaches=reaches,
             setups=self.setups,
             announcements=announcements,
             gives_way=lambda tenant_id: self.waiting.stops_noted(tenant_id),
@@ -452,7 +456,7 @@ class Containers:
             await self._stored.correct(Holder.container(record.tenant_id, record.id), -file.bytes)
 
     async def _remove(self, record: ContainerRecord, path: str) -> None:
-        if not self.sandboxes.can_connect:
+        if not self.sandboxes.reaches(record):
             await self._note_removal(record, path)
             return
         async with self.sandboxes.reach(record) as live:

@@ -55,6 +55,7 @@ from moorage.errors import (
     SetupFailed,
     TenantCapacity,
 )
+from moorage.sandbox.by_tier import Reaches
 from moorage.sandbox.desk_client import DeskClient
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec
@@ -96,14 +97,15 @@ class ContainerSandboxes:
         lives: ContainerLives,
         connect: Callable[[Handle], ExecClient] | None,
         *,
+        reaches: Reaches | None = None,
         setups: Setups,
         announcements: Announcements,
         gives_way: Callable[[str], Awaitable[bool]],
         can_start: bool = True,
     ) -> None:
-        """``connect`` None: sandboxes cannot be reached from here, only started and stopped. ``can_start`` False: they are started
-        elsewhere, and counted there. ``gives_way`` is asked for room for another one of a tenant's if sandboxes cannot be reached
-        (``Waiting.stops_noted``)."""
+        """``connect`` None: sandboxes cannot be reached from here, only started and stopped. ``reaches``: which of them can be;
+        without it all. ``can_start`` False: they are started elsewhere, and counted there. ``gives_way`` is asked for room for
+        another one of a tenant's if sandboxes cannot be reached (``Waiting.stops_noted``)."""
         self._store = store
         self._provisioner = provisioner
         self._claims = claims
@@ -111,6 +113,7 @@ class ContainerSandboxes:
         self._incarnations = incarnations
         self._lives = lives
         self._connect = connect
+        self._reaches = reaches
         self._setups = setups
         self._announcements = announcements
         self._gives_way = gives_way
@@ -166,7 +169,7 @@ class ContainerSandboxes:
     async def running(self, tenant_id: str, container_id: str) -> LiveContainer | None:
         """The sandbox that the container has now; None if it has none that answers. Starts nothing."""
         record = await self._store.peek(tenant_id, container_id)
-        if not self.can_connect or record is None or record.sandbox is None or record.sandbox.state != "running":
+        if record is None or not self.reaches(record) or record.sandbox is None or record.sandbox.state != "running":
             return None
         return await self._attach(record)
 
@@ -217,10 +220,16 @@ class ContainerSandboxes:
                 return True
         return False
 
-    @property
-    def can_connect(self) -> bool:
-        """Whether sandboxes can be reached from here, and not only started and stopped."""
-        return self._connect is not None
+    def reaches(self, record: ContainerRecord) -> bool:
+        """Whether the record's sandbox, or the one that it will get, can be reached from here, and not only started and stopped."""
+        return self._can_reach(record.memory_limit, record.sandbox_id)
+
+    def reaches_new(self, memory_limit: str) -> bool:
+        """The same of a container that is not there yet."""
+        return self._can_reach(memory_limit, None)
+
+    def _can_reach(self, memory_limit: str, sandbox_id: str | None) -> bool:
+        return self._connect is not None and (self._reaches is None or self._reaches(memory_limit, sandbox_id))
 
     def reach(self, record: ContainerRecord, *, looks_only: bool = False) -> LiveContainer:
         """The running sandbox of the record, without a check that it answers. A mere look wakes no sleeping one."""
@@ -296,7 +305,7 @@ class ContainerSandboxes:
                 await self._place_claimed(await self._claims.take(record, record.incarnation + 1))
 
     async def _place_claimed(self, record: ContainerRecord) -> None:
-        if self.can_connect:
+        if self.reaches(record):
             await (await self._start(record)).aclose()
             return
         began = time.perf_counter()
@@ -321,6 +330,8 @@ class ContainerSandboxes:
 
     async def _advance(self, record: ContainerRecord) -> LiveContainer:
         """One step towards a running sandbox; ``ConditionFailed`` if somebody else took it."""
+        if not self.reaches(record):
+            raise SandboxElsewhere
         match record.sandbox:
             case None:
                 return await self._start(await self._claims.take(record, record.incarnation + 1))
@@ -353,7 +364,7 @@ class ContainerSandboxes:
                     raise
                 except (SandboxStarting, SandboxCapacity) as error:
                     pause = _pause(error)
-                    if isinstance(error, SandboxCapacity) and not self.can_connect and await self._has_room_now(record, error):
+                    if isinstance(error, SandboxCapacity) and not self.reaches(record) and await self._has_room_now(record, error):
                         pause = 0
                     if _now() + pause >= deadline:
                         raise

@@ -6,7 +6,7 @@ count as use, starts nothing, and wakes none that sleeps.
 
 from moorage.api.caller import Caller
 from moorage.api.routing import Router
-from moorage.errors import SandboxError, container_unavailable
+from moorage.errors import SandboxError, container_elsewhere, container_unavailable
 from moorage.sandbox.exec_client import RunningProcess
 from moorage.wire.answers import ListOf
 from moorage.wire.operator_answers import ContainerProcess
@@ -26,6 +26,8 @@ async def list_processes(caller: Caller, container_id: str) -> ListOf[ContainerP
     record = await containers.get(caller.tenant_id, container_id)
     if record.sandbox is None or record.sandbox.state != "running":
         return list_object([], has_more=False)
+    if not containers.sandboxes.reaches(record):
+        raise container_elsewhere(record.id)
     try:
         async with containers.sandboxes.reach(record, looks_only=True) as live:
             running = await live.client.processes()

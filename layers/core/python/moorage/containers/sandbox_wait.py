@@ -59,19 +59,20 @@ class SandboxWait:
                     raise
 
     async def stops_noted(self, tenant_id: str) -> bool:
-        """For places that can stop sandboxes and not reach them: whether a sandbox of the tenant that was noted to be stopped has been
-        stopped.
+        """For places that can stop sandboxes and not reach all of them: whether a sandbox of the tenant has been stopped that was noted
+        to be stopped, or is idle and can be reached.
 
-        Raises :class:`SandboxElsewhere` if none is noted, but one is idle that may be.
+        Raises :class:`SandboxElsewhere` if there is none, but one is idle that may be noted.
         """
-        if await self.sweep.stop_noted(tenant_id):
-            return True
-        if await self.sweep.has_idle(tenant_id, spared=await self.at_work(tenant_id)):
-            raise SandboxElsewhere
-        return False
+        return await self.sweep.stop_noted(tenant_id) or await self.sweep.make_room(tenant_id, spared=await self.at_work(tenant_id))
 
     async def _makes_room(self, tenant_id: str) -> bool:
-        return await self.sweep.make_room(tenant_id, spared=await self.at_work(tenant_id))
+        try:
+            return await self.sweep.make_room(tenant_id, spared=await self.at_work(tenant_id))
+        except SandboxElsewhere:
+            if self.sandboxes.can_start:
+                return False  # No task of Fargate gives way to a MicroVM: who could note it does not wait for this start.
+            raise
 
 
 def _patience(error: SandboxStarting) -> float:

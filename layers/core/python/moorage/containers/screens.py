@@ -41,7 +41,7 @@ class ContainerScreens:
     async def look(self, container: ContainerRecord, after: int, *, wait_ms: int) -> DeskFrame | None:
         """The newest picture behind number ``after``, as soon as there is one; None if no browser runs. Looking is no use of the
         container, starts nothing, and wakes nothing that sleeps."""
-        if container.sandbox is None or container.sandbox.state != "running" or not self._sandboxes.can_connect:
+        if container.sandbox is None or container.sandbox.state != "running" or not self._sandboxes.reaches(container):
             return None
         try:
             async with self._sandboxes.reach(container, looks_only=True) as live, self._sandboxes.desk(live, starts=False) as desk:
@@ -54,7 +54,7 @@ class ContainerScreens:
     async def take(self, tenant_id: str, container_id: str, holder: str) -> DeskLease:
         """Take control, or keep it; the browser is started if it does not run. From where no sandbox is reached only that is begun,
         and whoever reaches them does the rest when it is asked again."""
-        if not self._sandboxes.can_connect:
+        if not self._sandboxes.reaches(await self._store.get(tenant_id, container_id)):
             if not self._has_browsers:
                 raise screen_unavailable(_NO_BROWSERS)
             await self._sandboxes.place(tenant_id, container_id)
@@ -97,7 +97,7 @@ class ContainerScreens:
     @asynccontextmanager
     async def _desk(self, container: ContainerRecord) -> AsyncIterator[DeskClient]:
         """Of a browser that runs; to act on it is use of its container."""
-        if container.sandbox is None or container.sandbox.state != "running" or not self._sandboxes.can_connect:
+        if container.sandbox is None or container.sandbox.state != "running" or not self._sandboxes.reaches(container):
             raise DeskUnavailable(_CLOSED)
         container = await self._store.touch(container)
         async with self._sandboxes.reach(container) as live, self._sandboxes.desk(live, starts=False) as desk:

@@ -89,7 +89,7 @@ class ContainerSweep:
 
         async def retire(due: Record) -> bool:
             record = await self._store.peek(due["tenant_id"], due["container_id"])
-            if record is None or record.is_deleted or not await self._is_over(record, now):
+            if record is None or record.is_deleted or not self._sandboxes.reaches(record) or not await self._is_over(record, now):
                 return False
             is_running = record.sandbox is not None and record.sandbox.state == "running"
             if is_running and await self._store.claim(due, now):
@@ -104,9 +104,13 @@ class ContainerSweep:
 
         Its container has its files, and is given another sandbox when it is used again. The ``spared`` containers are left alone, and
         one that was in use a moment ago: its next command may be on the way. Raises :class:`SandboxElsewhere` if the stop is only
-        noted, and done elsewhere (:meth:`stop_noted`).
+        noted, and done elsewhere (:meth:`stop_noted`), and if only those are idle that are reached elsewhere.
         """
+        is_elsewhere = False
         for record in await self._idle(tenant_id, spared):
+            if not self._sandboxes.reaches(record):
+                is_elsewhere = True
+                continue
             try:
                 if await self._expire(record):
                     return True
@@ -114,11 +118,9 @@ class ContainerSweep:
                 raise
             except (ConditionFailed, SandboxError):
                 continue  # somebody uses it in this moment, or it cannot be stopped
+        if is_elsewhere:
+            raise SandboxElsewhere
         return False
-
-    async def has_idle(self, tenant_id: str, *, spared: Collection[str | None]) -> bool:
-        """Whether :meth:`make_room` has one to look at."""
-        return bool(await self._idle(tenant_id, spared))
 
     async def stop_noted(self, tenant_id: str) -> bool:
         """Stop those of the tenant that were noted to be stopped; False if there is none, or ECS is asked too much."""
@@ -255,7 +257,7 @@ class ContainerSweep:
             await self._sandboxes.end(record, await self._sandboxes.find(record.tenant_id, record.id, record.incarnation), "failed")
             return True
         if record.sandbox.state == "running":
-            retired = await self._retire(record) if self._sandboxes.can_connect else None
+            retired = await self._retire(record) if self._sandboxes.reaches(record) else None
             if retired is None:
                 return False
             record = retired

@@ -51,7 +51,7 @@ async def create(caller: Caller, body: RawBody) -> EnvironmentInfo:
     assert record is not None, "an environment of this route is a container"
     start = asyncio.create_task(_start(caller.runtime, record))
     caller.runtime.keep(start)
-    if not caller.runtime.containers.sandboxes.can_connect:  # On AWS, where a process stands still behind its answer.
+    if not caller.runtime.containers.sandboxes.reaches(record):  # On AWS, where a process stands still behind its answer.
         await start
     return await info_of(caller.runtime, record)
 

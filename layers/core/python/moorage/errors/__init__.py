@@ -707,6 +707,14 @@ def container_unavailable(message: str) -> ApiError:
     return ApiError(503, message, type="server_error", code="container_unavailable", headers={"retry-after": "5"})
 
 
+MISDIRECTED: Final = 421
+"""A function elsewhere answers the request: its caller asks there (``api/inside_relay.py``), and no client sees it."""
+
+
+def container_elsewhere(container_id: str) -> ApiError:
+    return ApiError(MISDIRECTED, f"Container '{container_id}' is reached from another function.", code="container_elsewhere")
+
+
 # --- Stored bytes --------------------------------------------------------------------------------------------------------------------
 
 

@@ -164,7 +164,7 @@ class Metrics:
         runtime = self.runtime
         waits = [wait for wait in await side_by_side(self._wait_of, await runtime.responses.inflight(), at_once=16) if wait]
         kinds = Counter(waits)
-        sandboxes = 0 if runtime.fleet is None else len(await runtime.fleet.running())
+        sandboxes = sum([len(await fleet.owner.running()) for fleet in runtime.fleets])
         return [
             ("moorage_responses_running", (), len(waits)),
             *(("moorage_responses_waiting", (("for", kind),), number) for kind, number in kinds.items()),

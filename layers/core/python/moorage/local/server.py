@@ -99,8 +99,9 @@ async def serve(
     relieve_collector()
     metrics = None if metrics_listener is None else Metrics(runtime, state_dir)
     works = [_reap(runtime, state_dir, metrics), _deliver(runtime), manager.keep_told()]
-    if isinstance(runtime.fleet, DockerProvisioner):
-        works.append(EngineDisk(runtime.fleet, DiskLimits(tenant_max=runtime.fleet.settings.tenant_disk_bytes_max)).watch())
+    for owner in (fleet.owner for fleet in runtime.fleets):
+        if isinstance(owner, DockerProvisioner):
+            works.append(EngineDisk(owner, DiskLimits(tenant_max=owner.settings.tenant_disk_bytes_max)).watch())
     if isinstance(runtime.table, SqliteTable):
         works.append(Housekeeping(runtime.table.journal).keep())
     beside = {asyncio.create_task(work) for work in works}

@@ -31,6 +31,7 @@ from moorage.inputs import files_to_stage
 from moorage.loop import context, finish, team_items, team_request, upstream_shell
 from moorage.loop.ask import ModelAsk
 from moorage.loop.budget import check_budget, draw_first, draw_last
+from moorage.loop.call_places import placed
 from moorage.loop.echo import echo
 from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
@@ -513,7 +514,7 @@ class InlineFirstStep:
                 first_output_at_ms=sink.first_output_at_ms,
                 request_id=sink.request_id,
             )
-            state = state.after(outcome)
+            state = await placed(runtime, stored, state.after(outcome))
         await _start(runtime, stored, state)
         self.is_handed_over = True
 

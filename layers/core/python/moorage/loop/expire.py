@@ -4,13 +4,14 @@ Called once a minute from the place that can stop sandboxes. On AWS ``Sweep.reti
 reach them. Every part is harmless to run twice, or by two reapers at once.
 """
 
+import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 from moorage.inputs import purge_inputs
 from moorage.loop.usage_ledger import keep_due
 from moorage.recount import recount_due
-from moorage.runtime import Runtime
+from moorage.runtime import Runtime, SandboxFleet
 from moorage.telemetry import Metric, tell
 
 
@@ -35,7 +36,7 @@ def _parts(runtime: Runtime) -> Iterator[Awaitable[int | None]]:
     yield runtime.containers.sweep.expire_due(runtime.clock())
     if runtime.warm_pool is not None:
         yield runtime.warm_pool.settle()
-    yield _look_at_fleet(runtime)
+    yield _look_at_fleets(runtime)
     yield _purge_expired(runtime, runtime.clock())
     yield runtime.egress.settle_fleet()
     yield keep_due(runtime)
@@ -50,13 +51,24 @@ async def _purge_expired(runtime: Runtime, now: float) -> int:
     return ended + await purge_inputs(runtime, now)
 
 
-async def _look_at_fleet(runtime: Runtime) -> int:
+async def _look_at_fleets(runtime: Runtime) -> int:
     """Count the sandboxes, stop those that are lost, and delete image versions that none needs. Nothing is said of none: a metric that
     is sent costs $0.30 a month, and a deployment at rest should cost nothing."""
-    alive = [] if runtime.fleet is None else await runtime.fleet.running()
+    listed = await asyncio.gather(*(fleet.owner.running() for fleet in runtime.fleets), return_exceptions=True)
+    alive = sum(len(sandboxes) for sandboxes in listed if not isinstance(sandboxes, BaseException))
     if alive:
-        tell("sandboxes", {}, {Metric.SANDBOXES_ALIVE: len(alive)})
-    # Where there are orphans to look for, the fleet is theirs.
-    stopped = 0 if runtime.orphans is None else await runtime.orphans.stop_lost(cast("Sequence[Any]", alive))
-    pruned = 0 if runtime.image_versions is None else await runtime.image_versions.prune(cast("Sequence[Any]", alive))
+        tell("sandboxes", {}, {Metric.SANDBOXES_ALIVE: alive})
+    looks = (_look_at_fleet(fleet, sandboxes) for fleet, sandboxes in zip(runtime.fleets, listed, strict=True))
+    settled = await asyncio.gather(*looks, return_exceptions=True)
+    if problems := [each for each in settled if isinstance(each, BaseException)]:
+        raise problems[0]
+    return sum(each for each in settled if not isinstance(each, BaseException))
+
+
+async def _look_at_fleet(fleet: SandboxFleet, alive: Sequence[Any] | BaseException) -> int:
+    if isinstance(alive, BaseException):
+        raise alive
+    # Where there are orphans to look for, the sandboxes are of their kind.
+    stopped = 0 if fleet.orphans is None else await fleet.orphans.stop_lost(alive)
+    pruned = 0 if fleet.image_versions is None else await fleet.image_versions.prune(alive)
     return stopped + pruned

@@ -17,6 +17,7 @@ from moorage.inputs import has_files
 from moorage.loop import documents, egress_approvals, finish, team
 from moorage.loop.ask import ModelAsk
 from moorage.loop.budget import reached
+from moorage.loop.call_places import placed
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import FoldedState, fold, of_lane
@@ -140,7 +141,7 @@ async def _send_again(runtime: Runtime, stored: StoredResponse, state: LoopState
         # The step has its outcome: after the pause it sends all its calls, and those that are finished return at once.
         return state.waiting(seconds)
     await have_sandbox(runtime, stored)
-    return replace(state, next=Next.TOOLS, calls=unfinished)
+    return await placed(runtime, stored, replace(state, next=Next.TOOLS, calls=unfinished))
 
 
 async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
@@ -373,7 +374,7 @@ async def _following(runtime: Runtime, stored: StoredResponse, state: LoopState,
     if outcome.next is not Next.TOOLS:
         return state.after(outcome)
     admitted = await approvals.admitted(runtime, stored, state.step, outcome.calls)
-    return replace(state.after(outcome), calls=admitted) if admitted else state.done()
+    return await placed(runtime, stored, replace(state.after(outcome), calls=admitted)) if admitted else state.done()
 
 
 def tell_step(

@@ -47,7 +47,7 @@ class LostMicrovms:
         """End the VMs that had no record now and at an earlier look; answers how many. ``running`` is what lives. To be called about
         once a minute, so that one is ended in its sixth minute at the latest; harmless twice."""
         now = self._clock()
-        seen = {record["SK"]: int(record["seen_at"]) for record in await self._table.query(keys.ORPHANS)}
+        seen = {record["SK"]: int(record["seen_at"]) for record in await self._table.query(keys.LOST_MICROVMS)}
         owned = await self._owned(now) if running else set()
         lost = {vm.sandbox_id: vm.started_at for vm in running if vm.sandbox_id not in owned}
         stopped = [
@@ -58,8 +58,8 @@ class LostMicrovms:
             and await self._stop(sandbox_id)
         ]
         await self._table.write_many(
-            puts=[{"PK": keys.ORPHANS, "SK": sandbox_id, "seen_at": int(now)} for sandbox_id in lost.keys() - seen.keys()],
-            deletes=[(keys.ORPHANS, sandbox_id) for sandbox_id in seen if sandbox_id not in lost or sandbox_id in stopped],
+            puts=[{"PK": keys.LOST_MICROVMS, "SK": sandbox_id, "seen_at": int(now)} for sandbox_id in lost.keys() - seen.keys()],
+            deletes=[(keys.LOST_MICROVMS, sandbox_id) for sandbox_id in seen if sandbox_id not in lost or sandbox_id in stopped],
         )
         return len(stopped)
 

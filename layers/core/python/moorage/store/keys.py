@@ -30,6 +30,7 @@ a tenant's sandboxes: a sum, and entries   ``PK=T#t#SANDBOXES``, ``SK=TOTAL``, `
 the warm pool's slots and claims           ``PK=POOL``, ``SK`` from ``CLAIM#`` or ``SLOT#`` on  Query
 claim a sandbox of the warm pool           ``SLOT#…``, ``CLAIM#<id>``, ``WARM#<hash>``          TransactWriteItems
 sandboxes without an owner                 ``PK=ORPHANS``, ``SK`` the sandbox's id              Query
+MicroVMs without an owner                  ``PK=ORPHANS#MICROVMS``, ``SK`` the machine's id     Query
 files, uploads, inputs due to end          ``GSI1PK=DUE#<kind>``, ``GSI1SK`` up to now          Query on GSI1 + BatchGet
 a skill's versions                         ``PK=T#t#S#id``, ``SK`` begins with ``VER#``         Query
 add a version of a skill                   ``SK=VER#n``, ``META`` counts, the bundle's ``META`` TransactWriteItems
@@ -436,6 +437,9 @@ def source(response_id: str) -> str:
 
 ORPHANS: Final = "ORPHANS"
 """Partition of the sandboxes that run without an owner; the sort key is the sandbox's id."""
+
+LOST_MICROVMS: Final = "ORPHANS#MICROVMS"
+"""The same of MicroVMs, which another look finds."""
 
 POOL: Final = "POOL"
 """Partition of the warm pool."""

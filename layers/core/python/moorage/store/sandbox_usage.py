@@ -30,16 +30,23 @@ class SandboxPrice:
     source: str
     has_desks: bool = False
     """Whether each sandbox has memory for a browser too."""
+    unpriced: frozenset[str] = frozenset()
+    """Values of ``memory_limit`` whose sandboxes are paid for in another way."""
 
     @classmethod
     def of(cls, settings: Settings) -> "SandboxPrice | None":
         """None if sandboxes cost nothing: on a machine that is there anyway."""
         has_desks = settings.sandbox_browser and bool(settings.fargate)
-        price = cls(*settings.sandbox_price, source=settings.sandbox_price_source, has_desks=has_desks)
+        # Fargate's list prices say nothing of MicroVMs beside it.
+        has_unpriced = settings.microvm.get("unpriced") == "true"
+        unpriced = {tier for tier in limits.MEMORY_LIMITS if has_unpriced and f"image_{tier}" in settings.microvm}
+        price = cls(*settings.sandbox_price, settings.sandbox_price_source, has_desks=has_desks, unpriced=frozenset(unpriced))
         return price if price.vcpu_hour or price.gib_hour else None
 
     def nanodollars(self, memory_limit: str) -> int:
         """Of a second."""
+        if memory_limit in self.unpriced:
+            return 0
         vcpus, gib = limits.SANDBOX_CPU_UNITS[memory_limit] / limits.VCPU, limits.MEMORY_LIMITS[memory_limit]
         gib += limits.FARGATE_DESK_GIB[memory_limit] if self.has_desks else 0
         return round((vcpus * self.vcpu_hour + gib * self.gib_hour) * 1_000_000_000 / 3600)

@@ -23,6 +23,7 @@ from moorage.errors import (
     SandboxError,
     SandboxGone,
     SandboxStarting,
+    container_elsewhere,
     sandbox_unavailable,
     session_input_full,
     session_not_running,
@@ -182,7 +183,7 @@ class TerminalSessions:
     async def _start(self, session: ContainerSession, container: ContainerRecord) -> ContainerSession:
         """Open it if that can be done from here; else have its sandbox started, unless one is on its way."""
         try:
-            if self._sandboxes.can_connect:
+            if self._sandboxes.reaches(container):
                 live, session = await self._live(session, container)
                 await live.aclose()
             elif container.sandbox is None or container.sandbox.endpoint is None or container.sandbox.state == "stopping":
@@ -197,6 +198,8 @@ class TerminalSessions:
 
     async def _live(self, session: ContainerSession, container: ContainerRecord) -> tuple[LiveContainer, ContainerSession]:
         """Its sandbox; the session is opened there if it is not open yet. Raises :class:`SandboxStarting` and :class:`SandboxGone`."""
+        if not self._sandboxes.reaches(container):
+            raise container_elsewhere(container.id)
         if session.outcome == "lost":
             raise SandboxGone("Its sandbox is gone.")
         if session.incarnation:
@@ -253,7 +256,7 @@ class TerminalSessions:
         for session in sessions:
             if _is_lost(session, container):
                 await self._lost(session)
-        if not there or not self._sandboxes.can_connect:
+        if not there or not self._sandboxes.reaches(container):
             return
         with suppress(SandboxError):  # Then they count on.
             async with self._sandboxes.reach(container, looks_only=True) as live:

@@ -102,7 +102,7 @@ class AttachmentReader:
     @property
     def can_read(self) -> bool:
         """Whether sandboxes can be reached from here."""
-        return self._containers.sandboxes.can_connect
+        return self._containers.sandboxes.reaches_new(_MEMORY)
 
     async def read(self, kind: Kind, content: AsyncIterator[bytes]) -> bytes:
         """In UTF-8; of a long text the beginning. Raises :class:`UnreadableDocument`, and ``SandboxError`` if the sandbox fails."""

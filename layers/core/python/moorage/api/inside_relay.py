@@ -1,13 +1,17 @@
-"""Screens on AWS: what is asked below ``/v1/containers`` comes to a function that starts sandboxes, and reaches none.
+"""Requests on AWS that only a function in the sandboxes' network can answer: it is the same application, and is asked in the place of
+the one outside, with the event as it is.
 
-The function in the sandboxes' network is the same application, so it is asked in its place, with the event as it is. Only where it
-finds no sandbox is there something to do outside: to start one.
+What is asked of a screen goes inside first. Only where that finds no sandbox is there something to do outside: to start one. Where a
+deployment has MicroVMs too, sessions and processes are asked outside first. MicroVMs are reached there; of a task of Fargate the answer
+is 421.
 """
 
 import json
 import re
 from collections.abc import Callable
 from typing import Any, Final
+
+from moorage.errors import MISDIRECTED
 
 Event = dict[str, Any]
 Answer = dict[str, Any]
@@ -16,7 +20,7 @@ _SCREEN: Final = re.compile(r"/v1/containers/[^/]+/screen(/control|/input)?")
 _UNAVAILABLE: Final = 503
 
 
-class ScreenRelay:
+class InsideRelay:
     def __init__(self, serve: Callable[[Event, Any], Answer], functions: Any, inside: str) -> None:
         """``serve`` answers all else; ``functions`` is boto3's client of Lambda, and ``inside`` the function that it asks."""
         self._serve = serve
@@ -26,7 +30,8 @@ class ScreenRelay:
     def __call__(self, event: Event, context: Any) -> Answer:
         screen = _SCREEN.fullmatch(event["path"])
         if screen is None:
-            return self._serve(event, context)
+            answer = self._serve(event, context)
+            return self._asked(event) if answer["statusCode"] == MISDIRECTED else answer
         shown = self._asked(event)
         is_control = screen[1] == "/control"
         return self._serve(event, context) if is_control and shown["statusCode"] == _UNAVAILABLE else shown
