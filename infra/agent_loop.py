@@ -39,8 +39,16 @@ _MEMORY_MIB: Final = {
 """Of steps that need another amount than those that ask models."""
 
 
+DOCUMENTS_TIER: Final = "1g"
+"""Of the containers in which documents are read (``vector_stores/attachments.py``, and ``reserve`` by default)."""
+
 _SEARCHING: Final = ("ServiceStep", "IndexStep")
 """Steps that read or write indexes of vector stores."""
+
+
+def reads_in_microvms(config: Config) -> bool:
+    """Whether documents are read in MicroVMs: by the tier of their containers."""
+    return DOCUMENTS_TIER in config.microvm_tiers
 
 
 def machine_name(config: Config) -> str:
@@ -80,7 +88,8 @@ def grant_executions(scope: Construct, config: Config, function: lambda_.Functio
 
 class AgentLoop(Construct):
     """State machine and step functions. Of them the tool step and the step that has documents read live in the sandboxes' network,
-    if there is one; the service step runs the calls that need the internet, from outside of it, with no right to sandboxes."""
+    if there is one; the service step runs the calls that need the internet, from outside of it. It has no right to sandboxes, unless
+    there are MicroVMs beside Fargate, which are reached from there."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, config: Config, factory: FunctionFactory, network: Network | None
@@ -89,7 +98,7 @@ class AgentLoop(Construct):
         definition = ASL_FILE.read_text()
         self.steps: dict[str, lambda_.Function] = {}
         for name in dict.fromkeys(_PLACEHOLDER.findall(definition)):
-            is_inside = name in ("ToolStep", "ParseStep")
+            is_inside = name == "ToolStep" or (name == "ParseStep" and not reads_in_microvms(config))
             self.steps[name] = factory.make(
                 name,
                 folder="steps",

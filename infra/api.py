@@ -34,6 +34,8 @@ BUFFERED_TIMEOUT: Final = cdk.Duration.seconds(29)
 
 _BUFFERED: Final = {"containers": ("containers",), "sessions": ("sessions", "processes"), "files": ("files", "uploads", "skills")}
 """Path segments under ``/v1`` by function; everything else is ``responses``."""
+_BUFFERED_OF_BOTH: Final = {"containers": ("containers", "sessions", "processes"), "files": ("files", "uploads", "skills")}
+"""Where MicroVMs are beside Fargate: the function that reaches them is asked first (``moorage/api/inside_relay.py``)."""
 
 LAMBDA_PAYLOAD_BYTES_MAX: Final = 6 * 1024 * 1024
 """Of one request (Lambda quotas). API Gateway takes 10 MB, so this is what a body meets."""
@@ -99,7 +101,7 @@ class Api(Construct):
         self._route(v1, streaming)
         self._console(streaming)
         self._approval_page(streaming)
-        for name, segments in _BUFFERED.items():
+        for name, segments in (_BUFFERED_OF_BOTH if config.has_both else _BUFFERED).items():
             function: lambda_.Function = getattr(handlers, name)
             integration = apigateway.LambdaIntegration(live(function), timeout=BUFFERED_TIMEOUT, allow_test_invoke=False)
             for segment in segments:

@@ -5,6 +5,7 @@ A value that cannot work stops ``cdk synth`` with one sentence, long before Clou
 """
 
 import ipaddress
+import itertools
 import json
 import re
 import tomllib
@@ -63,10 +64,17 @@ def _text(value: Any) -> Any:
     return str(value) if isinstance(value, float) else value
 
 
-def _one_provisioner(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        raise ValueError("takes one word for all memory tiers: a second deployment, under another 'name', runs the other ones")
-    return value
+def _provisioner(value: Any) -> Any:
+    """``fargate``, or another word, or one for each memory tier. The same word for each is that word."""
+    if not isinstance(value, Mapping):
+        if value not in ("none", "fargate", "lambda_microvm"):
+            raise ValueError("takes 'none', 'fargate' or 'lambda_microvm', or one of the latter two for each memory tier")
+        return value
+    by_tier = {tier: value[tier] for tier in MEMORY_LIMITS if tier in value}
+    if len(by_tier) < len(value) or not by_tier or not all(word in ("fargate", "lambda_microvm") for word in by_tier.values()):
+        raise ValueError(f"takes 'fargate' or 'lambda_microvm' by memory tier, which are {', '.join(MEMORY_LIMITS)}")
+    words = set(by_tier.values())
+    return words.pop() if len(words) == 1 else by_tier
 
 
 def _tiers(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -262,9 +270,12 @@ class Config(BaseModel):
     name: str = Field(default="moorage", pattern=r"^[a-z][a-z0-9-]{0,23}$")
     """Prefix of the stacks and of everything named; two deployments in one account differ in it."""
 
-    provisioner: Annotated[Literal["none", "fargate", "lambda_microvm"], BeforeValidator(_one_provisioner)] = "fargate"
+    provisioner: Annotated[
+        Literal["none", "fargate", "lambda_microvm"] | dict[str, Literal["fargate", "lambda_microvm"]], BeforeValidator(_provisioner)
+    ] = "fargate"
     """Where sandboxes run. ``none`` deploys no VPC: hosted shells are then refused, everything else works, idle costs nothing.
-    ``lambda_microvm`` has not yet run on AWS."""
+    ``lambda_microvm`` has not yet run on AWS. Or one of the two for each memory tier, such as ``{"1g": "lambda_microvm", "16g":
+    "fargate"}``."""
 
     microvm_base_version: str | None = Field(default=None, pattern=r"^[0-9]+$")
     """With ``lambda_microvm``: the version of AWS's base image that images are built on. None: the newest when they are built."""
@@ -309,6 +320,9 @@ class Config(BaseModel):
 
     vpc_cidr: Annotated[str, AfterValidator(lambda value: _network(value, SANDBOX_PREFIX_MAX))] = "10.42.0.0/16"
     """Addresses of the sandboxes' network: a sixteenth of them is for the sandboxes of a zone."""
+
+    microvm_cidr: Annotated[str, AfterValidator(lambda value: _network(value, SANDBOX_PREFIX_MAX))] = "10.44.0.0/16"
+    """Addresses of MicroVMs' network beside that of Fargate, where ``provisioner`` names both."""
 
     proxy_cidr: Annotated[str, AfterValidator(lambda value: _network(value, PROXY_PREFIX_MAX))] = "10.43.0.0/24"
     """Addresses of the egress proxy's network, which is peered with the sandboxes'."""
@@ -515,9 +529,13 @@ class Config(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _microvm_tiers(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("provisioner") == "lambda_microvm":
+    def _tiers_of_provisioners(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        if values.get("provisioner") == "lambda_microvm":
             return {"memory_tiers": tuple(tier for tier in MEMORY_LIMITS if tier != "64g"), **values}
+        if isinstance(by_tier := values.get("provisioner"), Mapping):
+            return {"memory_tiers": tuple(by_tier), **values}
         return values
 
     @model_validator(mode="after")
@@ -534,11 +552,15 @@ class Config(BaseModel):
             self._check_private()
         if bool(self.table_read_units) != bool(self.table_write_units):
             raise ValueError("table_read_units and table_write_units belong together; set both or neither")
-        if self.has_microvms and "64g" in self.memory_tiers:
+        if isinstance(self.provisioner, dict):
+            self._check_by_tier(self.provisioner)
+        if "64g" in self.microvm_tiers:
             raise ValueError("memory_tiers cannot have 64g with provisioner 'lambda_microvm': the largest MicroVM has 32 GB of memory")
+        if self._is_set("microvm_cidr") and not self.has_both:
+            raise ValueError("microvm_cidr needs both provisioners: with one of them vpc_cidr has the sandboxes' addresses")
         if self.microvm_base_version and not self.has_microvms:
             raise ValueError("microvm_base_version needs provisioner 'lambda_microvm'")
-        if self.sandbox_logs and self.has_microvms:
+        if self.sandbox_logs and not self.has_fargate:
             raise ValueError("sandbox_logs needs provisioner 'fargate': a MicroVM writes logs by a role only, and has none")
         if 0 < self.auto_idle_seconds < AUTO_IDLE_SECONDS_MIN:
             raise ValueError(f"auto_idle_seconds takes {AUTO_IDLE_SECONDS_MIN} or more, or 0")
@@ -546,9 +568,11 @@ class Config(BaseModel):
             raise ValueError("table_name and bucket_name belong together: records name objects; set both or neither")
         if self.content_key_arn and self.table_name is None:
             raise ValueError("content_key_arn belongs to an adopted table (table_name)")
-        if self.computer and not self.has_fargate:
-            raise ValueError("computer needs provisioner 'fargate': a browser has a container of its own beside that of the commands")
-        if self.warm_pool and self.provisioner != "fargate":
+        if self.computer and self.provisioner != "fargate":
+            raise ValueError(
+                "computer needs provisioner 'fargate' alone: a browser has a container of its own beside that of the commands"
+            )
+        if set(warm_pool_sizes(self.warm_pool)) & set(self.microvm_tiers) or (self.warm_pool and not self.has_fargate):
             raise ValueError("warm_pool needs provisioner 'fargate'; a MicroVM starts in seconds")
         if missing := sorted(warm_pool_sizes(self.warm_pool).keys() - set(self.memory_tiers)):
             raise ValueError(f"warm_pool names {', '.join(missing)}, which memory_tiers leaves out")
@@ -577,11 +601,23 @@ class Config(BaseModel):
             raise ValueError("vpc_cidr needs sandboxes: provisioner 'none' deploys no network")
         if self._is_set("proxy_cidr") and not self.allowed_egress_domains:
             raise ValueError("proxy_cidr needs allowed_egress_domains: without them there is no proxy")
-        if ipaddress.IPv4Network(self.vpc_cidr).overlaps(ipaddress.IPv4Network(self.proxy_cidr)):
-            raise ValueError("vpc_cidr and proxy_cidr overlap: networks that are peered have no address in common")
+        self._check_overlaps()
         if self.otlp_headers_secret and not self.otlp_endpoint:
             raise ValueError("otlp_headers_secret needs otlp_endpoint: the headers are the collector's")
         return self
+
+    def _check_by_tier(self, by_tier: Mapping[str, str]) -> None:
+        if by_tier.keys() != set(self.memory_tiers):
+            raise ValueError("memory_tiers and provisioner name different tiers: leave memory_tiers out")
+        if self.vpc is not None:
+            raise ValueError("vpc takes one provisioner for all memory tiers: the networks of two are made by the deployment")
+
+    def _check_overlaps(self) -> None:
+        """Both networks of sandboxes are peered with the proxy's."""
+        names = ["vpc_cidr", *(["microvm_cidr"] if self.has_both else []), "proxy_cidr"]
+        for first, second in itertools.combinations(names, 2):
+            if ipaddress.IPv4Network(getattr(self, first)).overlaps(ipaddress.IPv4Network(getattr(self, second))):
+                raise ValueError(f"{first} and {second} overlap: networks that are peered have no address in common")
 
     def _check_private(self) -> None:
         """Settings that a private API cannot have (API Gateway developer guide, "Private REST APIs")."""
@@ -612,11 +648,33 @@ class Config(BaseModel):
 
     @property
     def has_fargate(self) -> bool:
-        return self.provisioner == "fargate"
+        return bool(self.fargate_tiers)
 
     @property
     def has_microvms(self) -> bool:
-        return self.provisioner == "lambda_microvm"
+        return bool(self.microvm_tiers)
+
+    @property
+    def has_both(self) -> bool:
+        """Whether the memory tier of a container chooses between the two."""
+        return self.has_fargate and self.has_microvms
+
+    @property
+    def fargate_tiers(self) -> tuple[str, ...]:
+        return self._tiers_of("fargate")
+
+    @property
+    def microvm_tiers(self) -> tuple[str, ...]:
+        return self._tiers_of("lambda_microvm")
+
+    def _tiers_of(self, provisioner: str) -> tuple[str, ...]:
+        by_tier = self.provisioner
+        return tuple(tier for tier in self.memory_tiers if (by_tier.get(tier) if isinstance(by_tier, dict) else by_tier) == provisioner)
+
+    @property
+    def microvm_network(self) -> str:
+        """Addresses of MicroVMs' network, where the deployment makes it."""
+        return self.microvm_cidr if self.has_both else self.vpc_cidr
 
     @property
     def has_recipient(self) -> bool:

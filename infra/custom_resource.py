@@ -70,6 +70,7 @@ class CustomResources(Construct):
         group.grant_write(role)
         self._role = role
         self._shares: list[cdk.CustomResource] = []
+        self._prefix_lists: dict[str, str] = {}
         self._function = lambda_.Function(
             self,
             "Function",
@@ -85,11 +86,15 @@ class CustomResources(Construct):
         acknowledge(self._function, "AwsSolutions-L1", "Python 3.13, as every function here; it is supported until 2029.")
 
     def prefix_lists(self, *services: str) -> dict[str, str]:
-        """Ids of the region's managed prefix lists, by service: security groups name gateway endpoints by them."""
-        self._allow(["ec2:DescribeManagedPrefixLists"], ["*"])
-        region = cdk.Stack.of(self).region
-        lists = self._resource("PrefixLists", "Custom::PrefixLists", {"Names": {s: f"com.amazonaws.{region}.{s}" for s in services}})
-        return {service: lists.get_att_string(service) for service in services}
+        """Ids of the region's managed prefix lists, by service: security groups name gateway endpoints by them. A second network asks
+        for some of those of the first."""
+        if not self._prefix_lists:
+            self._allow(["ec2:DescribeManagedPrefixLists"], ["*"])
+            region = cdk.Stack.of(self).region
+            names = {s: f"com.amazonaws.{region}.{s}" for s in services}
+            lists = self._resource("PrefixLists", "Custom::PrefixLists", {"Names": names})
+            self._prefix_lists = {service: lists.get_att_string(service) for service in services}
+        return {service: self._prefix_lists[service] for service in services}
 
     def image_build(self, construct_id: str, project: codebuild.Project, tag: str) -> cdk.CustomResource:
         """Run the project when it or the tag is new; the stack goes on when the build has ended well."""

@@ -53,13 +53,15 @@ class EgressProxy(Construct):
         construct_id: str,
         *,
         config: Config,
-        network: Network | Microvms,
+        network: Network | None,
+        microvms: Microvms | None,
         hooks: CustomResources,
         image: ContainerImage,
         state: State,
         places_key: str | None = None,
     ) -> None:
-        """``places_key`` tells sandboxes apart that share an address, as MicroVMs do."""
+        """``network`` and ``microvms`` are those of the sandboxes, one or both. ``places_key`` tells sandboxes apart that share an
+        address, as MicroVMs do."""
         super().__init__(scope, construct_id)
         self._places_key = places_key
         # It opens what the table keeps, so it must outlive this stack, and be found again by the next one.
@@ -69,14 +71,15 @@ class EgressProxy(Construct):
             description=f"{config.name}: domain secrets; only the egress proxy decrypts",
             is_kept=config.retain,
         )
-        match network:
-            case Microvms(network=own):
-                place = _between(self, own.vpc, own.vpc.isolated_subnets, config)
-            case GivenNetwork():
-                place = _in_given(self, network, network.given)
-            case _:
-                place = _between(self, network.vpc, network.vpc.select_subnets(subnet_group_name="sandbox").subnets, config)
-        self.sandbox_group = place.sandbox_group
+        if isinstance(network, GivenNetwork):
+            place = _in_given(self, network, network.given)
+        else:
+            sandboxes = [
+                *([_of_fargate(network, config)] if network else []),
+                *([_of_microvms(microvms, config)] if microvms else []),
+            ]
+            place = _between(self, sandboxes, config)
+        self.sandbox_group = place.sandbox_groups[0]
         self._cluster = ecs.Cluster(
             self,
             "Cluster",
@@ -85,16 +88,16 @@ class EgressProxy(Construct):
             container_insights_v2=ecs.ContainerInsights.DISABLED,
         )
         acknowledge(self._cluster, "AwsSolutions-ECS4", "One small service; the proxy's log has every decision and its time.")
-        self._is_for_microvms = isinstance(network, Microvms)
-        if isinstance(network, Microvms):
-            network.open_to(self.sandbox_group, place.networks)
-        else:
+        self._is_for_fargate = network is not None
+        if network:
             network.admit_sandbox(self.sandbox_group)
+        if microvms:
+            microvms.open_to(place.sandbox_groups[-1], place.networks)
         for port in (80, 443):
             place.proxy_group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(port), "allowed domains, decided by the proxy")
         # An owner's network may have several deployments. MicroVMs are told no name.
         self._zone = f"{config.name}.{ZONE_NAME}" if isinstance(network, GivenNetwork) else ZONE_NAME
-        named = None if isinstance(network, Microvms) else self._name_in(network)
+        named = self._name_in(network) if network else None
         self._service = self._make_service(config, named, image, state.table, place)
         state.grant_key(self._service.task_definition.task_role)
 
@@ -197,7 +200,7 @@ class EgressProxy(Construct):
             "MOORAGE_FARGATE_EGRESS_SECURITY_GROUP": self.sandbox_group.security_group_id,
         }
         return {
-            **({"MOORAGE_EGRESS_PROXY": f"http://{FORWARDER}"} if self._is_for_microvms else way),
+            **(way if self._is_for_fargate else {"MOORAGE_EGRESS_PROXY": f"http://{FORWARDER}"}),
             "MOORAGE_EGRESS_SERVICE": f"{self._cluster.cluster_name}/{self._service.service_name}",
             "MOORAGE_EGRESS_KEY": self.secrets_key.key_arn,
         }
@@ -209,7 +212,8 @@ class _ProxyPlacement:
 
     vpc: ec2.IVpc
     subnets: ec2.SubnetSelection
-    sandbox_group: ec2.ISecurityGroup
+    sandbox_groups: Sequence[ec2.ISecurityGroup]
+    """Of each network of sandboxes."""
     proxy_group: ec2.ISecurityGroup
     own_networks: tuple[str, ...]
     is_public: bool
@@ -220,7 +224,25 @@ class _ProxyPlacement:
 _SANDBOX_GROUP: Final = "A sandbox with a network policy: the egress proxy and no other way out"
 
 
-def _between(scope: Construct, sandboxes: ec2.IVpc, sandbox_subnets: Sequence[ec2.ISubnet], config: Config) -> _ProxyPlacement:
+@dataclass(frozen=True)
+class _Sandboxes:
+    """A network of sandboxes that is peered with the proxy's."""
+
+    vpc: ec2.IVpc
+    subnets: Sequence[ec2.ISubnet]
+    cidr: str
+
+
+def _of_fargate(network: Network, config: Config) -> _Sandboxes:
+    return _Sandboxes(network.vpc, network.vpc.select_subnets(subnet_group_name="sandbox").subnets, config.vpc_cidr)
+
+
+def _of_microvms(microvms: Microvms, config: Config) -> _Sandboxes:
+    vpc = microvms.network.vpc
+    return _Sandboxes(vpc, vpc.isolated_subnets, config.microvm_network)
+
+
+def _between(scope: Construct, sandboxes: Sequence[_Sandboxes], config: Config) -> _ProxyPlacement:
     """A VPC of its own, peered with the sandboxes'."""
     vpc = ec2.Vpc(
         scope,
@@ -233,26 +255,32 @@ def _between(scope: Construct, sandboxes: ec2.IVpc, sandbox_subnets: Sequence[ec
         subnet_configuration=[ec2.SubnetConfiguration(name="proxy", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=28)],
     )
     acknowledge(vpc, "AwsSolutions-VPC7", "The proxy logs every connection with its container, domain and decision.")
-    peering = ec2.CfnVPCPeeringConnection(scope, "Peering", vpc_id=sandboxes.vpc_id, peer_vpc_id=vpc.vpc_id)
-    routes = [(subnet, config.proxy_cidr) for subnet in sandbox_subnets]
-    routes += [(subnet, config.vpc_cidr) for subnet in vpc.public_subnets]
+    sandbox_groups = [_peered(scope, each, vpc, config, name="Microvm" if number else "") for number, each in enumerate(sandboxes)]
+    proxy_group = ec2.SecurityGroup(scope, "ProxyGroup", vpc=vpc, allow_all_outbound=False, description="The egress proxy")
+    for each in sandboxes:
+        proxy_group.add_ingress_rule(ec2.Peer.ipv4(each.cidr), ec2.Port.tcp(PROXY_PORT), "sandboxes")
+    public = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)
+    networks = tuple(subnet.ipv4_cidr_block for subnet in vpc.public_subnets)
+    own = (*(each.cidr for each in sandboxes), config.proxy_cidr)
+    return _ProxyPlacement(vpc, public, sandbox_groups, proxy_group, own, is_public=True, networks=networks)
+
+
+def _peered(scope: Construct, sandboxes: _Sandboxes, vpc: ec2.Vpc, config: Config, *, name: str) -> ec2.SecurityGroup:
+    """The group of sandboxes that reach the proxy. ``name`` tells a second network's parts from the first one's."""
+    peering = ec2.CfnVPCPeeringConnection(scope, f"{name}Peering", vpc_id=sandboxes.vpc.vpc_id, peer_vpc_id=vpc.vpc_id)
+    routes = [(subnet, config.proxy_cidr) for subnet in sandboxes.subnets]
+    routes += [(subnet, sandboxes.cidr) for subnet in vpc.public_subnets]
     for number, (subnet, destination) in enumerate(routes):
         ec2.CfnRoute(
             scope,
-            f"Route{number}",
+            f"{name}Route{number}",
             route_table_id=subnet.route_table.route_table_id,
             destination_cidr_block=destination,
             vpc_peering_connection_id=peering.attr_id,
         )
-    sandbox_group = ec2.SecurityGroup(scope, "SandboxGroup", vpc=sandboxes, allow_all_outbound=False, description=_SANDBOX_GROUP)
-    sandbox_group.add_egress_rule(ec2.Peer.ipv4(config.proxy_cidr), ec2.Port.tcp(PROXY_PORT), "the egress proxy")
-    proxy_group = ec2.SecurityGroup(scope, "ProxyGroup", vpc=vpc, allow_all_outbound=False, description="The egress proxy")
-    proxy_group.add_ingress_rule(ec2.Peer.ipv4(config.vpc_cidr), ec2.Port.tcp(PROXY_PORT), "sandboxes")
-    public = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)
-    networks = tuple(subnet.ipv4_cidr_block for subnet in vpc.public_subnets)
-    return _ProxyPlacement(
-        vpc, public, sandbox_group, proxy_group, (config.vpc_cidr, config.proxy_cidr), is_public=True, networks=networks
-    )
+    group = ec2.SecurityGroup(scope, f"{name}SandboxGroup", vpc=sandboxes.vpc, allow_all_outbound=False, description=_SANDBOX_GROUP)
+    group.add_egress_rule(ec2.Peer.ipv4(config.proxy_cidr), ec2.Port.tcp(PROXY_PORT), "the egress proxy")
+    return group
 
 
 def _in_given(scope: Construct, network: GivenNetwork, given: GivenVpc) -> _ProxyPlacement:
@@ -261,4 +289,4 @@ def _in_given(scope: Construct, network: GivenNetwork, given: GivenVpc) -> _Prox
     proxy_group = network.own_or(scope, "ProxyGroup", given.proxy_group, "The egress proxy")
     sandbox_group.add_egress_rule(proxy_group, ec2.Port.tcp(PROXY_PORT), "the egress proxy")
     proxy_group.add_ingress_rule(sandbox_group, ec2.Port.tcp(PROXY_PORT), "sandboxes")
-    return _ProxyPlacement(network.vpc, network.proxy_subnets, sandbox_group, proxy_group, (), is_public=False)
+    return _ProxyPlacement(network.vpc, network.proxy_subnets, [sandbox_group], proxy_group, (), is_public=False)

@@ -85,8 +85,8 @@ class MicrovmNetwork(Construct):
         """A VPC of the deployment's own, without a resolver."""
         vpc = self.vpc = ec2.Vpc(
             self,
-            named_by("Vpc", config.vpc_cidr),
-            ip_addresses=ec2.IpAddresses.cidr(config.vpc_cidr),
+            named_by("Vpc", config.microvm_network),
+            ip_addresses=ec2.IpAddresses.cidr(config.microvm_network),
             max_azs=config.availability_zones,
             reserved_azs=reserved_zones(self, config),
             nat_gateways=0,
@@ -94,7 +94,7 @@ class MicrovmNetwork(Construct):
             # A group sees no DNS. With the resolver off, names lead nowhere (reported, one project; not measured here).
             enable_dns_support=False,
             enable_dns_hostnames=False,
-            subnet_configuration=[isolated_subnets("microvm", SANDBOXES_PART, config)],
+            subnet_configuration=[isolated_subnets("microvm", SANDBOXES_PART, config.microvm_network)],
         )
         acknowledge(vpc, "AwsSolutions-VPC7", "The VPC has no way out but the deployment's bucket, and S3 can log who asks for what.")
         storage = vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
@@ -190,12 +190,22 @@ class MicrovmNetwork(Construct):
 class Microvms(Construct):
     """Everything that ``sandbox/lambda_microvm.py`` names in its calls."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: Config, state: State, hooks: CustomResources) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        config: Config,
+        state: State,
+        hooks: CustomResources,
+        image: ContainerImage | None = None,
+    ) -> None:
+        """``image`` is the container image of Fargate's sandboxes, if there are such too: they have one in common."""
         super().__init__(scope, construct_id)
         self._config = config
         self._proxy_networks: Sequence[str] = ()
         self.network = MicrovmNetwork(self, "Network", config=config, bucket=state.bucket, hooks=hooks)
-        self.image = ContainerImage(
+        self.image = image or ContainerImage(
             self,
             "Image",
             config=config,
@@ -217,10 +227,10 @@ class Microvms(Construct):
         self._role = self._make_build_role(state, key)
         self._images = {
             tier: self._make_image(tier, uri=f"s3://{state.bucket.bucket_name}/{key}", base_version=base.get_att_string("Version"))
-            for tier in config.memory_tiers
+            for tier in config.microvm_tiers
         }
-        for image in self._images.values():
-            image.node.add_dependency(source, self._role, *([self.image.built] if self.image.built else []))
+        for each in self._images.values():
+            each.node.add_dependency(source, self._role, *([self.image.built] if self.image.built else []))
         self._end = hooks.microvms([image.attr_image_arn for image in self._images.values()], self._resources())
         # In this order they are deleted: what runs VMs, the VMs, their images, what they are connected to.
         self._end.node.add_dependency(*self._images.values(), self.network)
@@ -326,6 +336,8 @@ class Microvms(Construct):
         if self.network.policy:
             connector["MOORAGE_MICROVM_POLICY_CONNECTOR"] = self.network.policy.attr_arn
             connector["MOORAGE_MICROVM_PROXY_NETWORKS"] = ",".join(self._proxy_networks)
+        if self._config.has_both and self._config.sandbox_price is None:
+            connector["MOORAGE_MICROVM_UNPRICED"] = "true"
         return {**connector, **images, **versions}
 
     def _grant_reach(self, function: lambda_.Function) -> None:
@@ -340,7 +352,7 @@ class Microvms(Construct):
 
     def _resources(self) -> list[str]:
         stack = cdk.Stack.of(self)
-        arns = [("microvm-image", self._name(tier)) for tier in self._config.memory_tiers] + [("microvm", "*")]
+        arns = [("microvm-image", self._name(tier)) for tier in self._config.microvm_tiers] + [("microvm", "*")]
         colon = cdk.ArnFormat.COLON_RESOURCE_NAME
         return [stack.format_arn(service="lambda", resource=kind, resource_name=name, arn_format=colon) for kind, name in arns]
 

@@ -44,9 +44,9 @@ def reserved_zones(scope: Construct, config: Config) -> int:
     return AVAILABILITY_ZONES_MAX - min(config.availability_zones, zones)
 
 
-def isolated_subnets(name: str, part: int, config: Config) -> ec2.SubnetConfiguration:
+def isolated_subnets(name: str, part: int, cidr: str) -> ec2.SubnetConfiguration:
     """One in each zone, with a prefix of ``part`` bits more than the network's."""
-    prefix = ipaddress.IPv4Network(config.vpc_cidr).prefixlen
+    prefix = ipaddress.IPv4Network(cidr).prefixlen
     return ec2.SubnetConfiguration(name=name, subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=prefix + part)
 
 
@@ -111,8 +111,8 @@ class IsolatedNetwork(Network):
             nat_gateways=0,
             restrict_default_security_group=False,
             subnet_configuration=[
-                isolated_subnets("sandbox", SANDBOXES_PART, config),
-                isolated_subnets("functions", FUNCTIONS_PART, config),
+                isolated_subnets("sandbox", SANDBOXES_PART, config.vpc_cidr),
+                isolated_subnets("functions", FUNCTIONS_PART, config.vpc_cidr),
             ],
         )
         acknowledge(

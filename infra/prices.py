@@ -39,10 +39,9 @@ class Prices:
     def at_rest(self, config: Config) -> float:
         """A month without a request. ``docs/aws.md`` lists the parts; options that it prices by themselves are left out."""
         month = self.secret_month + ALARMS * self.alarm_month + self.reaper(3 if config.has_fargate else 2)
-        if config.has_microvms:
-            return month + IMAGE_GB * self.image_gb_month + len(config.memory_tiers) * MICROVM_IMAGE_GB * self.microvm_image_gb_month
+        month += len(config.microvm_tiers) * MICROVM_IMAGE_GB * self.microvm_image_gb_month
         if not config.has_fargate:
-            return month
+            return month + (IMAGE_GB * self.image_gb_month if config.has_microvms else 0)
         endpoints = (len(ENDPOINTS) + config.sandbox_logs) * config.availability_zones
         return month + endpoints * self.endpoint_hour * HOURS_A_MONTH + IMAGE_GB * self.image_gb_month + self.dns_lists_month
 

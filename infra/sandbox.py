@@ -90,7 +90,7 @@ class SandboxTask(Construct):
         self._image_edition = image.edition
         if self.desk_image:
             self._image_edition = hashlib.sha256(f"{image.edition} {self.desk_image.edition}".encode()).hexdigest()[:16]
-        self.task_definitions = {tier: self._task_definition(tier, image.uri, logs) for tier in config.memory_tiers}
+        self.task_definitions = {tier: self._task_definition(tier, image.uri, logs) for tier in config.fargate_tiers}
         self._end = hooks.sandboxes(config.name, [self._family(tier) for tier in CPU_UNITS])
         # In this order they are deleted: what starts sandboxes, the sandboxes, what they run in.
         self._end.node.add_dependency(self.cluster, *self.task_definitions.values(), network.vpc, network.sandbox_group)

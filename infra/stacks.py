@@ -15,7 +15,7 @@ from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 from moorage.settings import Settings, warm_pool_sizes
 
-from infra.agent_loop import AgentLoop, grant_executions, grant_start_of_executions, machine_arn
+from infra.agent_loop import AgentLoop, grant_executions, grant_start_of_executions, machine_arn, reads_in_microvms
 from infra.api import BUFFERED_TIMEOUT, OTHERS, STREAM_SECONDS_MAX, STREAM_TIMEOUT, Api, Handlers
 from infra.bundling import ROOT
 from infra.config import Config, ConfigError, Models
@@ -83,7 +83,7 @@ class ServiceStack(cdk.Stack):
         self._sandbox_keys = hooks.sandbox_keys(state.content_key.secret_arn, config.content_key_edition)
         self.network = self._make_network(hooks) if config.has_fargate else None
         self.sandbox = SandboxTask(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
-        self.microvms = Microvms(self, "Microvms", config=config, state=state, hooks=hooks) if config.has_microvms else None
+        self.microvms = self._make_microvms(hooks) if config.has_microvms else None
         self.egress = self._make_egress(hooks)
         self.vector_bucket = (
             hooks.kept_vector_bucket("VectorBucket", config=config, tag=DEPLOYMENT_TAG, key=state.key) if config.vector_bucket else None
@@ -92,8 +92,8 @@ class ServiceStack(cdk.Stack):
         self.loop = AgentLoop(self, "AgentLoop", config=config, factory=factory, network=self.network)
         self.handlers = self._make_handlers(factory)
         self.api = Api(self, "Api", config=config, handlers=self.handlers)
-        if config.computer:
-            self._show_screens()
+        if config.computer or config.has_both:
+            self._reach_inside()
         self.sockets = self._make_sockets(factory) if config.websocket else {}
         if config.rollout != "at_once":
             self._roll_out_slowly()
@@ -133,14 +133,14 @@ class ServiceStack(cdk.Stack):
 
     def _environment(self) -> dict[str, str]:
         """The environment of every function. Reading it again here fails at synthesis, and not at the start of a function."""
-        config, sandboxes = self._config, self.sandbox or self.microvms
+        config = self._config
         price, source = sandbox_price(config, self.region)
         settings = Settings(
             **{name: getattr(config, name) for name in SHARED_SETTINGS},
             table_name=self._state.table.table_name,
             bucket_name=self._state.bucket.bucket_name,
             state_machine_arn=machine_arn(self, config),
-            provisioner="lambda_microvm" if config.has_microvms else "fargate",
+            provisioner="by_tier" if config.has_both else "lambda_microvm" if config.has_microvms else "fargate",
             presigned_downloads=True,
             retention_seconds=config.retention_days * 86_400,
             sandbox_price=price,
@@ -152,7 +152,8 @@ class ServiceStack(cdk.Stack):
         )
         environment = {
             **settings.to_environment(),
-            **(sandboxes.environment if sandboxes else _NO_SANDBOXES),
+            **(self.sandbox.environment if self.sandbox else {} if self.microvms else _NO_SANDBOXES),
+            **(self.microvms.environment if self.microvms else {}),
             **(self.egress.environment if self.egress else {}),
         }
         Settings.from_environment(environment)
@@ -171,12 +172,15 @@ class ServiceStack(cdk.Stack):
             return GivenNetwork(self, "Network", given=self._config.vpc, hooks=hooks)
         return IsolatedNetwork(self, "Network", config=self._config, bucket=self._state.bucket, hooks=hooks)
 
+    def _make_microvms(self, hooks: CustomResources) -> Microvms:
+        image = self.sandbox.image if self.sandbox else None
+        return Microvms(self, "Microvms", config=self._config, state=self._state, hooks=hooks, image=image)
+
     def _make_egress(self, hooks: CustomResources) -> EgressProxy | None:
-        network = self.network or self.microvms
-        if not (self._config.has_egress and network):
-            return None
         sandboxes = self.sandbox or self.microvms
-        first = (self.sandbox and self.sandbox.desk_image) or (sandboxes.image if sandboxes else None)
+        if not (self._config.has_egress and sandboxes):
+            return None
+        first = (self.sandbox and self.sandbox.desk_image) or sandboxes.image
         image = ContainerImage(
             self, "ProxyImage", config=self._config, hooks=hooks, context=PROXY_CONTEXT, base=PYTHON_3_13, after=first
         )
@@ -184,7 +188,8 @@ class ServiceStack(cdk.Stack):
             self,
             "Egress",
             config=self._config,
-            network=network,
+            network=self.network,
+            microvms=self.microvms,
             hooks=hooks,
             image=image,
             state=self._state,
@@ -352,10 +357,11 @@ class ServiceStack(cdk.Stack):
         )
         return function
 
-    def _show_screens(self) -> None:
-        """Browsers are reached from inside the sandboxes' network alone, and what is asked below ``/v1/containers`` comes to a function
-        outside, which starts sandboxes. So it asks the one inside. A gateway cannot: beside ``{proxy+}`` it takes no other variable."""
-        shows = self.handlers.sessions.node.find_child("Live")
+    def _reach_inside(self) -> None:
+        """Tasks of Fargate are reached from inside the sandboxes' network alone, and what is asked below ``/v1/containers`` comes to a
+        function outside, which starts sandboxes. So it asks the one inside: for browsers, and for sessions beside those of MicroVMs. A
+        gateway cannot: beside ``{proxy+}`` it takes no other variable, and it knows no container's tier."""
+        shows = live(self.handlers.sessions) if self._config.has_both else self.handlers.sessions.node.find_child("Live")
         assert isinstance(shows, lambda_.Alias)
         shows.grant_invoke(self.handlers.containers)
         self.handlers.containers.add_environment("MOORAGE_SCREENS_FUNCTION", shows.function_arn)
@@ -391,14 +397,20 @@ class ServiceStack(cdk.Stack):
             grant_executions(self, self._config, function)
         for function in (model, steps["FailResponse"]):  # A session of an agent goes on when its response has ended.
             grant_start_of_executions(self, self._config, function)
-        # Inside the sandboxes' network there is no way to ECS, and no right to it.
-        inside = [] if self.network else [steps["ToolStep"], steps["ParseStep"], handlers.sessions]
-        starters = [*streaming, handlers.containers, model, steps["IndexStep"], expiry, *inside]
-        if sandboxes := self.sandbox or self.microvms:
+        # Inside the sandboxes' network there is no way to ECS, and no right to it. Others have to do with MicroVMs alone.
+        starters = [*streaming, handlers.containers, model, steps["IndexStep"], expiry]
+        others = [steps["ToolStep"], steps["ParseStep"], handlers.sessions]
+        if self.network:
+            others = [steps["ServiceStep"], *([steps["ParseStep"]] if reads_in_microvms(self._config) else [])]
+        if self.sandbox:
             for function in starters:
-                sandboxes.grant_start(function)
-                sandboxes.grant_stop(function)
+                self.sandbox.grant_start(function)
+                self.sandbox.grant_stop(function)
         if self.microvms:
+            starters += others
+            for function in starters:
+                self.microvms.grant_start(function)
+                self.microvms.grant_stop(function)
             self.microvms.grant_clean(expiry)
         if self.egress:
             for function in starters:
@@ -437,7 +449,8 @@ class ServiceStack(cdk.Stack):
         for function in (*streaming, steps["ModelStep"], steps["ServiceStep"], steps["FailResponse"], reapers["Recovery"]):
             self._state.tell_content_key(function)
         key = self._sandbox_keys.get_att_string("Hex")
-        told = [steps[name] for name in ("ModelStep", "ToolStep", "IndexStep", "ParseStep")]
+        names = ("ModelStep", "ToolStep", "IndexStep", "ParseStep", *(["ServiceStep"] if self._config.has_both else []))
+        told = [steps[name] for name in names]
         watching = [reaper for name, reaper in reapers.items() if name != "Recovery"]
         for function in (*streaming, self.handlers.containers, self.handlers.sessions, *told, *watching):
             function.add_environment("MOORAGE_SANDBOX_KEY", key)

@@ -80,6 +80,8 @@ COMPANY: dict[str, Any] = {
 }
 """Every option, with what a company has already in the place of what the deployment would make."""
 MICROVMS: dict[str, Any] = {"provisioner": "lambda_microvm"}
+BOTH: dict[str, Any] = {"provisioner": {"1g": "lambda_microvm", "16g": "fargate"}, "allowed_egress_domains": ["pkg.example.com"]}
+"""MicroVMs and Fargate by memory tier."""
 MICROVM_VPC: dict[str, Any] = {name: GIVEN_VPC[name] for name in ("id", "sandbox_subnets")}
 PRIVATE: dict[str, Any] = {"private_api": ["vpce-0123456789abcdef0", "vpce-0123456789abcdef1"]}
 NAMED: dict[str, Any] = {name: EVERYTHING[name] for name in ("domain_name", "certificate_arn")}

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from infra.config import Config
-from tests.infra.conftest import COMPANY, EVERYTHING, MICROVM_VPC, MICROVMS, NAMED, PRIVATE, Stacks, shared
+from tests.infra.conftest import BOTH, COMPANY, EVERYTHING, MICROVM_VPC, MICROVMS, NAMED, PRIVATE, Stacks, shared
 from tests.infra.updates import GOES_WITH, Update, beyond, faults
 
 ALARMS: dict[str, Any] = {"alarm_email": "owner@example.com"}
 NEEDS: dict[str, dict[str, Any]] = {
     "domain_name": {"certificate_arn": EVERYTHING["certificate_arn"]},
     "microvm_base_version": MICROVMS,
+    "microvm_cidr": BOTH,
     "monthly_budget": ALARMS,
     "npm_mirror": {"allowed_egress_domains": ["pkg.example.com"]},
     "otlp_headers_secret": {"otlp_endpoint": "https://otlp.example.com"},
@@ -40,6 +41,7 @@ VALUES: dict[str, Any] = {
     "drain": True,
     "log_level": "DEBUG",
     "microvm_base_version": "1",
+    "microvm_cidr": "192.168.32.0/20",
     "model_keys_kms_arn": COMPANY["kms_key_arn"],
     "log_retention_days": 7,
     "memory_tiers": ["1g", "4g"],
@@ -72,7 +74,7 @@ VALUES: dict[str, Any] = {
     "waf_address_requests": 100,
     "web_search": "ignore",
 }
-ANOTHER = {"provisioner", "memory_tiers", "table_name", "kms_key_arn", "vpc", "vpc_cidr", "proxy_cidr"}
+ANOTHER = {"provisioner", "memory_tiers", "table_name", "kms_key_arn", "vpc", "vpc_cidr", "microvm_cidr", "proxy_cidr"}
 """Those that put something in the place of what was there, when they come and when they go."""
 
 NOT_ONE_BY_ONE = {
@@ -106,6 +108,14 @@ def test_sandboxes_move_to_microvms_and_back(stacks: Stacks, tmp_path_factory: p
     microvms = shared(MICROVMS, tmp_path_factory)
     assert beyond(faults(Update(stacks, microvms)), ["provisioner"]) == []
     assert beyond(faults(Update(microvms, stacks)), ["provisioner"]) == []
+
+
+def test_microvms_come_beside_fargate_and_go(stacks: Stacks, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tiers that are left out end with the setting."""
+    fargate = shared({"allowed_egress_domains": BOTH["allowed_egress_domains"]}, tmp_path_factory)
+    both = shared(BOTH, tmp_path_factory)
+    assert beyond(faults(Update(fargate, both)), ["provisioner", "memory_tiers"]) == []
+    assert beyond(faults(Update(both, fargate)), ["provisioner", "memory_tiers"]) == []
 
 
 BESIDE: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {

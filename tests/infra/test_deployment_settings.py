@@ -13,7 +13,7 @@ from moorage.settings import GROUPS, VARIABLES
 from infra.app import check_microvms, check_region
 from infra.config import Config, ConfigError, Models
 from infra.stacks import SHARED_SETTINGS, TITAN
-from tests.infra.conftest import COMPANY, EVERYTHING, GIVEN_GROUPS, GIVEN_VPC, MICROVM_VPC, MICROVMS, ROOT, Stacks
+from tests.infra.conftest import BOTH, COMPANY, EVERYTHING, GIVEN_GROUPS, GIVEN_VPC, MICROVM_VPC, MICROVMS, ROOT, Stacks
 from tests.infra.synthesis import context_of, program
 
 WRONG = {
@@ -73,10 +73,6 @@ WRONG = {
     "a rate without a burst": ({"usage_plans": {"a": {"requests_per_second": 1}}}, "request_burst belong together"),
     "a quota that is none": ({"usage_plans": {"a": {"requests_per_month": 1}}}, "usage_plans.a.requests_per_month"),
     "started environments beyond any quota": ({"provisioned_concurrency": 5000}, "'provisioned_concurrency'"),
-    "places by tier": (
-        {"provisioner": {"1g": "lambda_microvm", "64g": "fargate"}},
-        "'provisioner': takes one word for all memory tiers",
-    ),
     "a mirror without a proxy": ({"npm_mirror": "https://npm.example.com"}, "npm_mirror need allowed_egress_domains"),
     "a mirror by its address": ({"python_mirror": "https://10.0.0.1/simple"}, "'python_mirror'"),
     "a mirror on another port": (
@@ -142,7 +138,27 @@ WRONG = {
         {**MICROVMS, "vpc": MICROVM_VPC, "availability_zones": 2},
         "availability_zones is for one that is made",
     ),
-    "browsers of MicroVMs": ({**MICROVMS, "computer": True}, "computer needs provisioner 'fargate'"),
+    "browsers of MicroVMs": ({**MICROVMS, "computer": True}, "computer needs provisioner 'fargate' alone"),
+    "browsers of some sandboxes": ({**BOTH, "computer": True}, "computer needs provisioner 'fargate' alone"),
+    "a network of MicroVMs alone": (
+        {**MICROVMS, "microvm_cidr": "10.1.0.0/16"},
+        "microvm_cidr needs both provisioners: with one of them vpc_cidr has the sandboxes' addresses",
+    ),
+    "networks of both in one place": ({**BOTH, "microvm_cidr": "10.42.0.0/18"}, "vpc_cidr and microvm_cidr overlap"),
+    "a network that the proxy's is in, of MicroVMs": ({**BOTH, "microvm_cidr": "10.43.0.0/16"}, "microvm_cidr and proxy_cidr overlap"),
+    "a VPC for both": ({**BOTH, "vpc": GIVEN_VPC}, "vpc takes one provisioner for all memory tiers"),
+    "MicroVMs that wait": ({**BOTH, "warm_pool": ["1g:1"]}, "warm_pool needs provisioner 'fargate'"),
+    "the largest tier as MicroVMs": (
+        {"provisioner": {"1g": "fargate", "64g": "lambda_microvm"}},
+        "memory_tiers cannot have 64g with provisioner 'lambda_microvm': the largest MicroVM has 32 GB of memory",
+    ),
+    "a provisioner of a tier that is none": (
+        {"provisioner": {"2g": "fargate"}},
+        "'provisioner': takes 'fargate' or 'lambda_microvm' by memory tier, which are 1g, 4g, 16g, 64g",
+    ),
+    "a tier without sandboxes": ({"provisioner": {"1g": "none"}}, "takes 'fargate' or 'lambda_microvm' by memory tier"),
+    "no tier at all": ({"provisioner": {}}, "takes 'fargate' or 'lambda_microvm' by memory tier"),
+    "tiers that have no provisioner": ({**BOTH, "memory_tiers": ["1g", "4g"]}, "memory_tiers and provisioner name different tiers"),
     "browsers without sandboxes": ({"provisioner": "none", "computer": True}, "computer needs provisioner 'fargate'"),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
@@ -222,7 +238,8 @@ def test_the_command_line_overrides_cdk_json() -> None:
 def test_synthesis_stops_at_a_wrong_setting_with_a_sentence_and_no_trace(tmp_path: Path) -> None:
     done = program(context_of({"provisioner": "ec2"}), tmp_path)
     assert done.returncode == 1
-    assert "cdk.json: 'provisioner': Input should be 'none', 'fargate' or 'lambda_microvm'." in done.stderr
+    wanted = "takes 'none', 'fargate' or 'lambda_microvm', or one of the latter two for each memory tier."
+    assert f"cdk.json: 'provisioner': {wanted}" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -244,6 +261,17 @@ def test_microvms_have_every_size_that_there_is_and_others_on_request() -> None:
     assert Config(provisioner="lambda_microvm").memory_tiers == ("1g", "4g", "16g")
     assert Config.from_context({"moorage": {**MICROVMS, "memory_tiers": "4g"}}).memory_tiers == ("4g",)
     assert Config().memory_tiers == ("1g", "4g", "16g", "64g")
+
+
+def test_each_tier_may_have_a_provisioner_of_its_own() -> None:
+    both = Config.from_context({"moorage": {"provisioner": {"16g": "fargate", "1g": "lambda_microvm"}, "warm_pool": "16g:1"}})
+    assert (both.memory_tiers, both.microvm_tiers, both.fargate_tiers) == (("1g", "16g"), ("1g",), ("16g",))
+    told = Config.from_context({"moorage": {}, "moorage:provisioner": '{"1g": "lambda_microvm", "64g": "fargate"}'})
+    assert (told.microvm_tiers, told.fargate_tiers, told.has_both) == (("1g",), ("64g",), True)
+    alone = Config.from_context({"moorage": {"provisioner": {"4g": "fargate"}}})
+    assert (alone.provisioner, alone.memory_tiers) == ("fargate", ("4g",))
+    with pytest.raises(ConfigError, match="Lambda has no MicroVMs in eu-west-2"):
+        check_microvms(both, "eu-west-2")
 
 
 def test_a_region_of_the_commercial_partition_and_none_at_all_are_taken() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.conftest import MICROVM_VPC, MICROVMS, NAMED, PRIVATE, ROOT, Stacks, shared
+from tests.infra.conftest import BOTH, MICROVM_VPC, MICROVMS, NAMED, PRIVATE, ROOT, Stacks, shared
 from tests.infra.updates import CREATED_ONLY
 
 TOOLS = ROOT / ".venv-template" / "bin"
@@ -28,6 +28,11 @@ def microvms_let_out(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
 
 
 @pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
+    return shared(BOTH, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
 def inside(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
     """What is reached from an owner's network alone, and is in it."""
     return shared({**MICROVMS, "vpc": MICROVM_VPC, **PRIVATE, **NAMED}, tmp_path_factory)
@@ -40,10 +45,11 @@ def templates(
     company: Stacks,
     microvms: Stacks,
     microvms_let_out: Stacks,
+    both: Stacks,
     inside: Stacks,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """A folder with both templates of the default deployment, of the one with every option, of a company's, and of three with MicroVMs.
+    """A folder with both templates of the default deployment, of the one with every option, of a company's, and of four with MicroVMs.
 
     cfn-lint knows both kinds of resources that MicroVMs bring, by CloudFormation's schemas of October 2026, in both regions.
     """
@@ -54,6 +60,7 @@ def templates(
         "company": company,
         "microvms": microvms,
         "microvms-let-out": microvms_let_out,
+        "both": both,
         "inside": inside,
     }.items():
         (folder / f"{name}-state.json").write_text(json.dumps(found.state))

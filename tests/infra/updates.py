@@ -333,6 +333,7 @@ GOES_WITH: Final = {
     "proxy_cidr": (_GROUPS_ANEW[3], "EgressVpc43239058 is made anew", "EgressVpcproxySubnet1Subnet06CD71E2 is made anew"),
     "vpc": (*_NETWORK, *_MICROVM_NETWORK),
     "vpc_cidr": (*_NETWORK, *_MICROVM_NETWORK, "NetworkImageEndpointGroup029B37CC is made anew"),
+    "microvm_cidr": (*_MICROVM_NETWORK, "EgressMicrovmSandboxGroup"),
     "vector_bucket": (": MOORAGE_VECTOR_BUCKET names",),
     "websocket": (": MOORAGE_WEBSOCKET_",),
 }

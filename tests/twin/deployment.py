@@ -22,6 +22,7 @@ from botocore.exceptions import ClientError
 from moorage.containers.containers import Containers
 from moorage.local.state_machine import State, StateMachine
 from moorage.loop.tasks import TASKS, Throttled
+from moorage.sandbox.by_tier import Reaches
 from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecEvent, ExecOutput, ExecStarted
 from moorage.sandbox.fargate import EXEC_PORT, FargateProvisioner, FargateSettings, StartedTask
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, Handle
@@ -131,7 +132,7 @@ class Ecs:
         self._ask("RunTask")
         if clientToken in self._ordered:
             return {"tasks": [self.tasks[self._ordered[clientToken]]], "failures": []}
-        arn = f"task/{len(self.tasks) + 1}"
+        arn = f"arn:aws:ecs:us-east-1:000000000000:task/moorage/{len(self.tasks) + 1}"
         self._ordered[clientToken] = arn
         (variable,) = overrides["containerOverrides"][0]["environment"]
         assert variable["name"] == CONFIG_VARIABLE
@@ -242,7 +243,9 @@ class Deployment:
             runtime, containers=self._containers(ReachOnlyProvisioner(can_reach=self._listens), connect=self._connect)
         )
 
-    def _containers(self, provisioner: Any, connect: Callable[[Handle], ExecClient] | None) -> Containers:
+    def _containers(
+        self, provisioner: Any, connect: Callable[[Handle], ExecClient] | None, reaches: Reaches | None = None
+    ) -> Containers:
         runtime = self.lab.runtime
         return Containers(
             runtime.table,
@@ -252,7 +255,9 @@ class Deployment:
             clock=runtime.clock,
             sandbox_key=lambda: b"k" * 32,
             connect=connect,
+            reaches=reaches,
             has_browsers=True,
+            can_start=not isinstance(provisioner, ReachOnlyProvisioner),
         )
 
     async def _listens(self, endpoint: str) -> bool:

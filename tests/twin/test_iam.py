@@ -9,7 +9,7 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from tests.infra.conftest import MICROVMS, ROOT, Stacks, shared
+from tests.infra.conftest import BOTH, MICROVMS, ROOT, Stacks, shared
 from tests.twin import calls
 from tests.twin.calls import Check, checks
 from tests.twin.iam import Account, refused
@@ -264,6 +264,23 @@ def test_nobody_may_give_a_microvm_the_internet_or_a_root_shell(microvms: Accoun
     wished = [*own, *(f"{_AWS_CONNECTORS}:{name}" for name in ("HTTP_INGRESS", "INTERNET_EGRESS", "SHELL_INGRESS", "ALL_INGRESS"))]
     passed = [able(microvms, "lambda:PassNetworkConnector", each) for each in wished]
     assert passed == [*[MICROVM_STARTERS] * 3, set(), set(), set()]
+
+
+def test_beside_fargate_each_function_starts_the_kinds_that_it_works_with(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The service step reaches MicroVMs alone, and a function in the sandboxes' network starts none of either kind."""
+    stacks = shared(BOTH, tmp_path_factory)
+    both = Account(Template.of(stacks.state, stacks.service))
+    starters = {"Responses", "Containers", "ModelStep", "IndexStep", "Expiry"}
+    image = f"arn:aws:lambda:{REGION}:{ACCOUNT}:microvm-image:moorage"
+    assert able(both, "lambda:RunMicrovm", f"{image}-1g") == starters | {"ServiceStep", "ParseStep"}
+    assert able(both, "lambda:RunMicrovm", f"{image}-16g") == set(), "Fargate has it"
+    cluster = {"ecs:cluster": both.arn("cluster")}
+    tasks = {tier: f"arn:aws:ecs:{REGION}:{ACCOUNT}:task-definition/moorage-sandbox-{tier}:1" for tier in ("1g", "16g")}
+    run = {
+        tier: {name for name, role in both.roles().items() if both.decides(role, "ecs:RunTask", each, cluster)}
+        for tier, each in tasks.items()
+    }
+    assert run == {"1g": set(), "16g": starters}
 
 
 @pytest.mark.parametrize("action", CLEANED)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.infra.conftest import MICROVMS, shared
+from tests.infra.conftest import BOTH, MICROVMS, shared
 from tests.twin.network import NetworkTwin, Place, Service
 from tests.twin.template import ACCOUNT, REGION, Template
 
@@ -185,6 +185,18 @@ def test_a_microvm_with_a_policy_reaches_the_proxy_and_nobody_else(tmp_path_fact
     assert [network.resolves(name, "MicrovmsNetwork") for name in (*NOT_ANSWERED, *PULL, "proxy.moorage.internal")] == [False] * 14
     assert [network.connects(PROXY, INTERNET, port) for port in (80, 443, 22)] == [True, True, False]
     assert [network.connects(PROXY, vm, 8080) for vm in (MICROVM, let_out)] == [False, False]
+
+
+def test_both_kinds_of_sandboxes_reach_one_proxy_and_not_each_other(tmp_path_factory: pytest.TempPathFactory) -> None:
+    stacks = shared(BOTH, tmp_path_factory)
+    network = NetworkTwin(Template.of(stacks.state, stacks.service))
+    microvm = Place("MicrovmsNetworkVpc10x44x0x0x16microvmSubnet1Subnet", MICROVM.group)
+    kinds = (CLOSED, microvm, OPEN, Place(microvm.subnet, "EgressMicrovmSandboxGroup"))
+    assert [network.connects(each, PROXY, 3128) for each in kinds] == [False, False, True, True]
+    assert [network.connects(first, second, 8080) for first in kinds for second in kinds] == [False] * 16
+    assert [network.connects(TOOL_STEP, each, 8080) for each in kinds] == [True, False, True, False]
+    assert [network.connects(each, INTERNET, port) for each in kinds for port in (80, 443)] == [False] * 8
+    assert [network.resolves(name, "MicrovmsNetwork") for name in NOT_ANSWERED] == [False] * len(NOT_ANSWERED)
 
 
 # --- What this would have found ---

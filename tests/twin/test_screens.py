@@ -64,6 +64,18 @@ def test_only_control_is_tried_outside_where_there_is_no_sandbox() -> None:
     assert asked == {"": "inside", "/control": "outside", "/input": "inside"}
 
 
+@pytest.mark.parametrize(("status", "answered"), [(421, "inside"), (404, "outside"), (503, "outside")])
+def test_what_is_reached_inside_alone_is_asked_there_with_the_event_as_it_is(status: int, answered: str) -> None:
+    """Where MicroVMs are beside Fargate, sessions and processes come outside first."""
+    inside = Inside()
+    both, asked = (
+        InsideRelay(lambda event, context: {"statusCode": status, "body": "outside"}, inside, "inside"),
+        event("/v1/sessions/s"),
+    )
+    assert both(asked, None)["body"] == answered
+    assert inside.asked == ([asked] if answered == "inside" else [])
+
+
 def test_a_function_that_fails_inside_fails_outside() -> None:
     with pytest.raises(RuntimeError, match=r"Sandbox\.Timedout"):
         relay(Inside(fails=True))(event(SCREEN), None)

@@ -22,6 +22,7 @@ from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting
 from moorage.runtime import build_runtime
 from moorage.sandbox.exec_client import ExecClient, SandboxHealth
+from moorage.sandbox.fargate import FargateProvisioner
 from moorage.sandbox.lambda_microvm import DISK_BYTES, LambdaMicrovmProvisioner, MicrovmSettings
 from moorage.sandbox.lost_microvms import LostMicrovms
 from moorage.sandbox.microvm_endpoint import MicrovmAuth
@@ -342,6 +343,22 @@ async def test_a_process_is_put_together_with_this_provisioner(monkeypatch: pyte
     assert (runtime.settings.provisioner, type(fleet.owner)) == ("lambda_microvm", LambdaMicrovmProvisioner)
     assert isinstance(fleet.orphans, LostMicrovms)
     assert isinstance(fleet.image_versions, MicrovmVersions)
+    await runtime.aclose()
+
+
+async def test_a_process_may_be_put_together_with_fargate_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    fargate = dict.fromkeys(("cluster", "subnets", "security_group", "task_definition_16g"), "x")
+    microvm = {"image_1g": IMAGE, "egress_connector": CONNECTOR, "unpriced": "true"}
+    settings = replace(SETTINGS, microvm=microvm, fargate=fargate, warm_pool={"16g": 1}, sandbox_price=(0.03, 0.004))
+    runtime = build_runtime(replace(settings, provisioner="by_tier"))
+    assert [type(fleet.owner) for fleet in runtime.fleets] == [FargateProvisioner, LambdaMicrovmProvisioner]
+    outside, price = runtime.containers.sandboxes, runtime.sandbox_usage.price
+    inside = build_runtime(replace(settings, provisioner="elsewhere")).containers.sandboxes
+    assert [[place.reaches_new(tier) for tier in ("1g", "16g")] for place in (outside, inside)] == [[True, False], [False, True]]
+    assert price is not None
+    assert [price.nanodollars(tier) > 0 for tier in ("1g", "16g")] == [False, True]
+    assert runtime.warm_pool is not None
     await runtime.aclose()
 
 

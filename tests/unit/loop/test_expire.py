@@ -77,6 +77,18 @@ async def test_a_part_that_fails_is_told_when_the_others_are_done(failing: tuple
     assert [part for part in world.done if part in ALL] == [part for part in ALL if part not in without_a_list]
 
 
+async def test_a_fleet_that_cannot_be_listed_hides_no_lost_one_of_another() -> None:
+    """Fargate beside MicroVMs."""
+    world, broken, out = World(alive=2), World("count"), io.StringIO()
+    world.runtime.fleets = (*broken.runtime.fleets, *world.runtime.fleets)
+    handler = open_log(out)
+    with pytest.raises(ExceptionGroup, match="could not do all"):
+        await expire(world.runtime)
+    close_log(handler)
+    assert [part for part in world.done if part in FLEET] == FLEET
+    assert [line["SandboxesAlive"] for line in map(json.loads, out.getvalue().splitlines())] == [[2.0]]
+
+
 @pytest.mark.parametrize("alive", [0, 3])
 async def test_living_sandboxes_are_counted_while_there_are_any(alive: int) -> None:
     out = io.StringIO()
