@@ -246,7 +246,7 @@ class Turn:
         sandbox_seconds = self.wall_seconds + limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60 if self.commands else 0
         vcpu = CPU_UNITS["1g"] / 1024
         sandbox = sandbox_seconds * (vcpu * prices.fargate_vcpu_second + prices.fargate_gb_second)
-        if config.has_microvms and self.commands:
+        if "1g" in config.microvm_tiers and self.commands:
             awake = self.wall_seconds + MICROVM_START_SECONDS + MICROVM_IDLE_SECONDS
             sandbox = prices.microvm(awake, self.commands * self.command_seconds)
         return {
@@ -449,8 +449,10 @@ def main() -> None:
         print(f"  {'all':16} {1000 * whole:10.3f} $ per 1,000 turns")
         microvm = turn.dollars(prices, Config(provisioner="lambda_microvm"))["sandbox"]
         print(f"  {'with a MicroVM':16} {1000 * (whole - dollars['sandbox'] + microvm):10.3f} $ per 1,000 turns, by calculation")
-    bare, microvms = (prices.at_rest(Config(provisioner=each)) for each in ("none", "lambda_microvm"))
-    print(f"\nidle, $ a month: without containers {bare:.2f}, with MicroVMs {microvms:.2f}, with Fargate {prices.at_rest(config):.2f}")
+    both = Config(provisioner={"1g": "lambda_microvm", "16g": "fargate"})
+    bare, microvms, beside = (prices.at_rest(each) for each in (Config(provisioner="none"), Config(provisioner="lambda_microvm"), both))
+    print(f"\nidle, $ a month: without containers {bare:.2f}, with MicroVMs {microvms:.2f}, with Fargate {prices.at_rest(config):.2f},")
+    print(f"with MicroVMs for 1g and Fargate for 16g {beside:.2f}")
 
 
 if __name__ == "__main__":

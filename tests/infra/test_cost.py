@@ -25,6 +25,8 @@ def test_the_documents_have_what_a_deployment_costs_at_rest() -> None:
     text = (ROOT / "docs" / "aws.md").read_text()
     assert f"| **without containers (`provisioner: none`)** | **{US_EAST.at_rest(Config(provisioner='none')):.2f}** |" in text
     assert f"| **with MicroVMs** | **{US_EAST.at_rest(Config(provisioner='lambda_microvm')):.2f}** |" in text
+    both = Config(provisioner={"1g": "lambda_microvm", "16g": "fargate"})
+    assert f"all of Fargate, and one MicroVM image | **{US_EAST.at_rest(both):.2f}** |" in text
     assert f"| **with Fargate** | **{US_EAST.at_rest(Config()):.2f}** |" in text
 
 

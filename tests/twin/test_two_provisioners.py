@@ -80,7 +80,7 @@ class Both(Deployment):
 
     async def answered(self, container_id: str, *, after: StoredResponse | None = None) -> StoredResponse:
         """A response that has ended, in this container."""
-        ancestors = ()
+        ancestors: tuple[Ancestor, ...] = ()
         if after is not None:
             last = (await self.lab.responses.log_of(after).read_from(0))[-1]
             ancestors = (*after.ancestors, Ancestor(after.response_id, last.first))

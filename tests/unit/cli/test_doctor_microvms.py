@@ -31,7 +31,7 @@ class Account:
         quotas = [] if gigabytes is None else [{"QuotaName": "MicroVMs memory in GB", "Value": gigabytes}]
         self.stubs["service-quotas"].add_response("list_service_quotas", {"Quotas": quotas})
 
-    def findings(self, **settings: str) -> list[Finding]:
+    def findings(self, **settings: Any) -> list[Finding]:
         chosen = {"provisioner": "lambda_microvm", **settings}
         return list(microvms.findings(self.clients.__getitem__, chosen, "us-east-1"))
 
@@ -55,7 +55,13 @@ def test_a_region_with_microvms_and_room_is_found_good(account: Account) -> None
 
 
 def test_with_fargate_aws_is_asked_nothing(account: Account) -> None:
-    assert account.findings(provisioner="fargate") == []
+    assert [account.findings(provisioner=each) for each in ("fargate", {"1g": "fargate"})] == [[], []]
+
+
+def test_microvms_of_one_tier_beside_fargate_are_looked_at_too(account: Account) -> None:
+    account.has(v1="AVAILABLE")
+    found = account.findings(provisioner={"1g": "lambda_microvm", "16g": "fargate"})
+    assert [each.level for each in found] == [Level.OK, Level.OK]
 
 
 def test_a_region_without_microvms_is_named(account: Account) -> None:

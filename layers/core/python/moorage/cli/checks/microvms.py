@@ -1,4 +1,4 @@
-"""Lambda MicroVMs, before a deployment with ``provisioner: lambda_microvm``: the region, AWS's base image, and room."""
+"""Lambda MicroVMs, before a deployment that has some: the region, AWS's base image, and room."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -18,7 +18,8 @@ _QUOTAS_PAGE: Final = "https://docs.aws.amazon.com/lambda/latest/dg/gettingstart
 
 def findings(client: Callable[[str], Any], settings: Mapping[str, Any], region: str) -> Iterator[Finding]:
     """``settings`` are those of ``cdk.json``; nothing is found with another provisioner."""
-    if settings.get("provisioner") != "lambda_microvm":
+    chosen = settings.get("provisioner")
+    if "lambda_microvm" not in (chosen.values() if isinstance(chosen, Mapping) else [chosen]):
         return
     yield asked("MicroVMs", partial(_base_image, client, settings.get("microvm_base_version"), region))
     yield asked("MicroVMs' memory", partial(_memory, client))
