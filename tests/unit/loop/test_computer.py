@@ -388,6 +388,7 @@ WHAT_TO_BUILD: dict[ProvisionerKind, list[str]] = {
     "docker": ["'moorage sandbox-image build --desk'"],
     "fargate": ["'computer' to true in cdk.json", "functions/sandbox/Dockerfile.desk"],
     "lambda_microvm": ["are MicroVMs", "a browser would have no walls against commands", "provisioner 'fargate'"],
+    "by_tier": ["are MicroVMs", "a browser would have no walls against commands", "provisioner 'fargate' alone"],
 }
 
 
@@ -395,7 +396,9 @@ WHAT_TO_BUILD: dict[ProvisionerKind, list[str]] = {
 async def test_a_deployment_without_browsers_names_what_has_to_be_built(kind: ProvisionerKind) -> None:
     lab = Lab(say("Never."))
     # MicroVMs have none, whatever is set.
-    runtime = replace(lab.runtime, settings=replace(lab.runtime.settings, provisioner=kind, sandbox_browser=kind == "lambda_microvm"))
+    runtime = replace(
+        lab.runtime, settings=replace(lab.runtime.settings, provisioner=kind, sandbox_browser=kind in ("lambda_microvm", "by_tier"))
+    )
     said = cast("Any", SimpleNamespace(entry=lab.entry, input_items=(), chain=()))
     with pytest.raises(ApiError) as refused:
         await check_tools(runtime, "t", said, [TOOL])

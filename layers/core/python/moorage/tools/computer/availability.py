@@ -22,8 +22,8 @@ _TO_BUILD: Final = MappingProxyType(
 )
 """By where sandboxes are, for those that can have a browser in walls of its own."""
 _NO_WALLS: Final = (
-    "The sandboxes of this deployment are MicroVMs. One machine has one container, in which a browser would have no walls against "
-    "commands. Deploy with provisioner 'fargate' and 'computer' in cdk.json."
+    "Sandboxes of this deployment are MicroVMs. One machine has one container, in which a browser would have no walls against "
+    "commands. Deploy with provisioner 'fargate' alone, and 'computer', in cdk.json."
 )
 
 
@@ -31,6 +31,6 @@ def refusal(entry: ModelEntry, settings: Settings) -> str | None:
     """Why this model has no hosted computer here, and what to do; None if it has one."""
     if entry.view == "off":
         return f"The operator offers no hosted computer to '{entry.name}'. Name another model."
-    if settings.provisioner == "lambda_microvm":
+    if settings.provisioner in ("lambda_microvm", "by_tier"):
         return _NO_WALLS
     return None if settings.sandbox_browser else _TO_BUILD[settings.provisioner]
