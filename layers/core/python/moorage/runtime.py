@@ -322,18 +322,14 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     keys = DeploymentKeys(settings, _secret)
     microvms = _microvms(settings, executor)
     provisioner = _provisioner(settings, executor, microvms)
-    by_tier = ProvisionersByTier.of(settings.microvm)
     connect, pooled = _connect(provisioner), _pooled(provisioner)
     pool = _warm_pool(settings, table, pooled, keys, clock, connect)
     if settings.warm_pool:
         # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
         provisioner = pool or WarmPool(table, ReachOnlyProvisioner(), {}, key=keys.sandboxes, clock=clock)
-    reaches: Reaches | None = None
+    reaches = _reaches(settings)
     if microvms is not None and settings.provisioner == "by_tier":
-        provisioner = ByTierProvisioner(provisioner, microvms, by_tier.microvms)
-        connect, reaches = microvms.connect, by_tier.is_outside
-    elif settings.provisioner == "elsewhere" and by_tier.microvms:
-        reaches = by_tier.is_inside
+        provisioner, connect = ByTierProvisioner(provisioner, microvms, _by_tier(settings).microvms), microvms.connect
     bell = None if settings.executions_file is None else Bell(Path(settings.executions_file).with_name(BELL))
     now_ms, retention_seconds = lambda: int(clock() * 1000), settings.retention_seconds
     responses = Responses(table, blobs, now_ms=now_ms, retention_seconds=retention_seconds, bell=bell)
@@ -482,6 +478,22 @@ def _connect(provisioner: Provisioner) -> Callable[[Handle], ExecClient] | None:
             return provisioner.connect
         case _:
             return ExecClient
+
+
+def _by_tier(settings: Settings) -> ProvisionersByTier:
+    return ProvisionersByTier.of(settings.microvm)
+
+
+def _reaches(settings: Settings) -> Reaches | None:
+    """None: all or none of the sandboxes, as :func:`_connect` has it."""
+    by_tier = _by_tier(settings)
+    match settings.provisioner:
+        case "by_tier":
+            return by_tier.is_outside
+        case "elsewhere" if by_tier.microvms:
+            return by_tier.is_inside
+        case _:
+            return None
 
 
 def _fleets(
