@@ -327,9 +327,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     if settings.warm_pool:
         # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
         provisioner = pool or WarmPool(table, ReachOnlyProvisioner(), {}, key=keys.sandboxes, clock=clock)
-    reaches = _reaches(settings)
-    if microvms is not None and settings.provisioner == "by_tier":
-        provisioner, connect = ByTierProvisioner(provisioner, microvms, _by_tier(settings).microvms), microvms.connect
+    provisioner, connect = _with_microvms(settings, provisioner, microvms, connect)
     bell = None if settings.executions_file is None else Bell(Path(settings.executions_file).with_name(BELL))
     now_ms, retention_seconds = lambda: int(clock() * 1000), settings.retention_seconds
     responses = Responses(table, blobs, now_ms=now_ms, retention_seconds=retention_seconds, bell=bell)
@@ -346,7 +344,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         egress=None if settings.provisioner == "elsewhere" else egress,  # who starts a sandbox gives it its way out
         egress_proxy=settings.egress_proxy,
         connect=connect,
-        reaches=reaches,
+        reaches=_reaches(settings),
         programs=settings.sandbox_programs,
         has_browsers=settings.sandbox_browser,
         at_work=of_responses(responses),
@@ -478,6 +476,18 @@ def _connect(provisioner: Provisioner) -> Callable[[Handle], ExecClient] | None:
             return provisioner.connect
         case _:
             return ExecClient
+
+
+def _with_microvms(
+    settings: Settings,
+    provisioner: Provisioner,
+    microvms: LambdaMicrovmProvisioner | None,
+    connect: Callable[[Handle], ExecClient] | None,
+) -> tuple[Provisioner, Callable[[Handle], ExecClient] | None]:
+    """Both provisioners as one, of which MicroVMs are reached from here."""
+    if microvms is None or settings.provisioner != "by_tier":
+        return provisioner, connect
+    return ByTierProvisioner(provisioner, microvms, _by_tier(settings).microvms), microvms.connect
 
 
 def _by_tier(settings: Settings) -> ProvisionersByTier:
