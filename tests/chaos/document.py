@@ -11,7 +11,6 @@ HISTORIES: Final = HERE / "histories.jsonl"
 SOAK: Final = HERE / "soak.json"
 DOCUMENT: Final = HERE.parents[1] / "docs" / "durability.md"
 
-_SOAKED_BEFORE: Final = " An emulator of AWS kept the stack's records then. The soak is still to be repeated."
 MARK: Final = "<!-- What follows is made by tests/chaos/document.py -->\n"
 
 
@@ -104,10 +103,9 @@ def soak() -> str:
     if not SOAK.exists():
         return ""
     report = json.loads(SOAK.read_text())
-    is_old = any(row["what"].startswith("emulator") for row in report["rows"])
     lines = [
         f"\n## A soak of {report['minutes']:g} minutes\n",
-        f"{report['responses']} responses.{_SOAKED_BEFORE if is_old else ''}\n",
+        f"{report['responses']} responses.\n",
         "| measure | when warm | at the end |",
         "|---|---|---|",
     ]
