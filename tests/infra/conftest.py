@@ -1,5 +1,6 @@
 """The synthesised templates, made once per session. Synthesis needs Node; without it these tests are skipped and say so."""
 
+import copy
 import fcntl
 import hashlib
 import json
@@ -190,6 +191,7 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
 
 def masked(template: dict[str, Any]) -> str:
     """A template without what every change of code changes: hashes of assets, and the loop's definition (it has its own file)."""
+    template = copy.deepcopy(template)  # The one that is given is shared by all tests.
     for resource in template["Resources"].values():
         if "DefinitionString" in resource.get("Properties", {}):
             resource["Properties"]["DefinitionString"] = "agent_loop.asl.json"
