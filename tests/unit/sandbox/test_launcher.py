@@ -463,3 +463,19 @@ class TestControlGroups:
     def test_where_nothing_may_be_made_there_are_none(self, tmp_path: Path) -> None:
         groups = ControlGroups(tmp_path, "0::/\n")
         assert (groups.are_available, groups.create("sbx_1", 1)) == (False, ControlGroup())
+
+    async def test_removing_a_group_ends_what_was_left_in_it(self) -> None:
+        groups = ControlGroups(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup").read_text())
+        if not groups.are_available:
+            pytest.skip("This user may make no control groups here.")
+        name = f"sbx_{os.urandom(8).hex()}"
+        group = groups.create(name, 1)
+        joining = " ".join(map(str, group.server))
+        left = await asyncio.create_subprocess_exec(
+            "sh", "-c", f"for f in {joining}; do echo 0 > $f; done; echo in; exec sleep 60", stdout=-1
+        )
+        assert left.stdout is not None
+        assert await left.stdout.readline() == b"in\n"
+        assert not groups.remove(name)
+        assert await left.wait() == -signal.SIGKILL
+        assert groups.remove(name)

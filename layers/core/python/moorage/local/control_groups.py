@@ -7,6 +7,7 @@ has a reserve beside them. So commands that use up their memory, their processes
 import contextlib
 import os
 import secrets
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -72,11 +73,13 @@ class ControlGroups:
         )
 
     def remove(self, name: str) -> bool:
-        """False while there are processes in it."""
+        """End what is left in it; False until that has gone. bubblewrap leaves a process behind if it is killed while it starts: its
+        child waits to be told of its user."""
         is_removed = True
         for parent in self.parents.values():
             group = parent / f"moorage-{name}"
             for each in (group / "server", group / "commands", group):
+                _end_processes(each)
                 try:
                     each.rmdir()
                 except FileNotFoundError:
@@ -93,6 +96,14 @@ def _write(group: Path, values: list[tuple[str, str]]) -> None:
     for file, value in values:
         with contextlib.suppress(OSError):
             (group / file).write_text(value)
+
+
+def _end_processes(group: Path) -> None:
+    with contextlib.suppress(OSError):  # It is gone, or was never made.
+        for line in (group / "cgroup.procs").read_text().split():
+            if line != "0":  # A process that our namespace does not show.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(line), signal.SIGKILL)
 
 
 def _v2_parent(root: Path, own: str) -> dict[str, Path]:

@@ -113,7 +113,8 @@ class Site:
         return self.state_dir / "etc" / "exec_server.zip"
 
     def clear_leftovers(self) -> None:
-        """After an owner was killed: its sandboxes died with it, their files and groups did not."""
+        """After an owner was killed: its sandboxes died with it, but for one that was starting. Their files and groups did not."""
         for directory in (self.state_dir / "sandboxes").glob("sbx_*"):
             self.groups.remove(directory.name)
             start_removing(directory).wait()
+            self.groups.remove(directory.name)  # What it ended has left it meanwhile.
