@@ -516,6 +516,23 @@ async def test_a_connection_ends_after_its_hour() -> None:
     assert sent[1]["type"] == "websocket.close"
 
 
+async def test_a_client_that_leaves_amid_refusals_ends_its_connection_quietly() -> None:
+    frames: list[dict[str, Any]] = [{"type": "websocket.receive", "text": "no JSON"}] * 3 + [
+        {"type": "websocket.disconnect", "code": 1006}
+    ]
+
+    async def receive() -> dict[str, Any]:
+        return frames.pop(0)
+
+    async def send(message: Any) -> None:
+        raise OSError("the client has gone")
+
+    socket = WebSocket({"type": "websocket", "headers": [], "path": "/v1/responses"}, receive, send)
+    bounds: Any = {"admit": len, "is_known": len}
+    await Connection(cast("Any", None), "default", _accepted(socket), **bounds).serve()
+    assert frames == []
+
+
 def _accepted(socket: WebSocket) -> WebSocket:
     socket.client_state = socket.application_state = WebSocketState.CONNECTED
     return socket

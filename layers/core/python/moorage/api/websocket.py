@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 from fastapi import WebSocket
-from starlette.websockets import WebSocketDisconnect
+from starlette.websockets import WebSocketDisconnect, WebSocketDisconnected
 
 from moorage import limits
 from moorage.api import injected_outputs
@@ -53,6 +53,7 @@ from moorage.wire.validation import parse_object
 
 router = Router()
 _NORMAL: Final = 1000
+_GONE: Final = 1006
 _POLICY_VIOLATION: Final = 1008
 """Close codes, RFC 6455 section 7.4.1."""
 
@@ -490,7 +491,11 @@ class Connection:
             await self._send({"type": "error", "status": error.status, "error": error.payload() | headers}, stream_id)
 
     async def _send(self, event: Event, stream_id: str | None) -> None:
-        await self._socket.send_text(encoded(event, stream_id).decode())
+        """Raises :class:`WebSocketDisconnect` each time once the client has gone; starlette does so the first time alone."""
+        try:
+            await self._socket.send_text(encoded(event, stream_id).decode())
+        except WebSocketDisconnected as error:
+            raise WebSocketDisconnect(_GONE) from error
 
     async def _close(self) -> None:
         minutes = limits.WEBSOCKET_SECONDS_MAX // 60
