@@ -1,11 +1,13 @@
 """Environments of agents on a real stack: what their setup leaves is there for the first command."""
 
+import base64
 import time
 from typing import Any
 
 from openai import OpenAI
 
 from tests.stack import outputs, say, script, shell
+from tests.unit.skills.archives import skill, zip_of
 
 
 def tools_in(environment_id: str) -> Any:
@@ -43,6 +45,26 @@ def test_an_environment_is_set_up_before_its_first_command(client: OpenAI) -> No
     assert outputs(response.output) == [[("good morning world\nmade\ngood morning\n", "", 0)]]
     files = client.beta.agents.environments.files.list(made.id, order="asc")
     assert [file.path for file in files] == ["/workspace/in/name.txt", "/workspace/in/said.txt"]
+
+
+def test_a_session_tells_its_model_of_the_skills_of_its_environment(client: OpenAI) -> None:
+    """In its first turn, and in a later one."""
+    source = {"type": "base64", "media_type": "application/zip", "data": base64.b64encode(zip_of(skill())).decode()}
+    hosted: Any = {
+        "type": "openai_hosted",
+        "skills": [{"type": "inline", "name": "make-tables", "description": "Makes tables.", "source": source}],
+    }
+    work = script(shell("tail -n 1 /home/oai/skills/make-tables-*/SKILL.md"), say("done"))
+    session = client.beta.agents.sessions.create(agent={"model": "demo"}, environment=hosted)
+    for count in (1, 2):
+        with client.beta.agents.sessions.stream(session.id, input=work) as stream:
+            list(stream)
+        ran = [item for item in client.beta.agents.sessions.items.list(session.id) if item.type == "command_execution"]
+        assert [item.output for item in ran] == ["# How\n"] * count
+    turns: Any = client.beta.agents.sessions.turns.list(session.id)
+    for turn in turns:
+        told: Any = client.responses.retrieve(turn.response_ids[-1]).to_dict()["tools"]
+        assert [each["name"] for each in told[0]["environment"]["skills"]] == ["make-tables"]
 
 
 def test_the_stream_of_a_session_says_ready_once_the_setup_has_run(client: OpenAI) -> None:

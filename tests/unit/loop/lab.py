@@ -167,6 +167,9 @@ class NoArtifacts:
 
 
 class NoSkills:
+    async def of(self, record: Any) -> list[Any]:
+        return []
+
     async def resolve(self, tenant_id: str, asked: Any, **_: Any) -> list[Any]:
         return []
 

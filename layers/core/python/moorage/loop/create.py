@@ -40,6 +40,7 @@ from moorage.loop.prewarm import SandboxPrewarm
 from moorage.loop.prompt import StepPosition
 from moorage.loop.sinks import InlineSink
 from moorage.runtime import Runtime
+from moorage.skills.attach import given
 from moorage.state import LoopState, Next, StepOutcome
 from moorage.store.budgets import Scope
 from moorage.store.event_log import EventBatch, LogWriterId
@@ -177,7 +178,7 @@ async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateReque
         await upstream_shell.admit(runtime, stored.tenant_id, said.entry, request)
         container, skills, files = None, None, list[StoredFile]()
     else:
-        container, skills, files = await _container(runtime, stored.tenant_id, request, said.items)
+        container, skills, files = await _container(runtime, stored, request, said.items)
     container_id = None if container is None else container.id
     input_items = said.input_items if container is None else await _with_files(runtime, container, request.environment, said)
     if skills is not None:
@@ -236,16 +237,18 @@ def _links(snapshots: list[Snapshot]) -> tuple[Ancestor, ...]:
 
 
 async def _container(
-    runtime: Runtime, tenant_id: str, request: CreateRequest, items: list[Item]
+    runtime: Runtime, stored: StoredResponse, request: CreateRequest, items: list[Item]
 ) -> tuple[ContainerRecord | None, list[dict[str, Any]], list[StoredFile]]:
     """Reserve the container of hosted calls (clients read its id in ``response.created``), with its skills as they were found, and the
-    files that the request names.
+    files that the request names. An agent's session has all skills of its container.
     """
-    environment = request.environment
+    tenant_id, environment = stored.tenant_id, request.environment
     if environment is None or not environment.is_hosted:
         return None, [], []
     known = await _known_container(runtime, tenant_id, environment, items)
     skills = await runtime.containers.skills.resolve(tenant_id, environment.skills, param=environment.skills_param, container=known)
+    if known is not None and stored.session_id is not None:
+        skills = [given(row) for row in await runtime.containers.skills.of(known)]
     if takes_skills(request.tools):
         skills = await runtime.containers.skills.with_defaults(tenant_id, skills, runtime.catalog.default_skills, container=known)
     files = await runtime.containers.named(tenant_id, environment.file_ids)
