@@ -104,7 +104,11 @@ def clicked_wrong(response: dict[str, Any], told: ComputerTold) -> list[str]:
         elif heard and output is not None and GAVE_UP in json.dumps(output):
             found.append(f"{told.response_id}: {page} was clicked {heard} times, and is said not to have been")
         elif is_said and is_whole and not notes and heard != CLICKS:
-            found.append(f"{told.response_id}: {page} was clicked {heard} times, and is said to have been {CLICKS} times")
+            assert output is not None
+            refused = json.dumps(output["page"]["refused"])
+            found.append(
+                f"{told.response_id}: {page} was clicked {heard} times, and is said to have been {CLICKS} times; refused: {refused}"
+            )
     return found
 
 

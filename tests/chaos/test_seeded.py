@@ -75,7 +75,7 @@ def clicked(page: str, heard: int, *, error: str = "") -> dict[str, Any]:
         "call_id": "c",
         "status": "completed",
         "actions": results,
-        "page": {"notes": []},
+        "page": {"notes": [], "refused": []},
     }
     counted = {"type": "shell_call_output", "output": [{"stdout": "counted\n" + f"/{page}\n" * heard}]}
     return {"output": [call, shown, counted]}
