@@ -1,5 +1,6 @@
 """What else comes at its bounds: other requests, and what models and remote servers say. Sizes as in ``bounded_requests.py``."""
 
+import base64
 import gzip
 import json
 import socket
@@ -11,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import httpx
+import orjson
 from websockets.sync.client import connect
 
 from tests.mcp_servers import Odd
@@ -316,6 +318,27 @@ def environment(at: Bounds, site: Site) -> None:
         http.delete(f"/containers/{made.json()['id']}")
 
 
+def plugins(at: Bounds, site: Site) -> None:
+    """Of an environment, with as many skills as a container has, and the largest manifests."""
+    asked = []
+    for n in range(at.ENVIRONMENT_PLUGINS_MAX):
+        described = {"name": f"plugin-{n}", "description": "d" * at.SKILL_DESCRIPTION_CHARS_MAX}
+        manifest = orjson.dumps(described | {"keywords": ["k"] * (at.PLUGIN_MANIFEST_BYTES_MAX // 4 - 300)})
+        files = {".codex-plugin/plugin.json": manifest}
+        for k in range(at.SKILLS_ATTACHED_MAX // at.ENVIRONMENT_PLUGINS_MAX):
+            front = f"---\nname: skill-{n}-{k}\ndescription: {'d' * at.SKILL_DESCRIPTION_CHARS_MAX}\n---\n"
+            files[f"skills/{k}/SKILL.md"] = front.encode()
+        source = {"type": "base64", "media_type": "application/zip", "data": base64.b64encode(zipped(files)).decode()}
+        asked.append({"type": "inline", **described, "source": source})
+    made = site.post("/agents/environments", {"environment": {"type": "openai_hosted", "plugins": asked}})
+    answered(made)
+    with site.stack.http() as http:
+        shown = http.get(f"/agents/environments/{made.json()['id']}")
+        answered(shown)
+        assert len(shown.json()["plugins"]) == at.ENVIRONMENT_PLUGINS_MAX
+        http.delete(f"/containers/{made.json()['id']}")
+
+
 def head(at: Bounds, site: Site) -> None:
     headers = {f"x-{n}": "a" for n in range(at.HEAD_BYTES_MAX // 12)}
     with site.stack.http() as http:
@@ -556,6 +579,7 @@ STORIES: dict[str, Story] = {
     "an agent": agent,
     "a vault": vault,
     "an environment": environment,
+    "plugins of an environment": plugins,
     "a session of an agent": agent_session,
     "an automation": automation,
     "a head": head,

@@ -21,6 +21,7 @@ from tests.scenarios.test_agent_teams import STORY
 from tests.scenarios.test_session_forks import forked, printed, told
 from tests.scenarios.test_tenants import make_key
 from tests.stack import Stack, say, script, shell
+from tests.unit.skills.archives import asked_plugin, plugin
 
 SAVE = (
     "mkdir -p /workspace/outputs /workspace/notes; echo report > /workspace/outputs/a.txt; echo plan > '/workspace/notes/the plan.txt'"
@@ -57,6 +58,7 @@ def test_a_session_goes_on_in_another_tenant_with_all_that_it_had(client: OpenAI
     agents.update(agent.id, instructions="Be very brief.")
     sessions = agents.sessions
     hosted: Any = {**HOSTED, "env": {"TOKEN": "hidden-value"}, "setup_commands": [{"command": "echo set > /tmp/up"}]}
+    hosted["plugins"] = [asked_plugin(plugin())]
     session = sessions.create(agent_id=agent.id, environment=hosted, input=script(shell(SAVE), say("Saved.")), metadata={"of": "b"})
     ended(client, session.id)
     told(client, session.id, shell("false; echo $TOKEN >/dev/null", "cat /workspace/notes/*"), say("Read."))
@@ -72,7 +74,7 @@ def test_a_session_goes_on_in_another_tenant_with_all_that_it_had(client: OpenAI
     made = imported(other, archive)
     (found,) = made["sessions"]
     assert (made["object"], made["imported_from"], found["imported_from"]) == ("agent.import", agent.id, session.id)
-    assert found["left_out"] == ["env", "setup_commands"]
+    assert found["left_out"] == ["env", "setup_commands", "plugins"]
     its = other.beta.agents
     assert its.retrieve(made["agent"]["id"]).to_dict() == {**made["agent"], "instructions": "Be very brief."}
     first = its.retrieve(made["agent"]["id"], extra_query={"version": 1})

@@ -4,10 +4,11 @@ import base64
 import time
 from typing import Any
 
-from openai import OpenAI
+import pytest
+from openai import BadRequestError, OpenAI
 
 from tests.stack import outputs, say, script, shell
-from tests.unit.skills.archives import skill, zip_of
+from tests.unit.skills.archives import asked_plugin, plugin, skill, zip_of
 
 
 def tools_in(environment_id: str) -> Any:
@@ -65,6 +66,45 @@ def test_a_session_tells_its_model_of_the_skills_of_its_environment(client: Open
     for turn in turns:
         told: Any = client.responses.retrieve(turn.response_ids[-1]).to_dict()["tools"]
         assert [each["name"] for each in told[0]["environment"]["skills"]] == ["make-tables"]
+
+
+def test_an_agent_reads_the_skills_of_a_plugin(client: OpenAI) -> None:
+    """In a session by itself, and in one whose environment comes from a template."""
+    environments = client.beta.agents.environments
+    template = environments.templates.create(plugins=[asked_plugin(plugin())])
+    shown = {"type": "inline", "name": "depot", "description": "Knows the depot."}
+    wanted: tuple[Any, ...] = ({"plugins": [asked_plugin(plugin())]}, {"environment_template_id": template.id})
+    for fields in wanted:
+        hosted: Any = {"type": "openai_hosted", **fields}
+        session = client.beta.agents.sessions.create(
+            agent={"model": "demo"},
+            environment=hosted,
+            input=script(shell("tail -n 1 /home/oai/skills/make-tables-*/SKILL.md; ls -A /home/oai/skills | wc -l"), say("done")),
+            stream=True,
+        )
+        list(session)
+        made: Any = next(iter(client.beta.agents.sessions.list(limit=1)))
+        environment = environments.retrieve(made.environment.id)
+        assert [each.to_dict() for each in environment.plugins] == [shown]
+        assert (made.to_dict()["environment"]["plugins"], environment.skills) == ([shown], [])
+        ran = [item for item in client.beta.agents.sessions.items.list(made.id) if item.type == "command_execution"]
+        assert [item.output for item in ran] == ["# How\n1\n"]
+        turn: Any = next(iter(client.beta.agents.sessions.turns.list(made.id)))
+        told: Any = client.responses.retrieve(turn.response_ids[-1]).to_dict()["tools"]
+        assert [skill["name"] for skill in told[0]["environment"]["skills"]] == ["make-tables"]
+    environments.templates.delete(template.id)
+
+
+def test_a_plugin_with_more_than_skills_is_refused_by_the_name_of_its_part(client: OpenAI) -> None:
+    files = plugin(mcpServers="./.mcp.json") | {".mcp.json": b'{"mcpServers": {}}'}
+    with pytest.raises(BadRequestError) as caught:
+        client.beta.agents.sessions.create(
+            agent={"model": "demo"}, environment={"type": "openai_hosted", "plugins": [asked_plugin(files)]}, input="hi"
+        )
+    assert (caught.value.param, caught.value.code) == ("environment.plugins[0].source.data", "invalid_plugin")
+    assert "'mcpServers' in '.codex-plugin/plugin.json' is not available: it has MCP servers. Give them to the agent" in str(
+        caught.value
+    )
 
 
 def test_the_stream_of_a_session_says_ready_once_the_setup_has_run(client: OpenAI) -> None:

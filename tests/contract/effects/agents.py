@@ -8,7 +8,7 @@ from tests.contract import agent_bodies
 from tests.contract.effects.world import FUNCTION, PIXEL, Json, World, row
 from tests.processes import until
 from tests.stack import raw_events
-from tests.unit.skills.archives import skill, zip_of
+from tests.unit.skills.archives import asked_plugin, plugin, skill, zip_of
 from tests.upstream import called, called_shell, said
 
 _FUNCTION: Json = {name: FUNCTION[name] for name in ("type", "name", "description", "parameters")}
@@ -252,6 +252,8 @@ def ends_of_sessions(world: World) -> None:
     assert [turn["status"] for turn in turns] == ["completed", "cancelled"]
 
 
+_WEIGH = b"---\nname: weigh\ndescription: Weighs parcels.\n---\n"
+
 # --- Environments -------------------------------------------------------------------------------------------------------
 
 
@@ -273,7 +275,7 @@ def environments(world: World) -> None:
         "skills": [{"type": "inline", "name": "make-tables", "description": "Makes tables.", "source": source}],
         "setup_commands": [{"command": 'echo "$WORD" > made', "cwd": "/workspace"}],
         "packages": {"npm": [], "python": [], "system": []},
-        "plugins": [],
+        "plugins": [asked_plugin(plugin(version="1.0.0") | {"skills/weigh/SKILL.md": _WEIGH})],
         "capability_directories": [],
         "desktop": {"enabled": False},
     }
@@ -282,12 +284,15 @@ def environments(world: World) -> None:
         ["/workspace/a.txt", "/workspace/b.txt"],
         ["make-tables"],
     )
+    assert made["plugins"] == [{"type": "inline", "name": "depot", "description": "Knows the depot."}]
     world.upstream.plays(called_shell("cat made a.txt b.txt"), said("So."))
     agent: Json = {"model": "plain"}
     session = begun(world, agent=agent, environment={"type": "openai_hosted", "environment_id": made["id"]}, input="hi")
     assert rested(world, session)["environment"]["container_size"] == "small"
     assert "depot\nlinesb" in str(world.get(f"/agents/sessions/{session['id']}/items")["data"]).replace("\\n", "\n")
     assert template["name"] == "base"
+    told = str(world.upstream.requests[-1].body)
+    assert all(skill in told for skill in ("Makes tables.", "Weighs parcels.")), "the model is told of all skills"
 
 
 @row("agent", f"{_HOSTED}.network", *(f"{_HOSTED}.network.{name}" for name in ("access", "allowed_domains", "blocked_domains")))

@@ -13,6 +13,7 @@ from moorage.automations.delivery import invoke_due
 
 from tests.unit.api.served import KEY_A, Keys, Served
 from tests.unit.loop.lab import Lab, _Died, _dies_at, say
+from tests.unit.skills.archives import asked_plugin, plugin
 
 INPUT = [{"role": "user", "content": [{"type": "input_text", "text": "Report."}]}]
 NEW: dict[str, Any] = {"type": "new_session", "environment": {"type": "none"}, "agent": {"model": "m"}, "input": INPUT}
@@ -358,6 +359,10 @@ async def test_long_targets_make_pages_shorter_and_are_all_invoked(served: Serve
         ({"target": {**NEW, "vault_ids": ["vault_1"]}}, "target.vault_ids[0]"),
         ({"target": {"type": "existing_session", "session_id": "session_1", "instructions": "x"}}, "target.session_id"),
         ({"target": {"type": "somewhere"}}, "target.type"),
+        (
+            {"target": {**NEW, "environment": {"type": "openai_hosted", "plugins": [asked_plugin(plugin(hooks="./a"))]}}},
+            "target.environment.plugins[0].source.data",
+        ),
         ({"name": ""}, "name"),
     ],
 )

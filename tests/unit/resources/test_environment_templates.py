@@ -13,7 +13,8 @@ from openai import NotFoundError
 
 from tests.unit.resources.service import Service, build_service
 from tests.unit.resources.support import Clock, Store
-from tests.unit.resources.test_environments import SETTINGS, SETUP, inline, opened
+from tests.unit.resources.test_environments import PLUGIN, SETTINGS, SETUP, inline, opened
+from tests.unit.skills.archives import asked_plugin, plugin
 
 WHOLE: Any = {
     "name": "reports",
@@ -140,6 +141,17 @@ async def test_a_network_is_no_wider_than_the_templates(service: Service, outer:
     assert (caught.value.param, caught.value.code) == ("environment.network", "invalid_value")
 
 
+async def test_a_template_keeps_plugins_for_its_environments(service: Service) -> None:
+    templates = service.sdk.beta.agents.environments.templates
+    asked: Any = [asked_plugin(plugin())]
+    made = await templates.create(plugins=asked)
+    changed = await templates.update(made.id, name="depots")
+    shown: Any = await environment_of(service.runtime, await opened(service, environment_template_id=made.id))
+    assert (made.to_dict()["plugins"], changed.to_dict()["plugins"], shown["plugins"]) == ([PLUGIN], [PLUGIN], [PLUGIN])
+    without: Any = await environment_of(service.runtime, await opened(service, environment_template_id=made.id, plugins=[]))
+    assert without["plugins"] == []
+
+
 async def test_an_unknown_template_is_told_and_no_environment_is_called_templates(service: Service) -> None:
     with pytest.raises(ApiError) as caught:
         await opened(service, environment_template_id="envtmpl_1")
@@ -154,7 +166,8 @@ REFUSED: list[tuple[Any, str | None, str]] = [
     ({"type": "openai_hosted"}, "type", "unknown_parameter"),
     ({"container_size": "small"}, "container_size", "unknown_parameter"),
     ({"name": "n" * (limits.AGENT_NAME_CHARS_MAX + 1)}, "name", "string_above_max_length"),
-    ({"plugins": [{}]}, "plugins", "invalid_value"),
+    ({"plugins": [{}]}, "plugins[0].type", "missing_required_parameter"),
+    ({"plugins": [asked_plugin(plugin(hooks="./hooks.json"))]}, "plugins[0].source.data", "invalid_plugin"),
     ({"files": [inline("/etc/a")]}, "files[0].path", "invalid_value"),
     ({"files": [inline("/workspace/a", bytes(limits.ENVIRONMENT_TEMPLATE_BYTES_MAX))]}, None, "invalid_request_error"),
 ]

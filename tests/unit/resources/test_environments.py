@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.store import ContainerRecord
 from moorage.egress.service import EgressService
-from moorage.environments.answers import environment_of, state_of
+from moorage.environments.answers import environment_of, info_of, state_of
 from moorage.environments.opening import open_environment
 from moorage.environments.shapes import EnvironmentParam
 from moorage.errors import ApiError, SandboxOrdered, SandboxSettingUp, SetupFailed
@@ -22,7 +23,7 @@ from openai import BadRequestError, NotFoundError
 
 from tests.unit.resources.service import Service, build_service
 from tests.unit.resources.support import Clock, FakeSandbox, Store
-from tests.unit.skills.archives import skill, zip_of
+from tests.unit.skills.archives import asked_plugin, plugin, skill, zip_of
 
 HOSTED: Any = {"type": "openai_hosted"}
 PARSE: JsonValidator[Fields] = JsonValidator(EnvironmentParam)
@@ -137,6 +138,55 @@ async def test_an_inline_skill_is_one_of_the_container(service: Service) -> None
     assert shown["skills"] == [{"type": "inline", "name": "make-tables", "description": "Makes tables."}]
 
 
+PLUGIN: dict[str, Any] = {"type": "inline", "name": "depot", "description": "Knows the depot."}
+
+
+async def test_a_plugin_is_shown_and_its_skills_are_those_of_the_container(service: Service) -> None:
+    record = await opened(service, plugins=[asked_plugin(plugin())])
+    for shown in (await environment_of(service.runtime, record), await info_of(service.runtime, record)):
+        assert (shown["plugins"], shown["skills"]) == ([PLUGIN], [])  # type: ignore[typeddict-item]
+    (row,) = await service.runtime.containers.skills.of(record)
+    assert (row.name, row.description, row.plugin) == ("make-tables", "Makes tables.", "depot")
+    copy, _ = await service.runtime.containers.copy(record, at_ms=None)
+    assert (copy.plugins, await service.runtime.containers.skills.of(copy)) == (record.plugins, [replace(row, key=ANY)])
+
+
+async def test_a_skill_of_a_plugin_that_is_given_by_itself_too_is_shown(service: Service) -> None:
+    source = {"type": "base64", "media_type": "application/zip", "data": base64.b64encode(zip_of(skill())).decode()}
+    asked = {"type": "inline", "name": "make-tables", "description": "Makes tables.", "source": source}
+    shown: Any = await environment_of(service.runtime, await opened(service, skills=[asked], plugins=[asked_plugin(plugin())]))
+    assert (shown["plugins"], [each["name"] for each in shown["skills"]]) == ([PLUGIN], ["make-tables"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "place", "code", "said"),
+    [
+        (asked_plugin(plugin(mcpServers="./.mcp.json")), "source.data", "invalid_plugin", "Invalid plugin: 'mcpServers' in "),
+        (
+            asked_plugin(plugin() | {"hooks/hooks.json": b"{}"}),
+            "source.data",
+            "invalid_plugin",
+            "Invalid plugin: 'hooks/hooks.json' ",
+        ),
+        (asked_plugin(plugin(), name="other"), "name", "invalid_value", "Invalid value for "),
+        (asked_plugin(plugin(), description="Other."), "description", "invalid_value", "Invalid value for "),
+        (
+            asked_plugin({}, source={"type": "base64", "media_type": "application/zip", "data": "%"}),
+            "source.data",
+            "invalid_value",
+            "Invalid value for 'environment.plugins[0].source.data': it is not base64 (",
+        ),
+    ],
+)
+async def test_a_plugin_that_cannot_be_given_is_refused_by_name(
+    service: Service, asked: dict[str, Any], place: str, code: str, said: str
+) -> None:
+    with pytest.raises(ApiError) as caught:
+        await opened(service, plugins=[asked])
+    assert (caught.value.status, caught.value.param, caught.value.code) == (400, f"environment.plugins[0].{place}", code)
+    assert caught.value.message.startswith(said)
+
+
 async def test_an_enabled_network_is_what_the_operator_lets_containers_reach(service: Service) -> None:
     record = await opened(service, network={"access": "enabled"})
     assert record.network_policy == {"type": "allowlist", "allowed_domains": ["*.example.com"]}
@@ -162,7 +212,13 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({"type": "none", "files": []}, "files", "unknown_parameter"),
     ({**HOSTED, "container_size": "huge"}, "container_size", "invalid_value"),
     ({**HOSTED, "environment_id": "cntr_1", "container_size": "small"}, "environment_id", "invalid_value"),
-    ({**HOSTED, "plugins": [{"type": "inline"}]}, "plugins", "invalid_value"),
+    ({**HOSTED, "plugins": [{"type": "inline"}]}, "plugins[0].name", "missing_required_parameter"),
+    ({**HOSTED, "plugins": [asked_plugin(plugin())] * 2}, "plugins", "invalid_value"),
+    (
+        {**HOSTED, "plugins": [asked_plugin({}, name=f"p{n}") for n in range(limits.ENVIRONMENT_PLUGINS_MAX + 1)]},
+        "plugins",
+        "array_above_max_length",
+    ),
     ({**HOSTED, "capability_directories": ["/workspace/x"]}, "capability_directories", "invalid_value"),
     ({**HOSTED, "desktop": {"enabled": True}}, "desktop.enabled", "unsupported_value"),
     ({**HOSTED, "network": {"access": "restricted"}}, "network.allowed_domains", "invalid_value"),

@@ -1,9 +1,12 @@
 """Zip files as they come in, odd ones included."""
 
+import base64
 import io
+import json
 import stat
 import zipfile
 from collections.abc import Mapping
+from typing import Any
 
 MANIFEST = b"---\nname: make-tables\ndescription: Makes tables.\n---\n# How\n"
 
@@ -22,3 +25,16 @@ def skill(**files: bytes) -> dict[str, bytes]:
     """A skill's folder; ``__`` in a name stands for ``/``, and what has no dot is a text."""
     named = {name.replace("__", "/") + ("" if "." in name else ".txt"): content for name, content in files.items()}
     return {"tables/SKILL.md": MANIFEST} | {f"tables/{name}": content for name, content in named.items()}
+
+
+def plugin(**fields: Any) -> dict[str, bytes]:
+    """A plugin with one skill; ``fields`` are further ones of its manifest."""
+    manifest = {"name": "depot", "description": "Knows the depot."} | fields
+    files = {f"skills/{name}": content for name, content in skill().items()}
+    return {".codex-plugin/plugin.json": json.dumps(manifest).encode()} | files
+
+
+def asked_plugin(files: Mapping[str, bytes], **fields: Any) -> Any:
+    """What a request asks for: the zip of ``files``, by the name and the description of :func:`plugin`."""
+    source = {"type": "base64", "media_type": "application/zip", "data": base64.b64encode(zip_of(files)).decode()}
+    return {"type": "inline", "name": "depot", "description": "Knows the depot.", "source": source} | fields

@@ -84,7 +84,7 @@ class ArchivedArtifact(TypedDict):
 
 @wire
 class ArchivedEnvironment(TypedDict, total=False):
-    """What a new one is made with: no variables, no commands, and no skills."""
+    """What a new one is made with: no variables, no commands, no skills and no plugins."""
 
     container_id: Required[_ContainerId]
     container_size: ContainerSize
@@ -184,7 +184,7 @@ class ImportedSession(TypedDict):
     imported_from: str
     """Its id in the archive."""
     left_out: list[str]
-    """What it had and has not come along: ``env``, ``setup_commands``, ``skills``, ``vaults``."""
+    """What it had and has not come along: ``env``, ``setup_commands``, ``skills``, ``plugins``, ``vaults``."""
 
 
 class AgentImport(TypedDict):

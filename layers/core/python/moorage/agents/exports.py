@@ -167,10 +167,12 @@ async def _environment(runtime: Runtime, session: SessionRecord) -> tuple[dict[s
     text = await beside(len(sealed), lambda: runtime.sealer.open(session.tenant_id, sealed))
     asked: Mapping[str, Any] = {} if text is None else orjson.loads(text)
     container = await runtime.containers.peek(session.tenant_id, session.container_id)
-    left_out = [name for name in ("env", "setup_commands", "skills") if asked.get(name)]
+    left_out = [name for name in ("env", "setup_commands", "skills", "plugins") if asked.get(name)]
     if not left_out and container is not None:
         left_out += ["setup_commands"] if container.has_setup else []
-        left_out += ["skills"] if await runtime.containers.skills.of(container) else []
+        skills = await runtime.containers.skills.of(container)
+        left_out += ["skills"] if any(skill.plugin is None for skill in skills) else []
+        left_out += ["plugins"] if container.plugins else []
     kept = {name: asked[name] for name in _KEPT_OF_ENVIRONMENT if name in asked}
     return {"container_id": session.container_id, **kept}, left_out
 

@@ -19,7 +19,7 @@ from moorage.automations.shapes import (
     SkillReferenceOfAutomation,
 )
 from moorage.automations.store import AutomationRecord, InvocationRecord
-from moorage.environments.answers import shown_packages
+from moorage.environments.answers import shown_packages, shown_plugins
 from moorage.environments.shapes import InlineSkillAnswer, NetworkAnswer, NoEnvironment
 
 
@@ -101,7 +101,7 @@ def _environment(spec: Mapping[str, Any]) -> NoEnvironment | EnvironmentOfAutoma
         "capability_directories": [] if "capability_directories" in spec else None,
         "desktop": {"enabled": False} if "desktop" in spec else None,
         "packages": {**shown_packages(spec["packages"])} if "packages" in spec else None,
-        "plugins": [] if "plugins" in spec else None,
+        "plugins": shown_plugins(spec["plugins"]) if "plugins" in spec else None,
     }
 
 

@@ -19,6 +19,7 @@ from moorage.errors import ApiError, container_not_found, invalid_value
 from moorage.errors.automations import automation_busy
 from moorage.parallel import as_json, beside
 from moorage.runtime import Runtime
+from moorage.skills.attach import given_plugins
 from moorage.vaults.choice import credentials_in
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.responses import deleted, list_object
@@ -162,6 +163,7 @@ async def _check_environment(runtime: Runtime, tenant_id: str, spec: Mapping[str
         if file["type"] == "file_id":
             await runtime.files.get(tenant_id, file["file_id"], param=f"environment.files[{index}].file_id")
     await runtime.containers.skills.resolve(tenant_id, spec.get("skills", ()), param="environment.skills")
+    await given_plugins(spec.get("plugins", ()), param="environment.plugins")
 
 
 def _in_target(error: ApiError) -> ApiError:

@@ -17,6 +17,7 @@ from moorage.environments.shapes import (
     InlineSkillAnswer,
     NetworkAnswer,
     NoEnvironment,
+    PluginAnswer,
 )
 from moorage.wire.answers import Json, Seconds
 from moorage.wire.create import Metadata
@@ -136,7 +137,7 @@ class EnvironmentOfAutomation(TypedDict):
     capability_directories: list[str] | None
     desktop: Json | None
     packages: Json | None
-    plugins: list[Json] | None
+    plugins: list[PluginAnswer] | None
 
 
 class NewSessionAnswer(TypedDict):

@@ -190,6 +190,7 @@ class Containers:
         skills: Sequence[GivenSkill] = (),
         setup: ContainerSetup | None = None,
         packages: Packages | None = None,
+        plugins: Sequence[Mapping[str, str]] = (),
         param: str = "",
         programs: str | None = None,
         lenders: tuple[str, ...] = (),
@@ -215,6 +216,7 @@ class Containers:
             is_auto=is_auto,
             environment=environment,
             packages=packages,
+            plugins=plugins,
             container_id=container_id,
         )
         if self._egress is not None and (policy is not None or packages):
@@ -259,6 +261,7 @@ class Containers:
             lenders=lenders,
             environment="session" if source.environment else "",
             packages=source.packages,
+            plugins=source.plugins,
             container_id=container_id,
         )
         if source.has_setup:

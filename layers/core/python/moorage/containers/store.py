@@ -131,6 +131,8 @@ class ContainerRecord:
     """The environment of an agent: made by itself, or with its session; empty for another container."""
     packages: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """What its sandboxes begin with beside (``containers/packages.py``)."""
+    plugins: Sequence[Mapping[str, str]] = ()
+    """``name`` and ``description`` of each plugin that it was given; their skills are rows."""
     is_ready_told: bool = False
     """Webhook endpoints know that the first sandbox of a prewarmed one has been there."""
 
@@ -246,6 +248,7 @@ class ContainerStore:
         is_auto: bool = False,
         environment: Literal["", "prewarmed", "session"] = "",
         packages: Mapping[str, Sequence[str]] | None = None,
+        plugins: Sequence[Mapping[str, str]] = (),
         container_id: str | None = None,
     ) -> ContainerRecord:
         """``lenders``: it is to begin with files of these. ``container_id`` is a new one if it is not given.
@@ -270,6 +273,7 @@ class ContainerStore:
             environment=environment,
             is_auto=is_auto,
             packages=packages or {},
+            plugins=plugins,
             has_setup=bool(packages),
         )
         await self._table.write_many(puts=[_container_record(record), self._purge_record(record)])
@@ -594,7 +598,7 @@ _CONTAINER: Final = Codec(
     nested={"sandbox": _SANDBOX},
     sparse=(
         *("ordered_at_ms", "running_at_ms", "ending", "lacks_room", "processes_seen", "quiet_mark", "is_auto", "ends_at"),
-        *("has_setup", "is_set_up", "setup_error", "environment", "is_ready_told", "packages"),
+        *("has_setup", "is_set_up", "setup_error", "environment", "is_ready_told", "packages", "plugins"),
     ),
 )
 _FILE: Final = Codec(ContainerFileRecord, sparse=("upload_id",))

@@ -1,7 +1,7 @@
 """A container as an environment shows it."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from moorage import limits
 from moorage.containers.store import ContainerFileRecord, ContainerRecord
@@ -20,6 +20,7 @@ from moorage.environments.shapes import (
     NetworkAnswer,
     NoEnvironment,
     PackagesAnswer,
+    PluginAnswer,
     SkillReferenceAnswer,
 )
 from moorage.runtime import Runtime
@@ -41,7 +42,7 @@ async def environment_of(runtime: Runtime, record: ContainerRecord | None) -> No
         "files": await given_files(runtime, record),
         "network": _network(runtime, record),
         "packages": shown_packages(record.packages),
-        "plugins": [],
+        "plugins": shown_plugins(record.plugins),
         "skills": await given_skills(runtime, record),
     }
 
@@ -87,13 +88,17 @@ async def info_of(runtime: Runtime, record: ContainerRecord) -> EnvironmentInfo:
         "status": state["status"],
         "error": state["error"],
         "files": await given_files(runtime, record),
-        "plugins": [],
+        "plugins": shown_plugins(record.plugins),
         "skills": await given_skills(runtime, record),
     }
 
 
 def shown_packages(packages: Mapping[str, Sequence[str]]) -> PackagesAnswer:
     return {"npm": list(packages.get("npm", ())), "python": list(packages.get("python", ())), "system": []}
+
+
+def shown_plugins(plugins: Sequence[Mapping[str, Any]]) -> list[PluginAnswer]:
+    return [{"type": "inline", "name": plugin["name"], "description": plugin["description"]} for plugin in plugins]
 
 
 def file_of(row: ContainerFileRecord) -> EnvironmentFile:
@@ -119,7 +124,8 @@ def _given_file(row: ContainerFileRecord) -> FileByIdAnswer | InlineFileAnswer:
 
 
 async def given_skills(runtime: Runtime, record: ContainerRecord) -> list[SkillReferenceAnswer | InlineSkillAnswer]:
-    return [_given_skill(skill) for skill in await runtime.containers.skills.of(record)]
+    """Those that were given by themselves, and not in a plugin."""
+    return [_given_skill(skill) for skill in await runtime.containers.skills.of(record) if skill.plugin is None]
 
 
 def _given_skill(skill: ContainerSkill) -> SkillReferenceAnswer | InlineSkillAnswer:

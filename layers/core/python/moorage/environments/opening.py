@@ -18,7 +18,7 @@ from moorage.errors import ApiError, bad_request, invalid_value
 from moorage.hosts import covers
 from moorage.parallel import beside
 from moorage.runtime import Runtime
-from moorage.skills.attach import GivenSkill
+from moorage.skills.attach import GivenPlugin, GivenSkill, given_plugins
 from moorage.vaults.store import CredentialRecord
 from moorage.vaults.variables import with_variables
 from moorage.wire.network_policy import NetworkPolicy, parse_network_policy
@@ -52,7 +52,8 @@ async def open_environment(
         spec = await _from_template(runtime, tenant_id, spec, param)
     files = await _placed(runtime, tenant_id, spec.get("files", ()), f"{param}.files")
     skills = await runtime.containers.skills.resolve(tenant_id, spec.get("skills", ()), param=f"{param}.skills")
-    record = await _reserved(runtime, tenant_id, spec, skills, credentials, param, kind)
+    plugins = await given_plugins(spec.get("plugins", ()), param=f"{param}.plugins")
+    record = await _reserved(runtime, tenant_id, spec, skills, plugins, credentials, param, kind)
     try:
         await runtime.containers.place(record, files)
     except ApiError:
@@ -111,6 +112,7 @@ async def _reserved(
     tenant_id: str,
     spec: Mapping[str, Any],
     skills: Sequence[GivenSkill],
+    plugins: Sequence[GivenPlugin],
     credentials: Sequence[CredentialRecord],
     param: str,
     kind: Literal["prewarmed", "session"],
@@ -122,7 +124,9 @@ async def _reserved(
             name="environment" if kind == "prewarmed" else "session",
             memory_limit=limits.ENVIRONMENT_SIZES[spec.get("container_size", _SIZE)],
             network_policy=with_variables(runtime, policy, credentials, taken=spec.get("env", {})),
-            skills=skills,
+            # A skill that is given by itself as well is shown as such: the later one of the same counts.
+            skills=[*(skill for plugin in plugins for skill in plugin.skills), *skills],
+            plugins=[{"name": plugin.name, "description": plugin.description} for plugin in plugins],
             setup=_setup(spec),
             packages=_packages(runtime, spec.get("packages", {}), f"{param}.packages"),
             environment=kind,

@@ -14,7 +14,6 @@ from typing_extensions import TypedDict
 
 from moorage import errors, limits
 from moorage.errors import ApiError
-from moorage.wire.answers import Json
 from moorage.wire.network_policy import variable_name
 from moorage.wire.queries import ORDER, PageQuery
 from moorage.wire.query_strings import TEXT, Parameter, Query, choice, last, refused, whole_number
@@ -41,7 +40,6 @@ EnvironmentStatus = Literal["pending", "ready", "connected", "disconnected", "su
 
 _NO_SELF_HOSTED: Final = "Commands run in containers of this service in this version: use 'openai_hosted', or 'none'."
 _NO_BLOCKED: Final = "A network is opened by name in this version: list what may be reached in 'allowed_domains'."
-_NO_PLUGINS: Final = "Plugins are not available in this version: give their skills by 'skills'."
 _NO_CAPABILITIES: Final = "Folders with capabilities are not read in this version: give skills by 'skills'."
 _NO_SYSTEM_PACKAGES: Final = (
     "Commands are not root, and install no system packages: the operator puts them into the image of sandboxes."
@@ -216,6 +214,29 @@ class PackagesParam(TypedDict, total=False):
     system: Annotated[list[Name], Length(limits.ENVIRONMENT_PACKAGES_MAX), _none_of(_NO_SYSTEM_PACKAGES)]
 
 
+@wire
+class PluginSource(TypedDict):
+    type: Literal["base64"]
+    media_type: Literal["application/zip"]
+    data: Annotated[str, Field(min_length=1, max_length=limits.SKILL_INLINE_CHARS_MAX)]
+
+
+@wire
+class PluginParam(TypedDict):
+    """A zip with ``.codex-plugin/plugin.json`` (``skills/plugins.py``)."""
+
+    type: Literal["inline"]
+    name: Annotated[str, Field(min_length=1, max_length=limits.SKILL_NAME_CHARS_MAX)]
+    description: Annotated[str, Field(min_length=1, max_length=limits.SKILL_DESCRIPTION_CHARS_MAX)]
+    source: PluginSource
+
+
+def _plugins(plugins: list[Fields]) -> list[Fields]:
+    if len({plugin["name"] for plugin in plugins}) < len(plugins):
+        raise wrong_value("two of the plugins have the same name.")
+    return plugins
+
+
 class EnvironmentConfiguration(TypedDict, total=False):
     """What a hosted environment and a template share."""
 
@@ -223,7 +244,7 @@ class EnvironmentConfiguration(TypedDict, total=False):
     skills: AskedSkills
     network: NetworkParam
     desktop: DesktopParam
-    plugins: Annotated[list[Any], Length(limits.SKILLS_ATTACHED_MAX), _none_of(_NO_PLUGINS)]
+    plugins: Annotated[list[PluginParam], Length(limits.ENVIRONMENT_PLUGINS_MAX), AfterValidator(_plugins)]
     capability_directories: Annotated[list[Name], Length(limits.SKILLS_ATTACHED_MAX), _none_of(_NO_CAPABILITIES)]
     env: Annotated[dict[str, str], AfterValidator(_env)]
     setup_commands: Annotated[list[SetupCommandParam], Length(limits.SETUP_COMMANDS_MAX)]
@@ -350,6 +371,12 @@ class InlineSkillAnswer(TypedDict):
     description: str
 
 
+class PluginAnswer(TypedDict):
+    type: Literal["inline"]
+    name: str
+    description: str
+
+
 class NoEnvironment(TypedDict):
     type: Literal["none"]
 
@@ -365,7 +392,7 @@ class HostedEnvironment(TypedDict):
     files: list[FileByIdAnswer | InlineFileAnswer]
     network: NetworkAnswer
     packages: PackagesAnswer
-    plugins: list[Json]
+    plugins: list[PluginAnswer]
     skills: list[SkillReferenceAnswer | InlineSkillAnswer]
 
 
@@ -385,7 +412,7 @@ class EnvironmentInfo(TypedDict):
     error: EnvironmentErrorAnswer | None
     """An extension: why it has failed."""
     files: list[FileByIdAnswer | InlineFileAnswer]
-    plugins: list[Json]
+    plugins: list[PluginAnswer]
     skills: list[SkillReferenceAnswer | InlineSkillAnswer]
 
 

@@ -7,7 +7,7 @@ from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.queries import AnyPage
 from moorage.api.routing import Router
-from moorage.environments.answers import shown_packages
+from moorage.environments.answers import shown_packages, shown_plugins
 from moorage.environments.opening import shown_network
 from moorage.environments.shapes import InlineSkillAnswer
 from moorage.environments.template_shapes import (
@@ -19,6 +19,7 @@ from moorage.environments.template_shapes import (
 )
 from moorage.environments.template_store import TemplateRecord
 from moorage.parallel import beside
+from moorage.skills.attach import given_plugins
 from moorage.wire.answers import Deleted, ListOf
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.validation import parse_object
@@ -31,6 +32,7 @@ _ONE: Final = "/agents/environments/templates/{environment_template_id}"
 @router.post(_ALL, "createEnvironmentTemplate", "Save a template of environments", body=("SaveTemplate", SAVE_TEMPLATE))
 async def create(caller: Caller, body: RawBody) -> EnvironmentTemplate:
     configuration = await beside(len(body), lambda: SAVE_TEMPLATE.body(body))
+    await given_plugins(configuration.get("plugins", ()), param="plugins")
     return as_object(await caller.runtime.environment_templates.create(caller.tenant_id, configuration))
 
 
@@ -52,6 +54,7 @@ async def update(caller: Caller, environment_template_id: str, body: RawBody) ->
     """What is left out stays, and null sets it back. Environments that were made from it stay as they are."""
     given = await beside(len(body), lambda: parse_object(body))
     changes = await beside(len(body), lambda: SAVE_TEMPLATE(given))
+    await given_plugins(changes.get("plugins", ()), param="plugins")
     reset = {name for name, value in given.items() if value is None}
 
     async def change(before: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -82,7 +85,7 @@ def as_object(template: TemplateRecord) -> EnvironmentTemplate:
         "files": [_file(file) for file in given.get("files", ())],
         "network": shown_network(given.get("network")),
         "packages": shown_packages(given.get("packages", {})),
-        "plugins": [],
+        "plugins": shown_plugins(given.get("plugins", ())),
         "skills": [_skill(skill) for skill in given.get("skills", ())],
     }
 

@@ -12,9 +12,10 @@ from moorage.environments.shapes import (
     InlineSkillAnswer,
     NetworkAnswer,
     PackagesAnswer,
+    PluginAnswer,
     check_setup,
 )
-from moorage.wire.answers import Json, Seconds
+from moorage.wire.answers import Seconds
 from moorage.wire.validation import Fields, JsonValidator, wire_with
 
 
@@ -59,5 +60,5 @@ class EnvironmentTemplate(TypedDict):
     files: list[TemplateFileById | TemplateInlineFile]
     network: NetworkAnswer
     packages: PackagesAnswer
-    plugins: list[Json]
+    plugins: list[PluginAnswer]
     skills: list[TemplateSkillReference | InlineSkillAnswer]

@@ -10,6 +10,11 @@ ENVIRONMENT_FILES_MAX: Final = 500
 ENVIRONMENT_PACKAGES_MAX: Final = 50
 """Packages of one ecosystem. Their names stand in the container's record."""
 
+ENVIRONMENT_PLUGINS_MAX: Final = 20
+"""Plugins of one environment. Their names and descriptions stand in the container's record."""
+
+PLUGIN_MANIFEST_BYTES_MAX: Final = 65_536
+
 ENVIRONMENT_PACKAGE_CHARS_MAX: Final = 200
 
 ENVIRONMENT_PATH_CHARS_MAX: Final = 1_024

@@ -6,7 +6,7 @@ asked for again, and a response says which one it was.
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moorage import limits
@@ -15,10 +15,11 @@ from moorage.containers.transfers import bounded
 from moorage.errors import ApiError, bad_request, invalid_value, too_many_skills
 from moorage.parallel import beside, worked
 from moorage.skills import bundle as bundles
-from moorage.skills import curated
+from moorage.skills import curated, plugins
 from moorage.skills.attached_store import ContainerSkill, ContainerSkills, directory_of
 from moorage.skills.bundle import SKILLS, SkillBundle
 from moorage.skills.front_matter import SkillProblem
+from moorage.skills.plugins import PluginProblem
 from moorage.skills.store import SkillStore
 from moorage.store import object_keys
 from moorage.store.blobs import Blobs
@@ -39,6 +40,8 @@ class GivenSkill:
     skill_id: str | None = None
     """None for a skill that came with the request."""
     version: str | None = None
+    plugin: str | None = None
+    """The name of the plugin that it is a part of."""
 
     @property
     def directory(self) -> str:
@@ -54,7 +57,16 @@ class GivenSkill:
 
 def given(row: ContainerSkill) -> GivenSkill:
     """A skill that a container has, to be given to another one, or again."""
-    return GivenSkill(row.name, row.description, row.digest, row.key, row.skill_id, row.version)
+    return GivenSkill(row.name, row.description, row.digest, row.key, row.skill_id, row.version, row.plugin)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenPlugin:
+    """A plugin that an environment is to have: its skills."""
+
+    name: str
+    description: str
+    skills: tuple[GivenSkill, ...]
 
 
 class GivenSkills:
@@ -121,7 +133,7 @@ class GivenSkills:
             await self._blobs.copy(skill.source, key)
         else:
             await self._blobs.put_bytes(key, skill.source)
-        return ContainerSkill(skill.name, skill.description, skill.digest, key, skill.skill_id, skill.version)
+        return ContainerSkill(skill.name, skill.description, skill.digest, key, skill.skill_id, skill.version, skill.plugin)
 
     async def _resolve(self, tenant_id: str, asked: Mapping[str, Any], param: str, known: Mapping[str, ContainerSkill]) -> GivenSkill:
         if asked["type"] == "inline":
@@ -137,12 +149,34 @@ class GivenSkills:
         return GivenSkill(version.name, version.description, version.digest, version.key, skill_id, str(version.version))
 
 
-async def _inline(asked: Mapping[str, Any], param: str) -> GivenSkill:
-    source = asked["source"]
+async def given_plugins(asked: Sequence[Mapping[str, Any]], *, param: str) -> list[GivenPlugin]:
+    """The plugins of an environment (``environments/shapes.py: PluginParam``). Raises :class:`ApiError` with the place of the entry."""
+    return [await _plugin(each, f"{param}[{index}]") for index, each in enumerate(asked)]
+
+
+async def _plugin(asked: Mapping[str, Any], param: str) -> GivenPlugin:
+    data = await _decoded(asked["source"]["data"], param)
     try:
-        data = await beside(len(source["data"]), lambda: base64.b64decode(source["data"], validate=True))
+        plugin = await worked(lambda: plugins.of_zip(data))
+    except PluginProblem as problem:
+        raise bad_request(f"Invalid plugin: {problem}", param=f"{param}.source.data", code="invalid_plugin") from problem
+    for field, inside in (("name", plugin.name), ("description", plugin.description)):
+        if asked[field].strip() != inside.strip():
+            raise invalid_value(f"{param}.{field}", f"it must be the {field} in '{plugins.MANIFEST}'.")
+    skills = [replace(_of_bundle(skill), plugin=plugin.name) for skill in plugin.skills]
+    return GivenPlugin(plugin.name, plugin.description, tuple(skills))
+
+
+async def _decoded(data: str, param: str) -> bytes:
+    try:
+        return await beside(len(data), lambda: base64.b64decode(data, validate=True))
     except ValueError as error:
         raise invalid_value(f"{param}.source.data", f"it is not base64 ({error}).") from error
+
+
+async def _inline(asked: Mapping[str, Any], param: str) -> GivenSkill:
+    source = asked["source"]
+    data = await _decoded(source["data"], param)
     make = bundles.of_markdown if source["media_type"] == MARKDOWN else bundles.of_zip
     try:
         bundle = await worked(lambda: make(data))

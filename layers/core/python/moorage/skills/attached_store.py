@@ -28,6 +28,8 @@ class ContainerSkill:
     skill_id: str | None = None
     """None for a skill that came with a request."""
     version: str | None = None
+    plugin: str | None = None
+    """The name of the plugin that it is a part of."""
     staged_in: int = 0
     """The incarnation whose sandbox has it; 0 if none has had it yet."""
 
@@ -90,9 +92,9 @@ def _record(pk: str, skill: ContainerSkill) -> Record:
         "skill_id": skill.skill_id,
         "version": skill.version,
         "staged_in": skill.staged_in,
-    }
+    } | ({} if skill.plugin is None else {"plugin": skill.plugin})
 
 
 def _skill(record: Record) -> ContainerSkill:
     fields = ("name", "description", "digest", "key", "skill_id", "version", "staged_in")
-    return ContainerSkill(**{field: record[field] for field in fields})
+    return ContainerSkill(**{field: record[field] for field in fields}, plugin=record.get("plugin"))

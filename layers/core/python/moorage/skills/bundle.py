@@ -61,6 +61,11 @@ class SkillBundle:
 
 def of_zip(data: bytes) -> SkillBundle:
     """The bundle in a zip file with a single top-level folder. Raises :class:`SkillProblem`."""
+    return of_entries(read_zip(data))
+
+
+def read_zip(data: bytes) -> list[BundleFile]:
+    """The files in a zip file, each checked by itself, in its order. Raises :class:`SkillProblem`."""
     if len(data) > limits.SKILL_ZIP_BYTES_MAX:
         raise SkillProblem(f"The zip file has {len(data)} bytes; at most {limits.SKILL_ZIP_BYTES_MAX} are allowed.")
     try:
@@ -68,9 +73,9 @@ def of_zip(data: bytes) -> SkillBundle:
         with zipfile.ZipFile(io.BytesIO(data), metadata_encoding="utf-8") as archive:
             infos = archive.infolist()
             _check_entries(infos)
-            return _bundle([_entry(archive, info) for info in infos if not info.is_dir() and not _is_left_out(info.filename)])
+            return [_entry(archive, info) for info in infos if not info.is_dir() and not _is_left_out(info.filename)]
     except UnicodeDecodeError as error:
-        name = _shown(error.object.decode("utf-8", "replace"))
+        name = shown(error.object.decode("utf-8", "replace"))
         raise SkillProblem(f"The name '{name}' is not UTF-8; use a tool that writes UTF-8 names.") from error
     except _UNREADABLE as error:
         raise SkillProblem(f"The zip file cannot be read: {error}.") from error
@@ -82,7 +87,7 @@ def of_files(files: Iterable[tuple[str, bytes]]) -> SkillBundle:
     for entry in entries:
         _check_name(entry.path)
         _check_content(entry.path, entry.content)
-    return _bundle(entries)
+    return of_entries(entries)
 
 
 def of_markdown(manifest: bytes) -> SkillBundle:
@@ -109,13 +114,13 @@ def _check_entries(infos: Sequence[zipfile.ZipInfo]) -> None:
     for info in infos:
         name = info.orig_filename
         if info.flag_bits & _ENCRYPTED:
-            raise SkillProblem(f"'{_shown(name)}' is encrypted.")
+            raise SkillProblem(f"'{shown(name)}' is encrypted.")
         _check_name(name.removesuffix("/") if info.is_dir() else name)
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise SkillProblem(f"'{_shown(name)}' is {_KINDS.get(kind, 'a special file')}; a skill has files and folders only.")
+            raise SkillProblem(f"'{shown(name)}' is {_KINDS.get(kind, 'a special file')}; a skill has files and folders only.")
         if info.compress_type not in _METHODS:
-            raise SkillProblem(f"'{_shown(name)}' is compressed by a method that is not supported; use deflate.")
+            raise SkillProblem(f"'{shown(name)}' is compressed by a method that is not supported; use deflate.")
         if info.file_size > limits.SKILL_FILE_BYTES_MAX:
             raise _too_large(name, info.file_size)
     total = sum(info.file_size for info in infos)
@@ -141,7 +146,7 @@ def _entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BundleFile:
     with archive.open(info) as file:
         content = file.read(info.file_size + 1)  # what it declares was checked; a reader stops there, whatever the stream holds
     if len(content) != info.file_size:
-        raise SkillProblem(f"'{_shown(info.filename)}' does not have the size that the zip file says.")
+        raise SkillProblem(f"'{shown(info.filename)}' does not have the size that the zip file says.")
     _check_content(info.filename, content)
     return BundleFile(info.filename, content, bool(info.external_attr >> 16 & 0o111) or _is_script(content))
 
@@ -164,7 +169,7 @@ def _check_name(name: str) -> None:
     elif len(name.encode()) > limits.SKILL_PATH_BYTES_MAX:
         reason = f"it has more than {limits.SKILL_PATH_BYTES_MAX} bytes"
     if reason is not None:
-        raise SkillProblem(f"The name '{_shown(name)}' is not allowed: {reason}.")
+        raise SkillProblem(f"The name '{shown(name)}' is not allowed: {reason}.")
 
 
 def _check_content(name: str, content: bytes) -> None:
@@ -172,15 +177,15 @@ def _check_content(name: str, content: bytes) -> None:
         raise _too_large(name, len(content))
     lowered = name.lower()
     if lowered.endswith(".zip") or (content.startswith(_ZIP_MAGIC) and not lowered.endswith(_DOCUMENTS)):
-        raise SkillProblem(f"'{_shown(name)}' is a zip file inside the bundle; unpack it into the folder.")
+        raise SkillProblem(f"'{shown(name)}' is a zip file inside the bundle; unpack it into the folder.")
 
 
-def _bundle(entries: Sequence[BundleFile]) -> SkillBundle:
-    """The checked files, packed."""
+def of_entries(entries: Sequence[BundleFile]) -> SkillBundle:
+    """The bundle of a folder's files, each checked by itself. Raises :class:`SkillProblem`."""
     if len(entries) > limits.SKILL_FILES_MAX:
         raise SkillProblem(f"The bundle has {len(entries)} files; at most {limits.SKILL_FILES_MAX} are allowed.")
     files = sorted(_in_folder(entries), key=lambda entry: entry.path)
-    _check_distinct(files)
+    check_distinct(files)
     manifest = _manifest(files)
     head = front_matter.read(manifest.content, manifest.path)
     digest = hashlib.sha256()
@@ -203,19 +208,20 @@ def _in_folder(entries: Sequence[BundleFile]) -> Iterator[BundleFile]:
         yield BundleFile(entry.path.partition("/")[2], entry.content, entry.is_executable)
 
 
-def _check_distinct(files: Sequence[BundleFile]) -> None:
-    """No two names that some file system takes for the same, and no file in the place of another's folder."""
+def check_distinct(files: Sequence[BundleFile]) -> None:
+    """No two names that some file system takes for the same, and no file in the place of another's folder. Raises
+    :class:`SkillProblem`."""
     seen: dict[str, str] = {}
     folders: dict[str, str] = {}
     for entry in files:
         folded = _folded(entry.path)
         if folded in seen:
-            raise SkillProblem(f"'{_shown(seen[folded])}' and '{_shown(entry.path)}' are the same name on some file systems.")
+            raise SkillProblem(f"'{shown(seen[folded])}' and '{shown(entry.path)}' are the same name on some file systems.")
         seen[folded] = entry.path
         parts = folded.split("/")
         folders |= {"/".join(parts[:depth]): entry.path for depth in range(1, len(parts))}
     for folder in folders.keys() & seen.keys():
-        raise SkillProblem(f"'{_shown(seen[folder])}' is a file, and '{_shown(folders[folder])}' needs a folder of that name.")
+        raise SkillProblem(f"'{shown(seen[folder])}' is a file, and '{shown(folders[folder])}' needs a folder of that name.")
 
 
 def _folded(path: str) -> str:
@@ -227,9 +233,9 @@ def _manifest(files: Sequence[BundleFile]) -> BundleFile:
     if not found:
         raise SkillProblem("The bundle has no SKILL.md.")
     if len(found) > 1:
-        raise SkillProblem(f"The bundle must have exactly one SKILL.md, and has {', '.join(_shown(entry.path) for entry in found)}.")
+        raise SkillProblem(f"The bundle must have exactly one SKILL.md, and has {', '.join(shown(entry.path) for entry in found)}.")
     if "/" in found[0].path:
-        raise SkillProblem(f"SKILL.md must lie directly in the top-level folder, and not at '{_shown(found[0].path)}'.")
+        raise SkillProblem(f"SKILL.md must lie directly in the top-level folder, and not at '{shown(found[0].path)}'.")
     return found[0]
 
 
@@ -254,9 +260,9 @@ def _is_left_out(name: str) -> bool:
 
 
 def _too_large(name: str, size: int) -> SkillProblem:
-    return SkillProblem(f"'{_shown(name)}' has {size} bytes; at most {limits.SKILL_FILE_BYTES_MAX} are allowed for a file.")
+    return SkillProblem(f"'{shown(name)}' has {size} bytes; at most {limits.SKILL_FILE_BYTES_MAX} are allowed for a file.")
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """For messages: bounded, and without what moves a cursor."""
     return "".join(character if character.isprintable() else "\ufffd" for character in name[:200])
