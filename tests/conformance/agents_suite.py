@@ -28,7 +28,6 @@ _NO_NODE: Final = "openai-node is not installed; 'make conformance' installs it 
 LEFT_OUT: Final = {
     "capability_directories": "folders with capabilities are not read: skills are given by 'skills'",
     "desktop": "there is no desktop",
-    "plugins": "the content of the tests' plugin is no zip file",
     "packages.npm": "the stack of the tests has no mirror of packages",
     "packages.python": "as packages.npm",
     "packages.system": "commands are not root: the operator puts system packages into the image of sandboxes",

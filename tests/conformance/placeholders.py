@@ -21,6 +21,7 @@ import httpx
 
 from tests.processes import until
 from tests.stack import Stack, say, script, shell
+from tests.unit.skills.archives import asked_plugin, plugin
 
 _STRIPPED_MAX: Final = 20
 _ARTIFACTS: Final = 40
@@ -39,6 +40,7 @@ _VALUES: Final[dict[tuple[str, Any], Any]] = {
     ("resource", "resource"): "https://depot.example/",
     ("version", "version"): "latest",
     ("parameters", "bar"): "bar",
+    ("data", "x"): asked_plugin(plugin(name="x", description="description"))["source"]["data"],
 }
 """What a field is sent as instead of its placeholder."""
 _NETWORK: Final = {"access": "restricted", "allowed_domains": ["example.com"]}
