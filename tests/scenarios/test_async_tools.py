@@ -1,6 +1,7 @@
 """``async`` tools: the model goes on while a call of the client's is open, and reads the output when it comes."""
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,9 +81,10 @@ def test_the_model_answers_while_a_call_is_open_and_reads_its_output_later(clien
     assert "async" not in str(upstream.requests[0].body["tools"])
 
 
-def test_a_wait_ends_the_response_and_brings_all_outputs(client: OpenAI, upstream: MockUpstream) -> None:
+@pytest.mark.parametrize("model", ["chat_completions", "openai_responses"])
+def test_a_wait_ends_the_response_and_brings_all_outputs(client: OpenAI, upstream: MockUpstream, model: str) -> None:
     upstream.plays(called_all(called("get_weather"), called("get_weather"), called("wait_for_tasks")), said("Both rain."))
-    given: Any = {"model": "chat_completions", "tools": [WEATHER, WAIT], "store": False}
+    given: Any = {"model": model, "tools": [WEATHER, WAIT], "store": False}
     first = client.responses.create(input="Compare two cities.", **given)
     assert [(item.name, item.async_) for item in first.output if item.type == "function_call"] == [
         ("get_weather", True),
@@ -93,9 +95,13 @@ def test_a_wait_ends_the_response_and_brings_all_outputs(client: OpenAI, upstrea
     outputs = [output(call, f"rain {number}") for number, call in enumerate(first.output)]
     second = client.responses.create(input=[{"role": "user", "content": "Compare two cities."}, *items, *outputs], **given)
     assert second.output_text == "Both rain."
-    assert [message["role"] for message in read(upstream)[-1]] == [  # Between two messages of a user stands a word of the model.
-        "user", "assistant", "tool", "assistant", "tool", "assistant", "tool", "user", "assistant", "user",
-    ]  # fmt: skip
+    order = {
+        "chat_completions": [  # Between two messages of a user stands a word of the model.
+            "user", "assistant", "tool", "assistant", "tool", "assistant", "tool", "user", "assistant", "user",
+        ],
+        "openai_responses": ["user", *("function_call", "function_call_output") * 3, "user", "user"],
+    }  # fmt: skip
+    assert [item.get("role") or item["type"] for item in read(upstream)[-1]] == order[model]
 
 
 def test_commands_run_while_a_call_of_the_client_is_open(client: OpenAI, upstream: MockUpstream) -> None:
@@ -123,15 +129,41 @@ def test_a_response_in_the_background_goes_on_too(client: OpenAI, upstream: Mock
     assert calls[0].call_id != calls[1].call_id
 
 
+def test_an_agent_of_a_team_goes_on_too(client: OpenAI, upstream: MockUpstream) -> None:
+    upstream.plays(called("get_weather"), said("Socks."), said("An umbrella."))
+    given: Any = {"model": "chat_completions", "tools": [WEATHER], "extra_body": {"multi_agent": {"enabled": True}}}
+    first = client.responses.create(input="What shall I take?", **given)
+    assert ([item.type for item in first.output], first.output_text) == (["function_call", "message"], "Socks.")
+    second = client.responses.create(input=[output(first.output[0], "rain")], previous_response_id=first.id, **given)
+    assert second.output_text == "An umbrella."
+    assert (read(upstream)[-1][-1]["role"], "rain" in str(read(upstream)[-1][-1])) == ("user", True)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="this machine has no Node")
+def test_a_program_waits_for_what_the_model_does_not_wait_for(client: OpenAI, upstream: MockUpstream) -> None:
+    tools: Any = [{"type": "programmatic_tool_calling"}, WEATHER | {"allowed_callers": ["direct", "programmatic"]}]
+    given: Any = {"model": "chat_completions", "tools": tools}
+    code = "return `It will ${await tools.get_weather({})}.`"
+    upstream.plays(called("get_weather"), called("run_program", {"code": code}), said("An umbrella, says the program."))
+    first = client.responses.create(input="The weather?", **given)
+    calls: Any = [item for item in first.output if item.type == "function_call"]
+    assert [(call.async_, call.caller.type if call.caller else None) for call in calls] == [(True, None), (None, "program")]
+    second = client.responses.create(input=[output(calls[1], "rain")], previous_response_id=first.id, **given)
+    assert ([item.type for item in second.output], second.output_text) == (
+        ["program_output", "message"],
+        "An umbrella, says the program.",
+    )
+    assert "It will rain." in str(upstream.requests[-1].body["messages"][-1])
+
+
 @pytest.mark.parametrize(
     ("given", "param"),
     [
-        ({"tools": [WEATHER], "extra_body": {"multi_agent": {"enabled": True}}}, "tools[0].async"),
         (
             {"tools": [WEATHER | {"allowed_callers": ["programmatic"]}, {"type": "programmatic_tool_calling"}]},
             "tools[0].async",
         ),
-        ({"tools": [NOTE | {"allowed_callers": ["direct", "programmatic"]}]}, "tools[0].async"),
+        ({"tools": [NOTE | {"allowed_callers": ["programmatic"]}, {"type": "programmatic_tool_calling"}]}, "tools[0].async"),
     ],
 )
 def test_what_an_async_tool_cannot_be_is_refused_by_name(client: OpenAI, given: dict[str, Any], param: str) -> None:

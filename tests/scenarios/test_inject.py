@@ -102,6 +102,27 @@ def test_parallel_calls_are_answered_one_by_one_or_together(socket: ClientConnec
     assert [kind for _, kind in given(response)] == ["Noted.", [{"type": "input_text", "text": "A crane."}], "Again.", "Again."]
 
 
+def test_an_agent_goes_on_while_a_call_is_open_and_gets_its_output_meanwhile(socket: ClientConnection) -> None:
+    """Nobody waits for the output: it ends a wait for messages, and begins another turn of an agent that has ended."""
+    fetch: Any = {"call": {"name": "fetch", "arguments": {"at": "z"}}}
+    slow = spawn("a", look("x"), say("a saw {{output}}"), fork_turns="none")
+    steps = ({"calls": [slow]}, fetch, wait(), fetch, say("It comes."), say("It is there."))
+    response_id = begin(socket, *steps, tools=[LOOK, LOOK | {"name": "fetch", "async": True}])
+    made = sorted((call(socket), call(socket)), key=lambda item: str(item["name"]))
+    assert [(item["name"], item.get("async")) for item in made] == [("fetch", True), ("look", None)]
+    inject(socket, response_id, output(made[0], "the first"))
+    again = call(socket)
+    while read_to(socket, "response.output_item.done")[-1]["item"]["type"] != "message":
+        pass
+    inject(socket, response_id, output(again, "the second"))
+    while read_to(socket, "response.output_item.done")[-1]["item"]["type"] != "message":
+        pass
+    inject(socket, response_id, output(made[1], "the x"))
+    response = read_to(socket, "response.completed")[-1]["response"]
+    assert answers(response) == {"/root/a": "a saw the x", "/root": "It is there."}
+    assert sorted(given(response)) == [("/root", "the first"), ("/root", "the second"), ("/root/a", "the x")]
+
+
 @by_process
 def test_outputs_that_come_too_early_wait_for_their_agent(socket: ClientConnection) -> None:
     slowly = {"delta_ms": 100}

@@ -28,7 +28,7 @@ from moorage.wire.types import Item
 
 from tests.simulation.history import STEPS_MAX, Blow, Died, History, Process, _process, begun
 from tests.unit.loop.lab import SHELL_TOOL, TENANT, FakeModel, FakeSandboxes, Lab, Turn, broken, say
-from tests.unit.loop.teams import LOOK, TEAM, agent_of, text_of
+from tests.unit.loop.teams import FETCH, LOOK, TEAM, agent_of, text_of
 from tests.unit.store.memory import MemoryTable
 
 REAPER_ROUNDS_MAX: Final = 200
@@ -39,6 +39,8 @@ _ANSWERS_SPARED: Final = 0.4
 """A client works for a while, and some calls are never answered while the response runs."""
 STANDING: Final = ("asking", "waiting")
 """An agent stands so at the end if one of the team waits for the next request."""
+_COMES_LATER: Final = ("Message Type: ", "Output of the earlier call ")
+"""What an agent is told at the beginning of a step begins so."""
 _SLEEPS: Final = 0.3
 """The chance that a request to the table takes a time."""
 
@@ -128,7 +130,7 @@ def _turns(name: str, children: list[str], dice: random.Random) -> list[list[Act
     turns += [spawns] if dice.random() < 0.5 else [[spawn] for spawn in spawns]
     for number in range(int(dice.random() * 4)):
         chance = dice.random()
-        asks: list[Action] = [("look", {"at": name})]
+        asks: list[Action] = [("look" if chance < 0.15 else "fetch", {"at": name})]
         turns.append(asks if chance < 0.25 else _talk(name, names, number, dice) if chance < 0.6 else _commands(name, dice))
     if dice.random() < 0.85:
         turns += [[("wait_agent", _time(dice))] for _ in children]
@@ -221,7 +223,7 @@ def texts(output: list[Item], agent: str) -> list[str]:
 
 @cache
 def beginning() -> tuple[StoredResponse, Mapping[tuple[str, str], Record]]:
-    return begun(Lab(), agent="/root", tools=[SHELL_TOOL, LOOK], takes_outputs=True, parameters={"multi_agent": TEAM})
+    return begun(Lab(), agent="/root", tools=[SHELL_TOOL, LOOK, FETCH], takes_outputs=True, parameters={"multi_agent": TEAM})
 
 
 class TeamHistory(History):
@@ -261,7 +263,7 @@ class TeamHistory(History):
                 idle = 0
                 await self.round(going)
             elif any(not (process.woken.is_set() and running.done()) for _, process, running in self.stopped):
-                await self.wake(STEPS_MAX + limits.STEP_ATTEMPTS_MAX)
+                await self.wake_all()
             elif (await self.snapshot()).is_final:
                 break
             else:
@@ -273,8 +275,12 @@ class TeamHistory(History):
                 await self.reap()
         else:
             raise AssertionError("it does not end")
+        await self.wake_all()  # Those that went on by themselves have come to something, too.
         status = await self.look(stored)
         await self.look_at_hook(stored, status)
+
+    async def wake_all(self) -> None:
+        await self.wake(STEPS_MAX + limits.STEP_ATTEMPTS_MAX)
 
     async def snapshot(self) -> Any:
         return await self.lab.responses.snapshot(self.stored.tenant_id, self.stored.response_id)
@@ -393,7 +399,10 @@ class TeamHistory(History):
         assert {each["agent_name"] for each in used} <= set(lanes)
         assert not any(lane.is_active for lane in lanes.values() if lane.status not in STANDING), "an agent goes on after the end"
         assert {lane.status for lane in lanes.values()} & {"asking"} or not any(lane.is_active for lane in lanes.values())
+        shown = Counter(item["call_id"] for item in response["output"] if item["type"] == "function_call_output")
         for lane in lanes.values():
+            taken = [item["call_id"] for item in await self.lab.runtime.lanes.outputs(stored, lane.number)]
+            assert [shown[call_id] for call_id in taken] == [1] * len(taken), "an output was taken, and is not shown once"
             if lane.number and lane.status not in STANDING:
                 told = [
                     message
@@ -403,11 +412,19 @@ class TeamHistory(History):
                 tasks = [
                     message for message in await self.lab.runtime.lanes.messages(stored, lane.number) if message.kind == "NEW_TASK"
                 ]
-                assert 1 <= len(told) <= len(tasks), f"{lane.name} has told its end {len(told)} times after {len(tasks)} tasks"
+                late = await self._late_outputs(lane.number)
+                turns = len(tasks) + len(late)
+                assert 1 <= len(told) <= turns, f"{lane.name} has told its end {len(told)} times after {turns} tasks and late outputs"
                 last = [text for text in texts(response["output"], lane.name) if text]
                 if lane.status == "completed" and last:
                     assert last[-1] in {message.text for message in told}, f"{lane.name} has not told {last[-1]!r}"
         return status
+
+    async def _late_outputs(self, number: int) -> list[Item]:
+        """Taken outputs for an agent's calls that it did not wait for."""
+        output = (await self.lab.object_of(self.stored))["output"]
+        left_open = {item["call_id"] for item in output if item.get("async")}
+        return [item for item in await self.lab.runtime.lanes.outputs(self.stored, number) if item["call_id"] in left_open]
 
     def _look_at_prompts(self) -> None:
         """Of any two prompts of an agent one begins with the other. A run that died before it wrote a word may have read fewer messages
@@ -415,7 +432,7 @@ class TeamHistory(History):
         for name, prompts in self.lab.scripts.prompts.items():
             for shorter, longer in itertools.pairwise(sorted(prompts, key=len)):
                 kept = len(shorter)
-                while text_of(shorter[kept - 1]).startswith("Message Type: "):
+                while text_of(shorter[kept - 1]).startswith(_COMES_LATER):
                     kept -= 1
                 assert longer[:kept] == shorter[:kept], f"another beginning of the prompt of {name}"
 
@@ -427,8 +444,11 @@ class TeamHistory(History):
         assert len({item["id"] for item in output}) == len(output)
         if response["status"] != "completed":
             return
+        left_open = {item["call_id"] for item in output if item.get("async")}
         calls: dict[str, Counter[str]] = {"call": Counter(), "output": Counter()}
         for item in output:
+            if item.get("call_id") in left_open:  # Its output may come with the next request.
+                continue
             if "call_id" in item and statuses[item["agent"]["agent_name"]] == "completed":  # Others were cut off in the middle.
                 calls["output" if item["type"].endswith("_output") else "call"][item["call_id"]] += 1
         assert calls["call"] == calls["output"]

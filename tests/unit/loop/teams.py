@@ -14,6 +14,7 @@ from moorage.wire.types import Item
 from tests.unit.loop.lab import SHELL_TOOL, FakeModel, Lab, Turn, _Died, _dies_at, call
 
 LOOK: dict[str, Any] = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}}
+FETCH: dict[str, Any] = LOOK | {"name": "fetch", "async": True}
 TEAM: dict[str, Any] = {"max_concurrent_subagents": 3}
 
 

@@ -8,7 +8,6 @@ import orjson
 from moorage import limits
 from moorage.agents.shapes import SubagentsAnswer
 from moorage.errors import ApiError, bad_request
-from moorage.loop.team_request import check_tools
 from moorage.wire.requests import CreateRequest, WebSearchMode, parse_create
 from moorage.wire.types import Tool
 from moorage.wire.validation import Fields
@@ -32,10 +31,7 @@ def checked(settings: Mapping[str, Any], *, web_search: WebSearchMode) -> Create
     agent's names."""
     _check_size(settings.get("tools", ()))
     try:
-        request = parse_create({**as_request(settings), "input": ""}, web_search=web_search)
-        if request.multi_agent is not None:
-            check_tools(request.tools)
-        return request
+        return parse_create({**as_request(settings), "input": ""}, web_search=web_search)
     except ApiError as error:
         raise _in_its_words(error) from error
 

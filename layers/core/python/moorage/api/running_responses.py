@@ -133,6 +133,8 @@ class RunningResponse:
         if decide.is_for_client(item):  # It ends the response by itself.
             self._unanswered.add(call_id)
             self.calls |= {item["call_id"]: item} if "call_id" in item else {}
+        elif item.get("async") and item.get("status") == "completed":
+            self.calls[call_id] = item
         elif room is None:
             self._unanswered.discard(call_id)
             self.calls.pop(call_id, None)

@@ -133,14 +133,15 @@ class ModelAsk:
         return [*self._before_own(), *(own[index] for index in sorted(own) if own[index].get("status") != "incomplete")]
 
     async def _hear(self, *, answers_only: bool = False) -> None:
-        """Give an agent of a team its client's outputs, and but for ``answers_only`` its awaited results and its messages."""
+        """Give an agent of a team its client's outputs, and but for ``answers_only`` what becomes a message to its model: late outputs,
+        awaited results and its messages."""
         if self.stored.agent is None:
             return
         outputs = self._outputs()
         before = [*self._before_own(), *self.done.values()]
         own = (self.done | self.items).values()
         waits = team_calls.waits_over(before, self.items.values(), self.stored.response_id)
-        answers = await team_outputs.unread(self.runtime, self.stored, own)
+        answers = await team_outputs.unread(self.runtime, self.stored, own, is_late=False if answers_only else None)
         others = () if answers_only else await team_calls.news(self.runtime, self.stored, own)
         for item in [*(() if answers_only else waits), *answers, *others]:
             outputs.add(item)

@@ -574,7 +574,8 @@ class Assembler:
     def _add(self, item: Item, *, original: OriginalTool | None = None) -> _Open:
         self.close()
         item |= self._caller
-        if item["type"] in _CLIENTS and (_CLIENTS[item["type"]], item.get("namespace"), item["name"]) in self.asynchronous:
+        is_clients = item["type"] in _CLIENTS and self.caller is None  # A program waits for what it calls.
+        if is_clients and (_CLIENTS[item["type"]], item.get("namespace"), item["name"]) in self.asynchronous:
             item["async"] = True
         self._open = _Open(item, self.next_index, original=original)
         self.next_index += 1

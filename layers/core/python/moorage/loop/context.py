@@ -144,7 +144,7 @@ def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
 
 def answered_at_once(items: Sequence[Item]) -> Sequence[Item]:
     """A conversation in which each output of the client stands before the messages that came while its call was open, as model
-    providers want it.
+    providers want it. An output of an ``async`` call is such a message.
 
     An agent of a team that was interrupted goes on with a task, without an output. Its function's call then is as one that is
     ``async``: an output that comes later is a message. Another call is left out, with its output.
@@ -160,8 +160,10 @@ def answered_at_once(items: Sequence[Item]) -> Sequence[Item]:
     found: dict[int, Item] = {}
     gone: set[int] = set()
     order: list[int] = []
+    left_open: set[str] = set()
     for place, item in enumerate(items):
-        if item.get("role") in _FROM_OUTSIDE or item["type"] == AgentTeam.message_type:
+        is_late = item.get("call_id") in left_open
+        if is_late or item.get("role") in _FROM_OUTSIDE or item["type"] == AgentTeam.message_type:
             for call_id, called in waiting.items():
                 output = places.get(call_id, -1)
                 if output > place and spoke[output] < place:
@@ -175,6 +177,8 @@ def answered_at_once(items: Sequence[Item]) -> Sequence[Item]:
             waiting.clear()
         elif _is_clients(item) and not item.get("async") and program_of(item) is None:
             waiting[item["call_id"]] = place
+        elif item.get("async"):
+            left_open.add(item["call_id"])
         elif _call_of(item["type"]) is not None:
             waiting.pop(item.get("call_id", ""), None)
         if place not in gone:

@@ -62,6 +62,7 @@ async def must_wait(runtime: Runtime, stored: StoredResponse, step: int, until_m
             return True
         is_over = me.is_interrupted or ran_ms(runtime, stored) >= until_ms or not _others_may_send(lanes, me)
         is_over = is_over or (await runtime.steps.last(stored))[0] >= step
+        is_over = is_over or bool(await team_outputs.unread(runtime, stored, own.values(), is_late=True))
         if is_over or await news(runtime, stored, own.values()):
             if me.status != "waiting":
                 return False
@@ -148,8 +149,9 @@ async def end(
     error: Mapping[str, Any] | None = None,
     reason: str | None = None,
 ) -> bool:
-    """The turn of an agent ends at this step. False if it has a new task: then it goes on. A parent is told what a child has to say.
-    Where ``/root`` did not complete its turn, the response ends with it; otherwise it ends with its last agent."""
+    """The turn of an agent ends at this step. False if it has a new task, or a late output of its client: then it goes on. A parent is
+    told what a child has to say. Where ``/root`` did not complete its turn, the response ends with it; otherwise it ends with its last
+    agent."""
     if stored.lane == 0 and status != "completed":
         await _end_all(runtime, stored, status=status, error=error, reason=reason)
         return True
@@ -159,8 +161,9 @@ async def end(
         if not me.is_active or me.turn > step:
             break  # It has ended, and may be in its next turn.
         if status in ("completed", "incomplete"):
-            made = (await runtime.steps.read(stored.tenant_id, stored.response_id, since=step, lane=stored.lane)).items
-            if any(is_task(item) for item in await news(runtime, stored, made.values())):
+            made = (await runtime.steps.read(stored.tenant_id, stored.response_id, since=step, lane=stored.lane)).items.values()
+            has_task = any(is_task(item) for item in await news(runtime, stored, made))
+            if has_task or (status == "completed" and await team_outputs.unread(runtime, stored, made, is_late=True)):
                 # Its parent may have been told of the end already, and is told of the next one too.
                 if await runtime.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
                     continue
@@ -255,8 +258,29 @@ async def answer(runtime: Runtime, stored: StoredResponse, outputs: Mapping[str,
     if not await runtime.lanes.answer(stored, by_lane):
         return False
     for number in by_lane:
-        await _go_on(runtime, stored, number)
+        lane = await runtime.lanes.get(stored, number)
+        if lane.status == "waiting":
+            await paused.let_go(runtime, stored, lane)
+        elif lane.status == "completed":
+            await _begin_again(runtime, stored, lane)
+        else:
+            await _go_on(runtime, stored, number)
     return True
+
+
+async def _begin_again(runtime: Runtime, stored: StoredResponse, lane: AgentLane) -> None:
+    """Let an agent that has ended its turn go on with an output that it did not wait for. If this process dies before, the output
+    stands at the end of the response, and the next one goes on with it."""
+    seen = await seen_as(runtime, stored, lane.number)
+    step, _ = await runtime.steps.last(seen)
+    made = (await runtime.steps.read(stored.tenant_id, stored.response_id, since=step, lane=lane.number)).items
+    if not await team_outputs.unread(runtime, seen, made.values(), is_late=True):
+        return
+    name = f"{stored.response_id}-l{lane.number}-{lane.starts + 1}"
+    going = replace(runtime.lanes.started(lane, name), turn=step + 1, turns=lane.turns + 1)
+    begun = await runtime.lanes.change(stored, going, as_of=lane)
+    if begun is not None:
+        await paused.begin(runtime, stored, begun)
 
 
 async def end_outputs(runtime: Runtime, stored: StoredResponse) -> None:

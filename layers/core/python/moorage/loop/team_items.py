@@ -42,6 +42,8 @@ class KnownAgent:
     """What it has asked its client: ``call_id`` of the calls, ids of the questions."""
     abandoned: set[str] = field(default_factory=set)
     """Of these, those before an interruption: it does not go on with their outputs."""
+    left_open: set[str] = field(default_factory=set)
+    """``call_id`` of its ``async`` calls: it goes on with an output whenever it comes, unless it is at rest."""
     has_given_up: bool = False
     """Its turn has ended without an answer."""
     is_interrupted: bool = False
@@ -87,11 +89,13 @@ def agents_of(items: Iterable[Item]) -> dict[str, KnownAgent]:
             _hear(agents, agent, item)
         else:
             about = item.get("approval_request_id") or item.get("call_id")
-            agent.is_answered = about in agent.asked - agent.abandoned and decide.where(item) is None
+            agent.is_answered = about in (agent.asked - agent.abandoned) | agent.left_open and decide.where(item) is None
             agent.has_given_up &= agent.is_answered
         if decide.is_for_client(item):
             agent.asked.add(item.get("call_id") or item["id"])
             agent.abandoned |= agent.asked if agent.is_interrupted else set()
+        elif item.get("async"):
+            agent.left_open.add(item["call_id"])
         if item["type"] == AgentTeam.call_type and item["action"] == "spawn_agent":
             spawns[item["call_id"]] = len(agent.items), parsed(item["arguments"])
         agent.items.append(item)

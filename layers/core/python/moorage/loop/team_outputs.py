@@ -1,10 +1,11 @@
 """Outputs of the client's calls that come while a response with a team runs, by ``response.inject`` of the WebSocket.
 
 They lie in the records of the agent that has called (``store/lanes.py: answer``), and become items of its at the beginning of its next
-step, as messages do. An agent that has all of its outputs goes on, in place of waiting for its client (``loop/team.py``).
+step, as messages do. An agent that has all of its outputs goes on, in place of waiting for its client (``loop/team.py``). The output of
+an ``async`` call finds an agent that did not wait for it: it ends its wait for messages, or begins another turn.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from moorage.loop import decide
@@ -24,12 +25,16 @@ HEARD: Final = ANSWERS | _OF_PROGRAMS | frozenset(AgentTeam.id_prefixes) - {Agen
 """Items that stand at the beginning of a step of an agent, before its model is asked."""
 
 
-async def unread(runtime: Runtime, stored: StoredResponse, own: Iterable[Item]) -> list[Item]:
-    """Outputs for the calls of an agent that are not yet among its items."""
+async def unread(runtime: Runtime, stored: StoredResponse, own: Collection[Item], *, is_late: bool | None = None) -> list[Item]:
+    """Outputs for the calls of an agent that are not yet among its items, which are its ``own``. ``is_late``: only those that it did
+    not wait for (``async``), or only the others."""
     if not stored.takes_outputs:
         return []
     answered = {item["call_id"] for item in own if item["type"] in ANSWERS}
-    return [item for item in await runtime.lanes.outputs(stored, stored.lane) if item["call_id"] not in answered]
+    left_open = {item["call_id"] for item in own if item.get("async")}
+    outputs = await runtime.lanes.outputs(stored, stored.lane) if left_open or not is_late else []
+    fresh = [item for item in outputs if item["call_id"] not in answered]
+    return fresh if is_late is None else [item for item in fresh if (item["call_id"] in left_open) is is_late]
 
 
 async def has_all(runtime: Runtime, stored: StoredResponse, made: Sequence[Item]) -> bool:

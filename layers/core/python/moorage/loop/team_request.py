@@ -1,30 +1,18 @@
 """What a request with a team may not ask for in this version, and one without a team may not go on with."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from moorage import limits
 from moorage.errors import invalid_value, unsupported_value
 from moorage.loop import upstream_shell
 from moorage.loop.prepare import ResolvedInput
 from moorage.loop.team_items import agents_of, goes_on
-from moorage.tools.function_items import is_async
 from moorage.wire.requests import CreateRequest
-from moorage.wire.types import Item, Tool
-
-_NO_ASYNC: Final = "The agents of a team wait for each output in this version: leave it out, or 'multi_agent'."
-
-
-def check_tools(tools: Sequence[Tool]) -> None:
-    """Raises :class:`~moorage.errors.ApiError` for one that no agent of a team can have."""
-    for index, tool in enumerate(tools):
-        if is_async(tool):
-            raise unsupported_value(f"tools[{index}].async", "true", _NO_ASYNC)
+from moorage.wire.types import Item
 
 
 def check(request: CreateRequest, said: ResolvedInput) -> None:
     """Raises :class:`~moorage.errors.ApiError`."""
-    check_tools(request.tools)
     if upstream_shell.goes_there(said.entry, request.tools):
         raise unsupported_value("multi_agent.enabled", "true", "Its shell runs at the provider of the model, without room for a team.")
     others = len(agents_of(said.items)) - 1

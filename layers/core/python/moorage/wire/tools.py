@@ -40,7 +40,7 @@ from moorage.wire.validation import (
 PROGRAMMATIC_REASON: Final = (
     "In this version programs call functions, custom tools, the shell and remote servers: others have 'direct' callers only."
 )
-ASYNC_REASON: Final = "No program can call it: a program waits for its results. Leave 'programmatic' out, or 'async'."
+ASYNC_REASON: Final = "It is for calls of the model, and a program waits for its results. Add 'direct' to the callers, or leave it out."
 WEB_SEARCH_REASON: Final = (
     "This deployment does not search the web: its operator has named no search engine. Leave the tool out, send 'external_web_access': "
     "false, or give the model a shell with a network policy."
@@ -75,7 +75,7 @@ _Named = TypedDict(
 
 
 def _is_called_directly(tool: Fields) -> Fields:
-    if tool.get("async") and "programmatic" in tool.get("allowed_callers", ()):
+    if tool.get("async") and "direct" not in tool.get("allowed_callers", ("direct",)):
         raise problem(lambda param: unsupported_value(param, "true", ASYNC_REASON), "async")
     return tool
 
