@@ -330,6 +330,9 @@ IMPOSSIBLE: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "notes with a handle of the service": (ANSWER, _with_notes([_HANDLE]), "kept"),
     "notes with what is no item": (ANSWER, _with_notes([{"type": "massage"}]), "massage"),
     "settings that no agent has": ("versions/0001.json", lambda text: text.replace(b'"model":"demo"', b'"model":7'), "settings.model"),
+    "an entry that is no JSON": (SECOND, lambda text: text[:-1], "'sessions/0002/session.json' says what cannot be. It is no JSON: "),
+    "a line that is no JSON": (ANSWER, lambda text: text + b"\nhello", f"'{ANSWER}' says what cannot be. Line 4: It is no JSON: "),
+    "a line that is no object": (ANSWER, lambda text: text + b"\n7", f"'{ANSWER}' says what cannot be. Line 4: It is no JSON object."),
     "more sessions than there are": ("agent.json", lambda text: text.replace(b'"sessions":2', b'"sessions":3'), "is missing"),
 }
 

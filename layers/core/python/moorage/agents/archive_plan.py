@@ -3,7 +3,10 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
+
+import orjson
 
 from moorage import limits
 from moorage.agents.archive_format import ArchiveEntry, ArchiveReader
@@ -19,7 +22,7 @@ from moorage.agents.archive_shapes import (
 )
 from moorage.agents.exports import OPENED, response_name
 from moorage.agents.settings import checked
-from moorage.errors import ApiError
+from moorage.errors import ApiError, bad_request
 from moorage.errors.agents import broken_archive
 from moorage.files.store import StoredFile
 from moorage.loop.budget import check_budget
@@ -27,7 +30,7 @@ from moorage.loop.notes import Notes
 from moorage.parallel import beside
 from moorage.runtime import Runtime
 from moorage.wire.types import Item
-from moorage.wire.validation import Fields, JsonValidator, parse_object
+from moorage.wire.validation import Fields
 from moorage.wire.values import holds_more
 
 _RESPONSE_DIGITS: Final = re.compile(rb"[0-9a-f]{40}")
@@ -132,9 +135,10 @@ async def _check(runtime: Runtime, plan: ArchivePlan, entry: ArchiveEntry, text:
     if name == "agent.json":
         plan.agent = await beside(len(text), lambda: _agent(text))
     elif folder == "versions":
-        await _check_settings(runtime, (await _valid(ARCHIVED_VERSION, text))["settings"], len(text))
+        version = await beside(len(text), lambda: ARCHIVED_VERSION(_object(text)))
+        await _check_settings(runtime, version["settings"], len(text))
     elif name == "session.json":
-        session = await beside(len(text), lambda: ARCHIVED_SESSION(parse_object(text, values_max=limits.AGENT_ARCHIVE_VALUES_MAX)))
+        session = await beside(len(text), lambda: ARCHIVED_SESSION(_object(text, limits.AGENT_ARCHIVE_VALUES_MAX)))
         await _check_settings(runtime, session["settings"], len(text))
         check_budget(runtime, session["settings"]["model"], session.get("budget"))
         _check_session(plan, session)
@@ -147,7 +151,7 @@ async def _check(runtime: Runtime, plan: ArchivePlan, entry: ArchiveEntry, text:
 
 
 def _agent(text: bytes) -> Fields:
-    said = parse_object(text)
+    said = _object(text)
     if said.get("format") != FORMAT:
         raise broken_archive("it is no archive that 'export' has made.")
     if said.get("version") != VERSION:
@@ -155,8 +159,19 @@ def _agent(text: bytes) -> Fields:
     return ARCHIVED_AGENT(said)
 
 
-async def _valid(kind: JsonValidator[Fields], text: bytes) -> Fields:
-    return await beside(len(text), lambda: kind.body(text))
+def _object(text: bytes, values_max: int = limits.REQUEST_VALUES_MAX) -> Fields:
+    """As bounded as a request's body, which it is not: its faults are told of the entry. Raises :class:`ApiError`."""
+    if len(text) > limits.REQUEST_BODY_BYTES_MAX:
+        raise bad_request(f"It has more than {limits.REQUEST_BODY_BYTES_MAX} bytes.")
+    if holds_more(text, values_max):
+        raise bad_request(f"It has more than {values_max} JSON values.")
+    try:
+        said = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise bad_request(f"It is no JSON: {error}.") from error
+    if type(said) is not dict:
+        raise bad_request("It is no JSON object.")
+    return said
 
 
 async def _check_settings(runtime: Runtime, settings: Fields, size: int) -> None:
@@ -209,16 +224,28 @@ def _response_of(text: bytes, seal: Callable[[str], str]) -> ArchivedItems:
     if holds_more(text, limits.AGENT_ARCHIVE_VALUES_MAX):
         raise broken_archive(f"a response has more than {limits.AGENT_ARCHIVE_VALUES_MAX} JSON values.")
     first, *lines = text.split(b"\n")
-    read = ArchivedItems(ARCHIVED_RESPONSE.body(first))
+    read = ArchivedItems(_line(1, lambda: ARCHIVED_RESPONSE(_object(first))))
     if len(lines) > limits.AGENT_ARCHIVE_ITEMS_MAX:
         raise broken_archive(f"a response has more than {limits.AGENT_ARCHIVE_ITEMS_MAX} items.")
     into: dict[str, list[Item]] = {"past": read.past, "input": read.input, "output": read.output}
-    for line in lines:
-        said: Any = parse_object(line)
+
+    def opened(line: bytes) -> Fields:
+        said = _object(line)
         _close(said.get("item"), seal)
-        checked_line = ARCHIVED_LINE(said)
-        into[checked_line["of"]].append(checked_line["item"])
+        return ARCHIVED_LINE(said)
+
+    for number, line in enumerate(lines, 2):
+        said = _line(number, partial(opened, line))
+        into[said["of"]].append(said["item"])
     return read
+
+
+def _line(number: int, read: Callable[[], Fields]) -> Fields:
+    """One of an entry's, by its number from 1, which its faults name."""
+    try:
+        return read()
+    except ApiError as error:
+        raise bad_request(f"Line {number}: {error.message}", code=error.code) from error
 
 
 def _close(item: Any, seal: Callable[[str], str]) -> None:
@@ -232,7 +259,7 @@ def _close(item: Any, seal: Callable[[str], str]) -> None:
         return
 
     def checked_notes(text: bytes) -> Fields:
-        fields = parse_object(text)
+        fields = _object(text)
         recent = fields.get("recent")
         for each in recent if isinstance(recent, list) else ():
             _close(each, seal)
