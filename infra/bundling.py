@@ -32,6 +32,7 @@ BOTOCORE_SERVICES: Final = (
     "ecs",
     "kms",
     "lambda",
+    "lambda-core",
     "lambda-microvms",
     "logs",
     "s3",

@@ -303,8 +303,10 @@ class Microvms(Construct):
         # With "*" a function could hand a VM AWS's INTERNET_EGRESS. The default ingress has to be passed too.
         stack = cdk.Stack.of(self)
         ingress = f"arn:{stack.partition}:lambda:{stack.region}:aws:network-connector:aws-network-connector:HTTP_INGRESS"
-        connectors = [ingress, self.network.closed.attr_arn, *([self.network.policy.attr_arn] if self.network.policy else [])]
-        function.add_to_role_policy(iam.PolicyStatement(actions=["lambda:PassNetworkConnector"], resources=connectors))
+        own = [self.network.closed.attr_arn, *([self.network.policy.attr_arn] if self.network.policy else [])]
+        function.add_to_role_policy(iam.PolicyStatement(actions=["lambda:PassNetworkConnector"], resources=[ingress, *own]))
+        # A refused start asks for their state.
+        function.add_to_role_policy(iam.PolicyStatement(actions=["lambda:GetNetworkConnector"], resources=own))
         function.node.add_dependency(self._end)
 
     def grant_stop(self, function: lambda_.Function) -> None:

@@ -143,7 +143,9 @@ def test_functions_may_pass_no_connector_that_leads_to_the_internet(microvms: St
     (connector,) = names(microvms, "AWS::Lambda::NetworkConnector")
     ingress = "arn:aws:lambda:us-east-1:aws:network-connector:aws-network-connector:HTTP_INGRESS"
     vm = ("RunMicrovm", "GetMicrovm", "CreateMicrovmAuthToken", "TerminateMicrovm")
-    both = {f"lambda:{action}": own for action in vm} | {"lambda:PassNetworkConnector": [ingress, {"Fn::GetAtt": [connector, "Arn"]}]}
+    arn = {"Fn::GetAtt": [connector, "Arn"]}
+    network = {"lambda:PassNetworkConnector": [ingress, arn], "lambda:GetNetworkConnector": arn}
+    both = {f"lambda:{action}": own for action in vm} | network
     granted = statements(microvms, "Microvm|Connector|lambda:ListTags")
     hooks = granted.pop("Hooks")
     cleaning = {"lambda:ListTags": own, "lambda:DeleteMicrovmImageVersion": own}

@@ -289,8 +289,16 @@ def test_only_the_reaper_lists_microvms_and_deletes_versions(microvms: Account, 
     assert able(microvms, action, "*" if action.startswith("lambda:ListMicrovm") else image) == {"Expiry"}
 
 
+def test_who_starts_microvms_may_look_at_the_connectors_of_the_deployment_alone(microvms: Account) -> None:
+    connectors = [f"<{name}.Arn>" for name, _ in microvms.template.of_type("AWS::Lambda::NetworkConnector")]
+    others = ["arn:aws:lambda:us-east-1:000000000000:network-connector:other"]
+    found = [able(microvms, "lambda:GetNetworkConnector", each) for each in connectors + others]
+    assert found == [MICROVM_STARTERS, MICROVM_STARTERS, set()]
+
+
 def test_what_the_code_asks_of_microvms_is_granted() -> None:
-    known = {name: each.partition(".")[2] for name, each in operations_of("lambda-microvms").items()}
+    services = operations_of("lambda-microvms") | operations_of("lambda-core")
+    known = {name: each.partition(".")[2] for name, each in services.items()}
     in_code = {f"lambda:{known[each]}" for each in methods_in("sandbox/lambda_microvm.py") if each in known}
     listed = {"lambda:ListMicrovms", "lambda:ListMicrovmImageVersions"}  # by a variable, in one method for both
-    assert in_code | listed == {*REACHED, *CLEANED}
+    assert in_code | listed == {*REACHED, *CLEANED, "lambda:GetNetworkConnector"}

@@ -61,7 +61,7 @@ class Both(Deployment):
             clock=lambda: self.lab.now,
         )
         images = {limits.MEMORY_LIMITS[tier]: IMAGE.format(tier) for tier in microvms}
-        machines = LambdaMicrovmProvisioner(self.vms.client, MicrovmSettings(images, CLOSED), AtOnce())
+        machines = LambdaMicrovmProvisioner(self.vms.client, lambda: self.vms.core, MicrovmSettings(images, CLOSED), AtOnce())
         runtime = replace(self.lab.runtime, settings=replace(self.lab.runtime.settings, provisioner="by_tier"))
         both = ByTierProvisioner(fargate, machines, by_tier.microvms)
         self.outside = replace(runtime, containers=self._containers(both, self._connect_out, by_tier.is_outside))

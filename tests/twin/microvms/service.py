@@ -20,7 +20,7 @@ from typing import Any, Final
 from moorage.egress.places import place_in
 
 from tests.twin.microvms.machine import Image, Machine
-from tests.unit.aws.microvm_service import MODEL, FakeMicrovms, Refused, asked_of, operation_of
+from tests.unit.aws.microvm_service import FakeMicrovms, Refused, asked_of, operation_of, status_of
 
 ACCOUNT: Final = "arn:aws:lambda:us-east-1:000000000000"
 CLOSED: Final = f"{ACCOUNT}:network-connector:closed"
@@ -126,13 +126,14 @@ class MicrovmTwin(FakeMicrovms):
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        self.client.close()
+        self.close()
 
     @property
     def environment(self) -> dict[str, str]:
         """What leads a stack's processes here."""
         return {
             "AWS_ENDPOINT_URL_LAMBDA_MICROVMS": self.url,
+            "AWS_ENDPOINT_URL_LAMBDA_CORE": self.url,
             "AWS_REGION": "us-east-1",
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": "test",
@@ -181,7 +182,7 @@ class MicrovmTwin(FakeMicrovms):
             status, answer, extra = 200, self._call(name, asked), ""
         except Refused as refusal:
             self.happened[refusal.code] += 1
-            status, answer = MODEL.shape_for(refusal.code).metadata["error"]["httpStatusCode"], {"message": str(refusal)}
+            status, answer = status_of(refusal.code), {"message": str(refusal)}
             extra = f"x-amzn-ErrorType: {refusal.code}\r\n"
             extra += "" if refusal.retry_after is None else f"retry-after: {refusal.retry_after}\r\n"
         content = json.dumps(answer).encode()
@@ -215,6 +216,8 @@ class MicrovmTwin(FakeMicrovms):
                 yield name, asked["imageIdentifier"]
                 for connector in (HTTP_INGRESS, *(asked.get("egressNetworkConnectors") or [])):
                     yield "PassNetworkConnector", connector
+            case "GetNetworkConnector":
+                yield name, asked["Identifier"]
             case "ListTags" | "DeleteMicrovmImageVersion":
                 yield name, asked.get("Resource") or asked["imageIdentifier"]
             case _ if (vm := self.vms.get(asked["microvmIdentifier"])) is not None:

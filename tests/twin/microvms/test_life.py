@@ -206,6 +206,26 @@ def test_a_start_waits_out_what_the_service_refuses(stack: Stack, twin: MicrovmT
     assert not twin.faults
 
 
+def test_a_start_waits_for_its_network_connector(stack: Stack, twin: MicrovmTwin) -> None:
+    known, looks = set(twin.vms), twin.calls.count("GetNetworkConnector")
+    twin.connectors[CLOSED] = "PENDING"
+    tools: Any = [SHELL]
+    begun = stack.client().responses.create(model="demo", input=script(shell("echo on"), say("x")), tools=tools, background=True)
+    until(lambda: twin.calls.count("GetNetworkConnector") > looks)
+    assert set(twin.vms) == known
+    twin.connectors[CLOSED] = "ACTIVE"
+    assert outputs(ended_response(stack, begun.id).output) == [[("on\n", "", 0)]]
+
+
+def test_a_connector_that_failed_is_told_by_its_state(stack: Stack, twin: MicrovmTwin) -> None:
+    twin.connectors[CLOSED] = "FAILED"
+    try:
+        response = ask(stack, "echo on")
+    finally:
+        twin.connectors[CLOSED] = "ACTIVE"
+    assert "its network connector is FAILED" in response.model_dump_json()
+
+
 def test_many_starts_at_once_are_throttled_and_all_come(stack: Stack, twin: MicrovmTwin) -> None:
     before = twin.happened["ThrottlingException"]
     tools: Any = [SHELL]

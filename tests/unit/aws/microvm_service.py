@@ -18,7 +18,8 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
 
-MODEL: Final = botocore.session.get_session().get_service_model("lambda-microvms")
+_MODELS: Final = [botocore.session.get_session().get_service_model(name) for name in ("lambda-microvms", "lambda-core")]
+_OPERATIONS: Final = {name: model.operation_model(name) for model in _MODELS for name in model.operation_names}
 STARTED_AT: Final = 1_767_312_000
 OPEN_INTERNET: Final = "arn:aws:lambda:us-east-1:aws:network-connector:aws-network-connector:INTERNET_EGRESS"
 PAGE: Final = 2
@@ -51,16 +52,28 @@ class FakeMicrovms:
         self.ignores_egress = False
         """RunMicrovm takes no notice of the field: no known fault, but the one that would be dearest."""
         self.starts_as = "PENDING"
+        self.connectors: dict[str, str] = {}
+        """The states of connectors by ARN; of others ``ACTIVE``. A VM takes no other connector than an active one (developer guide)."""
+        self.refusal_of_connectors = "ConflictException"
+        """Nothing published says which one it is."""
         self._by_token: dict[str, tuple[str, str]] = {}
         self._numbers = itertools.count(1)
-        self.client: Any = boto3.client(
-            "lambda-microvms",
+        self.client, self.core = self._client("lambda-microvms"), self._client("lambda-core")
+
+    def close(self) -> None:
+        for each in (self.client, self.core):
+            each.close()
+
+    def _client(self, service: str) -> Any:
+        client: Any = boto3.client(
+            service,  # type: ignore[call-overload]
             region_name="us-east-1",
             aws_access_key_id="test",
             aws_secret_access_key="test",
             config=Config(retries={"mode": "standard", "total_max_attempts": 1}),
         )
-        self.client.meta.events.register("before-send.lambda-microvms", self._answer)
+        client.meta.events.register(f"before-send.{service}", self._answer)
+        return client
 
     def becomes(self, state: str, vm_id: str | None = None) -> None:
         for each in self.vms.values() if vm_id is None else [self.vms[vm_id]]:
@@ -92,8 +105,7 @@ class FakeMicrovms:
             return _response(request, 200, getattr(self, f"_{name}")(asked), {})
         except Refused as refusal:
             headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
-            status = MODEL.shape_for(refusal.code).metadata["error"]["httpStatusCode"]
-            return _response(request, status, {"message": str(refusal)}, headers | {"x-amzn-ErrorType": refusal.code})
+            return _response(request, status_of(refusal.code), {"message": str(refusal)}, headers | {"x-amzn-ErrorType": refusal.code})
 
     def _RunMicrovm(self, asked: dict[str, Any]) -> dict[str, Any]:
         token, wish = asked.pop("clientToken"), json.dumps(asked, sort_keys=True)
@@ -111,6 +123,9 @@ class FakeMicrovms:
         # Left out or empty, it is the image version's connector: two reports, against what the documentation leads to expect.
         inherited = [self.images[asked["imageIdentifier"]]]
         egress = inherited if self.ignores_egress else asked.get("egressNetworkConnectors") or inherited
+        for each in egress:
+            if self.connectors.get(each, "ACTIVE") != "ACTIVE":
+                raise Refused(self.refusal_of_connectors, f"{each} is not active.")
         self.vms[vm_id] = {
             "microvmId": vm_id,
             "state": self.starts_as,
@@ -135,6 +150,9 @@ class FakeMicrovms:
     def _CreateMicrovmAuthToken(self, asked: dict[str, Any]) -> dict[str, Any]:
         self._vm(asked)
         return {"authToken": {"X-aws-proxy-auth": f"token-{self.calls.count('CreateMicrovmAuthToken')}"}}
+
+    def _GetNetworkConnector(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return {"Arn": asked["Identifier"], "State": self.connectors.get(asked["Identifier"], "ACTIVE")}
 
     def _ListTags(self, asked: dict[str, Any]) -> dict[str, Any]:
         return {"Tags": self.tags.get(asked["Resource"], {})}
@@ -169,16 +187,23 @@ class FakeMicrovms:
 def operation_of(method: str, target: str) -> str:
     """Which one a request asks for."""
     path = urlsplit(target).path
-    return next(name for name in MODEL.operation_names if MODEL.operation_model(name).http["method"] == method and _fits(name, path))
+    return next(name for name, each in _OPERATIONS.items() if each.http["method"] == method and _fits(name, path))
+
+
+def status_of(code: str) -> int:
+    """The HTTP status of an error."""
+    shape = next(model.shape_for(code) for model in _MODELS if code in model.shape_names)
+    status: int = shape.metadata["error"]["httpStatusCode"]
+    return status
 
 
 def _fits(name: str, path: str) -> re.Match[str] | None:
-    return re.fullmatch(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(MODEL.operation_model(name).http["requestUri"])), path)
+    return re.fullmatch(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(_OPERATIONS[name].http["requestUri"])), path)
 
 
 def asked_of(name: str, target: str, body: bytes) -> dict[str, Any]:
     """A request's fields. Raises :class:`Refused` for one that the model refuses."""
-    operation, url = MODEL.operation_model(name), urlsplit(target)
+    operation, url = _OPERATIONS[name], urlsplit(target)
     found = _fits(name, url.path)
     assert found is not None, url.path
     asked = {key: unquote(value) for key, value in found.groupdict().items()}

@@ -92,7 +92,10 @@ class Microvms:
             "lambda-microvms", region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
         )
         self.stub = Stubber(self.client)
-        self.provisioner = LambdaMicrovmProvisioner(self.client, MicrovmSettings({1: IMAGE}, CONNECTOR), executor)
+        self.provisioner = LambdaMicrovmProvisioner(self.client, self.no_core, MicrovmSettings({1: IMAGE}, CONNECTOR), executor)
+
+    def no_core(self) -> Any:
+        raise AssertionError("No start was refused for its network.")
 
     def runs(self, state: str, number: int = 0, **more: Any) -> None:
         self.stub.add_response("run_microvm", vm("PENDING"), run(number))
@@ -146,7 +149,7 @@ async def test_a_vm_sleeps_as_long_as_its_container_is_kept_and_no_longer_than_a
 async def test_a_vm_is_run_from_the_image_version_that_the_function_was_published_with(executor: ThreadPoolExecutor) -> None:
     pinned = Microvms(executor)
     settings = MicrovmSettings.from_settings({"image_1g": IMAGE, "version_1g": "3.0", "egress_connector": CONNECTOR})
-    pinned.provisioner = LambdaMicrovmProvisioner(pinned.client, settings, executor)
+    pinned.provisioner = LambdaMicrovmProvisioner(pinned.client, pinned.no_core, settings, executor)
     with pinned.stub:
         pinned.stub.add_response("run_microvm", vm("PENDING"), run() | {"imageVersion": "3.0"})
         pinned.stub.add_response("get_microvm", vm("RUNNING"), GET)

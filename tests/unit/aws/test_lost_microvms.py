@@ -24,7 +24,7 @@ class World:
         self.service.images[IMAGE] = CLOSED
         self.service.tags[IMAGE] = {"moorage:deployment": "moorage"}
         settings = MicrovmSettings({1: IMAGE, 4: IMAGE}, CLOSED, "moorage")
-        self.provisioner = LambdaMicrovmProvisioner(self.service.client, settings, executor)
+        self.provisioner = LambdaMicrovmProvisioner(self.service.client, lambda: self.service.core, settings, executor)
         self.lost = LostMicrovms(self.table, self.provisioner, lambda: self.now)
 
     async def vm(self, name: str) -> str:
@@ -57,7 +57,7 @@ def world() -> Iterator[World]:
     with ThreadPoolExecutor(1) as executor:
         world = World(executor)
         yield world
-        world.service.client.close()
+        world.service.close()
 
 
 async def test_lost_vms_are_ended_within_six_minutes_and_noted_ones_live(world: World) -> None:

@@ -28,7 +28,9 @@ class World:
     def __init__(self, executor: ThreadPoolExecutor) -> None:
         self.service = FakeMicrovms()
         self.service.images[IMAGE] = CONNECTOR
-        self.provisioner = LambdaMicrovmProvisioner(self.service.client, MicrovmSettings({1: IMAGE}, CONNECTOR), executor)
+        self.provisioner = LambdaMicrovmProvisioner(
+            self.service.client, lambda: self.service.core, MicrovmSettings({1: IMAGE}, CONNECTOR), executor
+        )
         self.answers: list[httpx.Response] = []
         self.seen: list[str] = []
         self.now = 0.0
@@ -67,7 +69,7 @@ def executor() -> Iterator[ThreadPoolExecutor]:
 def world(executor: ThreadPoolExecutor) -> Iterator[World]:
     world = World(executor)
     yield world
-    world.service.client.close()
+    world.service.close()
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])

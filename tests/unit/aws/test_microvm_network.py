@@ -13,7 +13,7 @@ from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
 from moorage.telemetry import close_log, open_log
 
 from functions.sandbox.microvm import run_payload
-from tests.unit.aws.microvm_service import OPEN_INTERNET, FakeMicrovms
+from tests.unit.aws.microvm_service import OPEN_INTERNET, FakeMicrovms, Refused
 
 IMAGE = "arn:aws:lambda:us-east-1:000000000000:microvm-image:moorage"
 POLICY = "arn:aws:lambda:us-east-1:000000000000:network-connector:policy"
@@ -25,14 +25,17 @@ SPEC = SandboxSpec("acme", "cntr_1", "t" * 64)
 def service() -> Iterator[FakeMicrovms]:
     service = FakeMicrovms()
     yield service
-    service.client.close()
+    service.close()
 
 
 @pytest.fixture
 def provisioner(service: FakeMicrovms) -> Iterator[LambdaMicrovmProvisioner]:
     with ThreadPoolExecutor(1) as executor:
         yield LambdaMicrovmProvisioner(
-            service.client, MicrovmSettings({1: IMAGE}, CLOSED, policy_connector=POLICY, proxy_networks=("10.43.0.0/28",)), executor
+            service.client,
+            lambda: service.core,
+            MicrovmSettings({1: IMAGE}, CLOSED, policy_connector=POLICY, proxy_networks=("10.43.0.0/28",)),
+            executor,
         )
 
 
@@ -123,3 +126,71 @@ async def test_the_vm_is_told_the_way_out_however_many_secrets_it_has(
     assert config["egress"] == {"networks": ["10.43.0.0/28"], "place": WAY_OUT.place, "ca_pem": WAY_OUT.ca_pem}
     assert config["env"] == WAY_OUT.variables("127.0.0.1:3128") | secrets
     assert config["env"]["HTTPS_PROXY"] == f"http://cntr_1:{'p' * 64}@127.0.0.1:3128"
+
+
+@pytest.mark.parametrize("code", ["ConflictException", "ValidationException", "ResourceNotFoundException"])
+async def test_a_connector_on_its_way_is_waited_for(service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner, code: str) -> None:
+    service.images[IMAGE], service.connectors[CLOSED], service.refusal_of_connectors = CLOSED, "PENDING", code
+    with pytest.raises(SandboxStarting) as waiting:
+        await provisioner.start(SPEC)
+    assert (waiting.value.retry_after_seconds, service.calls) == (5, ["RunMicrovm", "GetNetworkConnector"])
+    service.connectors[CLOSED] = "ACTIVE"
+    with pytest.raises(SandboxStarting):
+        await provisioner.start(SPEC)
+    assert service.states() == ["PENDING"]
+
+
+@pytest.mark.parametrize("state", ["INACTIVE", "FAILED", "DELETING", "DELETE_FAILED"])
+async def test_a_connector_that_does_not_come_is_told_by_its_state(
+    service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner, state: str
+) -> None:
+    service.images[IMAGE], service.connectors[CLOSED] = CLOSED, state
+    handler = open_log(out := io.StringIO())
+    with pytest.raises(SandboxError, match=f"its network connector is {state}") as refused:
+        await provisioner.start(SPEC)
+    close_log(handler)
+    (line,) = map(json.loads, out.getvalue().splitlines())
+    assert (type(refused.value), line["connector"], line["connector_state"]) == (SandboxError, CLOSED, state)
+    assert service.vms == {}
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ValidationException"])
+async def test_a_refusal_has_its_code_in_the_log(service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner, code: str) -> None:
+    service.faults.append(("RunMicrovm", Refused(code)))
+    handler = open_log(out := io.StringIO())
+    with pytest.raises(SandboxError, match="could not be started"):
+        await provisioner.start(SPEC)
+    close_log(handler)
+    assert [json.loads(line)["code"] for line in out.getvalue().splitlines()] == [code]
+
+
+async def test_a_right_that_is_missing_hides_no_refusal(service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner) -> None:
+    service.images[IMAGE], service.connectors[CLOSED] = CLOSED, "FAILED"
+    service.faults.append(("GetNetworkConnector", Refused("ResourceNotFoundException")))
+    with pytest.raises(SandboxError, match="could not be started"):
+        await provisioner.start(SPEC)
+
+
+async def test_a_start_that_another_version_of_a_function_began_is_begun_anew(
+    service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner
+) -> None:
+    """The client token names container and incarnation. With another image version AWS takes it for a conflict, for good."""
+    service.images[IMAGE] = CLOSED
+    for number in ("1.0", "2.0"):
+        service.builds(IMAGE, number, 0)
+    with ThreadPoolExecutor(1) as executor:
+        older = LambdaMicrovmProvisioner(
+            service.client, lambda: service.core, MicrovmSettings({1: IMAGE}, CLOSED, versions={1: "1.0"}), executor
+        )
+        for each in (older, provisioner):
+            with pytest.raises(SandboxStarting):
+                await each.start(SPEC)
+    assert [vm["imageVersion"] for vm in service.vms.values()] == ["1.0", "2.0"]
+
+
+async def test_an_image_in_change_is_waited_for(service: FakeMicrovms, provisioner: LambdaMicrovmProvisioner) -> None:
+    service.images[IMAGE] = CLOSED
+    service.faults.extend([("RunMicrovm", Refused("ConflictException"))] * 3)
+    with pytest.raises(SandboxStarting):
+        await provisioner.start(SPEC)
+    assert service.vms == {}

@@ -30,7 +30,7 @@ class World:
 
     def of(self, version: str) -> LambdaMicrovmProvisioner:
         settings = MicrovmSettings({1: IMAGE}, CLOSED, "moorage", {1: version})
-        return LambdaMicrovmProvisioner(self.service.client, settings, self.executor)
+        return LambdaMicrovmProvisioner(self.service.client, lambda: self.service.core, settings, self.executor)
 
     async def vm(self, version: str, state: str) -> str:
         """A machine that a function of an earlier deployment has started."""
@@ -54,7 +54,7 @@ def world() -> Iterator[World]:
     with ThreadPoolExecutor(1) as executor:
         world = World(executor)
         yield world
-        world.service.client.close()
+        world.service.close()
 
 
 async def test_the_newest_versions_stay_and_older_ones_go_one_an_hour(world: World) -> None:

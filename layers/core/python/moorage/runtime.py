@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -575,4 +576,5 @@ def _microvms(settings: Settings, executor: Executor) -> LambdaMicrovmProvisione
     if settings.provisioner not in ("lambda_microvm", "by_tier"):
         return None
     client = aws_client("lambda-microvms")
-    return LambdaMicrovmProvisioner(client, MicrovmSettings.from_settings(settings.microvm, settings.name), executor)
+    core = cache(partial(aws_client, "lambda-core"))
+    return LambdaMicrovmProvisioner(client, core, MicrovmSettings.from_settings(settings.microvm, settings.name), executor)

@@ -14,7 +14,7 @@ import json
 import time
 import zlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -30,7 +30,7 @@ from moorage.sandbox.microvm_endpoint import EXEC_PORT, MicrovmAuth
 from moorage.sandbox.microvm_versions import ImageVersion
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
-from moorage.telemetry import Metric, tell
+from moorage.telemetry import Metric, tell, tell_error
 
 DEPLOYMENT_TAG: Final = "moorage:deployment"
 COMMAND_UID: Final = 1000
@@ -66,6 +66,8 @@ _CAPACITY_CODES: Final = frozenset({"InsufficientCapacityException", "ServiceQuo
 _WAITED_CODES: Final = frozenset({"ThrottlingException", "TooManyRequestsException", "InternalServerException", "ServiceException"})
 """They say nothing of a VM: the call is made again. ``ConflictException``, too, where a VM is ended or a token made."""
 _RETRY_SECONDS: Final = 5.0
+_ACTIVE: Final = "ACTIVE"
+_CONFLICT: Final = "ConflictException"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +115,10 @@ class MicrovmSettings:
 
 
 class LambdaMicrovmProvisioner:
-    def __init__(self, client: Any, settings: MicrovmSettings, executor: Executor) -> None:
-        """``client`` is boto3's ``lambda-microvms``."""
+    def __init__(self, client: Any, core: Callable[[], Any], settings: MicrovmSettings, executor: Executor) -> None:
+        """``client`` is boto3's ``lambda-microvms``, and ``core`` makes its ``lambda-core``, which is asked only after a refusal."""
         self._client = client
+        self._core = core
         self._settings = settings
         self._executor = executor
         self._own_images: set[str] = set()
@@ -250,18 +253,52 @@ class LambdaMicrovmProvisioner:
     async def _run(self, spec: SandboxSpec) -> dict[str, Any]:
         request = self._request(spec)
         name = f"{spec.container_id}/{hashlib.sha256(spec.token.encode()).hexdigest()}"
+        reason = ""
         for number in range(_RUNS_MAX):
             token = hashlib.sha256(f"{name}/{number}".encode()).hexdigest()
             try:
                 started = await self._call("run_microvm", clientToken=token, **request)
             except ClientError as error:
-                raise _refusal(error.response["Error"]["Code"]) from error
+                await self._check_refusal(error, self._connector(spec))
+                reason = ""
+                continue
             # A repeated call may be answered with what was true at the first one.
             vm: dict[str, Any] = await self._call("get_microvm", microvmIdentifier=started["microvmId"])
             if vm["state"] not in _GONE:
                 await self._check_way_out(vm, self._connector(spec))
                 return vm
-        raise SandboxError(f"The container's sandbox ended while it started: {vm.get('stateReason', 'no reason given')}.")
+            reason = vm.get("stateReason", "no reason given")
+        if not reason:  # The image may be in change.
+            raise SandboxStarting(_RETRY_SECONDS)
+        raise SandboxError(f"The container's sandbox ended while it started: {reason}.")
+
+    async def _check_refusal(self, error: ClientError, connector: str) -> None:
+        """Raise what a refused start means; return if the next client token may be had.
+
+        A VM takes no connector that is not active (Lambda developer guide). The refusal of one has no code of its own, so AWS is asked.
+        With an active one, a conflict is the client token's: an earlier start asked for another image version, or for another proxy.
+        """
+        code = error.response["Error"]["Code"]
+        if code in _CAPACITY_CODES:
+            raise SandboxCapacity("AWS has no room for another sandbox now (the account's MicroVM quota; 'moorage doctor' shows it).")
+        state = await self._state_of(connector)
+        if state == "PENDING":
+            raise SandboxStarting(_RETRY_SECONDS) from error
+        if code == _CONFLICT and state == _ACTIVE:
+            return
+        tell_error(error, "a MicroVM was not started", code=code, connector=connector, connector_state=state)
+        if state in (_ACTIVE, ""):
+            raise SandboxError("The container's sandbox could not be started.") from error
+        raise SandboxError(f"The container's sandbox could not be started: its network connector is {state}.") from error
+
+    async def _state_of(self, connector: str) -> str:
+        """Empty if AWS does not say."""
+        try:
+            answer = await self._call("get_network_connector", client=self._core(), Identifier=connector)
+        except ClientError:
+            return ""
+        state: str = answer.get("State", "")
+        return state
 
     def _connector(self, spec: SandboxSpec) -> str:
         if spec.egress is None:
@@ -304,9 +341,9 @@ class LambdaMicrovmProvisioner:
             "runHookPayload": payload,
         }
 
-    async def _call(self, operation: str, **request: Any) -> Any:
+    async def _call(self, operation: str, *, client: Any = None, **request: Any) -> Any:
         """Raises :class:`SandboxStarting` if AWS asks for patience, and ``ClientError``."""
-        method = getattr(self._client, operation)
+        method = getattr(client or self._client, operation)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: method(**request))
         except ClientError as error:
@@ -350,9 +387,3 @@ def _retry_seconds(error: ClientError) -> float:
     """``Retry-After``, a field of both models of these errors."""
     told = error.response["ResponseMetadata"].get("HTTPHeaders", {}).get("retry-after", "")
     return float(told) if told.isdecimal() else _RETRY_SECONDS
-
-
-def _refusal(code: str) -> SandboxError:
-    if code in _CAPACITY_CODES:
-        return SandboxCapacity("AWS has no room for another sandbox now (the account's MicroVM quota; 'moorage doctor' shows it).")
-    return SandboxError("The container's sandbox could not be started.")
