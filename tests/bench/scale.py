@@ -106,6 +106,9 @@ SOCKET_QUOTAS = (
 """Of API Gateway, for WebSocket APIs (its developer guide, "Quotas for configuring and running a WebSocket API"). What is sent on
 connections counts with everybody's requests (account-level throttling)."""
 
+FARGATES = {"ECS: RunTask on Fargate", "Fargate: vCPUs at once", "Network interfaces of the region"}
+"""Quotas that Fargate's tasks use."""
+
 MICROVM_STARTS = 5
 MICROVM_QUOTAS = (
     Quota("RunMicrovm", MICROVM_STARTS, "/s", "raise; share containers between conversations"),
@@ -114,6 +117,14 @@ MICROVM_QUOTAS = (
     Quota("Memory of MicroVMs, asleep or awake", 400, " GB", "raise; four regions have 1,024 GB"),
 )
 """Of Lambda, for MicroVMs (its developer guide, "Lambda quotas")."""
+
+
+LARGE = 0.1
+"""Of the containers, those with ``16g``, on Fargate beside MicroVMs of ``1g``."""
+
+BOTH_QUOTAS = tuple(
+    quota for quota in (*MICROVM_QUOTAS, *QUOTAS) if quota.name in {"RunMicrovm", "Memory of MicroVMs, asleep or awake"} | FARGATES
+)
 
 
 def turns() -> dict[str, Turn]:
@@ -193,6 +204,16 @@ def microvm_demand(turns_a_day: int, peak: float = PEAK) -> dict[str, float]:
         "ResumeMicrovm, if the endpoint's own waking counts": starts * (REUSE - 1),
         "Tokens for endpoints, at most": arrivals * sum(share * turns()[title].commands for title, share in MIX.items()),
         "Memory of MicroVMs, asleep or awake": asked["Network interfaces of the region"] * MICROVM_GB,
+    }
+
+
+def both_demand(turns_a_day: int, peak: float = PEAK) -> dict[str, float]:
+    """The same for MicroVMs of ``1g`` and tasks of ``16g`` side by side: each quota is asked for its kind's share of the containers."""
+    tasks, machines = demand(turns_a_day, peak), microvm_demand(turns_a_day, peak)
+    larger = {"Fargate: vCPUs at once": CPU_UNITS["16g"] / CPU_UNITS["1g"]}
+    asked = {quota.name for quota in BOTH_QUOTAS}
+    return {name: (1 - LARGE) * amount for name, amount in machines.items() if name in asked} | {
+        name: LARGE * larger.get(name, 1) * tasks[name] for name in FARGATES
     }
 
 
@@ -363,6 +384,11 @@ def document() -> str:
     for quota in MICROVM_QUOTAS:
         cells = [_cell(vms[day][quota.name], quota.amount) for day in DAYS]
         lines.append(f"| {quota.name} | {quota.amount:,.0f}{quota.unit} | {' | '.join(cells)} | {quota.remedy} |")
+    lines += [BOTH.format(large=LARGE), f"| quota | default | {days} | what to do |", "|---|---|" + "---|" * (len(DAYS) + 1)]
+    both = {day: both_demand(day) for day in DAYS}
+    for quota in BOTH_QUOTAS:
+        cells = [_cell(both[day][quota.name], quota.amount) for day in DAYS]
+        lines.append(f"| {quota.name} | {quota.amount:,.0f}{quota.unit} | {' | '.join(cells)} | {quota.remedy} |")
     lines += [SOCKETS.format(call=EVENTS_OF_A_CALL, command=EVENTS_OF_A_COMMAND, minutes=connected_seconds() / 60)]
     lines += [f"| quota | default | {days} | what to do |", "|---|---|" + "---|" * (len(DAYS) + 1)]
     talk = {day: socket_demand(day) for day in DAYS}
@@ -412,6 +438,13 @@ MICROVMS = """
 
 With `provisioner: lambda_microvm` ([Lambda MicroVMs](aws.md#lambda-microvms)) these quotas take the place of ECS's and
 Fargate's, and of those of addresses and interfaces. All sandboxes are of `1g`, with half a GB each.
+"""
+
+BOTH = """
+### Both by memory tier
+
+With `provisioner: {{"1g": "lambda_microvm", "16g": "fargate"}}` ([both](aws.md#both-by-memory-tier)) each kind uses its own quotas, for its
+share of the containers. Here {large:.0%} of them have `16g`. The other quotas of Fargate's network are asked for the same share.
 """
 
 SOCKETS = """

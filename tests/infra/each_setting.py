@@ -118,6 +118,13 @@ def test_microvms_come_beside_fargate_and_go(stacks: Stacks, tmp_path_factory: p
     assert beyond(faults(Update(both, fargate)), ["provisioner", "memory_tiers"]) == []
 
 
+def test_fargate_comes_beside_microvms_and_goes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    microvms = shared({**MICROVMS, "allowed_egress_domains": BOTH["allowed_egress_domains"]}, tmp_path_factory)
+    both = shared(BOTH, tmp_path_factory)
+    assert beyond(faults(Update(microvms, both)), ["provisioner", "memory_tiers"]) == []
+    assert beyond(faults(Update(both, microvms)), ["provisioner", "memory_tiers"]) == []
+
+
 BESIDE: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "a name of a private API": (PRIVATE, NAMED, []),
     "tags of a private API's name": ({**PRIVATE, **NAMED}, {"tags": COMPANY["tags"]}, []),

@@ -30,6 +30,17 @@ def test_microvms_are_started_woken_and_kept_by_conversation() -> None:
     assert small["Memory of MicroVMs, asleep or awake"] == fargate["Network interfaces of the region"] / 2, "half a GB each"
 
 
+def test_each_provisioner_is_asked_for_its_share_of_the_containers() -> None:
+    both, machines, tasks = scale.both_demand(1_000), scale.microvm_demand(1_000), scale.demand(1_000)
+    assert set(both) == {quota.name for quota in scale.BOTH_QUOTAS}
+    assert both["RunMicrovm"] + both["ECS: RunTask on Fargate"] == pytest.approx(tasks["ECS: RunTask on Fargate"])
+    shares = [
+        (both["RunMicrovm"], machines["RunMicrovm"]),
+        (both["Network interfaces of the region"], tasks["Network interfaces of the region"]),
+    ]
+    assert [part / whole for part, whole in shares] == pytest.approx([0.9, 0.1])
+
+
 def test_a_websocket_asks_for_connections_by_conversation_and_for_a_message_by_event() -> None:
     small, large = scale.socket_demand(1_000), scale.socket_demand(10_000)
     assert set(small) == {quota.name for quota in scale.SOCKET_QUOTAS}

@@ -23,7 +23,7 @@ from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxSt
 from moorage.runtime import build_runtime
 from moorage.sandbox.exec_client import ExecClient, SandboxHealth
 from moorage.sandbox.fargate import FargateProvisioner
-from moorage.sandbox.lambda_microvm import DISK_BYTES, LambdaMicrovmProvisioner, MicrovmSettings
+from moorage.sandbox.lambda_microvm import DISK_BYTES, OPEN_FILES, LambdaMicrovmProvisioner, MicrovmSettings
 from moorage.sandbox.lost_microvms import LostMicrovms
 from moorage.sandbox.microvm_endpoint import MicrovmAuth
 from moorage.sandbox.microvm_versions import MicrovmVersions
@@ -254,6 +254,14 @@ def test_settings_refuse_an_image_larger_than_any_vm() -> None:
 def test_the_disk_quota_acts_before_the_disk_is_full(memory_gib: int, disk_gb: int) -> None:
     image_bytes, reserve_bytes = 3 * 1024**3, 1024**3
     assert DISK_BYTES[memory_gib] + image_bytes + reserve_bytes <= disk_gb * 1024**3
+
+
+def test_a_vm_is_asked_for_no_more_open_files_than_it_has() -> None:
+    """A higher limit would be lowered in silence."""
+    hard_limit = 1_024
+    assert run()["runHookPayload"].count(f'"open_files":{OPEN_FILES},') == 1
+    assert hard_limit >= OPEN_FILES
+    assert f"{OPEN_FILES:,} files open at once" in (ROOT / "docs" / "aws.md").read_text()
 
 
 def test_settings_name_an_image_for_each_size() -> None:
