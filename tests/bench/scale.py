@@ -443,8 +443,9 @@ Fargate's, and of those of addresses and interfaces. All sandboxes are of `1g`, 
 BOTH = """
 ### Both by memory tier
 
-With `provisioner: {{"1g": "lambda_microvm", "16g": "fargate"}}` ([both](aws.md#both-by-memory-tier)) each kind uses its own quotas, for its
-share of the containers. Here {large:.0%} of them have `16g`. The other quotas of Fargate's network are asked for the same share.
+With `provisioner: {{"1g": "lambda_microvm", "16g": "fargate"}}` ([both](aws.md#both-by-memory-tier)) each kind uses its own
+quotas, for its share of the containers. Here {large:.0%} of them have `16g`. The other quotas of Fargate's network are asked for
+the same share.
 """
 
 SOCKETS = """
