@@ -67,8 +67,7 @@ class OpenProgram:
 
 def open_programs(items: Sequence[Item]) -> list[OpenProgram]:
     """Of a conversation. Most hold none, and may have 10,000 items."""
-    types = {room.call_type for room in ROOMS if makes_calls(room)}
-    if not any(item["type"] in types for item in items):
+    if not any(makes_calls(ROOMS.of_call(type_)) for type_ in {item["type"] for item in items}):
         return []
     found: dict[str, OpenProgram] = {}
     made: dict[str, OpenProgram] = {}
