@@ -120,6 +120,8 @@ def one_line(value: object) -> bytes:
     """JSON that every reader of lines takes for one line. Python's ``str.splitlines`` ends a line at three characters more than the
     standard of event streams does, and clients are built on it."""
     written = orjson.dumps(value)
+    if written.isascii():
+        return written
     for character, escaped in _LINE_ENDS.items():
         if character in written:
             written = written.replace(character, escaped)
