@@ -119,10 +119,12 @@ def test_microvms_come_beside_fargate_and_go(stacks: Stacks, tmp_path_factory: p
 
 
 def test_fargate_comes_beside_microvms_and_goes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """``vpc_cidr`` is Fargate's then, so the network of MicroVMs is made anew with addresses of ``microvm_cidr``."""
     microvms = shared({**MICROVMS, "allowed_egress_domains": BOTH["allowed_egress_domains"]}, tmp_path_factory)
     both = shared(BOTH, tmp_path_factory)
-    assert beyond(faults(Update(microvms, both)), ["provisioner", "memory_tiers"]) == []
-    assert beyond(faults(Update(both, microvms)), ["provisioner", "memory_tiers"]) == []
+    ends = ["provisioner", "memory_tiers", "vpc_cidr"]
+    assert beyond(faults(Update(microvms, both)), ends) == []
+    assert beyond(faults(Update(both, microvms)), ends) == []
 
 
 BESIDE: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {

@@ -328,7 +328,10 @@ GOES_WITH: Final = {
     "availability_zones": (": MOORAGE_FARGATE_SUBNETS names", ": MOORAGE_MICROVM_EGRESS_CONNECTOR names"),
     "kms_key_arn": ("ImageRepository",),
     "customer_managed_key": ("moorage-state:ExportsOutputFnGetAttStateKey",),
-    "memory_tiers": (": MOORAGE_FARGATE_TASK_DEFINITION_", ": MOORAGE_MICROVM_IMAGE_", ": MOORAGE_MICROVM_VERSION_"),
+    "memory_tiers": (
+        *(": MOORAGE_FARGATE_TASK_DEFINITION_", ": MOORAGE_MICROVM_IMAGE_", ": MOORAGE_MICROVM_VERSION_"),
+        " may not ecs:RunTask on ",
+    ),
     "table_name": (" on <State", " on arn:aws:dynamodb", " on arn:aws:s3"),
     "proxy_cidr": (_GROUPS_ANEW[3], "EgressVpc43239058 is made anew", "EgressVpcproxySubnet1Subnet06CD71E2 is made anew"),
     "vpc": (*_NETWORK, *_MICROVM_NETWORK),

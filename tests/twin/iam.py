@@ -90,7 +90,8 @@ class Account:
                 cluster = self.template.one("AWS::ECS::Cluster", "Sandbox")[1]["ClusterName"]
                 return f"arn:aws:ecs:{REGION}:{ACCOUNT}:task/{cluster}/0123456789abcdef"
             case "task definition" | "execution role":
-                name, definition = self.template.one("AWS::ECS::TaskDefinition", "SandboxTask1gE")
+                # Of the smallest tier that Fargate has.
+                name, definition = next(each for each in self.template.of_type("AWS::ECS::TaskDefinition") if "SandboxTask" in each[0])
                 role: str = definition["ExecutionRoleArn"]
                 revision = f"arn:aws:ecs:{REGION}:{ACCOUNT}:task-definition/{definition['Family']}:7"
                 return self.template.values.get(name, revision) if kind == "task definition" else role
