@@ -182,3 +182,19 @@ async def test_a_task_that_follows_an_interruption_is_done(at_once: bool) -> Non
     assert any("Do this." in text_of(item) for item in lab.team.prompts("/root/a")[-1])
     told = [text_of(item).partition("Payload:\n")[2] for item in response["output"] if item.get("recipient") == "/root"]
     assert told == ["a is done"]
+
+@pytest.mark.parametrize("died_at", range(0, 40))
+async def test_a_further_task_is_done_once_wherever_a_process_dies(died_at: int) -> None:
+    """The step that gave it may run again when the task has been done."""
+    lab = TeamLab(
+        root=[spawn("a"), wait(), ask("followup_task", "call_2", target="a", message="More."), wait(), say("Done.")],
+        root__a=[say("One."), say("Two."), say("Three.")],
+    )
+    lab.loses_executions = True
+    lab.die_at(died_at)
+    stored = await lab.begin()
+    await lab.play(newest_first=True)
+    response = await lab.object_of(stored)
+    assert response["status"] == "completed"
+    told = [text_of(item) for item in response["output"] if item["type"] == "agent_message" and item["author"] == "/root/a"]
+    assert len([text for text in told if "FINAL_ANSWER" in text]) == 2

@@ -206,13 +206,17 @@ class AgentCalls:
         await self._deliver(lane, "NEW_TASK", text, mark)
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             now = await self.runtime.lanes.get(self.stored, lane.number)
+            seen = await seen_as(self.runtime, self.stored, lane.number)
+            step, ended = await self.runtime.steps.last(seen)
+            made = await self.runtime.steps.read(seen.tenant_id, seen.response_id, since=step, lane=lane.number)
+            if ids.new_message_id(self.stored.response_id, mark) in {item.get("id") for item in made.items.values()}:
+                break  # An earlier run of this step gave the task, which was done or is.
             if now.is_interrupted and now.is_active:  # Its turn goes on, with the task: the end of a turn would not look for it.
                 if await self.runtime.lanes.change(self.stored, replace(now, is_interrupted=False), as_of=now) is not None:
                     break
                 continue
             if now.status not in _RESUMABLE:
                 break  # It runs, and finds its task before it ends.
-            step, ended = await self.runtime.steps.last(await seen_as(self.runtime, self.stored, lane.number))
             going = replace(
                 self.runtime.lanes.started(now, f"{self.stored.response_id}-l{now.number}-{now.starts + 1}"),
                 turn=step if ended is None else step + 1,  # A step that was cut short is taken again.
