@@ -176,6 +176,8 @@ def assert_well_formed(events: Sequence[dict[str, Any]]) -> None:
     assert finals == [events[-1]]
     added = [event["output_index"] for event in events if event["type"] == "response.output_item.added"]
     done = {event["output_index"]: event["item"] for event in events if event["type"] == "response.output_item.done"}
+    last = {event["output_index"]: event["type"] for event in events if "output_index" in event}
+    assert set(last.values()) <= {"response.output_item.done"}, "an item goes on after its end"
     assert added == list(range(len(added)))
     assert sorted(done) == added
     assert [done[index] for index in added] == events[-1]["response"]["output"]

@@ -183,7 +183,8 @@ async def test_a_task_that_follows_an_interruption_is_done(at_once: bool) -> Non
     told = [text_of(item).partition("Payload:\n")[2] for item in response["output"] if item.get("recipient") == "/root"]
     assert told == ["a is done"]
 
-@pytest.mark.parametrize("died_at", range(0, 40))
+
+@pytest.mark.parametrize("died_at", range(40))
 async def test_a_further_task_is_done_once_wherever_a_process_dies(died_at: int) -> None:
     """The step that gave it may run again when the task has been done."""
     lab = TeamLab(

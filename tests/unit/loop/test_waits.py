@@ -1,5 +1,7 @@
 """What cannot be had for now is waited for in the state machine, with an end, a reason that can be read, and a way to cancel."""
 
+import asyncio
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,7 +13,9 @@ from moorage.api.responses import current_object
 from moorage.errors import SandboxHostAway, StorageFull, UpstreamError
 from moorage.loop.stop import stop
 from moorage.state import LoopState, Next
+from moorage.store import keys
 from moorage.store.responses import StoredResponse
+from moorage.store.table import Record
 from openai.types.responses import Response
 
 from tests.stack import assert_well_formed
@@ -90,6 +94,38 @@ async def test_a_launcher_that_never_comes_back_is_told_to_the_model() -> None:
     assert response["status"] == "completed"
     waited = lab.now - stored.created_at
     assert limits.SANDBOX_PATIENCE_SECONDS < waited < limits.SANDBOX_PATIENCE_SECONDS + 60
+
+
+async def test_a_run_that_was_taken_for_dead_may_end_a_call_beside_the_next_one() -> None:
+    """Two give up at the same moment, and what the model reads of it stands in the log once."""
+    lab = Lab(shell("make"), say("So be it."), sandboxes=AwayFor())
+    stored = await lab.background()
+    state = await turn(lab, await turn(lab, await turn(lab, first_state(stored))))
+    lab.now += limits.SANDBOX_PATIENCE_SECONDS + 1
+    stands = {name: asyncio.Event() for name in ("second begins", "first ends", "second ends")}
+    writes = Counter[bool]()
+
+    async def before_write(record: Record) -> None:
+        is_first = asyncio.current_task() is first
+        writes[is_first] += 1
+        if record["SK"].startswith(keys.EVENT_PREFIX):
+            stands["first ends" if is_first else "second ends"].set()
+            await (stands["second ends"].wait() if is_first else first)
+        elif writes[is_first] == 2:  # The first is the note that they wait for the container.
+            if not is_first:
+                stands["second begins"].set()
+            await stands["second begins" if is_first else "first ends"].wait()
+
+    lab.table.before_write = before_write
+    first = asyncio.create_task(lab.tools(state))
+    await lab.tools(state)
+    assert all(event.is_set() for event in stands.values())
+    lab.table.before_write = None
+    while state.next is not Next.DONE:
+        state = await turn(lab, state)
+    assert_well_formed(await lab.events(stored))
+    (output,) = [item["output"][0] for item in (await lab.object_of(stored))["output"] if item["type"] == "shell_call_output"]
+    assert output["stderr"] == f"[This command could not be run: the container could not be reached. {AWAY}]"
 
 
 async def test_a_response_that_waits_can_be_cancelled() -> None:

@@ -394,7 +394,10 @@ def _emit(sink: LogSink, pieces: Iterable[Piece]) -> CallFinished:
 
 
 def _fold_in(batch: EventBatch, pending: list[PendingEvent]) -> list[PendingEvent]:
-    """A dead predecessor wrote late: its events need not be written again."""
+    """A dead predecessor wrote late: its events need not be written again. Raises :class:`Superseded` if it has ended the call: nothing
+    may follow that."""
+    if any(event["type"] == OUTPUT_ITEM_DONE for event in batch.events):
+        raise Superseded(f"{batch.writer} was not dead, and has ended its call at {batch.first}")
     said = {_identity(event) for event in batch.events} - {None}
     return [
         each
