@@ -101,7 +101,7 @@ def test_an_agent_that_the_service_refuses_says_why(console: Console) -> None:
     form = page.get_by_role("region", name="Create the agent")
     form.get_by_label("Tools, as JSON").fill('[{"type": "programmatic_tool_calling"}]')
     form.get_by_role("button", name="Create the agent").click()
-    expect(page.get_by_text("Programs that call tools have no place in a saved agent in this version.")).to_be_visible()
+    expect(page.get_by_text("Agents run no programs in this version: ask '/v1/responses'.")).to_be_visible()
     console.takes_back(400)
 
 

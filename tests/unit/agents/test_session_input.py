@@ -164,3 +164,23 @@ async def test_nothing_of_a_session_is_there_for_another_tenant() -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "session_not_found"), path
     assert (await lab.served.post(f"{lab.path}/events", {"events": [MESSAGE]}, by="key-b")).status_code == 404
     assert (await lab.served.delete(f"{lab.path}?force=true", by="key-b")).status_code == 404
+
+
+async def test_an_id_that_a_model_uses_for_two_calls_is_another_one_for_the_second() -> None:
+    lab = await SessionLab.begun(call("weigh", "{}"), say("One."), call("weigh", "{}"), say("Two."), tools=[WEIGH])
+    await lab.play()
+    first = await lab.result("call_1", "3 kg")
+    assert (await lab.send(first)).status_code == 202
+    await lab.play()
+    await lab.say("again")
+    await lab.play()
+    late = await lab.send(first)
+    assert (late.status_code, late.json()["error"]["message"]) == (400, "Unknown pending tool call: call_1")
+    (action,) = (await lab.shown())["required_actions"]
+    assert action["call_id"] != "call_1"
+    assert (await lab.send(await lab.result(action["call_id"], "4 kg"))).status_code == 202
+    await lab.play()
+    assert [item for item in await lab.items() if "output" in item] == [
+        "function_call_output 3 kg completed",
+        "function_call_output 4 kg completed",
+    ]

@@ -134,7 +134,7 @@ _TOOLS: Final[dict[str, Any]] = {
     "tool_search": AgentToolSearch,
     "mcp": AgentMcp,
     "web_search": AgentWebSearch,
-    "programmatic_tool_calling": RefusedVariant("Programs that call tools have no place in a saved agent in this version."),
+    "programmatic_tool_calling": RefusedVariant("Agents run no programs in this version: ask '/v1/responses'."),
     "computer_use": AgentComputerUse,
     "automations": AgentAutomations,
 }
