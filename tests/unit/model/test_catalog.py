@@ -191,6 +191,10 @@ def test_the_list_names_every_exact_name_and_alias() -> None:
 WRONG: dict[str, tuple[str, str]] = {
     "no TOML": ("[[models]\n", "models.toml is not TOML: "),
     "an unknown provider": ("[[models]]\nname='a'\nprovider='x'\n", "models.toml is wrong at 'models.0.provider': "),
+    "a team at the provider": (
+        "[[models]]\nname='a'\nprovider='openai_responses'\nmulti_agent='native'\n",
+        "models.toml is wrong at 'models.0.multi_agent': teams run here for every model, and none is passed on to its provider: ",
+    ),
     "an unknown field": (
         "[[models]]\nname='a'\nprovider='demo'\nurl='x'\n",
         "models.toml is wrong at 'models.0.url': there is no field of this name.",

@@ -99,8 +99,13 @@ _FIELDS: Final[Mapping[tuple[int | str, ...], Iterable[str]]] = {(): ModelsFile.
 """Of the tables in which most is written: what may be meant by a mistyped one."""
 
 
+_NO_NATIVE_TEAMS: Final = "teams run here for every model, and none is passed on to its provider: leave it out"
+
+
 def _fault(error: ErrorDetails) -> str:
     match error["loc"], error["type"]:
+        case ("models", _, "multi_agent"), "extra_forbidden":
+            return _NO_NATIVE_TEAMS
         case (*_, name), "extra_forbidden":
             known = _FIELDS.get(error["loc"][:-1:2], ())
             return f"there is no field of this name{nearest(str(name), known)}"
