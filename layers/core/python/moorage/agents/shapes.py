@@ -35,7 +35,7 @@ AgentServiceTier = Literal["auto", "default", "flex", "priority", "fast", "ultra
 _NO_STDIO: Final = "Servers are reached over HTTP in this version: name one by 'server_url'."
 _NO_REQUIRED: Final = "A server that does not answer is told to the model, and the turn goes on."
 _NOT_FROM_INSIDE: Final = "Servers are asked by the service in this version, not from inside an environment."
-_NO_SECRETS: Final = "An agent keeps no secrets."
+_NO_SECRETS: Final = "An agent keeps no secrets: a vault of its session gives the token."
 _OF_SECRETS: Final = ("auth", "cookie", "credential", "key", "passw", "secret", "token")
 """A part of the names of headers that carry credentials."""
 
