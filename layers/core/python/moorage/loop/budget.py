@@ -88,8 +88,10 @@ async def draw_first(runtime: Runtime, stored: StoredResponse, said: Sequence[It
 
     Raises an :class:`~moorage.errors.ApiError` if a budget is used up, or cannot be kept.
     """
+    if not stored.draws_on:
+        return
     parameters = stored.parameters
-    tokens_in = estimate_frame(parameters.instructions, parameters.tools) + estimate_items(list(said)) if stored.draws_on else 0
+    tokens_in = estimate_frame(parameters.instructions, parameters.tools) + estimate_items(list(said))
     holding = first_holding(runtime, parameters.model, tokens_in, parameters.max_output_tokens)
     await draw_of(runtime, stored).first(parameters.model, holding)
 

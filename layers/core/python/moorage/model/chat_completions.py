@@ -232,14 +232,14 @@ class ChatDecoder:
 
     def _choice(self, choice: dict[str, Any]) -> list[Delta]:
         said = choice.get("delta") or choice.get("message") or {}
-        deltas: list[Delta] = []
-        thought = self._thoughts.feed(_text(said.get("reasoning_content") or said.get("reasoning")) or _thought(said.get("content")))
-        if thought:
+        spoken, deltas = said.get("content"), list[Delta]()
+        thought = _text(said.get("reasoning_content") or said.get("reasoning")) or _thought(spoken)
+        if thought and (thought := self._thoughts.feed(thought)):
             self._tags.are_parsed()
             deltas += self._say("reasoning", base.ReasoningTextDelta(thought))
             self._output_chars += len(thought)
-        text = self._characters.feed(_text(said.get("content")))
-        if text:
+        text = _text(spoken)
+        if text and (text := self._characters.feed(text)):
             self._output_chars += len(text)
             logprobs = tuple(map(_logprob, (choice.get("logprobs") or {}).get("content") or ()))
             deltas += self._sorted(self._tags.feed(text), logprobs)

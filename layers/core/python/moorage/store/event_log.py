@@ -165,7 +165,7 @@ class EventLog:
         another record does."""
         assert batch.events, f"empty batch at {batch.first}"
         # The final batch says everything again, and is often just too large for one write unit; the others come too often for that.
-        body = await packed(batch.events, 6 if batch.is_final else 1)
+        body = await packed(batch.events, 4 if batch.is_final else 1)
         record: Record = {
             "PK": self._pk,
             "SK": keys.event(batch.first),
