@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import json
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Container, Mapping
 from contextlib import suppress
@@ -29,6 +30,7 @@ from moorage.wire.types import Item
 from tests.simulation.history import STEPS_MAX, Blow, Died, History, Process, _process, begun
 from tests.unit.loop.lab import SHELL_TOOL, TENANT, FakeModel, FakeSandboxes, Lab, Turn, broken, say
 from tests.unit.loop.teams import FETCH, LOOK, TEAM, agent_of, text_of
+from tests.unit.loop.test_programs import PROGRAMS
 from tests.unit.store.memory import MemoryTable
 
 REAPER_ROUNDS_MAX: Final = 200
@@ -131,7 +133,8 @@ def _turns(name: str, children: list[str], dice: random.Random) -> list[list[Act
     for number in range(int(dice.random() * 4)):
         chance = dice.random()
         asks: list[Action] = [("look" if chance < 0.15 else "fetch", {"at": name})]
-        turns.append(asks if chance < 0.25 else _talk(name, names, number, dice) if chance < 0.6 else _commands(name, dice))
+        works: list[Action] = [("run_program", {})] if chance > 0.85 else _commands(name, dice)
+        turns.append(asks if chance < 0.25 else _talk(name, names, number, dice) if chance < 0.6 else works)
     if dice.random() < 0.85:
         turns += [[("wait_agent", _time(dice))] for _ in children]
     if name != "/root" and dice.random() < 0.3:
@@ -189,6 +192,7 @@ def _calls(name: str, number: int, actions: list[Action]) -> Turn:
     for place, (action, arguments) in enumerate(actions):
         call_id = f"call{name.replace('/', '-')}_{number}_{place}"
         given = {"commands": [call_id]} if action == "shell" else arguments | {"turn": number}
+        given = {"code": call_id} if action == "run_program" else given
         turn += [CallStarted(action, call_id), CallDelta(json.dumps(given))]
     return [*turn, UsageReported(10, 2), StreamFinished("tool_calls")]
 
@@ -204,16 +208,29 @@ def _turns_made(request: ModelRequest) -> int:
     for item in _own(request.items):
         if item["type"] == "function_call":
             given = json.loads(item["arguments"])
-            made = max(made, given["turn"] if "turn" in given else int(given["commands"][0].split("_")[1]))
+            made = max(made, given["turn"] if "turn" in given else int(str(given.get("code") or given["commands"][0]).split("_")[1]))
         elif item.get("role") == "assistant" and " ends " in text_of(item):
             made = max(made, int(text_of(item).rpartition(" ")[2]))
     return made + 1
+
+
+def _program_prints(code: str) -> str:
+    """A program runs a command, then asks its client, and then says what it has read."""
+    given = re.search(r"const given = (.*);", code)
+    assert given is not None
+    order = json.loads(given[1])
+    recorded = [json.loads(each) for each in json.loads(order["given"])["recorded"]]
+    calls = [("shell", {"commands": [f"{order['code']}-program"]}), ("look", {"at": order["code"]})]
+    made = [{"name": name, "arguments": json.dumps(arguments)} for name, arguments in calls[: len(recorded) + 1]]
+    state = {"made": made, "is_waiting": True} if len(recorded) < len(calls) else {"made": made, "result": "read", "error": None}
+    return f"\nmoorage-program:{json.dumps(state)}\n"
 
 
 class TeamLab(Lab):
     def __init__(self, model: Scripts, table: MemoryTable, sandboxes: FakeSandboxes) -> None:
         super().__init__(table=table, sandboxes=sandboxes)
         self.model = self.scripts = model
+        sandboxes.session_prints = _program_prints
 
 
 def texts(output: list[Item], agent: str) -> list[str]:
@@ -223,7 +240,9 @@ def texts(output: list[Item], agent: str) -> list[str]:
 
 @cache
 def beginning() -> tuple[StoredResponse, Mapping[tuple[str, str], Record]]:
-    return begun(Lab(), agent="/root", tools=[SHELL_TOOL, LOOK, FETCH], takes_outputs=True, parameters={"multi_agent": TEAM})
+    both = {"allowed_callers": ["direct", "programmatic"]}
+    tools = [SHELL_TOOL | both, LOOK | both, FETCH, PROGRAMS]
+    return begun(Lab(), agent="/root", tools=tools, takes_outputs=True, parameters={"multi_agent": TEAM})
 
 
 class TeamHistory(History):
@@ -453,7 +472,9 @@ class TeamHistory(History):
         for item in output:
             if item.get("call_id") in left_open:  # Its output may come with the next request.
                 continue
-            if item["type"].startswith("function_call") and item["agent"]["agent_name"] in interrupted:  # It went on without.
+            if (
+                item["type"].startswith(("function_call", "program")) and item["agent"]["agent_name"] in interrupted
+            ):  # It went on without.
                 continue
             if "call_id" in item and statuses[item["agent"]["agent_name"]] == "completed":  # Others were cut off in the middle.
                 calls["output" if item["type"].endswith("_output") else "call"][item["call_id"]] += 1

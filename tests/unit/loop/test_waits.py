@@ -19,7 +19,7 @@ from moorage.store.table import Record
 from openai.types.responses import Response
 
 from tests.stack import assert_well_formed
-from tests.unit.loop.lab import FakeSandboxes, Lab, Turn, broken, first_state, say, shell, texts
+from tests.unit.loop.lab import FakeSandboxes, Lab, Turn, broken, call, first_state, say, shell, texts
 
 AWAY = "What starts sandboxes on this machine does not answer."
 LOST = (
@@ -94,6 +94,19 @@ async def test_a_launcher_that_never_comes_back_is_told_to_the_model() -> None:
     assert response["status"] == "completed"
     waited = lab.now - stored.created_at
     assert limits.SANDBOX_PATIENCE_SECONDS < waited < limits.SANDBOX_PATIENCE_SECONDS + 60
+
+
+async def test_a_program_that_finds_no_launcher_has_an_output_of_its_own() -> None:
+    program = call("run_program", '{"code": "..."}', "call_program")
+    lab = Lab(program, say("So be it."), sandboxes=AwayFor())
+    stored = await lab.background(tools=[{"type": "programmatic_tool_calling"}])
+    state = first_state(stored)
+    while state.next is not Next.DONE:
+        state = await turn(lab, state)
+    output = (await lab.object_of(stored))["output"]
+    assert [item["type"] for item in output] == ["program", "program_output", "message"]
+    assert len({item["id"] for item in output}) == 3
+    assert AWAY in output[1]["result"]
 
 
 async def test_a_run_that_was_taken_for_dead_may_end_a_call_beside_the_next_one() -> None:

@@ -251,7 +251,7 @@ class ModelAsk:
                 return
             result = program.misfit(room)
         outputs = self._outputs()
-        output = {"id": outputs.new_id(room), **result}
+        output = result | {"id": outputs.new_id(room)}  # One that its tool step has ended without a run has the program's own.
         outputs.add(output, added=room.empty_output(program.item, output["id"]))
         self.position = replace(self.position, next_index=outputs.next_index)
 
