@@ -489,6 +489,38 @@ def test_the_next_response_finds_each_agent_in_its_workspace(client: OpenAI) -> 
     assert refused.value.param == "container"
 
 
+def test_an_agent_reads_the_files_of_its_start_and_changes_none(client: OpenAI) -> None:
+    tries = "cat note.txt; ls; echo x > note.txt; rm note.txt; touch new.txt; echo scratch > /tmp/s && cat /tmp/s"
+    below = {"calls": [spawn("under", shell("touch under.txt; ls"), say("{{output}}"))]}
+    own = [shell(tries), below, wait(), say("{{output}}")]
+    begin = {"calls": [spawn("a", *own, workspace="read_only")]}
+    after = shell("cat note.txt; echo later > later.txt; echo root2 > note.txt; ls")
+    response = run(client, shell("echo root > note.txt"), begin, after, wait(), shell("cat note.txt; ls"), say("{{output}}"))
+    said = workspaces(response)["/root/a"]
+    copy = said["container_id"]
+    files = client.containers.files
+    kept = {file.path: files.content.retrieve(file.id, container_id=copy).text for file in files.list(copy)}
+    (own_output,) = [
+        part for item in response.output if item.type == "shell_call_output" and agent(item) == "/root/a" for part in item.output
+    ]
+    refused = [line for line in own_output.stderr.splitlines() if "note.txt" in line or "new.txt" in line]
+    assert (said["workspace"], kept) == ("read_only", {"/mnt/data/note.txt": "root\n"})
+    assert own_output.stdout == "root\nnote.txt\nscratch\n"
+    assert [line.rpartition(": ")[2] for line in refused] == ["Read-only file system"] * 3
+    assert "Read-only file system" in answers(response)["/root/a/under"]
+    assert answers(response)["/root"] == "[exit code 0]\nroot2\nlater.txt\nnote.txt"
+    look_again = spawn("", shell("cat note.txt; touch more.txt"), say("{{output}}"))["arguments"]["message"]
+    again = run(client, ask("followup_task", target="a", message=look_again), wait(), say("Done."), previous_response_id=response.id)
+    last = answers(again)["/root/a"]
+    assert (last.startswith("[exit code 1]\nroot"), "Read-only file system" in last) == (True, True)
+    (kept_file,) = files.list(copy)
+    with pytest.raises(BadRequestError) as refused_file:
+        files.create(copy, file=("note.txt", b"mine"))
+    with pytest.raises(BadRequestError) as refused_end:
+        files.delete(kept_file.id, container_id=copy)
+    assert [each.value.code for each in (refused_file, refused_end)] == ["container_read_only"] * 2
+
+
 def test_an_agent_without_a_workspace_runs_no_commands(client: OpenAI) -> None:
     a = spawn("a", look("x"), say("a saw {{output}}"), workspace="none")
     b = spawn("b", shell("echo never"), say("b has none"), workspace="none")
@@ -501,9 +533,9 @@ def test_an_agent_without_a_workspace_runs_no_commands(client: OpenAI) -> None:
 
 def test_a_workspace_that_cannot_be_had_is_refused_to_the_model(client: OpenAI) -> None:
     below = {"calls": [spawn("c", say("c"), workspace="copied")]}
-    calls = [spawn("a", say("a"), workspace="read_only"), spawn("b", below, say("b"), workspace="none")]
+    calls = [spawn("a", say("a"), workspace="mine"), spawn("b", below, say("b"), workspace="none")]
     response = run(client, {"calls": calls}, wait(), say("Done."))
     assert [said["error"] for said in results(response) if "error" in said] == [
-        "'workspace' is 'shared', 'copied' or 'none'. To protect your files from it, give it a copy.",
+        "'workspace' is 'shared', 'copied', 'read_only' or 'none'.",
         "You have no files that could be copied: leave 'workspace' out.",
     ]

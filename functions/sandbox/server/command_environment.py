@@ -15,7 +15,7 @@ class CommandEnvironment:
     def __init__(self, config: ServerConfig, owner: Optional[int]) -> None:
         """``owner`` is the user of the commands, if it is not ours."""
         self._own = (config.workspace, config.home)
-        self._owner = owner
+        self._owners = {config.workspace: None if config.read_only else owner, config.home: owner}
         self._base = base_environment(config)
         for directory in self._own:
             self.directory(directory)
@@ -33,8 +33,9 @@ class CommandEnvironment:
             return path
         try:
             os.makedirs(path, exist_ok=True)
-            if self._owner is not None:
-                os.chown(path, self._owner, self._owner, follow_symlinks=False)
+            owner = self._owners.get(path)
+            if owner is not None:
+                os.chown(path, owner, owner, follow_symlinks=False)
         except OSError:
             return "/"
         return path

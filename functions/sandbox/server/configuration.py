@@ -16,6 +16,11 @@ class ServerConfig:
         self.listen: str = values["listen"]
         """``fd:3`` (a listening socket that was inherited), ``unix:/path`` or ``tcp:0.0.0.0:8080``."""
         self.workspace: str = values.get("workspace", "/mnt/data")
+        self.read_only: bool = values.get("read_only", False)
+        """Whether commands can only read the workspace: as root this server keeps its files for itself ..."""
+        self.workspace_fd: Optional[int] = values.get("workspace_fd")
+        """... and elsewhere its mount is read-only, and this is the directory before that mount, for files that come before the first
+        command."""
         self.home: str = values.get("home", "/home/user")
         self.skills: str = values.get("skills", "/home/oai/skills")
         self.spool_dir: str = values.get("spool_dir", "/tmp/.exec")

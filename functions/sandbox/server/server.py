@@ -107,6 +107,8 @@ class ExecServer:
 
     async def _route(self, request: HttpRequest, response: HttpResponse) -> None:
         method, path = request.method, request.path
+        if method == "PUT" and path[1:2] not in (["files"], ["skills"], ["variables"]):
+            self._workspace.seal()  # Something begins that is not trusted.
         if (method, path) == ("GET", ["v1", "health"]):
             at_desk = self._desk.running if self.beside is None else await self.beside.running()
             await response.json(200, {"protocol": PROTOCOL, "boot_id": self._boot_id, "running": self._execs.running + at_desk})

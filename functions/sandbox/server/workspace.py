@@ -25,7 +25,31 @@ class Workspace:
         self.root = config.workspace
         self._under_way: Set[str] = set()
         """Names that no listing shows, for their files are not whole."""
-        self._uid = config.uid if config.uid is not None and os.geteuid() == 0 else None
+        is_root = config.uid is not None and os.geteuid() == 0
+        self._uid = config.uid if is_root and not config.read_only else None
+        if config.read_only and not is_root and config.workspace_fd is None:
+            raise ValueError("nothing keeps commands from changing a workspace that they should only read")
+        self._is_read_only = config.read_only
+        self._is_sealed = False
+        self._writable = config.workspace_fd
+        if config.workspace_fd is not None:
+            os.set_inheritable(config.workspace_fd, False)
+        elif config.read_only:
+            os.makedirs(self.root, exist_ok=True)
+            os.chown(self.root, 0, 0)
+            os.chmod(self.root, 0o755)
+
+    def seal(self) -> None:
+        """Commands, which are not trusted, are about to begin: from now on a workspace for reading can only be read."""
+        if self._is_read_only and not self._is_sealed:
+            self._is_sealed = True
+            if self._writable is not None:
+                os.close(self._writable)
+                self._writable = None
+
+    def _check_open(self) -> None:
+        if self._is_sealed:
+            raise RequestError(409, "not_writable", f"The files below {self.root} can only be read.")
 
     def entries(self, root: str) -> Iterator[Optional[Dict[str, Any]]]:
         """Every file below ``root``; None if the tree is deeper than the bound or closed."""
@@ -93,9 +117,10 @@ class Workspace:
         return content if len(content) <= BATCH_FILE_BYTES_MAX else None
 
     def delete(self, path: str) -> None:
+        self._check_open()
         *parents, name = self._components(path)
         try:
-            directory = self._open_directory(parents)
+            directory = self._open_directory(parents, changes=True)
             try:
                 os.unlink(name, dir_fd=directory)
             finally:
@@ -106,12 +131,13 @@ class Workspace:
     @contextlib.contextmanager
     def writing(self, path: str) -> Iterator[int]:
         """A descriptor to write a file with; the file appears under its name when all went well."""
+        self._check_open()
         *parents, name = self._components(path)
         temporary = UPLOAD_PREFIX + secrets.token_hex(8)
         directory = -1
         self._under_way.add(temporary)
         try:
-            directory = self._open_directory(parents, create=True)
+            directory = self._open_directory(parents, create=True, changes=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(temporary, flags, 0o644, dir_fd=directory)
             try:
@@ -141,9 +167,9 @@ class Workspace:
             raise RequestError(400, "invalid_path", f"'{path}' is not a path below {self.root}.")
         return components
 
-    def _open_directory(self, components: List[str], create: bool = False) -> int:
+    def _open_directory(self, components: List[str], create: bool = False, changes: bool = False) -> int:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(self.root, flags)
+        fd = os.open(self.root, flags) if self._writable is None or not changes else os.open(".", flags, dir_fd=self._writable)
         for component in components:
             try:
                 if create:

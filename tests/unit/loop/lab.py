@@ -187,6 +187,7 @@ class FakeContainers:
         self.sandboxes, self.artifacts, self.skills = sandboxes, NoArtifacts(), NoSkills()
         self.waiting = SandboxWait(cast("Any", sandboxes), cast("Any", None), nobody)
         self.known = {CONTAINER}
+        self.has_setup = False
         self.copied: list[tuple[str, int | None]] = []
         """Which, and as of when."""
 
@@ -202,7 +203,7 @@ class FakeContainers:
     async def use(self, tenant_id: str, container_id: str, *, param: str | None = None) -> Any:
         if container_id not in self.known:
             raise container_not_found(container_id, param=param)
-        shown = {"programs": "", "network_policy": {"type": "disabled"}, "memory_limit": "1g"}
+        shown = {"programs": "", "network_policy": {"type": "disabled"}, "memory_limit": "1g", "has_setup": self.has_setup}
         return SimpleNamespace(id=container_id, tenant_id=tenant_id, **shown)
 
     async def peek(self, tenant_id: str, container_id: str) -> Any:

@@ -75,6 +75,7 @@ class ContainerSide:
             return await asyncio.open_connection("::1", port)
 
     async def save(self, name: str, pieces: AsyncIterator[bytes]) -> str:
+        self._workspace.seal()
         if self._quota.reason:
             raise disk_full(self._quota.reason)
         path = self._free_path(cleaned(name))

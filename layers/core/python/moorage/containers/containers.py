@@ -43,6 +43,7 @@ from moorage.errors import (
     container_file_not_found,
     container_files_too_large,
     container_not_found,
+    container_read_only,
     copied_too_often,
     file_not_found,
     network_unavailable,
@@ -198,11 +199,12 @@ class Containers:
         is_auto: bool = False,
         environment: Literal["", "prewarmed", "session"] = "",
         container_id: str | None = None,
+        is_read_only: bool = False,
     ) -> ContainerRecord:
         """A new container without a sandbox, holding copies of these files. ``param`` is the place of these options in the
-        request, such as ``tools[0].environment.``; errors name it. ``programs``, ``lenders`` and ``container_id`` are of a copy
-        (:meth:`copy`). One that ``is_internal`` is for its maker alone, and counts among the tenant's sandboxes; :meth:`release` ends
-        it."""
+        request, such as ``tools[0].environment.``; errors name it. ``programs``, ``lenders``, ``container_id`` and
+        ``is_read_only`` are of a copy (:meth:`copy`). One that ``is_internal`` is for its maker alone, and counts among the tenant's
+        sandboxes; :meth:`release` ends it."""
         policy = await self._admitted(tenant_id, network_policy, f"{param}network_policy")
         record = await self._store.create(
             tenant_id,
@@ -218,6 +220,7 @@ class Containers:
             packages=packages,
             plugins=plugins,
             container_id=container_id,
+            is_read_only=is_read_only,
         )
         if self._egress is not None and (policy is not None or packages):
             secrets = () if network_policy is None else network_policy.domain_secrets
@@ -238,10 +241,11 @@ class Containers:
         memory_limit: str | None = None,
         network_policy: NetworkPolicy | None = None,
         container_id: str | None = None,
+        is_read_only: bool = False,
     ) -> tuple[ContainerRecord, int]:
         """A new container as another one is, with its skills, and with the files that it had at ``at_ms`` (None for none of them): the
         rows are copied, and name the same objects. Answers how many files that are. Secrets and processes do not come along. Who notes
-        its id before it is made gives ``container_id``.
+        its id before it is made gives ``container_id``. The files of one that ``is_read_only`` stay as they are.
 
         Raises ``past_unknown`` if it is not known (any more) how the files were, and 404 for a container that is being deleted.
         """
@@ -263,6 +267,7 @@ class Containers:
             packages=source.packages,
             plugins=source.plugins,
             container_id=container_id,
+            is_read_only=is_read_only,
         )
         if source.has_setup:
             made = await self.setups.copy(source, made)
@@ -398,7 +403,7 @@ class Containers:
         while one runs (``ContainerSandboxes.bring_files``)."""
         rows = await self._store.files(record)
         path = WORKSPACE + file_name(filename)
-        _check_room(rows, [path])
+        _check_room(record, rows, [path])
         file = await self._take_in(record, path, chunks, stored_content(rows))
         await self._add_rows(record, [file], rows)
         return file
@@ -416,7 +421,7 @@ class Containers:
         file = await self._files.get(record.tenant_id, file_id, param="file_id")
         path = WORKSPACE + file.filename
         rows = await self._store.files(record)
-        _check_room(rows, [path])
+        _check_room(record, rows, [path])
         await self._check_fits(record, {file.sha256: file.bytes}, rows)
         row = await self._copy(record, path, file)
         await self._add_rows(record, [row], rows)
@@ -425,7 +430,7 @@ class Containers:
     async def place(self, record: ContainerRecord, files: Sequence[PlacedFile]) -> list[ContainerFileRecord]:
         """Put user's files at their paths and replace earlier ones. No path may be another one's folder."""
         rows = await self._store.files(record)
-        _check_room(rows, [file.path for file in files])
+        _check_room(record, rows, [file.path for file in files])
         known = stored_content(rows)
         sizes = [_new_size(file.content, known) for file in files]
         await self._stored.check(record.tenant_id, sum(sizes))
@@ -446,6 +451,8 @@ class Containers:
 
         It is gone from the container's past as well; a container that was copied before keeps its own.
         """
+        if record.is_read_only:
+            raise container_read_only(record.id)
         file = await self._store.file(record, file_id)
         if record.sandbox is not None and record.sandbox.state == "running":
             await self._remove(record, file.path)
@@ -484,7 +491,7 @@ class Containers:
         # Of files with the same name the latest counts, and it alone: an earlier one must not come back over it.
         latest = {WORKSPACE + each.filename: each for each in inputs}
         new = [(path, each) for path, each in latest.items() if not _has(before.get(path), each.sha256)]
-        _check_room(rows, [path for path, _ in new])
+        _check_room(record, rows, [path for path, _ in new])
         await self._check_fits(record, {each.sha256: each.size for _, each in new}, rows)
         known = stored_content(rows)
         added = await bounded(lambda place: self._take_in(record, place[0], place[1].chunks(), known), new)
@@ -511,7 +518,7 @@ class Containers:
         rows = await self._store.files(record)
         before = {row.path: row for row in rows}
         new = {path: file for path, file in places(files).items() if not _has(before.get(path), file.sha256)}
-        _check_room(rows, new)
+        _check_room(record, rows, new)
         await self._check_fits(record, {file.sha256: file.bytes for file in new.values()}, rows)
         copies = await bounded(lambda place: self._copy(record, *place), new.items())
         return await self._add_rows(record, copies, rows) if copies else record
@@ -582,8 +589,11 @@ def _check_past(record: ContainerRecord, at_ms: int | None) -> None:
         raise past_unknown(record.id)
 
 
-def _check_room(rows: Sequence[ContainerFileRecord], paths: Iterable[str]) -> None:
-    if len({row.path for row in rows} | set(paths)) > limits.ARTIFACTS_MAX:
+def _check_room(record: ContainerRecord, rows: Sequence[ContainerFileRecord], added: Iterable[str]) -> None:
+    paths = set(added)
+    if paths and record.is_read_only:
+        raise container_read_only(record.id)
+    if len({row.path for row in rows} | paths) > limits.ARTIFACTS_MAX:
         raise too_many_container_files(limits.ARTIFACTS_MAX)
     if sum(row.bytes for row in rows) >= limits.ARTIFACTS_BYTES_MAX:
         raise container_files_too_large(limits.ARTIFACTS_BYTES_MAX)

@@ -30,6 +30,7 @@ class Incarnations:
             env=env,
             egress=egress,
             idle_minutes=record.idle_minutes,
+            is_read_only=record.is_read_only,
             placed=None if record.sandbox is None or record.sandbox.endpoint is None else self.handle(record),
         )
 

@@ -135,6 +135,8 @@ class ContainerRecord:
     """``name`` and ``description`` of each plugin that it was given; their skills are rows."""
     is_ready_told: bool = False
     """Webhook endpoints know that the first sandbox of a prewarmed one has been there."""
+    is_read_only: bool = False
+    """Its files stay as they were when it was made: commands and clients can read them."""
 
     @property
     def expires_at(self) -> int:
@@ -250,6 +252,7 @@ class ContainerStore:
         packages: Mapping[str, Sequence[str]] | None = None,
         plugins: Sequence[Mapping[str, str]] = (),
         container_id: str | None = None,
+        is_read_only: bool = False,
     ) -> ContainerRecord:
         """``lenders``: it is to begin with files of these. ``container_id`` is a new one if it is not given.
 
@@ -275,6 +278,7 @@ class ContainerStore:
             packages=packages or {},
             plugins=plugins,
             has_setup=bool(packages),
+            is_read_only=is_read_only,
         )
         await self._table.write_many(puts=[_container_record(record), self._purge_record(record)])
         return record
@@ -598,7 +602,7 @@ _CONTAINER: Final = Codec(
     nested={"sandbox": _SANDBOX},
     sparse=(
         *("ordered_at_ms", "running_at_ms", "ending", "lacks_room", "processes_seen", "quiet_mark", "is_auto", "ends_at"),
-        *("has_setup", "is_set_up", "setup_error", "environment", "is_ready_told", "packages", "plugins"),
+        *("has_setup", "is_set_up", "setup_error", "environment", "is_ready_told", "packages", "plugins", "is_read_only"),
     ),
 )
 _FILE: Final = Codec(ContainerFileRecord, sparse=("upload_id",))

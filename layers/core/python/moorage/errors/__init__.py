@@ -440,6 +440,14 @@ def copied_too_often(most: int) -> ApiError:
     )
 
 
+def container_read_only(container_id: str) -> ApiError:
+    return bad_request(
+        f"The files of the container '{container_id}' can only be read: it is the workspace of an agent that was started with "
+        "'read_only'. Take another container.",
+        code="container_read_only",
+    )
+
+
 def too_many_skills(skills_max: int) -> ApiError:
     return bad_request(f"A container has at most {skills_max} skills. Take another container for more.")
 

@@ -21,7 +21,7 @@ import secrets
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
@@ -29,7 +29,7 @@ from typing import IO, Final
 from moorage import limits
 from moorage.errors import SandboxError, SandboxGone
 from moorage.local import skills
-from moorage.local.bubblewrap_arguments import WORKSPACE, BindMount, binds, files, scratch_of, server_config, socket_of
+from moorage.local.bubblewrap_arguments import DATA, WORKSPACE, BindMount, binds, files, scratch_of, server_config, socket_of
 from moorage.local.control import Control
 from moorage.local.control_groups import ControlGroup
 from moorage.local.desks import Desks, link_of, listen_for_desk
@@ -186,11 +186,11 @@ class Bubblewrap:
 
     async def _start(self, key: tuple[str, str], spec: SandboxSpec) -> BubblewrapSandbox:
         spare = self._spare
-        if spare is not None and (spare.memory_gib, spec.egress) == (spec.memory_gib, None):
+        if spare is not None and (spare.memory_gib, spec.egress, spec.is_read_only) == (spec.memory_gib, None, False):
             self._spare = None
             with contextlib.suppress(SandboxError):  # It has died where it stood, and was not seen to.
                 return await self._begin(spare, key, spec)
-        return await self._begin(self._spawn(spec.memory_gib, spec.egress), key, spec)
+        return await self._begin(self._spawn(spec.memory_gib, spec.egress, is_read_only=spec.is_read_only), key, spec)
 
     async def _begin(self, sandbox: BubblewrapSandbox, key: tuple[str, str], spec: SandboxSpec) -> BubblewrapSandbox:
         sandbox.tenant_id, sandbox.container_id = key
@@ -225,14 +225,14 @@ class Bubblewrap:
             pipe.write(json.dumps(config).encode())
         pipe.close()
 
-    def _spawn(self, memory_gib: int, egress: EgressSpec | None) -> BubblewrapSandbox:
+    def _spawn(self, memory_gib: int, egress: EgressSpec | None, *, is_read_only: bool = False) -> BubblewrapSandbox:
         """Raises :class:`SandboxError`, also if the disk is full."""
         try:
-            return self._made(memory_gib, egress)
+            return self._made(memory_gib, egress, is_read_only)
         except OSError as error:
             raise SandboxError(f"The sandbox could not be made: {error.strerror}.") from error
 
-    def _made(self, memory_gib: int, egress: EgressSpec | None) -> BubblewrapSandbox:
+    def _made(self, memory_gib: int, egress: EgressSpec | None, is_read_only: bool) -> BubblewrapSandbox:
         sandbox_id = f"sbx_{secrets.token_hex(12)}"
         directory = self._site.state_dir / "sandboxes" / sandbox_id
         shelf = skills.shelf(self._site.runtime_dir, sandbox_id)
@@ -242,8 +242,8 @@ class Bubblewrap:
         reading, writing = os.pipe()
         try:
             shelf.mkdir(mode=0o755, parents=True)
-            visible = binds(self._site, directory, shelf, egress)
-            _check(visible)
+            visible = binds(self._site, directory, shelf, egress, is_read_only=is_read_only)
+            _check(bind for bind in visible if Path(bind.source).parent != directory)
             if egress is not None and self._site.runs_as_other_users:
                 # Connecting takes the right to write. Only those who see the directory get this far.
                 with contextlib.suppress(FileNotFoundError):
@@ -269,7 +269,8 @@ class Bubblewrap:
                 handed=(ours.fileno(), neighbour.fileno()),
                 files=files(self._site),
                 scratch=scratch_of(memory_gib),
-                directory_inside=WORKSPACE["data"],
+                directory_inside=WORKSPACE[DATA],
+                hands_workspace=is_read_only,
             )
             process, first_process = spawn(plan)
         except BaseException:
@@ -341,7 +342,7 @@ class Bubblewrap:
                 raise SandboxError(f"The sandbox did not come up. {last_words(sandbox.directory)}") from error
 
 
-def _check(visible: Sequence[BindMount]) -> None:
+def _check(visible: Iterable[BindMount]) -> None:
     for bind in visible:
         if not bind.is_writable and not os.path.exists(bind.source):
             raise SandboxError(f"{bind.source} does not exist, which the sandbox should see as {bind.target}.")

@@ -99,7 +99,7 @@ def files(site: Site) -> list[CopiedFile]:
     return seen + [CopiedFile(f"{SERVER}/bin/{program.name}", program.read_bytes(), 0o755) for program in programs]
 
 
-def binds(site: Site, directory: Path, skills: Path, egress: EgressSpec | None) -> list[BindMount]:
+def binds(site: Site, directory: Path, skills: Path, egress: EgressSpec | None, *, is_read_only: bool = False) -> list[BindMount]:
     """A sandbox's view of this machine beside ``/usr`` and some of ``/etc``."""
     toolbox = site.toolbox
     seen = [BindMount(str(skills), SKILLS)]
@@ -108,10 +108,12 @@ def binds(site: Site, directory: Path, skills: Path, egress: EgressSpec | None) 
         seen.append(BindMount(str(toolbox.venv), TOOLBOX))
     if egress is not None:
         seen.append(BindMount(str(socket_of(egress).parent), EGRESS))
-    return seen + [BindMount(str(directory / name), target, is_writable=True) for name, target in WORKSPACE.items()]
+    closed = {DATA} if is_read_only else set()
+    return seen + [BindMount(str(directory / name), target, is_writable=name not in closed) for name, target in WORKSPACE.items()]
 
 
-WORKSPACE: Final = {"data": "/mnt/data", "home": "/home/user", "spool": "/tmp/.exec"}
+DATA: Final = "data"
+WORKSPACE: Final = {DATA: "/mnt/data", "home": "/home/user", "spool": "/tmp/.exec"}
 """The directories that hold what a container writes, and count against its quota."""
 LINK: Final = "/workspace"
 """The workspace by the name that it has in OpenAI's Agents API."""
@@ -192,6 +194,7 @@ def server_config(site: Site, spec: SandboxSpec, group: ControlGroup) -> dict[st
         "egress": _egress_config(spec.egress) if spec.egress else None,
         "control_fd": CONTROL_FD,
         "neighbour_fd": NEIGHBOUR_FD,
+        **({"read_only": True, "workspace_fd": workspace_fd(group)} if spec.is_read_only else {}),
         "owns_disk": site.disks is not None,
         "groups": groups_config(group, GROUPS_FD),
         "scratch": list(SCRATCH),
@@ -214,6 +217,11 @@ def groups_config(group: ControlGroup, first_fd: int) -> dict[str, Any]:
         return {}
     joins = list(range(first_fd, first_fd + len(group.commands)))
     return {"join": joins, "memory_events": joins[-1] + 1, "process_events": joins[-1] + 2}
+
+
+def workspace_fd(group: ControlGroup) -> int:
+    """Of a workspace that commands can only read: its directory, where the exec server may write."""
+    return GROUPS_FD + len(group_files(group))
 
 
 def group_files(group: ControlGroup) -> list[tuple[Path, int]]:

@@ -15,6 +15,7 @@ from moorage.errors import SandboxError
 from moorage.local.bubblewrap_arguments import (
     COMPILED_SERVER,
     CONTROL_FD,
+    DATA,
     GROUPS_FD,
     LISTENING_FD,
     NEIGHBOUR_FD,
@@ -61,6 +62,8 @@ class SpawnPlan:
     """Where the exec server starts."""
     has_namespaces: bool = False
     """Whether what runs in it may make namespaces of its own."""
+    hands_workspace: bool = False
+    """The exec server is handed the workspace's directory, behind the control groups: its own mount of it can only be read."""
 
     @property
     def stage(self) -> Path | None:
@@ -77,6 +80,8 @@ def spawn(plan: SpawnPlan) -> tuple[subprocess.Popen[bytes], int]:
         system_calls = stack.enter_context(_memory_file(plan.system_calls))
         wanted = [listener.fileno(), system_calls, info_writing, *plan.handed]
         wanted += [stack.enter_context(_opened(path, flags)) for path, flags in group_files(plan.group)]
+        if plan.hands_workspace:  # The directory itself may not be there yet.
+            wanted.append(workspace := stack.enter_context(_opened(plan.directory, os.O_DIRECTORY)))
         copies: list[str] = []
         for file in plan.files:
             copies += ["--perms", f"{file.mode:04o}", "--file", str(LISTENING_FD + len(wanted)), file.target]
@@ -102,12 +107,16 @@ def spawn(plan: SpawnPlan) -> tuple[subprocess.Popen[bytes], int]:
             if plan.stage is not None:
                 private_mounts()
                 _stage(plan, plan.stage)
+                if plan.hands_workspace:
+                    os.dup2(_data_of(plan), workspace)
                 os.setgroups([])
                 os.setresgid(plan.uid, plan.uid, plan.uid)
                 os.setresuid(plan.uid, plan.uid, plan.uid)
             elif plan.site.has_terminals:
                 own_namespaces()
                 mount_terminals(plan.site.terminals)
+            if plan.hands_workspace and plan.stage is None:
+                os.dup2(_data_of(plan), workspace)
             _keep_descriptors(wanted)
 
         try:
@@ -142,6 +151,14 @@ def _bwrap(plan: SpawnPlan) -> list[str]:
         terminals = plan.stage / TERMINALS_NAME
     shown = str(terminals) if plan.site.has_terminals else None
     return bwrap_arguments(plan.site, visible, shown, plan.scratch, has_namespaces=plan.has_namespaces)
+
+
+def _data_of(plan: SpawnPlan) -> int:
+    """The workspace's directory, open, where it is mounted by now."""
+    source = str(plan.directory / DATA)
+    if plan.stage is not None:
+        source = f"{plan.stage}/{[bind.source for bind in plan.visible].index(source)}"
+    return os.open(source, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def last_words(directory: Path) -> str:

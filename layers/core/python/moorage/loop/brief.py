@@ -17,7 +17,7 @@ developer gives you another name. An agent that /root starts as "tests" is /root
 All agents have the same model, the same tools and the same files, and they work at the same time. You see only your own work and the \
 messages that are sent to you.
 - spawn_agent starts an agent with a task. It sees the conversation so far, or a part of it (fork_turns), and then your message. It \
-may work with a copy of your files, or without any (workspace).
+may work with a copy of your files, which may be closed to changes, or without any (workspace).
 - send_message leaves a message that its recipient reads before it goes on. It starts nothing.
 - followup_task gives a further task, also to an agent that has finished.
 - wait_agent waits for messages to you. Call it when you have nothing else to do. Do not poll.
@@ -34,6 +34,10 @@ comes as a message of the type NEW_TASK. Your last answer is sent to {parent}: s
 _FILES: Final = {
     "shared": "",
     "copied": " You work with a copy of the files of {parent}, which does not see what you change: your last answer has to say it.",
+    "read_only": (
+        " You read the files of {parent} as they were when you began. No command can change them or add any: commands write below "
+        "/tmp and /home/user alone, which {parent} does not see."
+    ),
     "none": " You have no files and run no commands.",
 }
 

@@ -7,7 +7,7 @@ that was started, or has to go on, does so after the outcome of the step was sto
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from moorage import ids, limits
 from moorage.approvals import waiting as approvals
@@ -15,7 +15,7 @@ from moorage.errors import ApiError, passing_over_what_is_gone
 from moorage.loop import brief, team_items, tool_step
 from moorage.loop.lanes import seen_as
 from moorage.runtime import Runtime
-from moorage.store.lanes import AgentLane, AgentMessage, MessageKind, Workspace
+from moorage.store.lanes import COPIES, AgentLane, AgentMessage, MessageKind, Workspace
 from moorage.store.responses import StoredResponse
 from moorage.tools.function_items import compact_json, parsed
 from moorage.tools.multi_agent.room import AgentTeam
@@ -110,8 +110,8 @@ class AgentCalls:
                     break
                 name = f"{self.stored.agent}/{task_name}"
                 self._check_room(lanes, name)
-                if workspace == "copied" and (not copy or await self.runtime.lanes.copy_of(self.stored, mark) != copy):
-                    copy = await self._copy(mark)
+                if workspace in COPIES and (not copy or await self.runtime.lanes.copy_of(self.stored, mark) != copy):
+                    copy = await self._copy(mark, is_read_only=workspace == "read_only")
                 lane = AgentLane(
                     number := lanes[-1].number + 1,
                     name=name,
@@ -136,18 +136,19 @@ class AgentCalls:
         if lane.container != copy:  # Another run of the step was faster.
             await self._drop(copy)
         self.wakes.append(lane.number)
-        place = {"copied": {team_items.CONTAINER: lane.container}, "none": {"workspace": "none"}, "shared": {}}[lane.workspace]
+        place = {team_items.CONTAINER: lane.container} if lane.workspace in COPIES else {}
+        place |= {"workspace": lane.workspace} if lane.workspace in ("none", "read_only") else {}
         return {"task_name": lane.name, team_items.FORKED_ITEMS: len(self.said), **place}
 
     def _workspace(self, given: Said) -> Workspace:
         """What an agent gets. Without a workspace of its own, one cannot give any."""
         wanted = given.get("workspace", "shared")
-        if wanted not in ("shared", "copied", "none"):
-            raise _Refused("'workspace' is 'shared', 'copied' or 'none'. To protect your files from it, give it a copy.")
+        if wanted not in get_args(Workspace):
+            raise _Refused("'workspace' is 'shared', 'copied', 'read_only' or 'none'.")
         has_files = self.stored.container_id is not None
-        if wanted == "copied" and not has_files:
+        if wanted in COPIES and not has_files:
             raise _Refused("You have no files that could be copied: leave 'workspace' out.")
-        if wanted == "copied" and self.stored.has_gated_network:
+        if wanted in COPIES and self.stored.has_gated_network:
             raise _Refused("A copy has no network that asks a person, as yours does: its 'workspace' is 'shared' or 'none'.")
         return "none" if wanted == "shared" and self.stored.lane and not has_files else wanted
 
@@ -158,7 +159,7 @@ class AgentCalls:
         with passing_over_what_is_gone():
             await self.runtime.containers.delete(self.stored.tenant_id, copy)
 
-    async def _copy(self, mark: str) -> str:
+    async def _copy(self, mark: str, *, is_read_only: bool) -> str:
         """A container with the files that the commands of this one have left so far. It is noted before it is made, so
         that the one of a process that died is deleted before the next is made."""
         assert self.stored.container_id is not None
@@ -167,9 +168,12 @@ class AgentCalls:
             await self._drop(before)
         try:
             source = await self.runtime.containers.use(self.stored.tenant_id, self.stored.container_id)
+            if is_read_only and source.has_setup:
+                raise _Refused("Your container begins with commands, which have to write: its 'workspace' is not 'read_only'.")
             rows = await self.runtime.containers.files_of(source.tenant_id, source.id)
             latest = max((row.written_at_ms for row in rows), default=0)
-            made, _ = await self.runtime.containers.copy(source, at_ms=max(latest, self.runtime.now_ms()), container_id=container_id)
+            at_ms = max(latest, self.runtime.now_ms())
+            made, _ = await self.runtime.containers.copy(source, at_ms=at_ms, container_id=container_id, is_read_only=is_read_only)
         except ApiError as error:
             raise _Refused(f"Your files could not be copied: {error.message}") from error
         return made.id

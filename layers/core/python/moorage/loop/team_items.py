@@ -162,7 +162,9 @@ def _begin(agents: dict[str, KnownAgent], parent: KnownAgent, output: Item, call
     known = parent.items[: min(count, called_at) if isinstance(count, int) else 0]
     turns = given.get("fork_turns", "all") if isinstance(given, dict) else "all"
     copy = _copy_of(said)
-    workspace: Workspace = "copied" if copy else "none" if "none" in (said.get("workspace"), parent.workspace) else "shared"
+    workspace: Workspace = "none" if "none" in (said.get("workspace"), parent.workspace) else "shared"
+    if copy:
+        workspace = "read_only" if said.get("workspace") == "read_only" else "copied"
     told = brief.of_child(name, parent.name, workspace)
     agents[name] = KnownAgent(name, [*(forked(known, turns) or ()), told], workspace=workspace, container=copy or parent.container)
 

@@ -508,6 +508,7 @@ def server_config(spec: SandboxSpec, uid: int) -> dict[str, Any]:
         "control_path": f"{SOCKET_DIRECTORY}/{CONTROL_SOCKET}",
         "neighbour_path": f"{SOCKET_DIRECTORY}/{_LINK}/{LINK_SOCKET}",
         "uid": uid,
+        **({"read_only": True} if spec.is_read_only else {}),
         "env": {**({} if spec.egress is None else spec.egress.variables(trust.FORWARDER)), **spec.env},
         "egress": None
         if spec.egress is None

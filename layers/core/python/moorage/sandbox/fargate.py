@@ -342,6 +342,7 @@ def server_config(spec: SandboxSpec, *, has_desk: bool) -> dict[str, Any]:
         "unclaimed": spec.is_unclaimed,
         "listen": f"tcp:0.0.0.0:{EXEC_PORT}",
         "uid": COMMAND_UID,
+        **({"read_only": True} if spec.is_read_only else {}),
         "env": {**({} if egress is None else egress.variables(egress.proxy.removeprefix("http://"))), **spec.env},
         "egress": None if egress is None else {"ca_pem": egress.ca_pem},
         "limits": {

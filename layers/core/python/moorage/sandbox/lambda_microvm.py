@@ -369,6 +369,7 @@ def _server_config(spec: SandboxSpec, proxy_networks: Sequence[str]) -> dict[str
         "token_sha256": hashlib.sha256(spec.token.encode()).hexdigest(),
         "listen": f"tcp:0.0.0.0:{EXEC_PORT}",
         "uid": COMMAND_UID,
+        **({"read_only": True} if spec.is_read_only else {}),
         "env": {**({} if egress is None else egress.variables(trust.FORWARDER)), **spec.env},
         "limits": {
             "processes": limits.CONTAINER_PROCESSES_MAX,

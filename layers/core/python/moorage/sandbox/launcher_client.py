@@ -99,6 +99,7 @@ def wire_spec(spec: SandboxSpec) -> dict[str, Any]:
         "memory_gib": spec.memory_gib,
         "env": dict(spec.env),
         "is_unclaimed": spec.is_unclaimed,
+        "is_read_only": spec.is_read_only,
         "egress": None
         if egress is None
         else {"proxy": egress.proxy, "username": egress.username, "password": egress.password, "ca_pem": egress.ca_pem},

@@ -76,6 +76,8 @@ class SandboxSpec:
     """How long the container keeps its processes while nobody uses it."""
     is_unclaimed: bool = False
     """For the warm pool: it serves nobody before it is claimed (``POST /v1/claim``)."""
+    is_read_only: bool = False
+    """Once its first command has begun, the files of its workspace can only be read."""
 
 
 class Provisioner(Protocol):

@@ -86,8 +86,8 @@ class WarmPool:
 
     async def start(self, spec: SandboxSpec) -> Handle:
         """The sandbox that was claimed for this token, one that waits, or a new one."""
-        if spec.egress is not None or spec.env:
-            return await self._fleet.start(spec)  # what waits has neither a network nor variables
+        if spec.egress is not None or spec.env or spec.is_read_only:
+            return await self._fleet.start(spec)  # what waits has no network, no variables, and a workspace that can be changed
         got, tier = await self._table.get(*_warm_key(spec)), _TIERS[spec.memory_gib]
         if got is None and tier in self._sizes:
             got = await self._claim(tier, spec)

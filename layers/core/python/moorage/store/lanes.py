@@ -26,8 +26,10 @@ LaneStatus = Literal["running", "waiting", "asking", "held", "completed", "incom
 """``asking``: it waits for its client, and goes on in the next response. ``held``: it waits for a person's word, in its place."""
 ACTIVE: Final = ("running", "waiting", "asking", "held")
 MessageKind = Literal["NEW_TASK", "MESSAGE", "FINAL_ANSWER"]
-Workspace = Literal["shared", "copied", "none"]
-"""Of an agent: that of the one that started it, a copy of that, or none."""
+Workspace = Literal["shared", "copied", "read_only", "none"]
+"""Of an agent: that of the one that started it, a copy of that, a copy that commands cannot change, or none."""
+COPIES: Final = ("copied", "read_only")
+"""Those in a container of the agent's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class Lanes:
         made = {"PK": _pk(stored), "SK": keys.lane(lane.number), "ttl": stored.expires_at, **_LANE.pack(replace(lane, mail=1))}
         sent = await _sent(stored, lane.number, task, lane.called_by)
         copy = Write(_pk(stored), f"{_COPIES}{lane.called_by}", set={"ttl": stored.expires_at}, condition={"container": lane.container})
-        return not await self._table.write_together([made, record, sent], [copy] if lane.workspace == "copied" else [])
+        return not await self._table.write_together([made, record, sent], [copy] if lane.workspace in COPIES else [])
 
     async def note_copy(self, stored: StoredResponse, spawn: str, container_id: str) -> str:
         """Note a copy of the workspace for the agent of a spawn (its mark) before it is made; answers the one noted before, of a
@@ -158,6 +160,10 @@ class Lanes:
         """The copy that was noted last."""
         record = await self._table.get(_pk(stored), f"{_COPIES}{spawn}")
         return "" if record is None else str(record["container"])
+
+    async def copies(self, stored: StoredResponse) -> set[str]:
+        """All containers that were noted as copies and not replaced by another one."""
+        return {str(record["container"]) for record in await self._table.query(_pk(stored), prefix=_COPIES)}
 
     async def resume(self, stored: StoredResponse, lane: AgentLane) -> None:
         """Know an agent of the responses before, once; its beginning is in the items before this response."""

@@ -42,8 +42,11 @@ _ACTIONS: Final[tuple[tuple[str, str, dict[str, Any], list[str]], ...]] = (
             },
             "workspace": {
                 "type": "string",
-                "enum": ["shared", "copied", "none"],
-                "description": "Its files: yours (default); a copy of yours, whose changes you do not see; or none, and no commands.",
+                "enum": ["shared", "copied", "read_only", "none"],
+                "description": (
+                    "Its files: yours (default); a copy of yours, whose changes you do not see; a copy that it can only read "
+                    "(read_only); or none, and no commands."
+                ),
             },
         },
         ["task_name", "message"],
