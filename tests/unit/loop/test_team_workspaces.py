@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from moorage.loop.finish import end_from_outside
 from moorage.model.prices import Price
 from moorage.store.responses import StoredResponse
 
@@ -28,9 +29,10 @@ async def containers_of(lab: TeamLab, stored: StoredResponse) -> dict[str, set[s
     return found
 
 
+@pytest.mark.parametrize("workspace", ["copied", "read_only"])
 @pytest.mark.parametrize("died_at", range(70))
-async def test_whenever_a_process_dies_a_copy_is_the_agents_alone(died_at: int) -> None:
-    lab = one_child("copied")
+async def test_whenever_a_process_dies_a_copy_is_the_agents_alone(died_at: int, workspace: str) -> None:
+    lab = one_child(workspace)
     stored = await lab.begin()
     lab.die_at(died_at)
     await lab.play()
@@ -62,3 +64,31 @@ async def test_the_sandbox_of_a_copy_is_its_tenants_to_pay(workspace: str, is_pa
     await lab.play()
     cost = (await lab.object_of(stored))["usage"]["cost"]
     assert ("sandbox" in cost, stored.response_id in lab.sandboxes.paid) == (is_paid, is_paid)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_copy_that_no_agent_has_got_ends_with_the_response(is_cancelled: bool) -> None:
+    lab = one_child("copied")
+    stored = await lab.begin()
+    containers = cast("Any", lab.runtime.containers)
+    await lab.runtime.lanes.note_copy(stored, "of-a-dead-run", "cntr_left")
+    containers.known.add("cntr_left")
+    if is_cancelled:
+        await end_from_outside(lab.runtime, stored, status="cancelled")
+        assert containers.known == {CONTAINER}
+    else:
+        await lab.play()
+        assert containers.known == {CONTAINER, (await lab.runtime.lanes.get(stored, 1)).container}
+
+
+async def test_a_container_that_begins_with_commands_is_not_read_only() -> None:
+    lab = one_child("read_only")
+    lab.team.scripts["/root"] = [shell("r1"), spawn("a", workspace="read_only"), say("Done.")]
+    stored = await lab.begin()
+    cast("Any", lab.runtime.containers).has_setup = True
+    await lab.play()
+    said = [item for item in (await lab.object_of(stored))["output"] if item["type"] == "multi_agent_call_output"]
+    assert [text_of(item) for item in said] == [
+        "{\"error\":\"Your container begins with commands, which have to write: its 'workspace' is not 'read_only'.\"}"
+    ]
+    assert cast("Any", lab.runtime.containers).known == {CONTAINER}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moorage import limits
-from moorage.errors import ApiError, ConditionFailed
+from moorage.errors import ApiError, ConditionFailed, passing_over_what_is_gone
 from moorage.inputs import forget_inputs
 from moorage.loop import context, traces
 from moorage.loop.budget import cost_of, draw_last, pay_rent, seconds_run
@@ -128,6 +128,7 @@ async def conclude(
     for event in events[:-1]:
         sink.emit(event)
     ended_at_ms = await sink.end(events[-1])
+    await drop_unused_copies(runtime, stored)
     await webhooks.settle(runtime, stored, webhooks.ResponseEnd(outcome.status, ended_at_ms))
     traces.export_later(runtime, stored)
 
@@ -183,14 +184,27 @@ async def end_from_outside(
         except ConditionFailed:  # A step wrote first: look again at what there is to close.
             folded = fold(await log.read_all())
             continue
+        await drop_unused_copies(runtime, stored)
         tell_end(stored, status)
         traces.export_later(runtime, stored)
         await webhooks.settle(runtime, stored, webhooks.ResponseEnd(status, ended_at_ms))
         return ended
     assert folded.is_final, f"{stored.response_id} was written to {limits.END_TRIES_MAX} times while it was being ended"
+    await drop_unused_copies(runtime, stored)
     await webhooks.settle(runtime, stored)
     assert folded.response is not None
     return folded.response
+
+
+async def drop_unused_copies(runtime: Runtime, stored: StoredResponse) -> None:
+    """Delete copies of a workspace that no agent has: a process died between the copy and its agent. Harmless to repeat."""
+    if stored.agent is None:
+        return
+    copies = await runtime.lanes.copies(stored)
+    used = {lane.container for lane in await runtime.lanes.all(stored)} if copies else set()
+    for container_id in sorted(copies - used):
+        with passing_over_what_is_gone():
+            await runtime.containers.delete(stored.tenant_id, container_id)
 
 
 def tell_end(stored: StoredResponse, status: Status) -> None:
