@@ -80,8 +80,8 @@ def spawn(plan: SpawnPlan) -> tuple[subprocess.Popen[bytes], int]:
         system_calls = stack.enter_context(_memory_file(plan.system_calls))
         wanted = [listener.fileno(), system_calls, info_writing, *plan.handed]
         wanted += [stack.enter_context(_opened(path, flags)) for path, flags in group_files(plan.group)]
-        if plan.hands_workspace:  # The directory itself may not be there yet.
-            wanted.append(workspace := stack.enter_context(_opened(plan.directory, os.O_DIRECTORY)))
+        workspace = stack.enter_context(_opened(plan.directory, os.O_DIRECTORY))  # What is in it may not be there yet.
+        wanted += [workspace] if plan.hands_workspace else []
         copies: list[str] = []
         for file in plan.files:
             copies += ["--perms", f"{file.mode:04o}", "--file", str(LISTENING_FD + len(wanted)), file.target]
@@ -99,26 +99,6 @@ def spawn(plan: SpawnPlan) -> tuple[subprocess.Popen[bytes], int]:
         ]
         arguments += [plan.site.python, "-I", "-S", COMPILED_SERVER, "--config-fd", "0"]
 
-        def become_bwrap() -> None:
-            # See seccomp.py, which keeps it so.
-            resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
-            for path in plan.group.server:
-                path.write_text("0")
-            if plan.stage is not None:
-                private_mounts()
-                _stage(plan, plan.stage)
-                if plan.hands_workspace:
-                    os.dup2(_data_of(plan), workspace)
-                os.setgroups([])
-                os.setresgid(plan.uid, plan.uid, plan.uid)
-                os.setresuid(plan.uid, plan.uid, plan.uid)
-            elif plan.site.has_terminals:
-                own_namespaces()
-                mount_terminals(plan.site.terminals)
-            if plan.hands_workspace and plan.stage is None:
-                os.dup2(_data_of(plan), workspace)
-            _keep_descriptors(wanted)
-
         try:
             process = subprocess.Popen(
                 arguments,
@@ -128,7 +108,7 @@ def spawn(plan: SpawnPlan) -> tuple[subprocess.Popen[bytes], int]:
                 env={"PATH": os.defpath},
                 close_fds=False,
                 cwd="/",
-                preexec_fn=become_bwrap,
+                preexec_fn=lambda: _become_bwrap(plan, wanted, workspace),
             )
         except (OSError, subprocess.SubprocessError) as error:
             os.close(info_reading)
@@ -142,6 +122,26 @@ def spawn(plan: SpawnPlan) -> tuple[subprocess.Popen[bytes], int]:
         process.wait()
         raise SandboxError(f"bubblewrap could not start the sandbox. {last_words(plan.directory)}")
     return process, json.loads(report)["child-pid"]
+
+
+def _become_bwrap(plan: SpawnPlan, wanted: Sequence[int], workspace: int) -> None:
+    # See seccomp.py, which keeps it so.
+    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+    for path in plan.group.server:
+        path.write_text("0")
+    if plan.stage is not None:
+        private_mounts()
+        _stage(plan, plan.stage)
+    elif plan.site.has_terminals:
+        own_namespaces()
+        mount_terminals(plan.site.terminals)
+    if plan.hands_workspace:
+        os.dup2(_data_of(plan), workspace)
+    if plan.stage is not None:
+        os.setgroups([])
+        os.setresgid(plan.uid, plan.uid, plan.uid)
+        os.setresuid(plan.uid, plan.uid, plan.uid)
+    _keep_descriptors(wanted)
 
 
 def _bwrap(plan: SpawnPlan) -> list[str]:
