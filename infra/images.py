@@ -139,6 +139,20 @@ class ContainerImage(Construct):
             self._repository.grant_pull(role)
 
 
+def sandbox_image(scope: Construct, config: Config, hooks: CustomResources) -> ContainerImage:
+    """What runs in every sandbox, as a task or as a MicroVM."""
+    return ContainerImage(
+        scope,
+        "Image",
+        config=config,
+        hooks=hooks,
+        context={".": ROOT / "functions" / "sandbox"},
+        base=PYTHON_3_11,
+        given=config.sandbox_image,
+        arguments={"RUNTIMES": config.sandbox_runtimes},
+    )
+
+
 PYTHON_3_11: Final = (
     "public.ecr.aws/docker/library/python:3.11-slim-bookworm@sha256:2e32f7d302adc1c37428355c1e646897c0c53f4fd60b6a551245fb90ee129f91"
 )

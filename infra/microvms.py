@@ -20,11 +20,10 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.bundling import ROOT
 from infra.config import Config, GivenVpc
 from infra.custom_resource import CustomResources
 from infra.functions import log_group
-from infra.images import PYTHON_3_11, ContainerImage
+from infra.images import ContainerImage, sandbox_image
 from infra.nag import acknowledge, acknowledge_wildcard
 from infra.network import EXEC_PORT, SANDBOXES_PART, isolated_subnets, named_by, reserved_zones
 from infra.state import State
@@ -205,16 +204,7 @@ class Microvms(Construct):
         self._config = config
         self._proxy_networks: Sequence[str] = ()
         self.network = MicrovmNetwork(self, "Network", config=config, bucket=state.bucket, hooks=hooks)
-        self.image = image or ContainerImage(
-            self,
-            "Image",
-            config=config,
-            hooks=hooks,
-            context={".": ROOT / "functions" / "sandbox"},
-            base=PYTHON_3_11,
-            given=config.sandbox_image,
-            arguments={"RUNTIMES": config.sandbox_runtimes},
-        )
+        self.image = image or sandbox_image(self, config, hooks)
         words = [self.image.edition, DOCKERFILE, json.dumps(HOOKS), config.microvm_base_version]
         self._edition = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
         key = f"microvm-images/{self._edition}.zip"

@@ -23,7 +23,7 @@ from infra.bundling import ROOT
 from infra.config import Config
 from infra.custom_resource import CustomResources
 from infra.functions import log_group
-from infra.images import PYTHON_3_11, ContainerImage
+from infra.images import PYTHON_3_11, ContainerImage, sandbox_image
 from infra.nag import acknowledge, acknowledge_wildcard
 from infra.network import EXEC_PORT, Network
 
@@ -67,16 +67,7 @@ class SandboxTask(Construct):
             "Container Insights bills per task and metric; what matters of a sandbox is in the event log of its response.",
         )
         self._execution_role = iam.Role(self, "ExecutionRole", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
-        self.image = image = ContainerImage(
-            self,
-            "Image",
-            config=config,
-            hooks=hooks,
-            context={".": ROOT / "functions" / "sandbox"},
-            base=PYTHON_3_11,
-            given=config.sandbox_image,
-            arguments={"RUNTIMES": config.sandbox_runtimes},
-        )
+        self.image = image = sandbox_image(self, config, hooks)
         image.grant_pull(self._execution_role)
         self.desk_image: ContainerImage | None = None
         if config.computer:

@@ -19,7 +19,6 @@ import logging
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -37,7 +36,7 @@ from moorage.local.disk_guard import DiskGuard, DiskUse, account_of
 from moorage.local.disks import IMAGE
 from moorage.local.removal import start_removing
 from moorage.local.sandbox_paths import Site
-from moorage.local.spawning import SpawnPlan, ended, last_words, make_workspace, spawn
+from moorage.local.spawning import SpawnPlan, ended, kill, last_words, make_workspace, spawn
 from moorage.local.users import HOST_UIDS, HOST_UIDS_FROM
 from moorage.sandbox import seccomp
 from moorage.sandbox.exec_client import ExecClient
@@ -134,11 +133,8 @@ class Bubblewrap:
     async def stop(self, sandbox_id: str) -> None:
         """Kill it and wait until it is cleared away."""
         sandbox = self._by_id.get(sandbox_id)
-        if sandbox is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(sandbox.first_process, signal.SIGKILL)
-        await asyncio.wait_for(sandbox.ended.wait(), limits.SANDBOX_START_SECONDS)
+        if sandbox is not None:
+            await kill(sandbox.first_process, sandbox.ended)
 
     async def stop_all(self) -> None:
         if self._sparing is not None:

@@ -5,11 +5,9 @@ listens on it, and no command has it (``functions/sandbox/server/desk/neighbour.
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 from collections.abc import Callable
@@ -32,7 +30,7 @@ from moorage.local.bubblewrap_arguments import (
 from moorage.local.control_groups import ControlGroup
 from moorage.local.removal import start_removing
 from moorage.local.sandbox_paths import Site
-from moorage.local.spawning import FIRST_HANDED_FD, SpawnPlan, ended, listening_socket, spawn
+from moorage.local.spawning import FIRST_HANDED_FD, SpawnPlan, ended, kill, listening_socket, spawn
 from moorage.sandbox import browser_policies, seccomp
 from moorage.sandbox.machine_bounds import SandboxShare
 from moorage.sandbox.provisioner import EgressSpec
@@ -118,11 +116,8 @@ class Desks:
 
     async def stop(self, sandbox_id: str) -> None:
         desk = self._by_sandbox.get(sandbox_id)
-        if desk is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(desk.first_process, signal.SIGKILL)
-        await asyncio.wait_for(desk.ended.wait(), limits.SANDBOX_START_SECONDS)
+        if desk is not None:
+            await kill(desk.first_process, desk.ended)
 
     def forget(self, sandbox_id: str) -> None:
         """The sandbox has ended: nobody can reach its desk's container any more."""

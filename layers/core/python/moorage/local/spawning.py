@@ -3,14 +3,16 @@ import fcntl
 import json
 import os
 import resource
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from moorage import limits
 from moorage.errors import SandboxError
 from moorage.local.bubblewrap_arguments import (
     COMPILED_SERVER,
@@ -256,3 +258,10 @@ async def ended(process: subprocess.Popen[bytes]) -> None:
         loop.remove_reader(pidfd)
         os.close(pidfd)
     process.wait()
+
+
+async def kill(first_process: int, cleared: asyncio.Event) -> None:
+    """Kill all of a sandbox or desk by its first process, and wait until its owner has cleared it away."""
+    with suppress(ProcessLookupError):
+        os.kill(first_process, signal.SIGKILL)
+    await asyncio.wait_for(cleared.wait(), limits.SANDBOX_START_SECONDS)
