@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from moorage.errors import SandboxError
+from moorage.sandbox import docker, fargate, lambda_microvm
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import SandboxSpec
@@ -94,3 +95,9 @@ def test_a_server_that_cannot_protect_the_files_does_not_start(tmp_path: Path) -
     with exec_server(tmp_path, read_only=True) as server:
         os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
         assert "nothing keeps commands from changing" in (tmp_path / "log").read_text()
+
+
+def test_every_kind_of_sandbox_is_told_that_its_files_can_only_be_read() -> None:
+    closed = SandboxSpec("acme", new_id(), TOKEN, is_read_only=True)
+    told = [docker.server_config(closed, 1), fargate.server_config(closed, has_desk=False), lambda_microvm._server_config(closed, ())]
+    assert [(config["read_only"], "workspace_fd" in config) for config in told] == [(True, False)] * 3
