@@ -330,7 +330,7 @@ GOES_WITH: Final = {
     "customer_managed_key": ("moorage-state:ExportsOutputFnGetAttStateKey",),
     "memory_tiers": (
         *(": MOORAGE_FARGATE_TASK_DEFINITION_", ": MOORAGE_MICROVM_IMAGE_", ": MOORAGE_MICROVM_VERSION_"),
-        " may not ecs:RunTask on ",
+        ":task-definition/moorage-sandbox-1g:",
     ),
     "table_name": (" on <State", " on arn:aws:dynamodb", " on arn:aws:s3"),
     "proxy_cidr": (_GROUPS_ANEW[3], "EgressVpc43239058 is made anew", "EgressVpcproxySubnet1Subnet06CD71E2 is made anew"),
