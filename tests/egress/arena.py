@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import unquote
 
 import boto3
 from cryptography.hazmat.primitives import serialization
@@ -259,6 +260,8 @@ class Internet:
                 media = "application/json"
             case "page" | "popup" | "sign-in" as page:
                 content, media = PAGES[page].replace(b"{}", argument.encode()), "text/html"
+            case "html" | "program" as written:
+                content, media = unquote(argument).encode(), {"html": "text/html", "program": "text/javascript"}[written]
             case "git":
                 content = b"0123456789012345678901234567890123456789\trefs/heads/main\n"
             case "cargo":

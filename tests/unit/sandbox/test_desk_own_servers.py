@@ -34,6 +34,8 @@ class Page(http.server.BaseHTTPRequestHandler):
             open("heard", "a").write(f"{{self.command}} {{self.path}}\\n")
         self.rfile.read(int(self.headers.get("content-length", "0")))
         body = b"<title>Mine</title>" + (PAGE.encode() if self.path.startswith("/own") else b"")
+        if self.path.startswith("/written"):
+            body = open("written", "rb").read()
         self.send_response(200)
         self.send_header("content-type", "text/html")
         self.send_header("access-control-allow-origin", "*")
@@ -59,6 +61,11 @@ Promise.all(servers.map(async (urls) => {
   while (calls.iceGatheringState !== 'complete') await new Promise((done) => setTimeout(done, 50))
   return found
 })).then((all) => { document.title = all.flat().join() || 'none' })
+</script>"""
+TRANSPORT = """<title>-</title><script>
+const serverCertificateHashes = [{algorithm: 'sha-256', value: new Uint8Array(32)}]
+const asked = [{}, {serverCertificateHashes}].map((options) => new WebTransport('https://127.0.0.1:PORT/', options).ready)
+Promise.allSettled(asked).then((all) => { document.title = all.map((one) => one.status.replace('rejected', 'refused')).join(' ') })
 </script>"""
 WAYS = {
     "a form": FORM,
@@ -151,6 +158,22 @@ async def test_a_page_sends_no_datagram(lab: Lab) -> None:
             shown = await do(lab.desk, {"type": "wait", "ms": 100})
         with pytest.raises(BlockingIOError):
             heard.recv(1)
+
+
+async def test_a_page_opens_no_web_transport(lab: Lab) -> None:
+    """It speaks QUIC, which no proxy of http passes on, and is for pages of a secure origin alone."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as heard:
+        heard.bind(("127.0.0.1", 0))
+        heard.setblocking(False)
+        page = TRANSPORT.replace("PORT", str(heard.getsockname()[1]))
+        await run(lab.client, f"cat > written <<'END'\n{page}\nEND")
+        shown = await do(lab.desk, navigate(f"http://localhost:{lab.port}/written"))
+        while shown.page.title == "-":
+            shown = await do(lab.desk, {"type": "wait", "ms": 100})
+        with pytest.raises(BlockingIOError):
+            heard.recv(1)
+    await run(lab.client, "rm heard")
+    assert shown.page.title == "refused refused"
 
 
 async def test_what_names_no_page_is_no_socket_of_one() -> None:
