@@ -1,7 +1,9 @@
 """The container's own servers trust whoever reaches them: a page of another site does not, by any of a page's ways."""
 
 import asyncio
+import os
 import socket
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -195,6 +197,30 @@ async def test_what_names_no_page_is_no_socket_of_one() -> None:
         proxy.stop()
     assert (b"may not reach the container's own server" in answer, reached) == (True, [])
     assert list(proxy.take_refused()) == ["localhost:3000"]
+
+
+ASK = """import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
+    connection.sendall(b"GET http://shop.example/ HTTP/1.1\\r\\n\\r\\n")
+    print(len(connection.makefile("rb").read()))"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="Only root becomes another user.")
+@pytest.mark.parametrize(("uid", "is_heard"), [(0, True), (65_534, False)], ids=["the browser's", "the commands'"])
+async def test_its_proxy_hears_the_user_of_the_browser_alone(uid: int, is_heard: bool) -> None:
+    """Containers of one task have their loopback in common."""
+
+    async def to_container(port: int) -> Connection:
+        raise OSError
+
+    proxy = DeskProxy(to_container, None)
+    port = await proxy.start()
+    try:
+        asking = await asyncio.create_subprocess_exec("python3", "-c", ASK, str(port), user=uid, stdout=subprocess.PIPE, cwd="/")
+        said, _ = await asking.communicate()
+    finally:
+        proxy.stop()
+    assert (int(said) > 0, list(proxy.take_refused())) == (is_heard, ["shop.example"] if is_heard else [])
 
 
 def test_a_name_that_begins_like_an_address_is_none() -> None:

@@ -91,7 +91,15 @@ for name in ("tcp", "tcp6"):
                 found |= {"port"} if b"port 1." in answer or b"webSocketDebuggerUrl" in answer else set()
         except OSError:
             pass
-found |= {"socket" for line in open("/proc/net/unix") if "chromium" in line.lower() or "/desk" in line}
+for line in open("/proc/net/unix"):
+    path = line.split()[-1]
+    if "Singleton" in path or "chromium" in path.lower() or "/desk" in path:
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(path.replace("@", "\\0", 1))
+                found.add("socket")
+        except OSError:
+            pass
 for root in ("/var", "/run", "/tmp", "/home", "/mnt", "/dev"):
     for directory, names, files in os.walk(root):
         found |= {"profile" for name in names if name in ("Default", "desk") or name.startswith("desk-")}

@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import os
+import socket
+import sys
 import urllib.parse
 from typing import Awaitable, Callable, Dict, List, NamedTuple, Optional, Tuple
 
@@ -107,7 +110,7 @@ class DeskProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
         try:
-            if self._connections <= CONNECTIONS_MAX:
+            if self._connections <= CONNECTIONS_MAX and await is_from_own_user(writer):
                 head = parsed(await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS))
                 await self._answer(head, reader, writer)
         except (OSError, EOFError, ValueError, IndexError, asyncio.TimeoutError, asyncio.LimitOverrunError):
@@ -229,6 +232,21 @@ class DeskProxy:
     async def _refuse(self, writer: asyncio.StreamWriter, host: str, reason: str, status: int = 403) -> None:
         self._note(host, reason)
         await refuse(writer, status, reason)
+
+
+async def is_from_own_user(writer: asyncio.StreamWriter) -> bool:
+    """Whether the browser's user is at the other end: containers of one task have their loopback in common."""
+    ends = (writer.get_extra_info(name) for name in ("peername", "sockname"))
+    # As the kernel writes them (proc(5)).
+    theirs, ours = (f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}" for host, port in ends)
+    # Commands can make this table long.
+    return await asyncio.get_event_loop().run_in_executor(None, is_of_own_user, theirs, ours)
+
+
+def is_of_own_user(theirs: str, ours: str) -> bool:
+    with open("/proc/net/tcp") as table:
+        lines = (line.split() for line in table)
+        return any(fields[1:3] == [theirs, ours] and fields[7] == str(os.geteuid()) for fields in lines)
 
 
 def path_of(head: Head) -> str:
