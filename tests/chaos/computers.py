@@ -38,10 +38,12 @@ class Shop(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 http.server.ThreadingHTTPServer(("127.0.0.1", 3000), Shop).serve_forever()
 """
+UNSERVED: Final = "site of the test is not up"
+"""What a command says that could not start it: a fault of the test."""
 TRY: Final = f"for i in $(seq 100); do curl -s {SITE} >/dev/null && break; sleep 0.1; done"
 SERVE: Final = (
     f"curl -s {SITE} >/dev/null || {{ cat > /tmp/server.py <<'END'\n{SERVER}\nEND\n"
-    f"setsid nohup python3 /tmp/server.py >/dev/null 2>&1 & {TRY}; }}"
+    f"setsid nohup python3 /tmp/server.py >/dev/null 2>&1 & {TRY}; curl -s {SITE} >/dev/null || echo {UNSERVED!r}; }}"
 )
 COUNT: Final = "sleep 1; echo counted; cat /mnt/data/clicks"
 GAVE_UP: Final = "could not be run"
@@ -106,9 +108,13 @@ def clicked_wrong(response: dict[str, Any], told: ComputerTold) -> list[str]:
         elif is_said and is_whole and not notes and heard != CLICKS:
             assert output is not None
             refused = json.dumps(output["page"]["refused"])
-            found.append(
-                f"{told.response_id}: {page} was clicked {heard} times, and is said to have been {CLICKS} times; refused: {refused}"
-            )
+            fault = " A fault of the test: its site was not up." if UNSERVED in everything else ""
+            is_told = heard == 0 and "listens on port 3000" in refused  # The page was a refusal, and the model reads it.
+            if fault or not is_told:
+                found.append(
+                    f"{told.response_id}: {page} was clicked {heard} times, and is said to have been {CLICKS} times; "
+                    f"refused: {refused}.{fault}"
+                )
     return found
 
 

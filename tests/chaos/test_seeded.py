@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.chaos.computers import HAS_BROWSER, ComputerTold, clicked_wrong
+from tests.chaos.computers import HAS_BROWSER, UNSERVED, ComputerTold, clicked_wrong
 from tests.chaos.nemesis import WEIGHTS, Event, schedule
 from tests.chaos.run import ANSWERS_KEPT_MAX, FILES_KEPT_MAX, Load, Told, play
 from tests.chaos.shrink import shrink
@@ -66,8 +66,12 @@ def test_a_long_history_keeps_no_more_than_its_disk_has_room_for() -> None:
     assert (len(told.files), len(told.files_deleted)) == (FILES_KEPT_MAX, 20)
 
 
-def clicked(page: str, heard: int, *, error: str = "") -> dict[str, Any]:
-    """A response whose page heard of so many clicks; ``error`` is that of the call's first action."""
+REFUSAL = "No server that a command has started listens on port 3000."
+
+
+def clicked(page: str, heard: int, *, error: str = "", refused: str = "", printed: str = "") -> dict[str, Any]:
+    """A response whose page heard of so many clicks; ``error`` is that of the call's first action, ``refused`` a reason of its page's,
+    and ``printed`` is what the start of the site said."""
     call = {"type": "computer_call", "call_id": "c", "actions": [{"type": "type", "text": page}]}
     results = [{"ok": False, "error": error}] if error else [{"ok": True}]
     shown: dict[str, Any] = {
@@ -75,10 +79,11 @@ def clicked(page: str, heard: int, *, error: str = "") -> dict[str, Any]:
         "call_id": "c",
         "status": "completed",
         "actions": results,
-        "page": {"notes": [], "refused": []},
+        "page": {"notes": [], "refused": [{"host": "localhost:3000", "reason": refused}] if refused else []},
     }
+    served = {"type": "shell_call_output", "output": [{"stdout": printed}]}
     counted = {"type": "shell_call_output", "output": [{"stdout": "counted\n" + f"/{page}\n" * heard}]}
-    return {"output": [call, shown, counted]}
+    return {"output": [served, call, shown, counted]}
 
 
 @pytest.mark.parametrize(
@@ -95,6 +100,15 @@ def clicked(page: str, heard: int, *, error: str = "") -> dict[str, Any]:
 )
 def test_a_click_too_many_and_one_that_is_denied_are_seen(heard: int, error: str, is_wrong: bool) -> None:
     assert bool(clicked_wrong(clicked("pg_1", heard, error=error), ComputerTold("resp_1", ["pg_1"]))) is is_wrong
+
+
+def test_a_page_that_was_refused_in_words_is_no_click_that_is_missing() -> None:
+    told = ComputerTold("resp_1", ["pg_1"])
+    assert clicked_wrong(clicked("pg_1", 0, refused=REFUSAL), told) == []
+    assert clicked_wrong(clicked("pg_1", 1, refused=REFUSAL), told) != []
+    assert clicked_wrong(clicked("pg_1", 0, refused="It is not allowed."), told) != []
+    (fault,) = clicked_wrong(clicked("pg_1", 0, refused=REFUSAL, printed=UNSERVED), told)
+    assert fault.endswith("A fault of the test: its site was not up.")
 
 
 @pytest.mark.timeout(900)
