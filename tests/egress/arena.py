@@ -258,10 +258,8 @@ class Internet:
                 }
                 content = json.dumps({"name": "tiny", "dist-tags": {"latest": "1.2.3"}, "versions": {"1.2.3": version}}).encode()
                 media = "application/json"
-            case "page" | "popup" | "sign-in" as page:
-                content, media = PAGES[page].replace(b"{}", argument.encode()), "text/html"
-            case "html" | "program" as written:
-                content, media = unquote(argument).encode(), {"html": "text/html", "program": "text/javascript"}[written]
+            case "page" | "popup" | "sign-in" | "html" | "program" as page:
+                content, media = _written(page, argument)
             case "git":
                 content = b"0123456789012345678901234567890123456789\trefs/heads/main\n"
             case "cargo":
@@ -321,6 +319,13 @@ class Internet:
         await writer.drain()
         frame = await reader.read(1000)
         note["raw"] += f"frame of {len(frame)} bytes"
+
+
+def _written(kind: str, argument: str) -> tuple[bytes, str]:
+    """A page with the argument in it, or what the argument is: a page or a program."""
+    if kind in PAGES:
+        return PAGES[kind].replace(b"{}", argument.encode()), "text/html"
+    return unquote(argument).encode(), "text/javascript" if kind == "program" else "text/html"
 
 
 def _wheel() -> bytes:
