@@ -258,7 +258,7 @@ def test_a_key_has_so_many_websockets_and_its_neighbour_has_its_own(stack: Stack
         with opened(stack, neighbour) as other:
             assert asked(other) == "response.completed"
         connections[0].close()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with contextlib.suppress(InvalidStatus), opened(stack, key) as again:
                 assert asked(again) == "response.completed"
@@ -288,7 +288,7 @@ def test_a_tenant_runs_so_many_at_once_and_its_neighbour_is_not_held_up(bounded:
         quick = body | {"input": script(shell("echo a"), say("end")), "background": False}
         assert other.post("/responses", json=quick).json()["status"] == "completed"
         http.post(f"/responses/{running[0]}/cancel")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while (answer := http.post("/responses", json=body)).status_code == 429 and time.monotonic() < deadline:
             time.sleep(0.2)
         assert answer.status_code == 200

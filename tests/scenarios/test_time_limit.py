@@ -46,7 +46,7 @@ def followed(client: OpenAI, stream: Any) -> tuple[list[dict[str, Any]], int]:
 
 
 def awaited(client: OpenAI, response_id: str) -> Response:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (response := client.responses.retrieve(response_id)).status == "in_progress" and time.monotonic() < deadline:
         time.sleep(0.1)
     return response
