@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from moorage.api.view import ResponseView
 from moorage.model.prices import Price
 
 from tests.unit.loop.lab import say, shell
@@ -48,3 +49,20 @@ async def test_an_agent_at_its_bound_may_give_a_last_answer() -> None:
     heard = [text_of(item).partition("Payload:\n")[2] for item in response["output"] if item.get("recipient") == "/root"]
     assert (heard, lab.sandboxes.begun) == (["This is what I have."], ["r1", "a1", "a2", "r2"])
     assert by_agent(response)["/root/a"][-1] == "message"
+
+
+async def test_usage_tells_what_each_agent_has_cost_to_who_asks() -> None:
+    lab = busy()
+    lab.price = Price(input=1, output=1, source="test")
+    response = await played({}, lab)
+    root = {"agent_name": "/root", "input_tokens": 50, "output_tokens": 10, "total_tokens": 60}
+    child = {"agent_name": "/root/a", "input_tokens": 40, "output_tokens": 8, "total_tokens": 48}
+
+    def shown(*include: str) -> Any:
+        usage = ResponseView.of(include).response(response)["usage"]
+        return usage["agents"], usage.get("cost")
+
+    assert shown() == ([root, child], None)
+    costs = [{"usd": 0.00006, "source": "test"}, {"usd": 0.000048, "source": "test"}]
+    together = {"usd": 0.000108, "source": "test"}
+    assert shown("usage.cost") == ([root | {"cost": costs[0]}, child | {"cost": costs[1]}], together)

@@ -4,7 +4,7 @@ The log and the model's context hold everything; ``include`` and ``stream_option
 that asked for the outputs of its code interpreter and one that did not.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ class ResponseView:
         shown = response | {"output": [self.item(item) for item in response["output"]]}
         usage = response.get("usage")
         if usage is not None and "cost" in usage and "usage.cost" not in self.include:
-            shown["usage"] = {name: value for name, value in usage.items() if name != "cost"}
+            shown["usage"] = _without_cost(usage)
         if error := response.get("error"):
             shown["error"] = self._error(error)
         if why := response.get("waiting_for"):
@@ -53,6 +53,12 @@ class ResponseView:
     def item(self, item: Item) -> Item:
         room = ROOMS.of_item(item["type"])
         return item if room is None else room.visible_item(item, self.include)
+
+
+def _without_cost(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a response or of an agent, and of the agents in it."""
+    shown = {name: value for name, value in usage.items() if name != "cost"}
+    return shown | {"agents": [_without_cost(each) for each in usage["agents"]]} if "agents" in usage else shown
 
 
 # --- Listings -------------------------------------------------------------------------------------------------------------

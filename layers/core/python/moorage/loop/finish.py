@@ -19,7 +19,7 @@ from moorage.runtime import Runtime
 from moorage.state import Next, StepOutcome
 from moorage.store.event_log import STEP_OF_THE_END, EventBatch, LogWriterId
 from moorage.store.lanes import AgentLane
-from moorage.store.responses import StoredResponse
+from moorage.store.responses import ROOT_AGENT, StoredResponse
 from moorage.store.stored_bytes import Holder
 from moorage.telemetry import tell
 from moorage.tools.capabilities import ReportsUsage
@@ -241,16 +241,21 @@ async def _last_outcomes(runtime: Runtime, stored: StoredResponse) -> dict[Agent
     return found
 
 
-def _usage_by_agent(outcomes: Mapping[AgentLane, StepOutcome]) -> list[AgentUsage]:
-    return [
-        {
+def _usage_by_agent(
+    runtime: Runtime, stored: StoredResponse, outcomes: Mapping[AgentLane, StepOutcome], output: Sequence[Item]
+) -> list[AgentUsage]:
+    used: list[AgentUsage] = []
+    for lane, outcome in outcomes.items():
+        own = [item for item in output if item.get("agent", {}).get("agent_name", ROOT_AGENT) == lane.name]
+        cost = cost_of(runtime, stored, outcome.usage, own, None, 0)
+        tokens: AgentUsage = {
             "agent_name": lane.name,
             "input_tokens": outcome.usage.input_tokens,
             "output_tokens": outcome.usage.output_tokens,
             "total_tokens": outcome.usage.input_tokens + outcome.usage.output_tokens,
         }
-        for lane, outcome in outcomes.items()
-    ]
+        used.append(tokens if cost is None else {**tokens, "cost": cost})
+    return used
 
 
 def _together(outcomes: Mapping[AgentLane, StepOutcome]) -> StepOutcome | None:
@@ -298,7 +303,7 @@ def _end(
     if outcome is not None:
         cost = cost_of(runtime, stored, outcome.usage, response["output"], outcome.rent, seconds_run(runtime, stored))
         response["usage"] |= {} if cost is None else {"cost": cost}
-        response["usage"] |= {} if stored.agent is None else {"agents": _usage_by_agent(outcomes)}
+        response["usage"] |= {} if stored.agent is None else {"agents": _usage_by_agent(runtime, stored, outcomes, response["output"])}
     events += final_events(response)
     numbered = tuple(event | {"sequence_number": first + i} for i, event in enumerate(events))
     return EventBatch(first, numbered, LogWriterId(STEP_OF_THE_END, 1))

@@ -69,6 +69,8 @@ class Cost(TypedDict):
 
 class AgentUsage(TypedDict):
     agent_name: str
+    cost: NotRequired[Cost]
+    """Without the sandbox's."""
     input_tokens: int
     output_tokens: int
     total_tokens: int
