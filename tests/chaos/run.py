@@ -1,9 +1,9 @@
 """``make chaos SEED=7 KILLS=100``: real processes of a local stack are killed, frozen and cut off by a seeded schedule, under load,
 while their clock is set, their disk is slow and fills, and the model's answers go wrong.
 
-Clients go on meanwhile: background runs of many commands, by one agent or a team, with readers that reconnect at random numbers, plain
-streams, files, cancels, deletes, chains, sessions of agents. What each was told is written down, and at the end, when the stack has
-come to rest, compared with what there is:
+Clients go on meanwhile: background runs of many commands, by one agent, a team or a program, with readers that reconnect at random
+numbers, plain streams, files, cancels, deletes, chains, sessions of agents. What each was told is written down, and at the end, when
+the stack has come to rest, compared with what there is:
 
 * a log has neither gap nor repeat and one end; replayed from any number it is the same; the object is what the log ends with;
 * what a reader saw is a prefix of the log;
@@ -56,6 +56,10 @@ LOOK_SECONDS: Final = 0.05
 SHRINK_MINUTES: Final = 60.0
 TEAMS: Final = 0.3
 """Of the runs."""
+PROGRAMS: Final = 0.2
+"""Of the commands."""
+HAS_NODE: Final = shutil.which("node") is not None
+TOOLS: Final = [{"type": "programmatic_tool_calling"}, SHELL | {"allowed_callers": ["direct", "programmatic"]}] if HAS_NODE else [SHELL]
 ANSWERS_KEPT_MAX: Final = 1000
 FILES_KEPT_MAX: Final = 300
 """Of what it has in excess of these a client deletes the oldest: a long history looks at little more in the end than a short one, and
@@ -172,8 +176,10 @@ class Load:
 
     def _runs(self, http: httpx.Client) -> None:
         tokens = [f"tok_{secrets.token_hex(8)}" for _ in range(self._rng.randint(1, 4))]
-        steps = [shell(f"echo {token} ; sleep {self._rng.uniform(0.2, 2):.2f} ; echo {token} >> ran ; echo end") for token in tokens]
-        body = {"tools": [SHELL], "background": True} | (_of_team(steps) if self._rng.random() < TEAMS else self._of_one(steps))
+        steps = [
+            self._step(f"echo {token} ; sleep {self._rng.uniform(0.2, 2):.2f} ; echo {token} >> ran ; echo end") for token in tokens
+        ]
+        body = {"tools": TOOLS, "background": True} | (_of_team(steps) if self._rng.random() < TEAMS else self._of_one(steps))
         response_id = _ok(http.post("/responses", json=body))["id"]
         with self._told.lock:
             self._told.responses[response_id] = tokens
@@ -184,6 +190,14 @@ class Load:
                 self._told.cancelled.add(response_id)  # whether or not the answer comes back
             _ok(http.post(f"/responses/{response_id}/cancel"))
         self._wait(http, response_id, 20)
+
+    def _step(self, token: str) -> dict[str, Any]:
+        """The model asks for a command itself, or writes a program that does."""
+        command = f"echo {token} ; sleep {self._rng.uniform(0.2, 2):.2f} ; echo {token} >> ran ; echo end"
+        if not HAS_NODE or self._rng.random() > PROGRAMS:
+            return shell(command)
+        code = f"text(await tools.shell({json.dumps({'commands': [command]})}))"
+        return {"call": {"name": "run_program", "arguments": {"code": code}}}
 
     def _of_one(self, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {"model": self._rng.choice(self._models), "input": script(*steps, say("The end."))}
