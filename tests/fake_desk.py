@@ -9,7 +9,7 @@ from moorage.sandbox.desk_client import ActionOutcome, BatchResult, DeskPage, De
 
 from tests.drawing import png
 
-KINDS = {"click", "double_click", "drag", "keypress", "move", "navigate", "screenshot", "scroll", "type", "upload", "wait"}
+KINDS = {"click", "double_click", "drag", "keypress", "move", "navigate", "screenshot", "scroll", "type", "wait"}
 ACTIONS_MAX = 25
 BUTTON = TreeNode(ref=7, role="button", name="Add to cart", value="", states=(), x=100, y=50)
 

@@ -156,6 +156,99 @@ def test_a_download_is_a_file_of_the_container(client: OpenAI) -> None:
     assert "/mnt/data/downloads/report.txt" in paths
 
 
+PAGE_OF_UPLOADS = """<!doctype html><title>Nothing yet</title><style>* { margin: 0 }</style>
+<input id=files type=file multiple aria-label=Report style="position: absolute; left: 0; top: 0; width: 200px; height: 100px">
+<script>
+const hex = (bytes) => [...new Uint8Array(bytes)].map((byte) => byte.toString(16).padStart(2, '0')).join('')
+const told = async (file) => `${file.name} ${file.size} ${hex(await crypto.subtle.digest('SHA-256', await file.arrayBuffer()))}`
+files.onchange = async () => { document.title = (await Promise.all([...files.files].map(told))).join(', ') }
+files.oncancel = () => { document.title = 'Cancelled' }
+</script>"""
+SERVE_UPLOADS = (
+    f"mkdir -p site && cat > site/index.html <<'END'\n{PAGE_OF_UPLOADS}\nEND\n"
+    "seq 100 > report.csv; seq 200 > 'more of it.csv'; mkdir -p folder; ln -sf /etc/passwd link\n"
+    f"setsid nohup python3 -m http.server 3000 --bind 127.0.0.1 --directory site >/dev/null 2>&1 & {TRY}"
+)
+ENTER: dict[str, Any] = {"type": "keypress", "keys": ["ENTER"]}
+ESC: dict[str, Any] = {"type": "keypress", "keys": ["ESC"]}
+WAIT: dict[str, Any] = {"type": "wait"}
+
+
+def types(text: str) -> dict[str, Any]:
+    return {"type": "type", "text": text}
+
+
+def sums(response: Any) -> str:
+    """Name, size and SHA-256 of each file, as the shell told them last, in the words of the page."""
+    told = [line.split(maxsplit=2) for line in said(response)]
+    return ", ".join(f"{name} {size} {digest}" for size, digest, name in told)
+
+
+@needs_browser
+def test_models_of_all_kinds_upload_files_to_a_page(own_stack: Stack) -> None:
+    client = own_stack.client()
+    hashes = 'for f in report.csv \'more of it.csv\'; do echo $(stat -c %s "$f") $(sha256sum < "$f" | cut -c -64) "$f"; done'
+    response = ask(client, shell(SERVE_UPLOADS), acts(OPEN), shell(hashes), say("ready"), model="demo-refs")
+    (element,) = [each for each in shown(response)[0].page["elements"] if each["name"].startswith("Report")]
+    both = sums(response)
+    first = both.partition(", ")[0]
+    points: dict[str, dict[str, Any]] = {
+        "refs": {"ref": element["ref"]},
+        "text": {"ref": element["ref"]},
+        "pixels": {"x": 100, "y": 50},
+        "grid1000": {"x": 78, "y": 62},
+    }
+    for mode, point in points.items():
+        response = ask(
+            client,
+            acts({"type": "click", **point}),
+            acts(types("/mnt/data/report.csv"), ENTER, WAIT),
+            acts({"type": "click", **point}, types("/workspace/report.csv\n/mnt/data/more of it.csv\n"), WAIT),
+            say("end"),
+            model=f"demo-{mode}",
+            previous_response_id=response.id,
+        )
+        asked, one, two = shown(response)
+        assert asked.page["dialog"]["kind"] == "files", mode
+        assert asked.page["dialog"]["message"].startswith("The page asks for files: type their paths, one a line,"), mode
+        assert (one.page["title"], two.page["title"]) == (first, both), mode
+        assert "dialog" not in two.page, mode
+        calls = [item for item in response.output if item.type == "computer_call"]
+        assert [[action.type for action in call.actions] for call in calls] == [
+            ["click"],
+            ["type", "keypress", "wait"],
+            ["click", "type", "wait"],
+        ], mode
+
+
+@needs_browser
+def test_a_page_gets_no_file_but_those_of_the_container(client: OpenAI) -> None:
+    refused = [
+        "/etc/passwd",
+        "/mnt/data/../../etc/passwd",
+        "/mnt/data/link",
+        "/mnt/data/folder",
+        "/mnt/data/missing",
+        "report.csv\nlink",
+    ]
+    response = ask(
+        client,
+        shell(SERVE_UPLOADS),
+        acts(OPEN, CLICK),
+        *(acts(types(path), ENTER) for path in refused),
+        acts(ESC, WAIT),
+        acts(CLICK, types("/mnt/data/report.csv"), {"type": "click", "x": 600, "y": 500}, WAIT),
+        say("end"),
+    )
+    _, *refusals, dismissed, left = shown(response)
+    for path, output in zip(refused, refusals, strict=True):
+        assert output.actions[-1]["error"].startswith("The page got no file: "), path
+        assert (output.page["title"], output.page["dialog"]["kind"]) == ("Nothing yet", "files"), path
+    for output in (dismissed, left):
+        assert all(result["ok"] for result in output.actions)
+        assert (output.page["title"], "dialog" in output.page) == ("Cancelled", False)
+
+
 # --- processes die ------------------------------------------------------------------------------------------------------------------
 
 

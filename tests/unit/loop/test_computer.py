@@ -18,7 +18,7 @@ from moorage.model.base import ItemRelayed, StreamFinished, UsageReported
 from moorage.model.catalog import ModelEntry
 from moorage.model.models_file import ComputerMode
 from moorage.recount import recount_due
-from moorage.sandbox.desk_client import BatchResult, DeskState
+from moorage.sandbox.desk_client import BatchResult, DeskDialog, DeskState
 from moorage.settings import ProvisionerKind, Settings
 from moorage.store import object_keys
 from moorage.store.responses import StoredResponse
@@ -311,6 +311,23 @@ async def test_each_model_points_in_its_own_way_and_items_hold_pixels(mode: str,
     assert ('[7] button "Add to cart"' in words) is (mode in ("refs", "text"))
     done = lab.sandboxes.browser.done[-1]
     assert done == ({"type": "click", "button": "left", "ref": 7} if "ref" in said else stored)
+
+
+QUESTION = "The page asks for a file: type its path, below /mnt/data or /workspace, and keypress ENTER. ESC gives none."
+
+
+@pytest.mark.parametrize("mode", ["pixels", "grid1000", "refs", "text", "native"])
+async def test_every_model_reads_that_a_page_asks_for_a_file(mode: str) -> None:
+    native = frozenset({"function", "computer"} if mode == "native" else {"function"})
+    lab = Lab(natively(CLICKED) if mode == "native" else acts({"type": "type", "text": "x"}), say("Done."), native_tools=native)
+    lab.entry = replace(lab.entry, computer=cast("ComputerMode", mode))
+    lab.sandboxes.browser.page = {"dialog": DeskDialog("file", QUESTION, "")}
+    _, output, _ = (await ran(lab))["output"]
+    assert output["page"]["dialog"] == {"kind": "file", "message": QUESTION, "default": ""}
+    heard = lab.model.requests[1].items[-1]
+    words = heard["content"][0]["text"] if mode == "native" else heard["output"][0]["text"]
+    assert QUESTION in words.splitlines()
+    assert mode == "native" or "keypress ENTER" in lab.model.requests[0].tools[0]["description"]
 
 
 async def test_old_pictures_are_left_out_in_steps_so_that_prompts_begin_alike() -> None:

@@ -42,7 +42,7 @@ from tests.unit.sandbox.desk_support import (
     shop,
     type_text,
 )
-from tests.unit.sandbox.support import ServerProcess, exec_server, new_id, run
+from tests.unit.sandbox.support import ServerProcess, exec_server, new_id
 
 pytestmark = needs_browser
 DONE = ActionOutcome(True)
@@ -62,9 +62,6 @@ PAGES = {
         onclick="setTimeout(() => window.close(), 60)">Close</button>""",
     "shop.example/glyphs": GLYPHS_PAGE,
     "shop.example/file": "attachment:report 1.csv:a,b\n",
-    "shop.example/upload": """<title>Upload</title><input type=file multiple aria-label=Files
-        onchange="Promise.all([...this.files].map(async (file) => file.name + '=' + await file.text()))
-        .then((texts) => { document.title = texts.join() })">""",
     "shop.example/keys": """<title>Keys</title><textarea style="position:absolute;left:0;top:0;width:600px;height:300px"></textarea>
         <script>document.querySelector('textarea').oninput = (event) => { document.title = event.target.value.length }</script>""",
     "shop.example/mouse": """<title>Mouse</title><body style="margin:0;height:5000px"><script>
@@ -298,20 +295,6 @@ async def test_a_download_lands_in_the_workspace(desk: DeskClient, desk_server: 
     again = await do(desk, navigate(f"{SHOP}file"))
     assert [each.path for each in again.page.downloads] == [path.replace("report 1", "report 1-2")]
     assert again.actions == (DONE,)
-
-
-async def test_a_page_gets_only_the_named_files(desk: DeskClient, client: ExecClient, desk_server: ServerProcess) -> None:
-    await run(client, "echo -n one > a.txt; echo -n two > b.txt; ln -s /etc/passwd link")
-    shown = await do(desk, navigate(f"{SHOP}upload"), has_tree=True)
-    assert shown.tree is not None
-    upload = {"type": "upload", "ref": shown.tree[0].ref, "paths": ["a.txt", f"{desk_server.workspace}/b.txt"]}
-    assert (await do(desk, upload, {"type": "wait", "ms": 100})).page.title == "a.txt=one,b.txt=two"
-    for path in ("link", "../exec.sock", "/etc/passwd", "missing"):
-        (outcome,) = (await do(desk, {**upload, "paths": [path]})).actions
-        assert not outcome.ok
-    chosen = await do(desk, navigate(f"{SHOP}upload"), click(shown.tree[0].x, shown.tree[0].y))
-    assert chosen.page.notes == ("The page asks for files: the action 'upload' with 'paths' gives it some of /mnt/data.",)
-    assert (await do(desk, {"type": "upload", "paths": ["a.txt"]}, {"type": "wait", "ms": 100})).page.title == "a.txt=one"
 
 
 async def test_a_refused_host_is_told_with_the_reason(desk: DeskClient) -> None:

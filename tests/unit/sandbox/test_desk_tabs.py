@@ -44,3 +44,17 @@ async def test_no_address_is_opened_before_the_page_knows_that_somebody_listens(
     browser.answer(first)
     async with asyncio.timeout(30):
         await attaching
+
+
+async def test_a_page_that_asks_for_files_by_a_function_is_told_of() -> None:
+    browser = SlowBrowser()
+    tabs = browser.tabs = Tabs(asyncio.get_running_loop(), lambda frame: None)
+    attaching = asyncio.create_task(tabs.attach(cast("CdpPipe", browser), 1280, 800))
+    while "Runtime.runIfWaitingForDebugger" not in browser.asked:
+        await asyncio.sleep(0)
+    browser.answer(*browser.asked)
+    await attaching
+    tabs.hear("s1", "Page.fileChooserOpened", {"frameId": "t1", "mode": "selectSingle"})
+    assert tabs.shown is not None
+    assert tabs.shown.chooser is None
+    assert tabs.take_notes() == ["The page asks for files by a function that gives none here: only an <input type=file> gets files."]

@@ -12,7 +12,7 @@ from moorage.sandbox.desk_client import ActionOutcome, DeskClient
 from moorage.sandbox.exec_client import ExecClient
 
 from tests.unit.sandbox.conftest import until_up
-from tests.unit.sandbox.desk_support import PASSWORD, USERNAME, ShopServer, click, do, navigate, needs_browser, shop, type_text
+from tests.unit.sandbox.desk_support import PASSWORD, USERNAME, ShopServer, click, do, navigate, needs_browser, press, shop, type_text
 from tests.unit.sandbox.support import exec_server, new_id
 
 pytestmark = needs_browser
@@ -71,6 +71,14 @@ async def test_a_person_takes_control_between_two_actions(desk: DeskClient, serv
     (note,) = result.page.notes
     assert re.fullmatch(r"A person had control of the browser for \d+ s before this\. Look at the page before you go on\.", note)
     assert (await do(desk)).page.notes == ()
+
+
+async def test_half_an_address_that_a_person_has_typed_is_not_the_models(desk: DeskClient) -> None:
+    await desk.take("ada")
+    await desk.input("ada", 1, [press("CTRL", "L"), type_text("private.example/mail?of=ada")])
+    await desk.give("ada")
+    told = await do(desk, press("ENTER"))
+    assert (told.actions, told.page.url, told.page.refused) == ((DONE,), "http://shop.example/", ())
 
 
 async def test_a_lease_that_nobody_renews_runs_out(desk: DeskClient, server: ShopServer) -> None:

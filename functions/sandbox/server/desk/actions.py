@@ -1,7 +1,8 @@
-"""What a model or a person does to the page that is shown: OpenAI's nine actions, and two of ours.
+"""What a model or a person does to the page that is shown: OpenAI's nine actions, and ``navigate``.
 
 A browser without a window has no address bar and no buttons. Models know the keys for them, so that these keys do what they do in a
-browser with a window: CTRL+L and an address with ENTER, ALT+LEFT, CTRL+R, CTRL+T, CTRL+W, CTRL+TAB, CTRL+1.
+browser with a window: CTRL+L and an address with ENTER, ALT+LEFT, CTRL+R, CTRL+T, CTRL+W, CTRL+TAB, CTRL+1. A page that asks for files
+gets those whose paths are typed, as in a file dialog.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from request_errors import RequestError, field
 
 from desk.keys import ALT, CHARACTERS, CONTROL, META, SHIFT, SHIFTED, Key, key_of
 from desk.pipe import BrowserGone, CdpError
-from desk.tabs import Tab, Tabs
+from desk.tabs import Chooser, Tab, Tabs
 
 ACTIONS_MAX = 25
 TEXT_CHARS_MAX = 50_000
@@ -37,11 +38,14 @@ KEYS_PER_TEXT_MAX = 200
 """Characters that are typed key by key, for pages that listen to keys; longer texts are put in at once."""
 BUTTONS = {"left": ("left", 1), "right": ("right", 2), "wheel": ("middle", 4), "middle": ("middle", 4)}
 DRAG_STEPS = 5
+NO_FILE = "The page got no file:"
+CANCELLED = "function () { this.dispatchEvent(new Event('cancel', {bubbles: true})) }"
+"""What a browser with a window tells a file input whose dialog was closed."""
 
 SECRET = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]{0,127}")
 """A text that is nothing but the name of a secret is what stands for it: the egress proxy puts the value in, at its own host."""
 
-Uploader = Callable[[List[str]], Awaitable[List[str]]]
+Bringer = Callable[[List[str]], Awaitable[List[str]]]
 
 
 class ActionError(Exception):
@@ -53,16 +57,16 @@ class Actions:
         self,
         tabs: Tabs,
         nodes: Callable[[Tab, int], int],
-        upload: Uploader,
+        bring: Bringer,
         reason: Callable[[str], str],
         placeholder: Callable[[str], Awaitable[str]],
     ) -> None:
-        """``nodes`` finds the node of a ref, or raises :class:`ActionError`; ``upload`` brings files of /mnt/data here; ``reason`` says
-        why a host was refused, if it was; ``placeholder`` is what stands for a secret of this name, if there is one."""
+        """``nodes`` finds the node of a ref, or raises :class:`ActionError`; ``bring`` copies files of the container here; ``reason``
+        says why a host was refused, if it was; ``placeholder`` is what stands for a secret of this name, if there is one."""
         self._placeholder = placeholder
         self._tabs = tabs
         self._nodes = nodes
-        self._upload = upload
+        self._bring = bring
         self._reason = reason
         self._address: Optional[str] = None
         """What stands in the address bar that models believe in, while it has the keys."""
@@ -81,6 +85,8 @@ class Actions:
         if tab.is_crashed and kind not in ("navigate", "keypress", "wait", "screenshot"):
             raise ActionError("The page has crashed: 'navigate' opens another one.")
         try:
+            if kind in ("click", "double_click", "drag"):
+                await self._give_none(tab)
             await _DOERS[str(kind)](self, tab, action)
             if kind not in ("screenshot", "wait", "move"):
                 await self.settle()
@@ -92,6 +98,13 @@ class Actions:
             raise ActionError(str(error)) from error
         except asyncio.TimeoutError:
             raise ActionError("The page does not answer. 'navigate' opens another one.") from None
+
+    def forget_lines(self) -> None:
+        """What was typed into the address bar, or into a line of paths, and not entered."""
+        self._address = None
+        for tab in self._tabs.all:
+            if tab.chooser is not None:
+                tab.chooser.typed = ""
 
     async def settle(self) -> None:
         """Until what was begun to load is there, but not for long."""
@@ -208,6 +221,9 @@ class Actions:
                 raise ActionError("The open question takes no text: keypress ENTER accepts, ESC dismisses.")
             await self._tabs.answer(tab, True, text)
             return
+        if tab.chooser is not None:
+            await self._write_paths(tab, tab.chooser, text)
+            return
         if self._address is not None:
             line, enter, _ = text.partition("\n")
             self._address += line
@@ -247,9 +263,11 @@ class Actions:
         plain = [key for key in keys if not key.modifier]
         if tab.dialog is not None:
             await self._answer(tab, plain)
-        elif len(plain) == 1 and await self._chord(tab, plain[0], modifiers):
             return
-        else:
+        is_done = tab.chooser is not None and await self._press_in_paths(tab, tab.chooser, plain, modifiers)
+        if not is_done and len(plain) == 1:
+            is_done = await self._chord(tab, plain[0], modifiers)
+        if not is_done:
             async with self._held(tab, {"keys": [key.key for key in keys if key.modifier]}):
                 for key in plain:
                     await self._press(tab, key, modifiers)
@@ -309,7 +327,13 @@ class Actions:
         return HeldKeys(self._input, tab, keys_of(action.get("keys") or []))
 
     async def _navigate(self, tab: Tab, action: Dict[str, Any]) -> None:
-        await self.navigate(field(action, "url", str))
+        url = field(action, "url", str)
+        if tab.chooser is not None and url.startswith("/"):  # CTRL+L leads to the line of paths in the file dialog of a window.
+            tab.chooser.typed = url
+            await self._give(tab, tab.chooser)
+        else:
+            await self._give_none(tab)
+            await self.navigate(url)
 
     async def _go(self) -> None:
         address, self._address = self._address or "", None
@@ -368,15 +392,56 @@ class Actions:
             raise ActionError(f"There is no tab {number}.")
         await self._tabs.show(tab)
 
-    async def _give_files(self, tab: Tab, action: Dict[str, Any]) -> None:
-        paths = field(action, "paths", list)
-        if not paths or not all(isinstance(path, str) for path in paths):
-            raise ActionError("An upload takes 'paths', names of files below /mnt/data.")
-        node = self._nodes(tab, field(action, "ref", int)) if "ref" in action else tab.chooser
-        if node is None:
-            raise ActionError("The page has not asked for files: click its button first, or name the element by 'ref'.")
-        files = await self._upload(paths)
-        await self._tabs.pipe.ask("DOM.setFileInputFiles", tab.session, files=files, backendNodeId=node)
+    async def _write_paths(self, tab: Tab, chooser: Chooser, text: str) -> None:
+        if len(chooser.typed) + len(text) > TEXT_CHARS_MAX:
+            raise ActionError(f"Paths have {TEXT_CHARS_MAX} characters at most.")
+        chooser.typed += text
+        if text.endswith("\n"):
+            await self._give(tab, chooser)
+
+    async def _press_in_paths(self, tab: Tab, chooser: Chooser, keys: List[Key], modifiers: int) -> bool:
+        """What keys do to the line of paths; False if they are the browser's."""
+        if modifiers & (CONTROL | ALT | META):
+            if [key.key.lower() for key in keys] not in (["a"], ["l"]):
+                return False
+            chooser.typed = ""  # What is typed next replaces it, as in the file dialog of a window.
+            return True
+        for key in keys:
+            if key.key == "Enter":
+                await self._give(tab, chooser)
+            elif key.key == "Escape":
+                await self._give_none(tab)
+            elif key.key == "Backspace":
+                chooser.typed = chooser.typed[:-1]
+            elif key.text:
+                await self._write_paths(tab, chooser, key.text)
+            else:
+                raise ActionError(chooser.question.message)
+        return True
+
+    async def _give(self, tab: Tab, chooser: Chooser) -> None:
+        """The page gets copies of the files whose paths were typed, or none of them."""
+        paths = [line.strip() for line in chooser.typed.split("\n") if line.strip()]
+        chooser.typed = ""
+        if not paths:
+            raise ActionError(chooser.question.message)
+        if len(paths) > 1 and not chooser.is_multiple:
+            raise ActionError(f"{NO_FILE} it takes one, and these are {len(paths)} paths.")
+        asked = await self._tabs.pipe.ask("DOM.describeNode", tab.session, backendNodeId=chooser.node, seconds=INPUT_SECONDS)
+        if "webkitdirectory" in asked["node"].get("attributes", ()):
+            raise ActionError(f"{NO_FILE} it asks for a folder, and no folder is given.")
+        files = await self._bring(paths)
+        tab.chooser = None
+        await self._input(tab, "DOM.setFileInputFiles", files=files, backendNodeId=chooser.node)
+
+    async def _give_none(self, tab: Tab) -> None:
+        """A page is told that nobody chose a file."""
+        chooser, tab.chooser = tab.chooser, None
+        if chooser is None:
+            return
+        with contextlib.suppress(CdpError, asyncio.TimeoutError):
+            found = await self._tabs.pipe.ask("DOM.resolveNode", tab.session, backendNodeId=chooser.node, seconds=INPUT_SECONDS)
+            await self._input(tab, "Runtime.callFunctionOn", functionDeclaration=CANCELLED, objectId=found["object"]["objectId"])
 
 
 _DOERS: Dict[str, Callable[[Actions, Tab, Dict[str, Any]], Awaitable[None]]] = {
@@ -389,7 +454,6 @@ _DOERS: Dict[str, Callable[[Actions, Tab, Dict[str, Any]], Awaitable[None]]] = {
     "screenshot": Actions._screenshot,
     "scroll": Actions._scroll,
     "type": Actions._type,
-    "upload": Actions._give_files,
     "wait": Actions._wait,
 }
 _ENTER = Key("Enter", "Enter", 13, "\r")

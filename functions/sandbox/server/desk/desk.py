@@ -196,6 +196,7 @@ class OpenBrowser:
         self._tree = Tree(self._tabs, self._typed)
         self._actions = Actions(self._tabs, self._tree.node, self._downloads.bring, self._proxy.reason, ways.placeholder)
         self._last_picture: Dict[str, str] = {}
+        self._has_person_typed = False
 
     async def start(self) -> None:
         try:
@@ -284,6 +285,7 @@ class OpenBrowser:
         outcomes: List[Dict[str, Any]] = []
         for action in actions:
             if action["type"] in ("type", "keypress"):
+                self._has_person_typed = True
                 await self._typed.note()  # A key may lead on to another field, or to another page.
             outcomes += (await self.do([action], at_once))[0]
             if action["type"] in ("type", "keypress"):
@@ -293,6 +295,10 @@ class OpenBrowser:
         return outcomes
 
     async def cover_typed(self) -> None:
+        """What a person has typed is not for the model: neither to see, nor to go on from."""
+        if self._has_person_typed:
+            self._has_person_typed = False
+            self._actions.forget_lines()
         await self._typed.cover()
 
     async def frame(self, after: int, seconds: float, control: DeskControl) -> Dict[str, Any]:
@@ -333,12 +339,16 @@ class OpenBrowser:
 
     def _page(self) -> Dict[str, Any]:
         tab = self._tabs.shown
-        dialog = tab.dialog if tab is not None else None
+        dialog = None
+        if tab is not None and tab.dialog is not None:
+            dialog = None if tab.dialog.kind in ("alert", "beforeunload") else tab.dialog
+        elif tab is not None and tab.chooser is not None:
+            dialog = tab.chooser.question
         return {
             "url": tab.url if tab is not None else "",
             "title": tab.title if tab is not None else "",
             "tabs": [{"number": each.number, "url": each.url, "title": each.title, "is_shown": each is tab} for each in self._tabs.all],
-            "dialog": None if dialog is None or dialog.kind in ("alert", "beforeunload") else dialog._asdict(),
+            "dialog": dialog._asdict() if dialog is not None else None,
             "downloads": self._downloads.take(),
             "refused": [{"host": host, "reason": reason} for host, reason in self._proxy.take_refused().items()],
             "notes": self._tabs.take_notes(),

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shutil
 from typing import Any, Callable, Dict, List, Set
 
 from request_errors import RequestError
 
-from desk.actions import ActionError
+from desk.actions import NO_FILE, ActionError
 from desk.tabs import Tabs
 from desk.ways import FILE_BYTES_MAX, Ways
 
@@ -71,23 +72,27 @@ class Downloads:
         return done
 
     async def bring(self, paths: List[str]) -> List[str]:
-        """Copies of files of the workspace, for a page. Raises :class:`ActionError`."""
+        """Copies of files of the workspace, for a page: of all of them, or of none. Raises :class:`ActionError`."""
         if len(paths) > UPLOADS_MAX:
-            raise ActionError(f"{UPLOADS_MAX} files are uploaded at once at most.")
-        brought = []
-        for path in paths:
-            # A page is told the name, and nothing of the directories above it.
-            directory = os.path.join(self._directory(), "uploads", secrets.token_hex(8))
-            os.mkdir(directory)
-            target = os.path.join(directory, os.path.basename(path) or "file")
-            try:
-                await self._ways.fetch(path, target)
-            except RequestError as error:
-                raise ActionError(str(error)) from error
-            except OSError as error:
-                raise ActionError(f"'{path}' cannot be read.") from error
-            brought.append(target)
-        return brought
+            raise ActionError(f"{NO_FILE} {UPLOADS_MAX} files are given at once at most.")
+        copies = os.path.join(self._directory(), "uploads", secrets.token_hex(8))
+        try:
+            return [await self._copied(path, os.path.join(copies, str(number))) for number, path in enumerate(paths)]
+        except BaseException:
+            shutil.rmtree(copies, ignore_errors=True)
+            raise
+
+    async def _copied(self, path: str, directory: str) -> str:
+        """A page is told the name, and nothing of the directories above it."""
+        os.makedirs(directory)
+        target = os.path.join(directory, os.path.basename(path) or "file")
+        try:
+            await self._ways.fetch(path, target)
+        except RequestError as error:
+            raise ActionError(f"{NO_FILE} {error}") from error
+        except (OSError, EOFError, ValueError) as error:
+            raise ActionError(f"{NO_FILE} '{path}' cannot be read.") from error
+        return target
 
     async def _save(self, guid: str) -> None:
         source = os.path.join(self._directory(), "downloads", guid)

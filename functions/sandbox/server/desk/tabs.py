@@ -26,6 +26,23 @@ class Dialog(NamedTuple):
     default: str
 
 
+class Chooser:
+    """A page asks for files. No window shows it: keys write into a line of paths, as in the file dialog of a window."""
+
+    def __init__(self, frame: str, node: int, is_multiple: bool) -> None:
+        self.frame = frame
+        """It goes with its frame."""
+        self.node = node
+        """The browser's own number of the file input."""
+        self.is_multiple = is_multiple
+        self.typed = ""
+
+    @property
+    def question(self) -> Dialog:
+        kind, what = ("files", "files: type their paths, one a line,") if self.is_multiple else ("file", "a file: type its path,")
+        return Dialog(kind, f"The page asks for {what} below /mnt/data or /workspace, and keypress ENTER. ESC gives none.", "")
+
+
 class Tab:
     def __init__(self, number: int, target: str, session: str) -> None:
         self.number = number
@@ -40,8 +57,7 @@ class Tab:
         """Counts the documents it has shown: refs are of one."""
         self.setting_up: "List[asyncio.Future[Any]]" = []
         """What it was asked before it ran anything."""
-        self.chooser: Optional[int] = None
-        """The node of the file input that was opened last."""
+        self.chooser: Optional[Chooser] = None
 
 
 class Tabs:
@@ -179,11 +195,14 @@ class Tabs:
         elif method == "Page.frameNavigated" and "parentId" not in params["frame"]:
             tab.document += 1
             tab.is_crashed, tab.chooser = False, None
+        elif method in ("Page.frameNavigated", "Page.frameDetached"):
+            frame = params["frameId"] if "frameId" in params else params["frame"]["id"]
+            if tab.chooser is not None and tab.chooser.frame == frame:
+                tab.chooser = None
         elif method == "Page.fileChooserOpened":
-            tab.chooser = params.get("backendNodeId")
-            self.note("The page asks for files: the action 'upload' with 'paths' gives it some of /mnt/data.")
+            self._asked_for_files(tab, params)
         elif method == "Inspector.targetCrashed":
-            tab.is_crashed, tab.is_loading, tab.dialog = True, False, None
+            tab.is_crashed, tab.is_loading, tab.dialog, tab.chooser = True, False, None, None
             self.note(f"The page in tab {tab.number} crashed, probably for want of memory. 'navigate' opens another one.")
         elif method == "Page.screencastFrame":
             self.pipe.begin("Page.screencastFrameAck", session, sessionId=params["sessionId"])
@@ -251,6 +270,12 @@ class Tabs:
             )
             self.note(words)
             self._loop.create_task(self._accept(tab))
+
+    def _asked_for_files(self, tab: Tab, params: Dict[str, Any]) -> None:
+        if "backendNodeId" in params:
+            tab.chooser = Chooser(params["frameId"], params["backendNodeId"], params["mode"] == "selectMultiple")
+        else:
+            self.note("The page asks for files by a function that gives none here: only an <input type=file> gets files.")
 
     async def _accept(self, tab: Tab) -> None:
         with contextlib.suppress(CdpError, asyncio.TimeoutError):  # It has gone with its page.

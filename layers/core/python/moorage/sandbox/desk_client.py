@@ -55,9 +55,11 @@ class DeskTab:
 
 @dataclass(frozen=True, slots=True)
 class DeskDialog:
-    """A question that the page has asked and that is open: ``keypress`` ENTER accepts, ESC dismisses, ``type`` fills a prompt."""
+    """A question that the page has asked and that is open: ``keypress`` ENTER accepts, ESC dismisses, ``type`` fills a prompt.
 
-    kind: Literal["confirm", "prompt"]
+    One for a file, or for several, takes the paths that are typed, one a line, and gives the page copies at ENTER."""
+
+    kind: Literal["confirm", "prompt", "file", "files"]
     message: str
     default: str
 
@@ -179,8 +181,8 @@ class DeskClient:
         """Do the actions in their order, or attach to the batch of this id, which is done once.
 
         ``actions`` are OpenAI's: ``click``, ``double_click``, ``drag``, ``keypress``, ``move``, ``screenshot``, ``scroll``, ``type``,
-        ``wait``. Beside them are ``{"type": "navigate", "url"}`` and ``{"type": "upload", "ref", "paths"}``; if one takes ``x`` and
-        ``y``, it takes ``ref`` instead. The desk must have been started. Raises :class:`SandboxGone` if the result was dropped.
+        ``wait``. Beside them is ``{"type": "navigate", "url"}``; if one takes ``x`` and ``y``, it takes ``ref`` instead. The desk must
+        have been started. Raises :class:`SandboxGone` if the result was dropped.
         """
         shown = picture or PictureFormat()
         body = {

@@ -13,6 +13,7 @@ Use a web browser that shows one page at a time. Actions run in their order, and
 - {answer}
 - {pointing}
 - navigate opens a url. keypress takes keys such as ["CTRL", "A"]; type writes text where the focus is; wait waits two seconds.
+- If a page asks for a file after a click, type the path of one below /mnt/data, and keypress ENTER. ESC gives none.
 - scroll_y is in pixels, and positive numbers scroll down. keys of a click are held meanwhile.
 - Servers of this container are reached at http://localhost:PORT. Other hosts only if the user has allowed them.
 - Make one call at a time, with all actions that need no look in between. Begin with navigate or screenshot."""

@@ -60,9 +60,9 @@ def _lines(output: Item, *, has_elements: bool) -> list[str]:
     if len(page["tabs"]) > 1:
         lines += [f"Tab {tab['number']}{'*' if tab['is_shown'] else ''}: {tab['url']} {_line(tab['title'])}" for tab in page["tabs"]]
     if dialog := page.get("dialog"):
-        lines.append(
-            f"A {dialog['kind']} is open: {_line(dialog['message'])}. Press ENTER to accept or ESC to dismiss; type fills a prompt."
-        )
+        is_for_files = dialog["kind"] in ("file", "files")
+        asked = f"A {dialog['kind']} is open: {_line(dialog['message'])}. Press ENTER to accept or ESC to dismiss; type fills a prompt."
+        lines.append(dialog["message"] if is_for_files else asked)
     lines += [_download(file) for file in page["downloads"]]
     lines += [f"Refused by the network policy: {each['host']} ({each['reason']})" for each in page["refused"]]
     lines += page["notes"]

@@ -220,7 +220,7 @@ class BrowserTab(TypedDict):
 
 @wire
 class BrowserDialog(TypedDict):
-    kind: Literal["confirm", "prompt"]
+    kind: Literal["confirm", "prompt", "file", "files"]
     message: _Words
     default: _Words
 
