@@ -1,5 +1,6 @@
 """A page that asks for files gets copies of those whose paths are typed, as in the file dialog of a window."""
 
+import os
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
@@ -136,6 +137,15 @@ async def test_what_is_no_file_of_the_container_is_refused_and_none_is_given(bro
     assert given.page.title == "1: b.txt=two", "nothing came before it"
 
 
+async def test_a_file_beyond_the_bound_is_refused_and_no_copy_stays(browser: Browser) -> None:
+    (browser.workspace / "large").touch()
+    os.truncate(browser.workspace / "large", (256 << 20) + 1)
+    refused = await browser.do(navigate(f"{SITE}many"), CHOOSE, type_text("a.txt\nlarge\n"))
+    assert refused.actions[-1] == ActionOutcome(False, "The page got no file: A file for a page has 256 MiB at most.")
+    (uploads,) = (browser.workspace.parent / "desk").glob("*/uploads")
+    assert list(uploads.rglob("large")) == []
+
+
 async def test_a_page_that_takes_one_file_is_given_no_two(browser: Browser) -> None:
     refused = await browser.do(navigate(f"{SITE}one"), CHOOSE, type_text("a.txt\nb.txt\n"))
     assert refused.actions[-1] == ActionOutcome(False, "The page got no file: it takes one, and these are 2 paths.")
@@ -175,6 +185,14 @@ async def test_a_question_behind_the_choice_is_asked(browser: Browser) -> None:
     asked = await browser.do(navigate(f"{SITE}asking"), CHOOSE, type_text("a.txt\n"))
     assert ({*asked.actions}, asked.page.dialog) == ({DONE}, DeskDialog("confirm", "Sure?", ""))
     assert (await browser.do(press("ENTER"), READ)).page.title == "1: a.txt=one"
+
+
+async def test_a_person_gives_a_file_in_the_same_way(browser: Browser) -> None:
+    await browser.do(navigate(f"{SITE}one"))
+    await browser.desk.take("anna")
+    assert await browser.desk.input("anna", 1, [CHOOSE, type_text("/workspace/a.txt"), press("ENTER")]) == (DONE, DONE, DONE)
+    await browser.desk.give("anna")
+    assert (await browser.do(READ)).page.title == "1: a.txt=one"
 
 
 async def test_half_a_path_that_a_person_has_typed_is_not_the_models(browser: Browser) -> None:
