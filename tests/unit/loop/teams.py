@@ -11,7 +11,7 @@ from moorage.state import LoopState, Next
 from moorage.store.responses import Ancestor, StoredResponse
 from moorage.wire.types import Item
 
-from tests.unit.loop.lab import SHELL_TOOL, FakeModel, Lab, Turn, _Died, _dies_at, call
+from tests.unit.loop.lab import SHELL_TOOL, FakeModel, FakeSandboxes, Lab, Turn, _Died, _dies_at, call
 
 LOOK: dict[str, Any] = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}}
 FETCH: dict[str, Any] = LOOK | {"name": "fetch", "async": True}
@@ -80,8 +80,8 @@ def _turns_made(request: ModelRequest) -> int:
 class TeamLab(Lab):
     """Agents by ``root=[...]``, ``root__a=[...]``."""
 
-    def __init__(self, **scripts: list[Turn]) -> None:
-        super().__init__()
+    def __init__(self, sandboxes: FakeSandboxes | None = None, /, **scripts: list[Turn]) -> None:
+        super().__init__(sandboxes=sandboxes)
         self.model = self.team = TeamModel(**scripts)
         self.states: dict[str, LoopState] = {}
         self.deaths = 0

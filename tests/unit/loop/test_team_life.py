@@ -184,6 +184,28 @@ async def test_a_task_that_follows_an_interruption_is_done(at_once: bool) -> Non
     assert told == ["a is done"]
 
 
+async def test_a_task_that_comes_while_an_interrupted_turn_ends_is_done() -> None:
+    further = ask("followup_task", "call_3", target="a", message="Do this.")
+    lab = TeamLab(root=[spawn("a"), INTERRUPT, further, wait(), say("Done.")], root__a=[shell("a1"), say("a is done")])
+    stored = await lab.begin()
+    for name in (stored.response_id, f"{stored.response_id}-l1", stored.response_id):
+        await lab.task(name)
+
+    async def before_write(record: Record) -> None:
+        if record.get("kind") == "FINAL_ANSWER":
+            lab.table.before_write = None
+            await lab.task(stored.response_id)
+
+    lab.table.before_write = before_write
+    await lab.task(f"{stored.response_id}-l1")
+    await lab.play()
+    response = await lab.object_of(stored)
+    assert response["status"] == "completed"
+    assert any("Do this." in text_of(item) for item in lab.team.prompts("/root/a")[-1])
+    told = [text_of(item).partition("Payload:\n")[2] for item in response["output"] if item.get("recipient") == "/root"]
+    assert told == ["This agent ended its turn without an answer: interrupted.", "a is done"]
+
+
 @pytest.mark.parametrize("died_at", range(40))
 async def test_a_further_task_is_done_once_wherever_a_process_dies(died_at: int) -> None:
     """The step that gave it may run again when the task has been done."""

@@ -20,6 +20,7 @@ from openai.types.responses import Response
 
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import FakeSandboxes, Lab, Turn, broken, call, first_state, say, shell, texts
+from tests.unit.loop.teams import TeamLab, ask, spawn, text_of, wait
 
 AWAY = "What starts sandboxes on this machine does not answer."
 LOST = (
@@ -349,3 +350,28 @@ async def test_a_message_that_nobody_says_anew_keeps_its_beginning() -> None:
     await lab.run(stored)
     response = await lab.object_of(stored)
     assert (response["status"], texts(response["output"])) == ("failed", ["The answer "])
+
+
+async def test_an_agent_is_interrupted_twice_while_its_command_waits_for_a_sandbox() -> None:
+    """It has got a further task in between, so that the command still waits."""
+
+    def interrupts(call_id: str) -> Turn:
+        return ask("interrupt_agent", call_id, target="a")
+
+    further = ask("followup_task", "call_3", target="a", message="More.")
+    lab = TeamLab(
+        AwayFor(),
+        root=[spawn("a"), interrupts("call_2"), further, interrupts("call_4"), wait(), say("Done.")],
+        root__a=[shell("a1"), say("never")],
+    )
+    lab.loses_executions = True
+    stored = await lab.begin()
+    root, child = stored.response_id, f"{stored.response_id}-l1"
+    for name in (root, child, child, root, child, root, f"{child}-1", root):
+        await lab.task(name)
+    assert lab.states[f"{child}-1"].next is Next.WAIT
+    await lab.play()
+    response = await lab.object_of(stored)
+    told = [text_of(item).partition("Payload:\n")[2] for item in response["output"] if item.get("recipient") == "/root"]
+    assert told == ["This agent ended its turn without an answer: interrupted."] * 2
+    assert response["status"] == "completed"

@@ -265,7 +265,11 @@ async def _stands_still(runtime: Runtime, stored: StoredResponse, state: LoopSta
     if not me.is_active:
         await team.settle(runtime, stored)
         return True
-    return me.is_interrupted and await team.end(runtime, stored, state.step, status="interrupted")
+    if not me.is_interrupted:
+        return False
+    # A step with an outcome has calls that wait for a sandbox: the turn ends behind it.
+    has_outcome = await runtime.steps.get(stored.tenant_id, stored.response_id, state.step) is not None
+    return await team.end(runtime, stored, state.step + has_outcome, status="interrupted")
 
 
 def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: StepAttempt) -> dict[str, Any] | None:

@@ -160,6 +160,11 @@ async def end(
         me = await runtime.lanes.get(stored, stored.lane)
         if not me.is_active or me.turn > step:
             break  # It has ended, and may be in its next turn.
+        if status == "interrupted" and not me.is_interrupted:  # A further task has come: its turn goes on, or another one has begun.
+            if parent is not None and await runtime.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
+                continue
+            await _wake_waiting(runtime, stored, parent)
+            return False
         if status in ("completed", "incomplete"):
             made = (await runtime.steps.read(stored.tenant_id, stored.response_id, since=step, lane=stored.lane)).items.values()
             has_task = any(is_task(item) for item in await news(runtime, stored, made))
@@ -388,8 +393,7 @@ async def _recover(runtime: Runtime, stored: StoredResponse, lane: AgentLane, no
     if lane.restarts >= limits.RECOVERIES_MAX:
         seen = await seen_as(runtime, stored, lane.number)
         step, _ = await runtime.steps.last(seen)
-        await end(
-            runtime, seen, step, status="failed", error={"code": "server_error", "message": "It was interrupted too often to go on."}
-        )
+        error = {"code": "server_error", "message": "It was interrupted too often to go on."}
+        await end(runtime, seen, max(step, lane.turn), status="failed", error=error)
         return False
     return await paused.let_go(runtime, stored, lane, is_lost=True)
