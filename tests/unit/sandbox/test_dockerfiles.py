@@ -105,6 +105,15 @@ def test_the_context_of_a_deployments_images_holds_whatever_they_copy(tmp_path: 
     assert [source for name, named in copied for source in named if not (contexts[name] / source).exists()] == []
 
 
+def test_images_without_a_computer_have_no_browser() -> None:
+    """They keep their size."""
+    folder = ROOT / "functions" / "sandbox"
+    has_one = {name: "chromium" in (folder / "packages" / f"{name}.txt").read_text().split() for name in ("slim", "full", "desk")}
+    assert has_one == {"slim": False, "full": False, "desk": True}
+    lists = {file.name: re.findall(r"(?<![\w.])(slim|full|desk)\.txt", file.read_text()) for file in folder.glob("Dockerfile*")}
+    assert lists == {"Dockerfile": ["slim", "slim", "full"], "Dockerfile.desk": ["desk"]}
+
+
 @pytest.mark.skipif(shutil.which("apt-cache") is None, reason="the index of Debian's packages is asked by apt-cache")
 def test_the_packages_of_the_sandboxes_image_are_in_the_release_of_its_base() -> None:
     release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
