@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any, Final
 
-from tests.upstream import MockUpstream, Reply, Request, broken, called_shell, garbage, refused, said
+from tests.upstream import MockUpstream, Reply, Request, broken, called, called_shell, garbage, refused, said
 
 NAME: Final = "scripted"
 _FENCE: Final = "```moorage-script\n"
@@ -33,6 +33,8 @@ def _next_step(messages: list[dict[str, Any]]) -> Reply:
     step = dict(enumerate(json.loads(script))).get(len(begun), {"say": "The end."})
     if "say" in step:
         return said(step["say"])
+    if "call" in step:
+        return called(step["call"]["name"], step["call"]["arguments"], call_id=f"call_{len(begun)}")
     return called_shell(*step["shell"]["commands"], call_id=f"call_{len(begun)}")
 
 
