@@ -7,7 +7,6 @@ The rim calls :func:`open_log` once and decides the form. Without it nothing is 
 
 import logging
 import sys
-import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import Any, Final, TextIO
 
 import orjson
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
+from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from moorage import tracing
 
@@ -130,10 +130,10 @@ def _where(error: BaseException) -> list[str]:
 
 def embedded(metrics: Mapping[Metric, float]) -> dict[str, Any]:
     """The metrics in the embedded metric format, to be merged into a line. The dimension ``service`` is the deployment's."""
-    named = [{"Name": name.value, "Unit": _UNITS.get(name, "Count")} for name in metrics]
-    directive = {"Namespace": NAMESPACE, "Dimensions": [["service"]], "Metrics": named}
-    values = {name.value: [float(value)] for name, value in metrics.items()}
-    return {"_aws": {"Timestamp": round(time.time() * 1000), "CloudWatchMetrics": [directive]}, "service": _service[0], **values}
+    collected = EphemeralMetrics(namespace=NAMESPACE, service=_service[0])
+    for name, value in metrics.items():
+        collected.add_metric(name=name.value, unit=_UNITS.get(name, "Count"), value=value)
+    return dict(collected.serialize_metric_set())
 
 
 _service: Final = [NAMESPACE]
