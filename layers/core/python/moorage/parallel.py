@@ -152,7 +152,11 @@ def outweighs(values: Iterable[Any], most: int) -> bool:
     Looks at no more than that.
     """
     count, rest = 0, list[Collection[Any]]([list(values)])
-    while rest and (count := count + len(some := rest.pop())) <= most:
+    while rest:
+        some = rest.pop()
+        count += len(some)
+        if count > most:
+            break
         for value in some:
             kind = type(value)  # JSON has no subclasses, and three out of four values are no container.
             if kind is str:
