@@ -31,7 +31,7 @@
 # make soak             two thousand rounds of one loop, then a stack under load for half an hour, and what grows in it (the same DOCS)
 # make fuzz             damage streams of model servers, then send 10,000 requests and compare the answers with the OpenAPI document
 # make judges-files     read the documents of public packages' tests, and compare with other readers (it needs a package index)
-# make bench            measure what moorage adds and what a request costs; writes docs/benchmarks.md (a quiet machine, please; BEFORE=clone measures another release beside)
+# make bench            measure what moorage adds to a request; writes docs/benchmarks.md (a quiet machine, please; BEFORE=clone measures another release beside)
 # make bench-peers      install the gateways that make bench then measures beside it (under .build/)
 # make bench-cold       package sizes and cold import times of the functions
 # make bench-egress     only the egress proxy

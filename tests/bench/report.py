@@ -34,8 +34,8 @@ class Table:
 
 
 def _ratio(now: str, before: str) -> str:
-    """Of the first number of each."""
-    (new, *_), (old, *_) = (re.findall(r"\d+(?:\.\d+)?", text) or [""] for text in (now, before))
+    """Of the first number of each, behind a name such as ``p50``."""
+    (new, *_), (old, *_) = (re.findall(r"\b\d+(?:\.\d+)?", text) or [""] for text in (now, before))
     return f"{float(new) / float(old):.2f}" if new and old and float(old) else ""
 
 

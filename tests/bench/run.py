@@ -1,4 +1,4 @@
-"""``make bench``: what moorage adds to a request, and what a request costs, measured on this machine.
+"""``make bench``: what moorage adds to a request, measured on this machine. ``make cost`` counts what a request costs on AWS.
 
 Starts a mock model upstream (50 deltas, no delay) and the embedded stack in front of it, each as a process of its own, measures, prints
 tables and writes ``docs/benchmarks.md``. After ``make bench-peers`` the gateways that it installed are measured in the same run.
@@ -8,21 +8,18 @@ tables and writes ``docs/benchmarks.md``. After ``make bench-peers`` the gateway
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from moorage import limits
-from moorage.local.logs import STEPS
 
 from tests.bench import bench_computer
 from tests.bench.load import Endpoint, Load, alone, load
@@ -64,13 +61,11 @@ def upstream() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def stack(state_dir: Path, base_url: str | None, counts: Path | None = None, tree: Path = ROOT) -> Iterator[Stack]:
+def stack(state_dir: Path, base_url: str | None, tree: Path = ROOT) -> Iterator[Stack]:
     """The embedded stack of a tree, in front of the mock or with the scripted model."""
     chosen = {} if base_url is None else {"MOORAGE_UPSTREAM_URL": base_url, "MOORAGE_UPSTREAM_KIND": "chat_completions"}
     if base_url is not None:
         chosen["MOORAGE_UPSTREAM_MODEL"] = "mock"
-    if counts is not None:
-        chosen |= {"PYTHONPATH": str(ROOT / "tests" / "bench" / "counting"), "MOORAGE_BENCH_COUNTS": str(counts)}
     running = Stack(state_dir, chosen, tree=tree).start()
     try:
         yield running
@@ -204,80 +199,13 @@ def computer(running: Stack) -> Table:
     return Table("Containers and large files", ("", ""), rows, note)
 
 
-# --- what a response costs -------------------------------------------------------------------------------------------------------
-
-
-def counters(state_dir: Path) -> Table:
-    """AWS requests, units, transitions and invocations of each kind of response, counted in every process of a stack."""
-    counts = state_dir / "counts"
-    rows = []
-    with stack(state_dir, None, counts) as running, running.http() as http:
-        log = state_dir / STEPS
-        for kind, body in _kinds(http).items():
-            rows.append((kind, *_counted(http, log, counts, body)))
-    one, nine = rows[-2:]
-    rows.append(("each further shell call", *(f"{(int(b) - int(a)) / 8:.1f}" for a, b in zip(one[1:], nine[1:], strict=True))))
-    head = ("", "table requests", "write units", "read units", "transitions", "invocations", "S3 requests")
-    note = "Counted in the AWS SDK of every process; units follow from the items' sizes. Work that runs at intervals is left out."
-    return Table("What a response uses", head, rows, note)
-
-
-def _kinds(http: Any) -> dict[str, dict[str, Any]]:
-    warm = http.post("/responses", json={"model": "demo", "input": script(say("warm"), say("warmer"))}).json()["id"]
-    tools = {"model": "demo", "tools": TOOLS}
-    http.post("/responses", json=tools | {"input": script(shell("true"), say("warm"))})
-    return {
-        "plain, stored": {"model": "demo", "input": script(say("hello"))},
-        "plain, `store: false`": {"model": "demo", "input": script(say("hello")), "store": False},
-        "with `previous_response_id`": {"model": "demo", "input": script(say("again")), "previous_response_id": warm},
-        "background, plain": {"model": "demo", "input": script(say("hello")), "background": True},
-        "one shell call": tools | {"input": script(shell("true"), say("end"))},
-        "nine shell calls, one after the other": tools | {"input": script(*[shell("true")] * 9, say("end"))},
-    }
-
-
-def _counted(http: Any, log: Path, counts: Path, body: dict[str, Any]) -> tuple[str, ...]:
-    before = len(_noted(counts))
-    response = http.post("/responses", json=body).json()
-    while response["status"] in ("queued", "in_progress"):
-        time.sleep(0.1)
-        response = http.get(f"/responses/{response['id']}").json()
-    assert response["status"] == "completed", response
-    time.sleep(0.7)
-    seen = _noted(counts)[before:]
-    total: Counter[str] = Counter()
-    for service, _, reads, writes in seen:
-        total[service] += 1
-        total["reads"] += reads
-        total["writes"] += writes
-    transitions, invocations = _history(log, response["id"])
-    return (
-        str(total["dynamodb"]),
-        str(total["writes"]),
-        str(total["reads"]),
-        str(transitions),
-        str(invocations),
-        str(total["s3"]),
-    )
-
-
-def _noted(path: Path) -> list[tuple[str, str, int, int]]:
-    return [tuple(json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def _history(log: Path, response_id: str) -> tuple[int, int]:
-    """Transitions and invocations of the response's executions, which the workers tell when these end."""
-    lines = (json.loads(line) for line in log.read_text().splitlines() if '"execution_ended"' in line)
-    ended = [line for line in lines if line["execution"].startswith(response_id)]
-    return sum(line["transitions"] for line in ended), sum(line["invocations"] for line in ended)
-
-
 # --- the report ------------------------------------------------------------------------------------------------------------------
 
 
 def write(tables: Sequence[Table], seen_machine: str) -> None:
     """The head of the page and these tables; what else it has stays."""
-    head = f"# Benchmarks\n\nMade by `make bench`; it holds measured figures only.\n\n{time.strftime('%Y-%m-%d')}, on {seen_machine}\n"
+    about = "Made by `make bench`; it holds measured figures only. [aws.md](aws.md) has the cost of a response on AWS, by `make cost`."
+    head = f"# Benchmarks\n\n{about}\n\n{time.strftime('%Y-%m-%d')}, on {seen_machine}\n"
     _, _, others = REPORT.read_text().partition("\n## ")
     REPORT.write_text(f"{head}\n## {others}")
     report(tables)
@@ -312,7 +240,6 @@ async def measure(state_dir: Path, candidates: Sequence[Peer], before: Path | No
         with stack(state_dir / f"d{at}", None, tree=tree) as one:
             computers.append(await asyncio.to_thread(computer, one))  # It has loops of its own.
     tables.append(shown(_pair(computers)))
-    tables.append(shown(counters(state_dir / "c")))
     return tables
 
 
