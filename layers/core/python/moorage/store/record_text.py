@@ -5,6 +5,7 @@ begins with ``\\0`` itself gets another one, so that it is neither.
 """
 
 import base64
+import binascii
 import math
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ _MARK: Final = "\0"
 _BYTES: Final = "\0B"
 _NUMBER: Final = "\0N"
 _MARK_IN_TEXT: Final = b'"\\u0000'
+_HOLDS_MORE: Final = (dict, list)
 _PLAIN: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
@@ -32,9 +34,7 @@ def dump_record(record: Record) -> bytes:
 
 def load_record(text: bytes) -> Record:
     record: Record = orjson.loads(text)
-    if _MARK_IN_TEXT in text:
-        return {name.removeprefix(_MARK): _read(value) for name, value in record.items()}
-    return record
+    return _read(record) if _MARK_IN_TEXT in text else record
 
 
 def check_numbers(value: Any) -> None:
@@ -79,14 +79,17 @@ def _written(value: Any) -> Any:
 
 
 def _read(value: Any) -> Any:
-    match value:
-        case {"\0B": str(text)}:
-            return base64.b64decode(text)
-        case {"\0N": str(digits)}:
-            return int(digits)
-        case list():
-            return [_read(each) for each in value]
-        case dict():
-            return {name.removeprefix(_MARK): _read(each) for name, each in value.items()}
-        case _:
-            return value
+    """Written without patterns and calls for what stays as it is: a chain reads four hundred records for one request."""
+    kind = type(value)
+    if kind is dict:
+        if len(value) == 1:
+            ((name, inner),) = value.items()
+            if name == _BYTES:
+                return binascii.a2b_base64(inner)
+            if name == _NUMBER:
+                return int(inner)
+        return {
+            name[1:] if name[:1] == _MARK else name: _read(inner) if type(inner) in _HOLDS_MORE else inner
+            for name, inner in value.items()
+        }
+    return [_read(each) for each in value] if kind is list else value
