@@ -103,7 +103,7 @@ async def test_the_next_response_goes_on_from_dice() -> None:
     with table_with(Dice(), roll(1), say("A four.")) as lab:
         stored = await played(lab)
         snapshot = await lab.responses.snapshot("t", stored.response_id)
-        assert [item["type"] for item in chain_items([snapshot])][1:] == ["dice_call", "message"]
+        assert [item["type"] for item in chain_items([snapshot.part])][1:] == ["dice_call", "message"]
 
 
 # --- what is seen ---

@@ -228,7 +228,7 @@ async def test_an_image_of_an_earlier_response_is_edited() -> None:
         first, _, (drawn, _) = await played(lab, running.port)
         lab.model.turns = [edit(drawn["id"]), say("Now at night.")]
         snapshot = await lab.responses.snapshot("t", first.response_id)
-        earlier = chain_items([snapshot])
+        earlier = chain_items([snapshot.part])
         mask = {"image_url": f"data:image/png;base64,{encoded(png('mask'))}"}
         tool = {"input_fidelity": "high", "partial_images": 1, "input_image_mask": mask}
         _, events, (edited, _) = await played(lab, running.port, tool=tool, input_items=[*earlier, *first.input_items])
@@ -406,7 +406,7 @@ async def test_the_prompt_only_grows_and_the_next_response_reads_of_the_image() 
         for earlier, later in pairwise(lab.model.requests):
             assert (later.items[: len(earlier.items)], later.tools) == (earlier.items, earlier.tools)
         lab.model.turns = [say("Yes.")]
-        chain = chain_items([await lab.responses.snapshot("t", stored.response_id)])
+        chain = chain_items([(await lab.responses.snapshot("t", stored.response_id)).part])
         follower = await lab.background(tools=[], container_id=None, input_items=chain)
         await lab.run(follower)
     called, answered = lab.model.requests[-1].items[1:3]

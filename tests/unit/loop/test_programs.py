@@ -119,7 +119,7 @@ async def test_a_program_beside_a_call_for_the_client_begins_in_the_next_respons
     await lab.run(first)
     ended = await lab.object_of(first)
     assert (kinds(ended), node.runs) == (["program", "function_call"], [])
-    chain = chain_items([await lab.responses.snapshot("t", first.response_id)])
+    chain = chain_items([(await lab.responses.snapshot("t", first.response_id)).part])
     answer = {"type": "function_call_output", "id": "fco_1", "call_id": "call_ask", "output": "yes"}
     assert [program.call_id for program in open_programs([*chain, answer])] == ["call_program"]
     second = await begun(lab, SHELL, direct, input_items=[*chain, answer])
@@ -146,7 +146,7 @@ async def test_the_program_of_a_cancelled_response_ends_with_it() -> None:
     assert (state.next, len(state.calls)) == (Next.TOOLS, 2)
     ended = await end_from_outside(lab.runtime, stored, status="cancelled")
     assert [item["type"] for item in ended["output"]][:2] == ["program", "shell_call"]
-    chain = chain_items([await lab.responses.snapshot("t", stored.response_id)])
+    chain = chain_items([(await lab.responses.snapshot("t", stored.response_id)).part])
     assert open_programs(chain) == []
     (output,) = [item for item in chain if item["type"] == "program_output"]
     assert (output["status"], output["result"]) == ("incomplete", "The response ended before this program did.")

@@ -324,7 +324,7 @@ async def test_the_prompt_only_grows_and_the_next_response_reads_what_was_found(
     for earlier, later in pairwise(lab.model.requests):
         assert (later.items[: len(earlier.items)], later.tools) == (earlier.items, earlier.tools)
     snapshot = await lab.responses.snapshot("t", stored.response_id)
-    assert [item.get("results") for item in chain_items([snapshot])][1:3] == [FOUND, FOUND]
+    assert [item.get("results") for item in chain_items([snapshot.part])][1:3] == [FOUND, FOUND]
 
 
 @pytest.mark.parametrize("died_at", range(1, 9))

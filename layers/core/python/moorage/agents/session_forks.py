@@ -104,7 +104,7 @@ async def _said(runtime: Runtime, turn: TurnRecord, ended: Snapshot, container: 
     stored = ended.stored
     answers = [{**item, "id": ids.new_turn_item_id("fco", turn.number)} for item in answers_of(ended, {})]
     chain = await runtime.responses.chain(stored.tenant_id, stored.response_id)
-    items = carried([*chain_items(chain, then=answers), *answers], reader(runtime, stored.tenant_id))
+    items = carried([*chain_items(chain.parts, then=answers), *answers], reader(runtime, stored.tenant_id))
     if container is None or stored.container_id is None:
         return items
     check_copies(items)

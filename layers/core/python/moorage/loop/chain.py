@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from moorage.loop import context
 from moorage.runtime import Runtime
-from moorage.store.responses import Snapshot, StoredResponse
+from moorage.store.chain_parts import ChainPart
+from moorage.store.responses import StoredResponse
 from moorage.wire.types import Item
 
 
@@ -16,17 +17,16 @@ async def load_chain(runtime: Runtime, stored: StoredResponse) -> list[Item]:
     if stored.conversation_id is not None:
         items: list[Item] = await runtime.conversations.load_items(stored.tenant_id, stored.conversation_id)
         return items
-    return chain_items(await runtime.responses.snapshots(stored.tenant_id, stored.ancestors), then=stored.input_items)
+    return chain_items(await runtime.responses.parts(stored.tenant_id, stored.ancestors), then=stored.input_items)
 
 
-def chain_items(snapshots: Sequence[Snapshot], *, then: Sequence[Item] = ()) -> list[Item]:
+def chain_items(parts: Sequence[ChainPart], *, then: Sequence[Item] = ()) -> list[Item]:
     """Inputs and outputs of ended responses, in order. ``then`` is the input that goes on from them: it may answer calls of the last
     one, and calls whose output was deleted with a response."""
     items: list[Item] = []
-    for number, snapshot in enumerate(snapshots, 1):
-        items += snapshot.stored.input_items
-        if number == len(snapshots):
+    for number, part in enumerate(parts, 1):
+        items += part.input_items
+        if number == len(parts):
             items = context.answer_deleted(items, then)
-        if snapshot.is_final:
-            items += context.output_items(snapshot.final_object["output"], is_cut=snapshot.final_object["status"] == "incomplete")
+        items += context.output_items(part.output, is_cut=part.is_cut)
     return context.answer_orphans(items)

@@ -122,7 +122,7 @@ async def prepare(
         echo={},
         input_items=[*(recent or ()), *said.input_items],
         recent_items=len(recent or ()),
-        ancestors=_links(said.snapshots),
+        ancestors=_links(said.previous),
         conversation_id=request.conversation_id,
         is_background=request.background,
         is_streamed=request.stream,
@@ -228,10 +228,9 @@ async def _check_room(runtime: Runtime, tenant_id: str, follows: str | None = No
         )
 
 
-def _links(snapshots: list[Snapshot]) -> tuple[Ancestor, ...]:
-    if not snapshots:
+def _links(previous: Snapshot | None) -> tuple[Ancestor, ...]:
+    if previous is None:
         return ()
-    previous = snapshots[-1]
     assert previous.last is not None
     return (*previous.stored.ancestors, Ancestor(previous.stored.response_id, previous.last.first))
 

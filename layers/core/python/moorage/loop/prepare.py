@@ -18,7 +18,7 @@ from moorage.loop.notes import check_readable, reader, visible
 from moorage.model.catalog import ModelEntry
 from moorage.parallel import Breath
 from moorage.runtime import Runtime
-from moorage.store.responses import Snapshot
+from moorage.store.responses import Chain, Snapshot
 from moorage.tools.capabilities import (
     HidesField,
     HoldsSecrets,
@@ -38,8 +38,8 @@ class ResolvedInput:
     entry: ModelEntry
     """The model that shall go on from it."""
     native_tools: frozenset[str]
-    snapshots: list[Snapshot]
-    """The responses before, oldest first; none of a conversation."""
+    previous: Snapshot | None
+    """The response that it goes on from, if it names one."""
     chain: list[Item]
     """The items before the request."""
     input_items: list[Item]
@@ -68,13 +68,14 @@ async def gather(
     """
     entry = runtime.catalog.resolve(model)
     native_tools = runtime.catalog.provider(entry, runtime.http).native_tools
-    snapshots = await _ancestors(runtime, tenant_id, previous_response_id) if recent is None else []
+    past = None if previous_response_id is None or recent is not None else await _chain(runtime, tenant_id, previous_response_id)
     if conversation_id is not None:
         chain = await runtime.conversations.load_items(tenant_id, conversation_id)
     else:
-        chain = recent if recent is not None else chain_items(snapshots, then=input_items)
+        chain = recent or [] if past is None else chain_items(past.parts, then=input_items)
     breath = Breath()
-    said = ResolvedInput(entry, native_tools, snapshots, chain, await _resolved(runtime, tenant_id, input_items, chain))
+    previous = None if past is None else past.previous
+    said = ResolvedInput(entry, native_tools, previous, chain, await _resolved(runtime, tenant_id, input_items, chain))
     await breath.taken()
     context.check_calls(said.input_items, chain)
     check_choice(tool_choice, tools, said.items)
@@ -127,22 +128,20 @@ async def check_tools(
             await runtime.vector_stores.stores.resolve(tenant_id, store_ids, param=f"tools[{index}].vector_store_ids")
 
 
-async def _ancestors(runtime: Runtime, tenant_id: str, previous_response_id: str | None) -> list[Snapshot]:
-    """The chain that a request goes on from, oldest first. Raises :class:`ApiError`."""
-    if previous_response_id is None:
-        return []
-    snapshots = await runtime.responses.chain(tenant_id, previous_response_id)
-    if not snapshots[-1].is_final:
+async def _chain(runtime: Runtime, tenant_id: str, previous_response_id: str) -> Chain:
+    """The chain that a request goes on from. Raises :class:`ApiError`."""
+    chain = await runtime.responses.chain(tenant_id, previous_response_id)
+    if not chain.previous.is_final:
         raise bad_request(
             f"Response '{previous_response_id}' is still running. Wait until it has ended, or cancel it.",
             param="previous_response_id",
         )
-    if len(snapshots[-1].stored.ancestors) + 1 > limits.CHAIN_RESPONSES_MAX:
+    if len(chain.previous.stored.ancestors) + 1 > limits.CHAIN_RESPONSES_MAX:
         raise bad_request(
             f"A chain has at most {limits.CHAIN_RESPONSES_MAX} responses. Use a conversation for longer ones.",
             param="previous_response_id",
         )
-    return snapshots
+    return chain
 
 
 async def _resolved(runtime: Runtime, tenant_id: str, items: Sequence[Item], chain: list[Item]) -> list[Item]:

@@ -27,7 +27,7 @@ def _packed(value: Any, level: int) -> bytes:
 
 
 async def unpacked(body: bytes) -> Any:
-    return _loaded(body) if len(body) <= limits.UNPACKED_HERE_BYTES_MAX else await worked(lambda: _loaded(body))
+    return loaded(body) if len(body) <= limits.UNPACKED_HERE_BYTES_MAX else await worked(lambda: loaded(body))
 
 
 async def unpacked_with_size(body: bytes) -> tuple[Any, int]:
@@ -42,5 +42,5 @@ def _loaded_with_size(body: bytes) -> tuple[Any, int]:
     return orjson.loads(text), len(text)
 
 
-def _loaded(body: bytes) -> Any:
+def loaded(body: bytes) -> Any:
     return orjson.loads(zlib.decompress(body))

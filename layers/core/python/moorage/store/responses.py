@@ -17,10 +17,11 @@ from typing import Any, Final, TypeVar
 from moorage import ids, limits
 from moorage.codec import Codec, FieldCodec
 from moorage.errors import ApiError, ConditionFailed, previous_response_not_found, response_not_found
-from moorage.parallel import side_by_side, worked
+from moorage.parallel import Breath, side_by_side, worked
 from moorage.store import keys, object_keys, response_list
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
+from moorage.store.chain_parts import ChainPart, part_of
 from moorage.store.event_log import EventBatch, EventLog
 from moorage.store.packing import packed, unpacked_with_size
 from moorage.store.table import Record, Table
@@ -224,6 +225,21 @@ class Snapshot:
         assert self.last is not None
         final: dict[str, Any] = self.last.events[-1]["response"]
         return final
+
+    @property
+    def part(self) -> ChainPart:
+        """What it adds to a chain that goes on from it."""
+        return ChainPart.of(self.stored.input_items, self.final_object) if self.is_final else ChainPart(self.stored.input_items)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The responses that a request goes on from."""
+
+    previous: Snapshot
+    """The last one of them."""
+    parts: list[ChainPart]
+    """Of all, oldest first."""
 
 
 class Responses:
@@ -486,8 +502,8 @@ class Responses:
         )
         return stored, size
 
-    async def chain(self, tenant_id: str, previous_response_id: str) -> list[Snapshot]:
-        """The previous response and all its ancestors, oldest first.
+    async def chain(self, tenant_id: str, previous_response_id: str) -> Chain:
+        """The previous response and all its ancestors.
 
         Two round trips at any length: the previous response names its ancestors with the keys of their records, and those are read side
         by side, fifty ancestors a request. An ancestor that was deleted is left out, as in OpenAI's API.
@@ -496,13 +512,23 @@ class Responses:
             previous = await self.snapshot(tenant_id, previous_response_id)
         except ApiError as error:
             raise previous_response_not_found(previous_response_id) from error
-        older = await self.snapshots(tenant_id, previous.stored.ancestors)
-        return [*older, previous]
+        return Chain(previous, [*await self.parts(tenant_id, previous.stored.ancestors), previous.part])
 
-    async def snapshots(self, tenant_id: str, ancestors: Sequence[Ancestor]) -> list[Snapshot]:
-        """Those that still exist, in the order asked for."""
-        readers = await self.readers(tenant_id, ancestors, lambda snapshot: snapshot)
-        return await side_by_side(lambda read: read(), readers.values(), at_once=limits.RECORDS_UNPACKED_AT_ONCE)
+    async def parts(self, tenant_id: str, ancestors: Sequence[Ancestor]) -> list[ChainPart]:
+        """Of those that still exist, in the order asked for. Short ones are read here, one after the other, long ones on threads."""
+        found = await self._records_of(tenant_id, ancestors)
+        parts: list[ChainPart | None] = []
+        breath = Breath()
+        for _, record, last in found:
+            await breath.taken()
+            parts.append(part_of(record["body"], last["body"]) if _is_short(record) and _is_short(last) else None)
+        long = [pair for pair, part in zip(found, parts, strict=True) if part is None]
+        others = iter(await side_by_side(self._part, long, at_once=limits.RECORDS_UNPACKED_AT_ONCE))
+        return [next(others) if part is None else part for part in parts]
+
+    async def _part(self, found: "_Found") -> ChainPart:
+        bodies = await self._blobs.inlined(found[1:], "body")
+        return await worked(lambda: part_of(*bodies))
 
     async def readers(
         self, tenant_id: str, ancestors: Sequence[Ancestor], told: Callable[[Snapshot], T]
@@ -511,31 +537,31 @@ class Responses:
 
         ``told`` makes the caller's part of it. Their records are here then, without their long parts.
         """
-        if not ancestors:
-            return {}
-        wanted = [
-            (keys.response(tenant_id, link.response_id), sort_key)
-            for link in ancestors
-            for sort_key in (keys.META, keys.event(link.final_number))
-        ]
-        records = {(record["PK"], record["SK"]): record for record in await self._table.get_many(wanted)}
-        there = [link for link in ancestors if _is_whole(tenant_id, link, records)]
 
-        async def read(link: Ancestor) -> T:
-            record = records[keys.response(tenant_id, link.response_id), keys.META]
-            found = [await self._link(tenant_id, link, records)]
-            if "body" in record and len(record["body"]) <= limits.UNPACKED_HERE_BYTES_MAX:
+        async def read(response_id: str, record: Record, last: Record) -> T:
+            stored, size = await self._stored(tenant_id, response_id, record, with_ancestors=False)
+            batch, more = await self.log_of(stored).batch(last)
+            found = [Snapshot(stored, batch, size + more)]
+            del stored, batch
+            if _is_short(record):
                 return told(found.pop())
             # To free the memory of a large response takes ten milliseconds too: it is let go on the thread.
             return await worked(lambda: told(found.pop()))
 
-        return {link.response_id: partial(read, link) for link in there}
+        return {found[0]: partial(read, *found) for found in await self._records_of(tenant_id, ancestors)}
 
-    async def _link(self, tenant_id: str, link: Ancestor, records: dict[tuple[str, str], Record]) -> Snapshot:
-        pk = keys.response(tenant_id, link.response_id)
-        stored, size = await self._stored(tenant_id, link.response_id, records[pk, keys.META], with_ancestors=False)
-        last, more = await self.log_of(stored).batch(records[pk, keys.event(link.final_number)])
-        return Snapshot(stored, last, size + more)
+    async def _records_of(self, tenant_id: str, ancestors: Sequence[Ancestor]) -> "list[_Found]":
+        """Of those that are whole, in the order asked for."""
+        wanted = [(link.response_id, keys.response(tenant_id, link.response_id), keys.event(link.final_number)) for link in ancestors]
+        if not wanted:
+            return []
+        read = await self._table.get_many([key for _, pk, last in wanted for key in ((pk, keys.META), (pk, last))])
+        records = {(record["PK"], record["SK"]): record for record in read}
+        return [
+            (response_id, records[pk, keys.META], records[pk, last])
+            for response_id, pk, last in wanted
+            if (pk, keys.META) in records and (pk, last) in records
+        ]
 
     async def delete(self, tenant_id: str, response_id: str) -> None:
         """Remove every record and object of a response. Its usage stays counted, as long as it would have been kept."""
@@ -576,6 +602,9 @@ def unpack_ancestors(packed: bytes) -> tuple[Ancestor, ...]:
     return tuple(Ancestor(ids.response_of_digits(digits), number) for digits, number in _LINK.iter_unpack(packed))
 
 
-def _is_whole(tenant_id: str, link: Ancestor, records: dict[tuple[str, str], Record]) -> bool:
-    pk = keys.response(tenant_id, link.response_id)
-    return (pk, keys.META) in records and (pk, keys.event(link.final_number)) in records
+_Found = tuple[str, Record, Record]
+"""A response's id, its record, and that of its last batch."""
+
+
+def _is_short(record: Record) -> bool:
+    return "body" in record and len(record["body"]) <= limits.UNPACKED_HERE_BYTES_MAX
