@@ -36,6 +36,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
             "model.tokens",
             "skills.bundle",
             "skills.curated",
+            "skills.bounded_yaml",
             "skills.front_matter",
         ),
     ),

@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 import orjson
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from moorage import sealing
 
@@ -35,7 +32,7 @@ class ApprovalLinks:
 
     @classmethod
     def of(cls, content_key: bytes) -> Self:
-        return cls(HKDF(SHA256(), 32, salt=None, info=_BOUND_TO).derive(content_key))
+        return cls(sealing.derived_key(content_key, _BOUND_TO))
 
     def seal(self, link: ApprovalLinkRecord) -> str:
         said = orjson.dumps([link.tenant_id, link.approval_id, link.expires_at, link.key_id]).decode()
@@ -46,6 +43,6 @@ class ApprovalLinks:
         try:
             data = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
             link = ApprovalLinkRecord(*orjson.loads(sealing.unseal(data, self.key, _BOUND_TO)))
-        except (InvalidTag, ValueError, binascii.Error):
+        except (sealing.SealBroken, ValueError, binascii.Error):
             return None
         return link if now < link.expires_at else None

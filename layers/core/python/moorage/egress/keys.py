@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from cryptography.exceptions import InvalidTag
-
 from moorage import sealing
 from moorage.errors import SettingsConflict
 
@@ -157,7 +155,7 @@ class KeyFile:
             raise KeyLost(f"{self._path} does not hold the key that wrapped this. A backup of the time in which it was sealed does.")
         try:
             return bytes.fromhex(sealing.unseal(sealed, held.keys[name], _canonical(context)))
-        except (InvalidTag, ValueError) as error:
+        except (sealing.SealBroken, ValueError) as error:
             raise KeyLost(f"The key in {self._path} did not wrap this, or not for what it is used for now.") from error
 
     def read(self) -> Keys:

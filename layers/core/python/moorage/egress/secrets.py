@@ -103,7 +103,7 @@ def seal(secret: DomainSecret, key: DataKey | None, context: Mapping[str, str]) 
 
 
 def unseal(sealed: SealedSecret, key: bytes, context: Mapping[str, str]) -> OpenSecret:
-    """Raises ``cryptography.exceptions.InvalidTag`` if the record was changed or moved."""
+    """Raises :class:`~moorage.sealing.SealBroken` if the record was changed or moved."""
     assert sealed.ciphertext is not None, "an operator's secret is opened from the operator's record"
     bound_to = _bound_to(context, sealed.name, sealed.domain, *sealed.more_domains)
     return opened(sealed, sealing.unseal(sealed.ciphertext, key, bound_to))

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from moorage import limits
-from moorage.egress.ca import ensure_sealed_ca
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.keys import DataKey, KeyService
 from moorage.egress.policy import EgressOpening, EgressPolicy, EgressReason, sentence
@@ -276,6 +275,8 @@ class EgressService:
         if self._settings.egress_ca is not None:
             self._ca_pem = await asyncio.to_thread(Path(self._settings.egress_ca).read_text)
         elif self._keys is not None:
+            from moorage.egress.ca import ensure_sealed_ca  # With a library that others have no use for.
+
             self._ca_pem = (await ensure_sealed_ca(self.store, self._keys)).certificate_pem
 
 

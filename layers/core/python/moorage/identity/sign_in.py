@@ -14,9 +14,6 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 import orjson
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from moorage import limits, sealing
 from moorage.egress.fetch import FetchError
@@ -150,7 +147,7 @@ class SignIn:
         return token
 
     def _key(self) -> bytes:
-        return HKDF(SHA256(), 32, salt=None, info=_BOUND_TO).derive(self._content_key())
+        return sealing.derived_key(self._content_key(), _BOUND_TO)
 
     def _sealed(self, request: AuthorizationRequest) -> str:
         said = orjson.dumps(asdict(request)).decode()
@@ -161,6 +158,6 @@ class SignIn:
         try:
             data = base64.b64decode(cookie + "=" * (-len(cookie) % 4), altchars=b"-_", validate=True)
             request = AuthorizationRequest(**orjson.loads(sealing.unseal(data, self._key(), _BOUND_TO)))
-        except (InvalidTag, ValueError, TypeError):
+        except (sealing.SealBroken, ValueError, TypeError):
             return None
         return request if self._clock() < request.expires_at else None

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from moorage import limits
-from moorage.sandbox.warm_pool import is_pooled
+from moorage.sandbox.provisioner import is_pooled
 
 
 class DiskWarning(StrEnum):

@@ -8,6 +8,7 @@ this machine, and at last the scripted ``demo`` model.
 Keys are named by reference (``model/references.py``) and read when a provider is made; no entry holds one.
 """
 
+import asyncio
 import fnmatch
 import time
 from collections import Counter
@@ -42,6 +43,7 @@ from moorage.model.references import check_form, why_no_key
 from moorage.model.remote_servers import RemoteServers, ServerTable, check_hosts, check_server, server_of
 from moorage.model.search_engine import SearchTable, check_engine, engine_of
 from moorage.net.sigv4 import AwsAuth
+from moorage.net.transport import UpstreamTransport
 from moorage.wire.answers import Model
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 OPENAI_URL: Final = "https://api.openai.com/v1"
 ANTHROPIC_URL: Final = "https://api.anthropic.com/v1"
 OLLAMA_URL: Final = "http://127.0.0.1:11434"
+_OLLAMA_SECONDS: Final = 0.2
 OPENAI_MODEL: Final = "gpt-5.5"
 ANTHROPIC_MODEL: Final = "claude-sonnet-5"
 """The default model; MOORAGE_UPSTREAM_MODEL changes it."""
@@ -588,7 +591,12 @@ def ollama_url(environ: Mapping[str, str]) -> str:
 def probe_ollama(url: str = OLLAMA_URL) -> list[str]:
     """Names of the models that an Ollama on this machine has; none if there is no Ollama. Takes 200 ms at most."""
     try:
-        answer = httpx.get(f"{url}/api/tags", timeout=0.2, trust_env=False)
+        answer = asyncio.run(_asked(f"{url}/api/tags"))
         return [str(model["name"]) for model in answer.json()["models"]] if answer.status_code == 200 else []
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return []
+
+
+async def _asked(url: str) -> httpx.Response:
+    async with httpx.AsyncClient(transport=UpstreamTransport(), timeout=_OLLAMA_SECONDS, trust_env=False) as client:
+        return await client.get(url)

@@ -8,11 +8,7 @@ import hashlib
 import json
 from typing import Any, Final
 
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-
 PATH: Final = "/etc/chromium/policies/managed/moorage.json"
-_DER: Final = serialization.Encoding.DER
 _DENIED: Final = 2
 """Of settings that ask, allow or deny."""
 _POLICIES: Final[dict[str, Any]] = {
@@ -61,15 +57,23 @@ def policies(ca_pem: str) -> bytes:
 
 def policies_of(ca_pem: str) -> dict[str, Any]:
     """What stands in it."""
-    trusted = [base64.b64encode(each.public_bytes(_DER)).decode() for each in _certificates(ca_pem)]
+    trusted = [base64.b64encode(certificate).decode() for certificate, _ in _trusted(ca_pem)]
     return {**_POLICIES, **({"CACertificates": trusted} if trusted else {})}
 
 
 def key_pins(ca_pem: str) -> list[str]:
     """Their keys, as ``--ignore-certificate-errors-spki-list`` takes them: for the headless shell."""
-    keys = [each.public_key().public_bytes(_DER, serialization.PublicFormat.SubjectPublicKeyInfo) for each in _certificates(ca_pem)]
-    return [base64.b64encode(hashlib.sha256(key).digest()).decode() for key in keys]
+    return [base64.b64encode(hashlib.sha256(key).digest()).decode() for _, key in _trusted(ca_pem)]
 
 
-def _certificates(pem: str) -> list[x509.Certificate]:
-    return x509.load_pem_x509_certificates(pem.encode()) if pem else []
+def _trusted(pem: str) -> list[tuple[bytes, bytes]]:
+    """Each certificate with its key, both in DER."""
+    if not pem:
+        return []
+    from cryptography import x509  # A launcher without a proxy has no use for it, and it takes 10 MiB.
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return [
+        (each.public_bytes(Encoding.DER), each.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+        for each in x509.load_pem_x509_certificates(pem.encode())
+    ]

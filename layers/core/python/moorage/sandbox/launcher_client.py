@@ -5,14 +5,14 @@ a Unix socket.
 """
 
 import hashlib
-import ssl
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import httpx
 
 from moorage.errors import DeskUnavailable, SandboxCapacity, SandboxError, SandboxGone, SandboxHostAway
 from moorage.limits import EXEC_CONNECT_SECONDS, SANDBOX_START_SECONDS
+from moorage.net.transport import UpstreamTransport
 from moorage.sandbox.over_http import OverHttp
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 
@@ -33,7 +33,7 @@ class LauncherProvisioner(OverHttp):
     def __init__(self, socket_path: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._http = httpx.AsyncClient(
             base_url="http://launcher",
-            transport=transport or httpx.AsyncHTTPTransport(uds=socket_path, verify=_NO_TLS, limits=_CONNECTIONS),
+            transport=transport or UpstreamTransport(uds=socket_path),
             timeout=httpx.Timeout(SANDBOX_START_SECONDS + EXEC_CONNECT_SECONDS, connect=EXEC_CONNECT_SECONDS),
             trust_env=False,
         )
@@ -104,8 +104,3 @@ def wire_spec(spec: SandboxSpec) -> dict[str, Any]:
         if egress is None
         else {"proxy": egress.proxy, "username": egress.username, "password": egress.password, "ca_pem": egress.ca_pem},
     }
-
-
-_NO_TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Trusts nobody, and is not used: loading the usual certificates would take 25 ms for each client."""
-_CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=4)

@@ -12,7 +12,8 @@ from typing import Protocol
 from moorage import limits
 from moorage.errors import SandboxError
 from moorage.parallel import side_by_side
-from moorage.sandbox.warm_pool import hash_of, is_pooled
+from moorage.sandbox.provisioner import is_pooled
+from moorage.sandbox.warm_pool import hash_of
 from moorage.store import keys
 from moorage.store.table import Record, Table
 

@@ -16,6 +16,13 @@ from moorage.egress import trust
 
 CONFIG_VARIABLE: Final = "MOORAGE_SANDBOX_CONFIG"
 """Where an exec server finds its configuration that cannot be handed a file."""
+POOLED: Final = "pool_"
+"""How the ids begin under which sandboxes are started for the warm pool (``warm_pool.py``)."""
+
+
+def is_pooled(container_id: str) -> bool:
+    """Whether a sandbox was started for the pool, by the id that it was started under."""
+    return container_id.startswith(POOLED)
 
 
 class SandboxStatus(StrEnum):

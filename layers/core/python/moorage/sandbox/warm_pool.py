@@ -25,12 +25,11 @@ from typing import Final, Protocol
 from moorage import limits
 from moorage.errors import ConditionFailed, SandboxCapacity, SandboxElsewhere, SandboxError, SandboxGone, SandboxStarting
 from moorage.sandbox.exec_client import ExecClient
-from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec, SandboxStatus
+from moorage.sandbox.provisioner import POOLED, Handle, Provisioner, SandboxSpec, SandboxStatus
 from moorage.store import keys
 from moorage.store.table import Record, Table
 from moorage.telemetry import Metric, tell
 
-_PREFIX: Final = "pool_"
 _TENANT: Final = "pool"
 _TIERS: Final = {gib: tier for tier, gib in limits.MEMORY_LIMITS.items()}
 
@@ -49,11 +48,6 @@ class PooledProvisioner(Provisioner, Protocol):
         ...
 
     async def running(self) -> Sequence[PooledSandbox]: ...
-
-
-def is_pooled(container_id: str) -> bool:
-    """Whether a sandbox was started for the pool, by the id that it was started under."""
-    return container_id.startswith(_PREFIX)
 
 
 def hash_of(token: str) -> str:
@@ -247,7 +241,7 @@ class WarmPool:
         slot: Record = {
             "PK": keys.POOL,
             "SK": keys.pool_slot(tier, number),
-            "pool_id": f"{_PREFIX}{secrets.token_hex(16)}",
+            "pool_id": f"{POOLED}{secrets.token_hex(16)}",
             "revision": self._fleet.revision,
             "made_at": int(self._clock()),
             "sandbox_id": None,

@@ -8,25 +8,11 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-import yaml
-
 from moorage import limits
 
 _FENCE: Final = "---"
 _NAME: Final = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 """agentskills.io allows hyphens; OpenAI's own examples have underscores as well."""
-
-
-_NESTING_MAX: Final = 20
-"""Brackets within brackets. PyYAML's scanner looks at each open one for every token, which makes 16,384 of them a matter of half a
-minute."""
-
-
-class _Loader(yaml.SafeLoader):
-    def fetch_flow_collection_start(self, TokenClass: Any) -> None:
-        if self.flow_level >= _NESTING_MAX:
-            raise yaml.scanner.ScannerError(None, None, f"brackets are nested more than {_NESTING_MAX} deep", self.get_mark())
-        super().fetch_flow_collection_start(TokenClass)
 
 
 class SkillProblem(Exception):
@@ -64,18 +50,16 @@ def _head(text: str, path: str) -> str:
 
 
 def _fields(head: str, path: str) -> dict[Any, Any]:
+    from moorage.skills import bounded_yaml  # With a library that others have no use for.
+
     try:
-        fields = yaml.load(head, _Loader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise SkillProblem(f"The front matter of {path} is not valid YAML{_place(error)}.") from error
+        fields = bounded_yaml.load(head)
+    except bounded_yaml.NotYaml as error:
+        place = f" (line {error.line + 1}: {error.problem})" if error.line else ""
+        raise SkillProblem(f"The front matter of {path} is not valid YAML{place}.") from error
     if not isinstance(fields, dict):
         raise SkillProblem(f"The front matter of {path} must be a mapping with 'name' and 'description'.")
     return fields
-
-
-def _place(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-    return f" (line {mark.line + 2}: {error.problem})" if mark is not None and isinstance(error, yaml.MarkedYAMLError) else ""
 
 
 def _name(fields: dict[Any, Any], path: str) -> str:

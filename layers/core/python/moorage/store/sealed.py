@@ -13,10 +13,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from moorage import sealing
 
 _VERSION: Final = "mrg1"
@@ -46,7 +42,7 @@ class Sealer:
         try:
             data = base64.b64decode(body, altchars=b"-_", validate=True)
             return sealing.unseal(data, key, tenant_id.encode())
-        except (InvalidTag, ValueError, binascii.Error):
+        except (sealing.SealBroken, ValueError, binascii.Error):
             return None
 
     def _named(self, name: str) -> bytes | None:
@@ -60,5 +56,5 @@ class Sealer:
 @lru_cache(maxsize=_KEYS_MAX)
 def _derived(content_key: bytes) -> tuple[bytes, str]:
     """The key that is sealed with, and a name for it that does not give it away."""
-    key = HKDF(SHA256(), 32, salt=None, info=b"moorage encrypted_content").derive(content_key)
+    key = sealing.derived_key(content_key, b"moorage encrypted_content")
     return key, hashlib.sha256(b"name of " + key).hexdigest()[:8]
