@@ -108,8 +108,8 @@ class Api(Construct):
                 resource = v1.add_resource(segment)
                 self._methods(resource, integration)
                 self._route(resource, integration)
-        if config.cors_origins:
-            answer_preflights(v1, config.cors_origins)
+        if config.settings.cors_origins:
+            answer_preflights(v1, config.settings.cors_origins)
         self._gateway_errors()
         self._usage_plans()
         self._domain()
@@ -209,7 +209,7 @@ class Api(Construct):
             # Most often the function's share of the concurrency is used up (stacks.py: streams_percent); clients then try again.
             "DEFAULT_5XX": (kind.DEFAULT_5_XX, _after_a_second(errors.server_error())),
         }
-        readable = readable_by(self._config.cors_origins)
+        readable = readable_by(self._config.settings.cors_origins)
         for name, (response_type, error) in table.items():
             self.rest_api.add_gateway_response(
                 f"Error{name.title().replace('_', '')}",

@@ -60,7 +60,7 @@ def check_arns(config: Config, region: str | None) -> None:
 
 def _context(app: cdk.App) -> dict[str, object]:
     """The values of ``moorage`` and ``moorage:<name>``: CDK answers only for requested names."""
-    names = [CONTEXT_KEY, *(f"{CONTEXT_KEY}:{name}" for name in Config.model_fields)]
+    names = [CONTEXT_KEY, *(f"{CONTEXT_KEY}:{name}" for name in Config.names())]
     return {name: value for name in names if (value := app.node.try_get_context(name)) is not None}
 
 

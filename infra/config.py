@@ -10,27 +10,14 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from moorage.hosts import normalise_origin, normalise_pattern
-from moorage.limits import (
-    AUTO_IDLE_SECONDS_MIN,
-    AUTOMATIONS_MAX,
-    CODE_SECONDS_MAX,
-    COMMAND_TIMEOUT_MS_MAX,
-    CONTAINER_IDLE_MINUTES_DEFAULT,
-    MEMORY_LIMITS,
-    PROGRAMS_CHARS_MAX,
-    RETENTION_SECONDS,
-    STORED_BYTES_MAX,
-    TENANT_SANDBOXES_MAX,
-    TENANT_STARTS_PER_SECOND,
-    TENANT_VCPUS_MAX,
-)
-from moorage.settings import SettingsError, as_deployed, issuer_of, mirror, warm_pool_sizes
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from moorage.limits import MEMORY_LIMITS, RETENTION_SECONDS, TENANT_SANDBOXES_MAX, TENANT_STARTS_PER_SECOND, TENANT_VCPUS_MAX
+from moorage.settings import VARIABLES, OperatorSettings, SettingsError, as_deployed, written
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 
 CONTEXT_KEY = "moorage"
 AVAILABILITY_ZONES_MAX = 3
@@ -84,42 +71,35 @@ def _tiers(value: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(tier for tier in MEMORY_LIMITS if tier in value)
 
 
-def _mirror(value: str | None) -> str | None:
-    try:
-        address = None if value is None else mirror("this", value)
-    except SettingsError as error:
-        raise ValueError(str(error).removeprefix("this ").rstrip(".")) from error
-    if address is not None and urlsplit(address).port not in (None, 80, 443):
-        raise ValueError("takes an address on port 80 or 443: the security groups open no other")
-    return address
+_ON_AWS: Final = {
+    "tenant_sandboxes_max": TENANT_SANDBOXES_MAX,
+    "tenant_vcpus_max": TENANT_VCPUS_MAX,
+    "tenant_starts_per_second": TENANT_STARTS_PER_SECOND,
+}
+"""Defaults of a deployment: its tenants share the account's quotas."""
+
+_CHOICES: Final = {
+    variable.field.replace("oidc_", "oidc."): variable
+    for variable in VARIABLES.values()
+    if variable.field in {setting.name for setting in fields(OperatorSettings)}
+}
+"""Keys of ``cdk.json`` that are variables elsewhere."""
 
 
-Mirror = Annotated[str | None, AfterValidator(_mirror)]
-
-
-def _domains(value: tuple[str, ...]) -> tuple[str, ...]:
-    for domain in value:
-        if normalise_pattern(domain) != domain:
-            raise ValueError(f"takes lower-case domain names such as 'pkg.example.com', '*.example.com' or '*', not '{domain}'")
-    return value
-
-
-def _origins(value: tuple[str, ...]) -> tuple[str, ...]:
-    for origin in value:
-        if normalise_origin(origin) != origin:
-            raise ValueError(f"takes origins such as 'https://app.example.com', in lower case and without a path, not '{origin}'")
-    return tuple(dict.fromkeys(value))
-
-
-def _place(value: str) -> str:
-    if issuer_of(value) is None:
-        raise ValueError(f"takes an address that begins with https, without a query, not '{value}'")
-    return value
-
-
-def _warm_pool(value: tuple[str, ...]) -> tuple[str, ...]:
-    warm_pool_sizes(value)
-    return value
+def _chosen(values: dict[str, Any]) -> OperatorSettings:
+    """The operator's settings, taken out of the values of ``cdk.json`` and read as variables are. Raises :class:`SettingsError`."""
+    told: dict[str, Any] = {}
+    for key, variable in _CHOICES.items():
+        group, _, name = key.rpartition(".")
+        place = values.get(group) if group else values
+        value = place.pop(name, None) if isinstance(place, dict) else None
+        if value is not None:
+            told[variable.field] = variable.read(f"'{key}'", written(value))
+        if isinstance(value, list | dict) and not isinstance(told[variable.field], tuple | Mapping):
+            raise SettingsError(f"'{key}' takes one value.")
+    settings = OperatorSettings(**_ON_AWS | told)
+    settings.check()
+    return settings
 
 
 def _tier_names(value: "dict[str, UsagePlan]") -> "dict[str, UsagePlan]":
@@ -187,32 +167,12 @@ class UsagePlan(BaseModel):
 
 
 class Oidc(BaseModel):
-    """The issuer of tokens beside the API's keys, and the meaning of their claims (``docs/sign-in.md``)."""
+    """Of ``oidc``, what is the deployment's own affair; the rest are settings (``docs/sign-in.md``)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    issuer: Annotated[str, AfterValidator(_place)]
-    audience: str | None = None
-    tenants: Annotated[Words, Field(min_length=1)]
-    tenant_claim: str = "tenant"
-    role_claim: str = "roles"
-    roles: dict[str, Literal["admin", "member", "reader"]] = Field(default_factory=dict)
-    """By what the claim says; without any, each role by its name."""
-    client_id: str | None = None
     client_secret: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:secretsmanager:[^:]+:\d{12}:secret:[^:]+-[A-Za-z0-9]{6}$")
     """ARN of a secret of yours whose text is the client's."""
-    console_url: Annotated[str, AfterValidator(_place)] | None = None
-    scopes: str = "openid profile"
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if not (self.audience or self.client_id):
-            raise ValueError("issuer needs audience, client_id or both")
-        if (self.client_id is None) != (self.console_url is None):
-            raise ValueError("client_id and console_url belong together; set both or neither")
-        if self.client_secret and not self.client_id:
-            raise ValueError("client_secret needs client_id")
-        return self
 
 
 class GivenVpc(BaseModel):
@@ -267,6 +227,9 @@ class Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    settings: InstanceOf[OperatorSettings] = Field(default_factory=lambda: _chosen({}))
+    """In ``cdk.json`` each has its own name beside the other keys, and those of the issuer are in ``oidc``."""
+
     name: str = Field(default="moorage", pattern=r"^[a-z][a-z0-9-]{0,23}$")
     """Prefix of the stacks and of everything named; two deployments in one account differ in it."""
 
@@ -284,9 +247,6 @@ class Config(BaseModel):
     """Values of ``memory_limit`` that can be had. Unused ones cost nothing on Fargate, and an image each as MicroVMs, whose largest has
     32 GB: without this setting they have all but ``64g``."""
 
-    warm_pool: Annotated[Words, AfterValidator(_warm_pool)] = ()
-    """Sandboxes that wait for a container, such as ``1g:2``: it starts at once, and they are billed while they wait."""
-
     sandbox_image: str | None = None
     """An image that is already in a registry. None builds it in the account with CodeBuild, which needs no Docker here."""
 
@@ -296,21 +256,9 @@ class Config(BaseModel):
     sandbox_runtimes: Literal["full", "slim"] = "full"
     """What is in the image that is built: ``slim`` leaves out Java, Go, PHP and Ruby, a third of it. Smaller images start sooner."""
 
-    sandbox_programs: str | None = Field(default=None, max_length=PROGRAMS_CHARS_MAX)
-    """What the model is told of the programs in a ``sandbox_image`` of your own. None: for an image that is built here, what it has."""
-
     computer: bool = False
     """Whether each sandbox has a browser, in a second container with an image of its own: a task has 2 GiB of memory more, and 8 with
     ``64g``. It has not yet run on AWS."""
-
-    allowed_egress_domains: Annotated[Words, AfterValidator(_domains)] = ()
-    """The operator's ceiling. Empty deploys no proxy and no way out."""
-
-    python_mirror: Mirror = None
-    """The index, for pip, that packages of environments are installed from. The egress proxy reaches it on port 80 or 443."""
-
-    npm_mirror: Mirror = None
-    """The same of npm."""
 
     proxy_memory_mib: Literal[512, 1024, 2048, 4096, 8192] = 512
     """Of the egress proxy, which is one for all tenants; it gets 0.5 vCPU for each GiB, and costs by both while it runs."""
@@ -340,30 +288,8 @@ class Config(BaseModel):
     """How long the bucket keeps what was overwritten or deleted, so that it can be had again; 0 keeps nothing. AWS Backup needs it, and
     so does replication into another region."""
 
-    automations_max: int = Field(default=AUTOMATIONS_MAX, ge=1)
-    """Automations of one tenant. One more is refused."""
-
-    tenant_sandboxes_max: int = Field(default=TENANT_SANDBOXES_MAX, ge=0)
-    """Sandboxes that one tenant may have at once; 0 is no bound. One more waits, and says so after a while."""
-
-    tenant_vcpus_max: int = Field(default=TENANT_VCPUS_MAX, ge=0)
-    """vCPUs of them together: 0.5 for a sandbox of 1g, 1 for 4g, 4 for 16g, 16 for 64g; 0 is no bound."""
-
-    tenant_starts_per_second: int = Field(default=TENANT_STARTS_PER_SECOND, ge=0, le=1_000)
-    """Sandboxes that one tenant may start a second, of the 20 that ECS starts for the account; more wait. 0 is no bound."""
-
-    sandbox_price: Annotated[tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]], BeforeValidator(_list)] | None = None
-    """Dollars of an hour of a vCPU and of a GiB of a sandbox, for budgets and for what responses have cost. By default Fargate's list
-    prices, and nothing for MicroVMs; ``[0, 0]`` counts nothing."""
-
-    stored_bytes_max: int = Field(default=STORED_BYTES_MAX, ge=1)
-    """What one tenant may store in files, containers and vector stores together."""
-
     audit_retention_days: Literal[0, 90, 365, 731, 1827, 3653] = 0
     """How long the audit trail is kept, in a log group of its own; 0 keeps none."""
-
-    otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$")
-    """A collector that takes the traces of responses by OTLP over HTTP (``/v1/traces`` is added). None sends none."""
 
     otlp_headers_secret: str | None = Field(
         default=None, pattern=r"^arn:aws[a-z-]*:secretsmanager:[^:]+:\d{12}:secret:[^:]+-[A-Za-z0-9]{6}$"
@@ -481,9 +407,6 @@ class Config(BaseModel):
     """With ``waf``: requests that one address may send in five minutes, with a key or without one. Everybody behind one NAT gateway
     shares an address. WAF's own bounds: ``RateBasedStatement`` of its API reference."""
 
-    cors_origins: Annotated[Words, AfterValidator(_origins), Field(max_length=CORS_ORIGINS_MAX)] = ()
-    """Origins whose pages may call the API from a browser, each as a whole. None: no page may."""
-
     waf_acl_arn: str | None = Field(
         default=None, pattern=r"^arn:aws:wafv2:[a-z0-9-]+:\d{12}:regional/webacl/[A-Za-z0-9_-]+/[0-9A-Za-z-]+$"
     )
@@ -495,30 +418,6 @@ class Config(BaseModel):
     oidc: Oidc | None = None
     """Tokens of an OpenID Connect issuer beside API keys, and signing in to the console with it. None: keys alone."""
 
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-
-    web_search: Literal["refuse", "ignore"] = "refuse"
-    """What becomes of a ``web_search`` tool where ``models.toml`` names no search engine: 400, or left out with a notice."""
-
-    code_seconds_max: int = Field(default=CODE_SECONDS_MAX, ge=1, le=COMMAND_TIMEOUT_MS_MAX // 1000)
-    """How long one run of the code interpreter may take."""
-
-    auto_idle_seconds: int = Field(default=0, ge=0, le=CONTAINER_IDLE_MINUTES_DEFAULT * 60)
-    """After so many idle seconds the sandbox of a container that a response made stops, if no process is left in it: 30 to 1200. The
-    container keeps its id and its files, and its next use waits for another sandbox. 0: after its 20 minutes."""
-
-    strict_expiry: bool = False
-    """Refuse an expired container with OpenAI's error instead of reviving it."""
-
-    drain: bool = False
-    """No response is begun any more, and those that run come to their end: before the deployment is destroyed."""
-
-    requests_per_minute: int = Field(default=0, ge=0)
-    """Of one API key, over all processes; 0 is no limit. ``requests_per_second`` bounds all keys together."""
-
-    tokens_per_minute: int = Field(default=0, ge=0)
-    """The same for input tokens, by estimate."""
-
     table_read_units: int = Field(default=0, ge=0, le=40_000)
     """Provisioned capacity of the table; 0 for both is on demand, which costs nothing at rest."""
 
@@ -526,6 +425,15 @@ class Config(BaseModel):
 
     retain: bool = True
     """Keep table and bucket when their stack is destroyed. Tests and throw-away deployments say false."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _settings_apart(cls, values: Any) -> Any:
+        """The operator's settings are read and checked as their variables are."""
+        if not isinstance(values, dict):
+            return values
+        rest = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+        return {"settings": _chosen(rest), **rest}
 
     @model_validator(mode="before")
     @classmethod
@@ -562,8 +470,6 @@ class Config(BaseModel):
             raise ValueError("microvm_base_version needs provisioner 'lambda_microvm'")
         if self.sandbox_logs and not self.has_fargate:
             raise ValueError("sandbox_logs needs provisioner 'fargate': a MicroVM writes logs by a role only, and has none")
-        if 0 < self.auto_idle_seconds < AUTO_IDLE_SECONDS_MIN:
-            raise ValueError(f"auto_idle_seconds takes {AUTO_IDLE_SECONDS_MIN} or more, or 0")
         if (self.table_name is None) != (self.bucket_name is None):
             raise ValueError("table_name and bucket_name belong together: records name objects; set both or neither")
         if self.content_key_arn and self.table_name is None:
@@ -572,9 +478,10 @@ class Config(BaseModel):
             raise ValueError(
                 "computer needs provisioner 'fargate' alone: a browser has a container of its own beside that of the commands"
             )
-        if set(warm_pool_sizes(self.warm_pool)) & set(self.microvm_tiers) or (self.warm_pool and not self.has_fargate):
+        warm_pool = self.settings.warm_pool.keys()
+        if warm_pool & set(self.microvm_tiers) or (warm_pool and not self.has_fargate):
             raise ValueError("warm_pool needs provisioner 'fargate'; a MicroVM starts in seconds")
-        if missing := sorted(warm_pool_sizes(self.warm_pool).keys() - set(self.memory_tiers)):
+        if missing := sorted(warm_pool - set(self.memory_tiers)):
             raise ValueError(f"warm_pool names {', '.join(missing)}, which memory_tiers leaves out")
         if (self.monthly_budget or self.sandboxes_alarm) and not self.has_recipient:
             raise ValueError("monthly_budget and sandboxes_alarm need alarm_email or alarm_topic_arn: somebody has to be told")
@@ -584,27 +491,37 @@ class Config(BaseModel):
             raise ValueError("waf_acl_arn names a web ACL that is there, and waf makes one; set one of them")
         if self.usage_plans and not self.authorizer:
             raise ValueError("usage_plans needs authorizer: it names the tenant of each request")
-        if self.proxy_memory_mib != 512 and not self.allowed_egress_domains:
-            raise ValueError("proxy_memory_mib needs allowed_egress_domains: without them there is no proxy")
-        if (self.python_mirror or self.npm_mirror) and not self.allowed_egress_domains:
-            raise ValueError("python_mirror and npm_mirror need allowed_egress_domains: without them there is no proxy")
-        if self.allowed_egress_domains and self.provisioner == "none":
-            raise ValueError("allowed_egress_domains needs sandboxes: with provisioner 'none' no proxy is deployed")
-        if self.allowed_egress_domains and self.has_microvms and self.vpc is not None:
-            raise ValueError(
-                "allowed_egress_domains does not go with vpc and provisioner 'lambda_microvm': it is reached from a network that "
-                "the deployment makes"
-            )
+        self._check_egress()
         if self.vpc is not None:
             self._check_vpc(self.vpc)
         if self.provisioner == "none" and self._is_set("vpc_cidr"):
             raise ValueError("vpc_cidr needs sandboxes: provisioner 'none' deploys no network")
-        if self._is_set("proxy_cidr") and not self.allowed_egress_domains:
-            raise ValueError("proxy_cidr needs allowed_egress_domains: without them there is no proxy")
         self._check_overlaps()
-        if self.otlp_headers_secret and not self.otlp_endpoint:
+        if self.otlp_headers_secret and not self.settings.otlp_endpoint:
             raise ValueError("otlp_headers_secret needs otlp_endpoint: the headers are the collector's")
+        if len(self.settings.cors_origins) > CORS_ORIGINS_MAX:
+            raise ValueError(f"cors_origins takes up to {CORS_ORIGINS_MAX} origins")
+        if self.oidc and not self.settings.oidc_issuer:
+            raise ValueError("oidc needs issuer: whose tokens are taken")
+        if self.oidc and self.oidc.client_secret and not self.settings.oidc_client_id:
+            raise ValueError("oidc.client_secret needs oidc.client_id")
         return self
+
+    def _check_egress(self) -> None:
+        mirrors = {name: getattr(self.settings, name) for name in ("python_mirror", "npm_mirror")}
+        is_set = {**mirrors, **{name: self._is_set(name) for name in ("proxy_memory_mib", "proxy_cidr")}}
+        if told := [name for name, value in is_set.items() if value and not self.has_egress]:
+            raise ValueError(f"{told[0]} needs allowed_egress_domains: without them there is no proxy")
+        for name, address in mirrors.items():
+            if address and urlsplit(address).port not in (None, 80, 443):
+                raise ValueError(f"{name} takes an address on port 80 or 443: the security groups open no other")
+        if self.has_egress and self.provisioner == "none":
+            raise ValueError("allowed_egress_domains needs sandboxes: with provisioner 'none' no proxy is deployed")
+        if self.has_egress and self.has_microvms and self.vpc is not None:
+            raise ValueError(
+                "allowed_egress_domains does not go with vpc and provisioner 'lambda_microvm': it is reached from a network that "
+                "the deployment makes"
+            )
 
     def _check_by_tier(self, by_tier: Mapping[str, str]) -> None:
         if by_tier.keys() != set(self.memory_tiers):
@@ -644,7 +561,7 @@ class Config(BaseModel):
         if self.has_microvms:
             vpc.check_microvms()
         else:
-            vpc.check_fargate(has_egress=bool(self.allowed_egress_domains))
+            vpc.check_fargate(has_egress=self.has_egress)
 
     @property
     def has_fargate(self) -> bool:
@@ -683,7 +600,12 @@ class Config(BaseModel):
 
     @property
     def has_egress(self) -> bool:
-        return bool(self.allowed_egress_domains)
+        return bool(self.settings.allowed_egress_domains)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Of ``moorage`` in ``cdk.json``."""
+        return sorted({*cls.model_fields, *(key.partition(".")[0] for key in _CHOICES)} - {"settings"})
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:
@@ -706,10 +628,11 @@ def _parsed(value: Any) -> Any:
 
 def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
-    place = ".".join(map(str, first["loc"])) or "settings"
+    place = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        return f"cdk.json: there is no setting '{place}'; the settings are {', '.join(Config.model_fields)}."
-    return f"cdk.json: '{place}': {first['msg'].removeprefix('Value error, ')}."
+        return f"cdk.json: there is no setting '{place}'; the settings are {', '.join(Config.names())}."
+    said = re.sub(r"MOORAGE_OIDC_(\w+)", lambda name: f"oidc.{name[1].lower()}", first["msg"].removeprefix("Value error, "))
+    return f"cdk.json: {f'{place!r}: ' if place else ''}{said.removesuffix('.')}."
 
 
 class Models(BaseModel):

@@ -159,9 +159,9 @@ class EgressProxy(Construct):
             environment={
                 "MOORAGE_NAME": config.name,
                 "MOORAGE_TABLE": table.table_name,
-                "MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(config.allowed_egress_domains),
-                **({"MOORAGE_PYTHON_MIRROR": config.python_mirror} if config.python_mirror else {}),
-                **({"MOORAGE_NPM_MIRROR": config.npm_mirror} if config.npm_mirror else {}),
+                "MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(config.settings.allowed_egress_domains),
+                **({"MOORAGE_PYTHON_MIRROR": config.settings.python_mirror} if config.settings.python_mirror else {}),
+                **({"MOORAGE_NPM_MIRROR": config.settings.npm_mirror} if config.settings.npm_mirror else {}),
                 "MOORAGE_BUCKET": "none",  # the settings want one; the proxy has no right to any
                 **({"MOORAGE_EGRESS_OWN_NETWORKS": ",".join(own_networks)} if own_networks else {}),
                 "MOORAGE_EGRESS_KEY": self.secrets_key.key_arn,

@@ -328,7 +328,7 @@ class Microvms(Construct):
         if self.network.policy:
             connector["MOORAGE_MICROVM_POLICY_CONNECTOR"] = self.network.policy.attr_arn
             connector["MOORAGE_MICROVM_PROXY_NETWORKS"] = ",".join(self._proxy_networks)
-        if self._config.has_both and self._config.sandbox_price is None:
+        if self._config.has_both and self._config.settings.sandbox_price is None:
             connector["MOORAGE_MICROVM_UNPRICED"] = "true"
         return {**connector, **images, **versions}
 

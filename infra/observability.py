@@ -88,7 +88,7 @@ class Observability(Construct):
                 graph("Sandboxes alive", self._own("SandboxesAlive", "Maximum")),
                 graph("Egress: denied, proxy down", self._own("EgressDenied", "Sum"), self._own("ProxyDown", "Sum")),
             )
-        if config.warm_pool:
+        if config.settings.warm_pool:
             dashboard.add_widgets(graph("Warm pool", self._own("WarmPoolHits", "Sum"), self._own("WarmPoolMisses", "Sum")))
 
         dashboard.add_widgets(Costs(config, rest_api, machine, table, functions, all_functions).widget())

@@ -105,12 +105,12 @@ DEFAULT_REGION: Final = "us-east-1"
 LISTED_IN: Final = "2026-11"
 
 
-def sandbox_price(config: Config, region: str) -> tuple[tuple[float, float], str]:
+def sandbox_price(config: Config, region: str) -> tuple[tuple[float, float] | None, str]:
     """Dollars of an hour of a vCPU and of a GiB, and where they stand. What Lambda asks for MicroVMs goes by what they use."""
-    if config.sandbox_price is not None:
-        return config.sandbox_price, "sandbox_price of the deployment"
+    if config.settings.sandbox_price is not None:
+        return config.settings.sandbox_price, "sandbox_price of the deployment"
     if not config.has_fargate:
-        return (0.0, 0.0), ""
+        return None, ""
     known = region if region in PRICES else DEFAULT_REGION
     prices = PRICES[known]
     hour = round(prices.fargate_vcpu_second * 3600, 5), round(prices.fargate_gb_second * 3600, 5)

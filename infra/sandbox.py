@@ -262,9 +262,7 @@ PROGRAMS: Final = {
 
 def programs(config: Config) -> str:
     """Of a foreign image nothing is known but its owner's words."""
-    if config.sandbox_programs is not None:
-        return config.sandbox_programs
-    return PROGRAMS[config.sandbox_runtimes] if config.sandbox_image is None else ""
+    return config.settings.sandbox_programs or (PROGRAMS[config.sandbox_runtimes] if config.sandbox_image is None else "")
 
 
 _DROPPED_CAPABILITIES: Final = [

@@ -1,6 +1,6 @@
 """Two stacks: ``<name>-state`` stays, ``<name>`` is everything else and may come and go."""
 
-from dataclasses import fields
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
-from moorage.settings import Settings, warm_pool_sizes
+from moorage.settings import VARIABLES, Settings, written
 
 from infra.agent_loop import AgentLoop, grant_executions, grant_start_of_executions, machine_arn, reads_in_microvms
 from infra.api import BUFFERED_TIMEOUT, OTHERS, STREAM_SECONDS_MAX, STREAM_TIMEOUT, Api, Handlers
@@ -51,17 +51,6 @@ _ROLLOUTS: Final = {
 }
 
 _REAPER_INTERVAL: Final = cdk.Duration.minutes(1)
-
-_CONVERTED: Final = frozenset(
-    {
-        *("table_name", "bucket_name", "vector_bucket", "provisioner", "sandbox_price", "sandbox_programs", "warm_pool"),
-        *("allowed_egress_domains", "cors_origins", "otlp_endpoint", "usage_plans"),
-    }
-)
-"""Settings of the deployment that functions get in another form, or not all functions."""
-
-SHARED_SETTINGS: Final = sorted(Config.model_fields.keys() & {field.name for field in fields(Settings)} - _CONVERTED)
-"""Settings of the deployment that every function gets as they are."""
 
 
 class StateStack(cdk.Stack):
@@ -135,20 +124,19 @@ class ServiceStack(cdk.Stack):
         """The environment of every function. Reading it again here fails at synthesis, and not at the start of a function."""
         config = self._config
         price, source = sandbox_price(config, self.region)
+        told_elsewhere: dict[str, Any] = {"allowed_egress_domains": (), "cors_origins": (), "otlp_endpoint": None}
         settings = Settings(
-            **{name: getattr(config, name) for name in SHARED_SETTINGS},
+            **asdict(replace(config.settings, sandbox_price=price, sandbox_programs=programs(config), **told_elsewhere)),
+            name=config.name,
+            content_key_edition=config.content_key_edition,
             table_name=self._state.table.table_name,
             bucket_name=self._state.bucket.bucket_name,
             state_machine_arn=machine_arn(self, config),
             provisioner="by_tier" if config.has_both else "lambda_microvm" if config.has_microvms else "fargate",
             presigned_downloads=True,
             retention_seconds=config.retention_days * 86_400,
-            sandbox_price=price,
             sandbox_price_source=source,
-            sandbox_programs=programs(config),
             sandbox_browser=config.computer,
-            warm_pool=warm_pool_sizes(config.warm_pool),
-            **_identity(config),
         )
         environment = {
             **settings.to_environment(),
@@ -161,11 +149,8 @@ class ServiceStack(cdk.Stack):
 
     def _lists(self) -> dict[str, str]:
         """Settings without a bound of their own: 80 domains would fill a function's variables."""
-        lists = {
-            "MOORAGE_ALLOWED_EGRESS_DOMAINS": self._config.allowed_egress_domains,
-            "MOORAGE_CORS_ORIGINS": self._config.cors_origins,
-        }
-        return {name: ",".join(words) for name, words in lists.items()}
+        lists = {"allowed_egress_domains", "cors_origins"}
+        return {name: written(getattr(self._config.settings, each.field)) for name, each in VARIABLES.items() if each.field in lists}
 
     def _make_network(self, hooks: CustomResources) -> Network:
         if self._config.vpc:
@@ -461,10 +446,10 @@ class ServiceStack(cdk.Stack):
         They are outside of the sandboxes' network, with the internet before them; the headers come as an encrypted variable, filled by
         CloudFormation, and the template has only the reference.
         """
-        if self._config.otlp_endpoint is None:
+        if self._config.settings.otlp_endpoint is None:
             return
         for function in functions:
-            function.add_environment("OTEL_EXPORTER_OTLP_ENDPOINT", self._config.otlp_endpoint)
+            function.add_environment("OTEL_EXPORTER_OTLP_ENDPOINT", self._config.settings.otlp_endpoint)
             if self._config.otlp_headers_secret:
                 headers = secrets.Secret.from_secret_complete_arn(function, "OtlpHeaders", self._config.otlp_headers_secret)
                 function.add_environment("OTEL_EXPORTER_OTLP_HEADERS", headers.secret_value.unsafe_unwrap())
@@ -517,24 +502,6 @@ class ServiceStack(cdk.Stack):
         ]
         if arns:
             function.add_to_role_policy(iam.PolicyStatement(actions=["bedrock:InvokeModel"], resources=arns))
-
-
-def _identity(config: Config) -> dict[str, Any]:
-    """Public settings of :class:`Settings`: a secret of the client reaches one function alone."""
-    oidc = config.oidc
-    if oidc is None:
-        return {}
-    return {
-        "oidc_issuer": oidc.issuer,
-        "oidc_audience": oidc.audience,
-        "oidc_client_id": oidc.client_id,
-        "oidc_console_url": oidc.console_url,
-        "oidc_scopes": oidc.scopes,
-        "oidc_tenants": oidc.tenants,
-        "oidc_tenant_claim": oidc.tenant_claim,
-        "oidc_role_claim": oidc.role_claim,
-        **({"oidc_roles": oidc.roles} if oidc.roles else {}),
-    }
 
 
 def _grant_bedrock(function: lambda_.Function) -> None:

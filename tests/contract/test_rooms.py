@@ -44,7 +44,6 @@ SPEAKERS = {
     "moorage.approvals.waiting": "the same, as a webhook says it",
     "moorage.model.search_engine": "a kind of search engine that is a server of this protocol",
     "moorage.tools.web_search.engines": "the same",
-    "moorage.settings": "the word of a setting, which says what becomes of the tool where there is no engine",
     "moorage.cli.main": "a command of its own of that name",
     "moorage.tools.mcp.workspace.gate": "the name of an argument, which models were trained on",
     "moorage.cli.completion": "the word for the user's own shell",

@@ -3,16 +3,18 @@
 import ast
 import json
 import re
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from moorage.limits import TENANT_SANDBOXES_MAX, TENANT_STARTS_PER_SECOND, TENANT_VCPUS_MAX
 from moorage.model import embedding_models
-from moorage.settings import GROUPS, VARIABLES
+from moorage.settings import GROUPS, VARIABLES, OperatorSettings, Settings
 
 from infra.app import check_microvms, check_region
 from infra.config import Config, ConfigError, Models
-from infra.stacks import SHARED_SETTINGS, TITAN
+from infra.stacks import TITAN
 from tests.infra.conftest import BOTH, COMPANY, EVERYTHING, GIVEN_GROUPS, GIVEN_VPC, MICROVM_VPC, MICROVMS, ROOT, Stacks
 from tests.infra.synthesis import context_of, program
 
@@ -26,7 +28,10 @@ WRONG = {
         {"otlp_headers_secret": "arn:aws:secretsmanager:us-east-1:000000000000:secret:otlp-Ab12Cd"},
         "otlp_headers_secret needs otlp_endpoint",
     ),
-    "a URL where a domain is wanted": ({"allowed_egress_domains": ["https://pkg.example.com"]}, "takes lower-case domain names"),
+    "a URL where a domain is wanted": (
+        {"allowed_egress_domains": ["https://pkg.example.com"]},
+        "'allowed_egress_domains' takes domain names",
+    ),
     "a domain without its certificate": ({"domain_name": "api.example.com"}, "belong together"),
     "a name of no WebSocket API": (
         {
@@ -51,9 +56,18 @@ WRONG = {
     ),
     "any origin of pages": ({"cors_origins": ["*"]}, "takes origins such as 'https://app.example.com'"),
     "an origin that closes the template's text": ({"cors_origins": ['https://a.example"']}, "takes origins such as"),
-    "tokens for anybody": ({"oidc": {"issuer": "https://a.example", "tenants": ["a"]}}, "issuer needs audience, client_id or both"),
-    "an issuer in clear text": ({"oidc": {"issuer": "http://a.example", "audience": "a", "tenants": ["a"]}}, "begins with https"),
-    "tokens of no tenant": ({"oidc": {"issuer": "https://a.example", "audience": "a", "tenants": []}}, "at least 1"),
+    "tokens for anybody": (
+        {"oidc": {"issuer": "https://a.example", "tenants": ["a"]}},
+        "oidc.issuer needs oidc.audience, oidc.client_id or both",
+    ),
+    "an issuer in clear text": (
+        {"oidc": {"issuer": "http://a.example", "audience": "a", "tenants": ["a"]}},
+        "'oidc.issuer' takes an address that begins with https",
+    ),
+    "tokens of no tenant": (
+        {"oidc": {"issuer": "https://a.example", "audience": "a", "tenants": []}},
+        "oidc.issuer needs oidc.tenants",
+    ),
     "a proxy without Fargate": ({"provisioner": "none", "allowed_egress_domains": ["pkg.example.com"]}, "needs sandboxes"),
     "MicroVMs of 64 GiB": ({**MICROVMS, "memory_tiers": ["1g", "64g"]}, "memory_tiers cannot have 64g"),
     "logs of MicroVMs": ({**MICROVMS, "sandbox_logs": True}, "sandbox_logs needs provisioner 'fargate'"),
@@ -63,7 +77,7 @@ WRONG = {
         {**MICROVMS, "vpc": MICROVM_VPC, "allowed_egress_domains": ["pkg.example.com"]},
         "allowed_egress_domains does not go with vpc and provisioner 'lambda_microvm'",
     ),
-    "a warm pool of no memory tier": ({"warm_pool": ["2g:1"]}, "'warm_pool': takes a memory tier (1g, 4g, 16g, 64g)"),
+    "a warm pool of no memory tier": ({"warm_pool": ["2g:1"]}, "'warm_pool' takes a memory tier (1g, 4g, 16g, 64g)"),
     "a warm pool of a tier that is not deployed": ({"memory_tiers": ["1g"], "warm_pool": "4g:1"}, "which memory_tiers leaves out"),
     "a warm pool without Fargate": ({"provisioner": "none", "warm_pool": "1g:1"}, "warm_pool needs provisioner 'fargate'"),
     "a warm pool of MicroVMs": ({**MICROVMS, "warm_pool": "1g:1"}, "warm_pool needs provisioner 'fargate'"),
@@ -73,7 +87,7 @@ WRONG = {
     "a rate without a burst": ({"usage_plans": {"a": {"requests_per_second": 1}}}, "request_burst belong together"),
     "a quota that is none": ({"usage_plans": {"a": {"requests_per_month": 1}}}, "usage_plans.a.requests_per_month"),
     "started environments beyond any quota": ({"provisioned_concurrency": 5000}, "'provisioned_concurrency'"),
-    "a mirror without a proxy": ({"npm_mirror": "https://npm.example.com"}, "npm_mirror need allowed_egress_domains"),
+    "a mirror without a proxy": ({"npm_mirror": "https://npm.example.com"}, "npm_mirror needs allowed_egress_domains"),
     "a mirror by its address": ({"python_mirror": "https://10.0.0.1/simple"}, "'python_mirror'"),
     "a mirror on another port": (
         {"python_mirror": "https://python.example.com:8443/simple", "allowed_egress_domains": ["pkg.example.com"]},
@@ -94,9 +108,22 @@ WRONG = {
     "a tag with a long value": ({"tags": {"a": "x" * 257}}, "'tags': takes names of 1 to 128 and values of up to 256"),
     "more tags than a resource takes": ({"tags": {f"t{n}": "x" for n in range(41)}}, "'tags': takes up to 40 tags"),
     "half a capacity": ({"table_read_units": 10}, "table_read_units and table_write_units belong together"),
-    "a price of one number": ({"sandbox_price": [0.03]}, "'sandbox_price.1'"),
-    "a price below nothing": ({"sandbox_price": [0.03, -1]}, "'sandbox_price.1'"),
-    "an idle time that a pause is longer than": ({"auto_idle_seconds": 29}, "auto_idle_seconds takes 30 or more, or 0"),
+    "a price of one number": ({"sandbox_price": [0.03]}, "'sandbox_price' takes the dollars of an hour"),
+    "a price below nothing": ({"sandbox_price": [0.03, -1]}, "'sandbox_price' takes the dollars of an hour"),
+    "an idle time that a pause is longer than": (
+        {"auto_idle_seconds": 29},
+        "'auto_idle_seconds' takes 30 to 1200 seconds, or 0, not '29'",
+    ),
+    "several words for one": ({"log_level": ["INFO"]}, "'log_level' takes one value"),
+    "a word for a number": ({"code_seconds_max": "long"}, "'code_seconds_max' must be a whole number, not 'long'"),
+    "another word for on": ({"drain": "yes"}, "'drain' is 'yes'; it takes 'true' or 'false'"),
+    "an object of settings": ({"settings": {"drain": True}}, "'settings'"),
+    "an issuer's setting outside of oidc": ({"oidc_issuer": "https://a.example"}, "there is no setting 'oidc_issuer'"),
+    "an issuer without its address": ({"oidc": {"client_secret": EVERYTHING["otlp_headers_secret"]}}, "oidc needs issuer"),
+    "more origins than a preflight compares": (
+        {"cors_origins": [f"https://a{n}.example" for n in range(21)]},
+        "takes up to 20 origins",
+    ),
     "an idle time longer than the container's": ({"auto_idle_seconds": 1201}, "'auto_idle_seconds'"),
     "a network of the internet's": ({"vpc_cidr": "8.0.0.0/16"}, "'vpc_cidr': takes a private network such as 10.0.0.0/16"),
     "a network that EC2 does not make": ({"vpc_cidr": "10.0.0.0/8"}, "with a prefix of 16 to 20, not '10.0.0.0/8'"),
@@ -198,8 +225,7 @@ def test_every_setting_is_set_by_the_deployment_or_left_alone_for_a_reason(every
     """What is left to its default is not rendered: such a setting is one that the CDK app passes on."""
     source = ast.parse((ROOT / "infra" / "stacks.py").read_text())
     calls = [node for node in ast.walk(source) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Settings"]
-    passed_on = {keyword.arg for call in calls for keyword in call.keywords} | set(SHARED_SETTINGS)
-    passed_on |= {str(n.value) for n in ast.walk(source) if isinstance(n, ast.Constant) and str(n.value).startswith("oidc_")}
+    passed_on = {keyword.arg for call in calls for keyword in call.keywords} | {setting.name for setting in fields(OperatorSettings)}
     read = {name for name, variable in VARIABLES.items() if variable.field not in passed_on} | set(GROUPS.values())
     functions = everything.of_type("AWS::Lambda::Function").values()
     told = {name for f in functions for name in f.get("Environment", {}).get("Variables", {})}
@@ -210,7 +236,6 @@ def test_every_setting_is_set_by_the_deployment_or_left_alone_for_a_reason(every
         for container in task["ContainerDefinitions"]
         for variable in container.get("Environment", [])
     }
-    told |= {node.value for node in ast.walk(source) if isinstance(node, ast.Constant) and node.value in VARIABLES}  # of the lists
     assert read - told == set(NOT_ON_AWS)
 
 
@@ -220,7 +245,7 @@ FOR_EMULATORS = {"streaming", "bundle_for"}
 def test_every_setting_has_a_row_in_the_page_and_no_row_is_of_another() -> None:
     rows = (ROOT / "docs" / "aws.md").read_text().partition("| setting | default | effect |")[2].partition("\n\n")[0].splitlines()
     named = {name for row in rows for name in re.findall(r"`(\w+)`", "".join(row.split("|")[1:2]))}
-    assert named == Config.model_fields.keys() - FOR_EMULATORS
+    assert named == set(Config.names()) - FOR_EMULATORS
 
 
 def test_the_command_line_overrides_cdk_json() -> None:
@@ -233,6 +258,36 @@ def test_the_command_line_overrides_cdk_json() -> None:
     }
     config = Config.from_context(context)
     assert (config.retention_days, config.memory_tiers, config.waf, config.tls_minimum) == (90, ("1g", "4g"), True, "1.2")
+
+
+def test_cdk_json_spells_settings_as_json_and_variables_as_text() -> None:
+    """A list is one with commas, an object has pairs, and null is the default. Domains and origins are read as requests' are."""
+    told = {
+        "allowed_egress_domains": ["API.Example.com", "*.pkg.example"],
+        "drain": True,
+        "sandbox_price": [0.03, 0.004],
+        "warm_pool": ["1g:2", "4g:1"],
+        "python_mirror": None,
+        "oidc": {"issuer": "https://a.example", "audience": "a", "tenants": ["a", "b"], "roles": {"staff": "member"}},
+    }
+    environment = {
+        "MOORAGE_TABLE": "t",
+        "MOORAGE_BUCKET": "b",
+        "MOORAGE_ALLOWED_EGRESS_DOMAINS": "api.example.com,*.pkg.example",
+        "MOORAGE_DRAIN": "true",
+        "MOORAGE_SANDBOX_PRICE": "0.03,0.004",
+        "MOORAGE_WARM_POOL": "1g:2,4g:1",
+        "MOORAGE_OIDC_ISSUER": "https://a.example",
+        "MOORAGE_OIDC_AUDIENCE": "a",
+        "MOORAGE_OIDC_TENANTS": "a,b",
+        "MOORAGE_OIDC_ROLES": "staff:member",
+        "MOORAGE_TENANT_SANDBOXES_MAX": str(TENANT_SANDBOXES_MAX),
+        "MOORAGE_TENANT_VCPUS_MAX": str(TENANT_VCPUS_MAX),
+        "MOORAGE_TENANT_STARTS_PER_SECOND": str(TENANT_STARTS_PER_SECOND),
+    }
+    chosen = Config.from_context({"moorage": told}).settings
+    assert Settings("t", "b", **asdict(chosen)).to_environment() == environment
+    assert replace(Settings.from_environment(environment), upstream={}) == Settings("t", "b", **asdict(chosen))
 
 
 def test_synthesis_stops_at_a_wrong_setting_with_a_sentence_and_no_trace(tmp_path: Path) -> None:

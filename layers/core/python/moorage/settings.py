@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 from urllib.parse import quote, unquote, urlsplit
 
 from moorage.hosts import normalise, normalise_origin, normalise_pattern
@@ -32,159 +32,443 @@ from moorage.limits import (
     WARM_SANDBOXES_MAX,
 )
 
-ProvisionerKind = Literal["launcher", "fargate", "elsewhere", "docker", "lambda_microvm", "by_tier"]
-"""``fargate`` starts sandboxes and cannot reach them, ``elsewhere`` is for their network: it reaches them and cannot start them.
-``by_tier`` is ``lambda_microvm`` for memory tiers with an image of MicroVMs, and ``fargate`` for the others."""
-
 
 class SettingsError(ValueError):
     """A setting is missing or wrong; the message names the variable and its values."""
 
 
+# --- How a variable is read ------------------------------------------------------------------------------------------------------
+
+
+def _text(name: str, text: str) -> str:
+    return text
+
+
+def _hexadecimal(name: str, text: str) -> str:
+    try:
+        bytes.fromhex(text)
+    except ValueError as error:
+        raise SettingsError(f"{name} must be hexadecimal.") from error
+    return text
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError as error:
+        raise SettingsError(f"{name} must be a whole number, not '{text}'.") from error
+    if number < 0:
+        raise SettingsError(f"{name} is '{text}'; it takes no negative number.")
+    return number
+
+
+def _seconds_or_none(name: str, text: str) -> int | None:
+    return _whole(name, text) or None
+
+
+def _switch(name: str, text: str) -> bool:
+    """Other words are refused: taken for off, a misspelt word would turn a feature off."""
+    match text.lower():
+        case "true" | "1":
+            return True
+        case "false" | "0":
+            return False
+        case _:
+            raise SettingsError(f"{name} is '{text}'; it takes 'true' or 'false'.")
+
+
+def _one_of(*words: str) -> Callable[[str, str], str]:
+    def read(name: str, text: str) -> str:
+        if text not in words:
+            raise SettingsError(f"{name} is '{text}'; it takes {', '.join(words)}.")
+        return text
+
+    return read
+
+
+def _warm_pool(name: str, text: str) -> Mapping[str, int]:
+    sizes: dict[str, int] = {}
+    for word in _words(name, text):
+        tier, _, number = word.partition(":")
+        if tier not in MEMORY_LIMITS or tier in sizes or not number.isdecimal() or not 0 < int(number) <= WARM_SANDBOXES_MAX:
+            raise SettingsError(
+                f"{name} takes a memory tier ({', '.join(MEMORY_LIMITS)}) with a number from 1 to {WARM_SANDBOXES_MAX}, each once, "
+                f"such as '1g:2', not '{word}'."
+            )
+        sizes[tier] = int(number)
+    return sizes
+
+
+def _domains(name: str, text: str) -> tuple[str, ...]:
+    domains = []
+    for word in _words(name, text):
+        pattern = normalise_pattern(word)
+        if pattern is None:
+            raise SettingsError(
+                f"{name} takes domain names such as 'pkg.example.com', '*.example.com' or '*', not '{word}'. Write internationalised "
+                "names in their 'xn--' form."
+            )
+        domains.append(pattern)
+    return tuple(domains)
+
+
+def _origins(name: str, text: str) -> tuple[str, ...]:
+    origins = {word: normalise_origin(word) for word in _words(name, text)}
+    for word, origin in origins.items():
+        if origin is None:
+            raise SettingsError(f"{name} takes origins such as 'https://app.example.com', without a path or an asterisk, not '{word}'.")
+    return tuple(dict.fromkeys(origin for origin in origins.values() if origin is not None))
+
+
+def _issuer(name: str, text: str) -> str:
+    """An issuer's address (OpenID Connect Core 1.0, section 2), or one of its places: over TLS, or on this machine."""
+    parts = urlsplit(text)
+    is_here = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+    if not (parts.scheme == "https" or is_here) or not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise SettingsError(f"{name} takes an address that begins with https, without a query, not '{text}'.")
+    return text
+
+
+_ROLES: Final = ("admin", "member", "reader")
+
+
+def _roles(name: str, text: str) -> Mapping[str, str]:
+    """``staff:member`` for each. The role stands behind the last colon."""
+    pairs = [(word, *word.rpartition(":")[::2]) for word in _words(name, text)]
+    for word, said, role in pairs:
+        if not said or role not in _ROLES:
+            raise SettingsError(
+                f"{name} takes what the claim says and one of {', '.join(_ROLES)}, such as 'staff:member', not '{word}'."
+            )
+    return {said: role for _, said, role in pairs}
+
+
+def _code_seconds(name: str, text: str) -> int:
+    seconds, most = _whole(name, text), COMMAND_TIMEOUT_MS_MAX // 1000
+    if not 0 < seconds <= most:
+        raise SettingsError(f"{name} takes 1 to {most} seconds, not '{seconds}'.")
+    return seconds
+
+
+def _auto_idle_seconds(name: str, text: str) -> int:
+    seconds, most = _whole(name, text), CONTAINER_IDLE_MINUTES_DEFAULT * 60
+    if seconds and not AUTO_IDLE_SECONDS_MIN <= seconds <= most:
+        raise SettingsError(f"{name} takes {AUTO_IDLE_SECONDS_MIN} to {most} seconds, or 0, not '{seconds}'.")
+    return seconds
+
+
+def _ports(name: str, text: str) -> tuple[int, ...]:
+    words = _words(name, text)
+    if not all(word.isdigit() and 0 < int(word) < 65536 for word in words):
+        raise SettingsError(f"{name} takes port numbers, not '{text}'.")
+    return tuple(sorted({80, 443, *map(int, words)}))
+
+
+def _price(name: str, text: str) -> tuple[float, float]:
+    try:
+        vcpu, gib = map(float, _words(name, text))
+    except ValueError:
+        vcpu = gib = -1.0
+    if not (0 <= vcpu < math.inf and 0 <= gib < math.inf):
+        raise SettingsError(f"{name} takes the dollars of an hour of a vCPU and of a GiB, such as '0.03238,0.00356', not '{text}'.")
+    return vcpu, gib
+
+
+def _networks(name: str, text: str) -> tuple[str, ...]:
+    try:
+        return tuple(str(ipaddress.ip_network(word)) for word in _words(name, text))
+    except ValueError as error:
+        raise SettingsError(f"{name} takes address ranges such as '10.0.0.0/16': {error}.") from error
+
+
+def _words(name: str, text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.replace(",", " ").split() if word)
+
+
+def _one_line(name: str, text: str) -> str:
+    if len(text) > PROGRAMS_CHARS_MAX or not text.isprintable():
+        raise SettingsError(f"{name} must be one line of at most {PROGRAMS_CHARS_MAX} characters.")
+    return text
+
+
+def _web_address(name: str, text: str) -> str:
+    if not re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", text):
+        raise SettingsError(f"{name} takes the address of a collector that speaks OTLP over HTTP, such as 'http://127.0.0.1:4318'.")
+    return text
+
+
+def _mirror(name: str, text: str) -> str:
+    """Sandboxes read it: it holds no secret."""
+    parts = urlsplit(text)
+    host = None if parts.hostname is None else normalise(parts.hostname)
+    if parts.scheme not in ("http", "https") or host is None or "@" in parts.netloc or not text.isprintable() or " " in text:
+        raise SettingsError(
+            f"{name} takes the address of an index of packages, such as 'https://packages.example.com/simple', with a name for its "
+            "host and without a password."
+        )
+    return text
+
+
+def _vector_bucket(name: str, text: str) -> str:
+    if not re.fullmatch(r"arn:aws[-a-z0-9]*:s3vectors:[a-z0-9-]+:[0-9]{12}:bucket/[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", text):
+        raise SettingsError(f"{name} takes the ARN of a vector bucket of S3 Vectors, not '{text}'.")
+    return text
+
+
+def _headers(name: str, text: str) -> Mapping[str, str]:
+    """``name=value`` with commas, percent-encoded (OpenTelemetry specification, "OTLP Exporter")."""
+    pairs = [word.partition("=") for word in text.split(",") if word.strip()]
+    if not all(equals and key.strip() for key, equals, _ in pairs):
+        raise SettingsError(f"{name} takes headers such as 'authorization=Bearer%20...,x-team=ours'.")
+    return {key.strip().lower(): unquote(value.strip()) for key, _, value in pairs}
+
+
+def _header_list(headers: Mapping[str, str]) -> str:
+    return written(tuple(f"{name}={quote(value)}" for name, value in headers.items()))
+
+
+def written(value: object) -> str:
+    """A value as a variable spells it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case tuple() | list():
+            return ",".join(map(str, value))
+        case Mapping():
+            return ",".join(f"{key}:{each}" for key, each in value.items())
+        case _:
+            return str(value)
+
+
+# --- Settings --------------------------------------------------------------------------------------------------------------------
+
+ProvisionerKind = Literal["launcher", "fargate", "elsewhere", "docker", "lambda_microvm", "by_tier"]
+"""``fargate`` starts sandboxes and cannot reach them, ``elsewhere`` is for their network: it reaches them and cannot start them.
+``by_tier`` is ``lambda_microvm`` for memory tiers with an image of MicroVMs, and ``fargate`` for the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSettings:
+    """What an operator chooses: a variable on one machine, and on AWS the same name in ``cdk.json``.
+
+    A field's type has the check of its variable. Its docstring is its row in ``docs/reference``, below the title of the comment.
+    """
+
+    # --- Models ---
+    web_search: Literal["refuse", "ignore"] = "refuse"
+    """``refuse`` answers 400 to ``web_search`` without a search engine in ``models.toml``; ``ignore`` drops the tool with a notice."""
+
+    # --- Limits ---
+    requests_per_minute: int = 0
+    """Requests a minute of one key, over all processes; 0 is no limit."""
+    tokens_per_minute: int = 0
+    """Estimated input tokens a minute of one key; 0 is no limit."""
+    automations_max: int = AUTOMATIONS_MAX
+    """Automations of one tenant; one more is refused."""
+    stored_bytes_max: int = STORED_BYTES_MAX
+    """Bytes of one tenant's files, containers and vector stores (``docs/runs.md#stored-bytes``)."""
+    tenant_sandboxes_max: int = 0
+    """Sandboxes of one tenant at once; one more waits. 0 is no limit. A launcher has its own limit."""
+    tenant_vcpus_max: int = 0
+    """vCPUs of one tenant's Fargate sandboxes: 0.5 for ``1g``, 1 for ``4g``, 4 for ``16g``, 16 for ``64g``; 0 is no limit."""
+    tenant_starts_per_second: int = 0
+    """Sandbox starts a second of one tenant, of the 20 that ECS makes for an account; more wait. 0 is no limit."""
+    code_seconds_max: Annotated[int, _code_seconds] = CODE_SECONDS_MAX
+    """Seconds of one run of the code interpreter."""
+    drain: bool = False
+    """``true`` refuses new responses, while running ones end (``docs/aws.md#draining``)."""
+
+    # --- Containers and sandboxes ---
+    warm_pool: Annotated[Mapping[str, int], _warm_pool] = field(default_factory=dict)
+    """Sandboxes without a network that wait for a container, such as ``1g:2,4g:1``; for Fargate, Docker and the launcher
+    (``docs/sandbox.md#the-warm-pool``)."""
+    sandbox_price: Annotated[tuple[float, float] | None, _price] = None
+    """US dollars of a vCPU and of a GiB of a sandbox for an hour, such as ``0.03238,0.00356``, for budgets and costs
+    (``docs/runs.md#what-sandboxes-cost``)."""
+    sandbox_programs: Annotated[str, _one_line] = ""
+    """One line about the programs of a sandbox, for the model. A local stack asks its launcher; an image that a deployment builds is
+    known."""
+    auto_idle_seconds: Annotated[int, _auto_idle_seconds] = 0
+    """After so many idle seconds (30 to 1200) the sandbox of a ``container_auto`` stops, if no process is left in it; 0: with its
+    container (``docs/aws.md#cheaper-turns-on-fargate``)."""
+    strict_expiry: bool = False
+    """``true`` refuses an expired container with OpenAI's error instead of reviving it."""
+
+    # --- Network ---
+    allowed_egress_domains: Annotated[tuple[str, ...], _domains] = ()
+    """The most that policies of containers may allow, such as ``pkg.example.com,*.example.org``. Without it no container has a
+    network."""
+    python_mirror: Annotated[str | None, _mirror] = None
+    """Index, for pip, that packages of environments are installed from (``docs/environments.md#packages``). Sandboxes read it: it
+    holds no secret."""
+    npm_mirror: Annotated[str | None, _mirror] = None
+    """Registry that packages of npm are installed from."""
+    cors_origins: Annotated[tuple[str, ...], _origins] = ()
+    """Origins whose pages may call the API from a browser, such as ``https://app.example.com`` (``docs/clients.md#browsers``)."""
+
+    # --- Sign-in ---
+    oidc_issuer: Annotated[str | None, _issuer] = None
+    """Address of the OpenID Connect issuer whose tokens open the API, beside API keys."""
+    oidc_audience: str | None = None
+    """Audience of tokens for this API."""
+    oidc_tenants: tuple[str, ...] = ()
+    """Tenants that tokens may name; ``*`` is any. A token need not name the only one."""
+    oidc_tenant_claim: str = "tenant"
+    """Claim with the tenant."""
+    oidc_role_claim: str = "roles"
+    """Claim with the roles: a list, or words."""
+    oidc_roles: Annotated[Mapping[str, str], _roles] = field(default_factory=lambda: {role: role for role in _ROLES})
+    """Roles by the words of that claim, such as ``platform:admin,staff:member,auditors:reader``."""
+    oidc_client_id: str | None = None
+    """Id of the console at the issuer; with it people sign in to the console."""
+    oidc_console_url: Annotated[str | None, _issuer] = None
+    """Address of the console in a browser; the issuer sends people back to ``signed-in`` below it."""
+    oidc_scopes: str = "openid profile"
+    """Scopes that signing in asks for."""
+
+    # --- Telemetry ---
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """Least severe level that is logged."""
+    otlp_endpoint: Annotated[str | None, _web_address] = None
+    """Collector of the traces of responses: OTLP over HTTP, without ``/v1/traces`` (``docs/runs.md#traces``)."""
+
+    def check(self) -> None:
+        """Check the settings of tokens together: nobody's tokens are taken for any audience or any tenant by leaving something out.
+
+        Raises :class:`SettingsError` that names the variables.
+        """
+        if self.oidc_issuer is None:
+            if self.oidc_audience or self.oidc_client_id or self.oidc_tenants:
+                raise SettingsError("MOORAGE_OIDC_AUDIENCE, MOORAGE_OIDC_CLIENT_ID and MOORAGE_OIDC_TENANTS need MOORAGE_OIDC_ISSUER.")
+            return
+        if not (self.oidc_audience or self.oidc_client_id):
+            raise SettingsError("MOORAGE_OIDC_ISSUER needs MOORAGE_OIDC_AUDIENCE, MOORAGE_OIDC_CLIENT_ID or both.")
+        if not self.oidc_tenants:
+            raise SettingsError("MOORAGE_OIDC_ISSUER needs MOORAGE_OIDC_TENANTS: the tenants that tokens may name, or '*'.")
+        if (self.oidc_client_id is None) != (self.oidc_console_url is None):
+            raise SettingsError("MOORAGE_OIDC_CLIENT_ID and MOORAGE_OIDC_CONSOLE_URL belong together; set both or neither.")
+
+    def to_environment(self) -> dict[str, str]:
+        """The variables that :meth:`Settings.from_environment` reads these settings from, but for the upstreams' keys: a deployment
+        gives them to its functions.
+
+        Settings with their default are not among them.
+        """
+        own = {setting.name: getattr(self, setting.name) for setting in fields(self)}
+        changed = {setting.name for setting in fields(self) if own[setting.name] != default_of(setting)}
+        told = {name: variable.write(own[variable.field]) for name, variable in VARIABLES.items() if variable.field in changed}
+        for group, prefix in GROUPS.items():
+            told |= {prefix + name.upper(): value for name, value in own.get(group, {}).items()}
+        return told
+
+
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(OperatorSettings):
+    """The operator's, and those that differ by the place of the process: a deployment sets them, or only one machine has them."""
+
+    # --- Set by a deployment ---
     table_name: str
+    """Name of the DynamoDB table."""
     bucket_name: str
+    """Name of the S3 bucket."""
     state_machine_arn: str | None = None
-    """None only in functions that never start the loop, and where ``executions_file`` holds the executions."""
+    """ARN of the loop's state machine. None in functions that never start the loop, and beside ``executions_file``."""
     executions_file: str | None = None
-    """On one machine: the file of the executions, beside which the sockets of their workers lie, and the bell of the logs."""
+    """File of the executions on one machine; the sockets of their workers and the bell of the logs lie beside it."""
     store_dir: str | None = None
-    """On one machine: the folder of the table and the bucket, which then need no AWS (``store/journal.py``)."""
-    models_file: str = "models.toml"
+    """Folder of records and objects on one machine, instead of table and bucket (``store/journal.py``)."""
     content_key: str | None = field(default=None, repr=False)
     """32 bytes as hex: the key that seals ``encrypted_content`` and other secrets (``store/deployment_keys.py``)."""
     content_key_edition: str = ""
-    """Changes with it, so that a deployment publishes anew what has read it."""
+    """Changes with the key, so that functions read it again."""
     content_key_secret: str | None = None
-    """The ARN of a secret of Secrets Manager that holds it, instead."""
+    """ARN of the Secrets Manager secret with that key."""
     sandbox_key: str | None = field(default=None, repr=False)
-    """What follows from it for sandboxes' tokens, for processes that are not told the key itself."""
-    provisioner: ProvisionerKind = "launcher"
-    launcher_socket: str | None = None
-    """Unix socket of the local sandbox owner (``provisioner = launcher``)."""
-    warm_pool: Mapping[str, int] = field(default_factory=dict)
-    """Sandboxes without a network that wait for a container, by memory tier (``1g:2,4g:1``). Not for ``lambda_microvm``."""
-    web_search: Literal["refuse", "ignore"] = "refuse"
-    """What becomes of a ``web_search`` tool where ``models.toml`` names no search engine: 400, or left out with a notice."""
-    code_seconds_max: int = CODE_SECONDS_MAX
-    """How long one run of the code interpreter may take."""
-    sandbox_programs: str = ""
-    """What a command finds in a sandbox, in words for the model; empty if nobody knows. A local stack asks its launcher, and an AWS
-    deployment says what it has put into its image."""
-    sandbox_browser: bool = False
-    """Whether there is a browser beside sandboxes. A local stack looks for one, and an AWS deployment has put it into its image."""
-    auto_idle_seconds: int = 0
-    """After so many idle seconds the sandbox of a ``container_auto`` stops, if no process is left in it; 0: with its container."""
-    strict_expiry: bool = False
-    """An expired container is refused with OpenAI's error instead of being revived."""
-    drain: bool = False
-    """No response is begun any more, and those that run come to their end."""
-    allowed_egress_domains: tuple[str, ...] = ()
-    """The operator's ceiling: exact names and ``*.example.com``. Empty means that no container may have a network."""
-    egress_proxy: str | None = None
-    """Where sandboxes reach the proxy: ``unix:/path`` locally, ``http://host:3128`` on AWS."""
-    egress_key: str | None = None
-    """What seals ``domain_secrets``: a KMS key (id, alias or ARN), with which the API generates data keys and the proxy decrypts them;
-    or ``file:`` and the path of a key file."""
-    egress_ca: str | None = None
-    """A file with the proxy's CA certificate, for the sandboxes to trust. None: the CA is kept in the table, sealed under
-    ``egress_key``, and made there when it is first needed."""
-    egress_service: str | None = None
-    """``<cluster>/<service>`` of the proxy on ECS, which is started and stopped as sandboxes need it. None: it always runs."""
-    egress_places_key: str | None = field(default=None, repr=False)
-    """For the proxy: what the names of containers are signed with that share an address (hexadecimal). None: each has its own."""
-    egress_ports: tuple[int, ...] = (80, 443)
-    """Ports that containers may reach; ``MOORAGE_EGRESS_PORTS`` adds to 80 and 443."""
-    egress_own_networks: tuple[str, ...] = ()
-    """The deployment's own address ranges (the VPC's CIDR): never reachable, whatever a name resolves to."""
-    egress_allowed_networks: tuple[str, ...] = ()
-    """Private ranges that the operator opens to allowed names (an internal mirror). Metadata addresses stay closed."""
-    python_mirror: str | None = None
-    """The index that ``packages.python`` of environments are installed from, for pip. Its host is a name, and reached by the proxy."""
-    npm_mirror: str | None = None
-    """The registry of ``packages.npm``."""
-    fetch_allowed_networks: tuple[str, ...] = ()
-    """Private ranges from which the API itself fetches what a request names by URL (``file_url``), for every tenant."""
-    cors_origins: tuple[str, ...] = ()
-    """Origins whose pages may call ``/v1`` from a browser, each as a whole. Empty: none."""
-    oidc_issuer: str | None = None
-    """Whose tokens are taken beside API keys (``identity/tokens.py``), as the tokens themselves say it. None: nobody's."""
-    oidc_audience: str | None = None
-    """What tokens for this API name as their audience."""
-    oidc_client_id: str | None = None
-    """The console as the issuer knows it. None: nobody signs in to the console with the issuer."""
-    oidc_client_secret: str | None = field(default=None, repr=False)
-    """Where the issuer has given it one."""
-    oidc_console_url: str | None = None
-    """Where browsers find the console; the issuer sends them back below it."""
-    oidc_at_gateway: bool = False
-    """On AWS, for a function that reaches no issuer: the authorizer has checked the token, and says what it found."""
-    oidc_scopes: str = "openid profile"
-    """What signing in asks of the issuer."""
-    oidc_tenants: tuple[str, ...] = ()
-    """Tenants that tokens may name; ``*`` is any. Where there is one alone, a token need not name it."""
-    oidc_tenant_claim: str = "tenant"
-    oidc_role_claim: str = "roles"
-    oidc_roles: Mapping[str, str] = field(default_factory=lambda: {"admin": "admin", "member": "member", "reader": "reader"})
-    """``admin``, ``member`` or ``reader`` by what the claim says."""
+    """Key of the sandboxes' tokens, derived from the content key, for processes that are not told the key itself."""
     presigned_downloads: bool = False
-    """Content downloads answer 302 to S3 (API Gateway cannot carry large bodies)."""
-    retention_seconds: int = 30 * 24 * 3600
-    stream_seconds_max: int | None = None
-    """When an answer that is still being written is broken off in good order: what runs it (Lambda) ends soon after. None: never."""
-    json_silence_seconds: int = JSON_SILENCE_SECONDS
-    """A create without a stream that takes longer begins its body with white space, for what stands between here and the client and
-    cuts idle connections."""
-    requests_per_minute: int = 0
-    """Of one API key, over all processes; 0 is no limit."""
-    tokens_per_minute: int = 0
-    """The same for input tokens, by estimate."""
-    running_responses_max: int = RUNNING_RESPONSES_MAX
-    """Of one tenant at once in the state machine."""
-    tenant_sandboxes_max: int = 0
-    """Sandboxes of one tenant at once; 0 is no bound. The launcher has its own."""
-    tenant_vcpus_max: int = 0
-    """vCPUs of them together, by what Fargate gives each tier of memory; 0 is no bound."""
-    tenant_starts_per_second: int = 0
-    """Sandboxes that one tenant may start a second; more wait. 0 is no bound."""
-    sandbox_price: tuple[float, float] = (0.0, 0.0)
-    """Dollars of an hour of a vCPU and of a GiB that a sandbox is given; 0 where its time costs nothing."""
-    sandbox_price_source: str = "MOORAGE_SANDBOX_PRICE"
-    """Where they stand, for who reads what a response has cost."""
-    automations_max: int = AUTOMATIONS_MAX
-    """Of one tenant."""
-    stored_bytes_max: int = STORED_BYTES_MAX
-    """Of one tenant's files, containers and vector stores together."""
-    audit_file: str | None = None
-    """On one machine: the file of the audit trail (``store/audit.py``)."""
-    audit_log_group: str | None = None
-    """On AWS: the log group of the audit trail. None keeps none."""
-    log_level: str = "INFO"
-    log_file: str | None = None
-    """Where the steps' lines go beside standard output, so that those of all workers stand in one place."""
-    name: str = "moorage"
-    """The deployment's: a dimension of its metrics."""
+    """``true`` answers downloads with a redirect to S3: API Gateway cannot carry large bodies."""
     usage_plans: tuple[str, ...] = ()
-    """Tiers of tenants with a usage plan of their own at the gateway, and ``*`` for all others; empty where there are none."""
-    vector_bucket: str | None = None
-    """ARN of the vector bucket (S3 Vectors) that compares the vectors of vector stores; None compares them in memory."""
+    """Tiers of tenants with a usage plan of their own at the gateway, and ``*`` for all others."""
+    vector_bucket: Annotated[str | None, _vector_bucket] = None
+    """ARN of the S3 Vectors bucket; without it vectors are compared in memory."""
     websocket_endpoint: str | None = None
-    """The management API of the gateway's WebSocket stage, by which events are sent on its connections."""
+    """Management API of the gateway's WebSocket stage, by which events are sent on its connections."""
     screens_function: str | None = None
-    """The function in the sandboxes' network that shows browsers, and reaches tasks beside MicroVMs, if this one is outside of it."""
+    """Function in the sandboxes' network that shows browsers, and reaches tasks of Fargate, if this one is outside of it
+    (``docs/computer.md#watch-and-take-over``)."""
     websocket_worker: str | None = None
-    """The function that works for a connection of the gateway while something runs on it."""
-    otlp_endpoint: str | None = None
-    """Where the traces of responses are sent to; None: nowhere."""
-    otlp_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What goes with them, most often a key."""
+    """Function that works for a WebSocket connection while something runs on it."""
+    audit_file: str | None = None
+    """File of the audit trail on one machine (``store/audit.py``)."""
+
+    # --- Models ---
+    models_file: str = "models.toml"
+    """Path of the catalogue of models."""
+
+    # --- Limits ---
+    running_responses_max: int = RUNNING_RESPONSES_MAX
+    """Responses of one tenant that run in the loop at once."""
+    retention_seconds: int = 30 * 24 * 3600
+    """Seconds that a stored response is kept."""
+    stream_seconds_max: Annotated[int | None, _seconds_or_none] = None
+    """Seconds until a stream ends in good order, before its Lambda function does; without it none is ended."""
+    json_silence_seconds: int = JSON_SILENCE_SECONDS
+    """Seconds of silence until an answer without stream begins with white space, for proxies that cut idle connections."""
+
+    # --- Containers and sandboxes ---
+    provisioner: ProvisionerKind = "launcher"
+    """Place of sandboxes: ``launcher``, ``docker``, ``fargate``, ``lambda_microvm``, ``by_tier`` for the latter two by memory tier, or
+    ``elsewhere`` inside their network."""
+    launcher_socket: str | None = None
+    """Unix socket of the launcher."""
+    sandbox_browser: bool = False
+    """``true``: there is a browser beside sandboxes, for computers (``docs/computer.md``). A local stack looks for one."""
+    sandbox_price_source: str = "MOORAGE_SANDBOX_PRICE"
+    """Source of that price, in words; a response's cost names it."""
+
+    # --- Network ---
+    egress_proxy: str | None = None
+    """Address of the egress proxy: ``unix:/path`` or ``http://host:3128``."""
+    egress_key: str | None = None
+    """KMS key (id, alias or ARN) that seals ``domain_secrets``, or ``file:`` and the path of a key file."""
+    egress_ca: str | None = None
+    """File of the proxy's certificate authority; without it the authority lies sealed in the table, and is made when it is needed."""
+    egress_service: str | None = None
+    """``<cluster>/<service>`` of the proxy on ECS, started on demand; without it the proxy always runs."""
+    egress_places_key: Annotated[str | None, _hexadecimal] = field(default=None, repr=False)
+    """Key, in hexadecimal, of the lines by which MicroVMs that share an address name their container; for the proxy."""
+    egress_ports: Annotated[tuple[int, ...], _ports] = (80, 443)
+    """Ports beside 80 and 443 that containers may reach."""
+    egress_own_networks: Annotated[tuple[str, ...], _networks] = ()
+    """Address ranges of the deployment itself; they are never reachable."""
+    egress_allowed_networks: Annotated[tuple[str, ...], _networks] = ()
+    """Private ranges that allowed names may resolve to. Metadata addresses stay closed."""
+    fetch_allowed_networks: Annotated[tuple[str, ...], _networks] = ()
+    """Private ranges that the API itself may reach for every tenant: ``file_url``, webhooks, remote servers."""
+
+    # --- Sign-in ---
+    oidc_client_secret: str | None = field(default=None, repr=False)
+    """Secret of the console at the issuer, if the issuer gave it one."""
+    oidc_at_gateway: bool = False
+    """On AWS, set by the deployment: a function that reaches no issuer takes the authorizer's word for tokens."""
+
+    # --- Telemetry ---
+    log_file: str | None = None
+    """File of the steps' log lines, beside standard output, so that those of all workers stand in one place."""
+    audit_log_group: str | None = None
+    """Log group of the audit trail on AWS; ``moorage audit`` and commands that change keys need it too."""
+    name: str = "moorage"
+    """Name of the deployment, a dimension of its metrics."""
+    otlp_headers: Annotated[Mapping[str, str], _headers, _header_list] = field(default_factory=dict, repr=False)
+    """Headers for the collector, such as ``authorization=Bearer%20key``."""
     otlp_service_name: str | None = None
+    """Name of the service in the traces."""
+
     upstream: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Model keys and endpoints by variable name: ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, ``MOORAGE_UPSTREAM_*`` and whatever
+    """Model keys and endpoints by variable name: ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, ``MOORAGE_UPSTREAM_*`` and all that
     ``models.toml`` refers to as ``env:NAME``."""
     docker: Mapping[str, str] = field(default_factory=dict)
-    """``MOORAGE_DOCKER_*``: ``socket`` of the engine, and what ``sandbox/docker.py: DockerSettings`` has."""
+    """``MOORAGE_DOCKER_*``: ``socket`` of the engine, and the fields of ``sandbox/docker.py: DockerSettings``."""
     fargate: Mapping[str, str] = field(default_factory=dict)
     """``MOORAGE_FARGATE_*``: cluster, subnets, security groups, task definitions by memory tier."""
     microvm: Mapping[str, str] = field(default_factory=dict)
@@ -205,7 +489,7 @@ class Settings:
         settings = cls(**told, upstream=dict(env))
         if settings.warm_pool and settings.provisioner == "lambda_microvm":
             raise SettingsError("MOORAGE_WARM_POOL needs the provisioner 'fargate', 'docker' or 'launcher'.")
-        _check_identity(settings)
+        settings.check()
         return settings
 
     @property
@@ -214,39 +498,10 @@ class Settings:
         said = self.upstream.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
         return None if said is None else int(said)
 
-    def to_environment(self) -> dict[str, str]:
-        """The variables that :meth:`from_environment` reads these settings from, but for the upstreams' keys: a deployment gives them
-        to its functions.
 
-        Settings with their default are not among them.
-        """
-        defaults = {field.name: _default(field) for field in fields(self)}
-        written = {
-            name: variable.write(value)
-            for name, variable in VARIABLES.items()
-            if (value := getattr(self, variable.field)) != defaults[variable.field]
-        }
-        for group, prefix in GROUPS.items():
-            written |= {prefix + name.upper(): value for name, value in getattr(self, group).items()}
-        return written
-
-
-def _check_identity(settings: Settings) -> None:
-    """Check the settings of tokens together. Nobody's tokens are taken for any audience or any tenant by leaving something out."""
-    if settings.oidc_issuer is None:
-        if settings.oidc_audience or settings.oidc_client_id or settings.oidc_tenants:
-            raise SettingsError("MOORAGE_OIDC_AUDIENCE, MOORAGE_OIDC_CLIENT_ID and MOORAGE_OIDC_TENANTS need MOORAGE_OIDC_ISSUER.")
-        return
-    if not (settings.oidc_audience or settings.oidc_client_id):
-        raise SettingsError("MOORAGE_OIDC_ISSUER needs MOORAGE_OIDC_AUDIENCE, MOORAGE_OIDC_CLIENT_ID or both.")
-    if not settings.oidc_tenants:
-        raise SettingsError("MOORAGE_OIDC_ISSUER needs MOORAGE_OIDC_TENANTS: the tenants that tokens may name, or '*'.")
-    if (settings.oidc_client_id is None) != (settings.oidc_console_url is None):
-        raise SettingsError("MOORAGE_OIDC_CLIENT_ID and MOORAGE_OIDC_CONSOLE_URL belong together; set both or neither.")
-
-
-def _default(field: "Field[Any]") -> Any:
-    return field.default_factory() if field.default_factory is not MISSING else field.default
+def default_of(setting: "Field[Any]") -> Any:
+    """``MISSING`` where there is none."""
+    return setting.default_factory() if setting.default_factory is not MISSING else setting.default
 
 
 OTHER_VARIABLES: Final = frozenset(
@@ -321,308 +576,48 @@ def api_port(environ: Mapping[str, str]) -> int:
     return port
 
 
-def warm_pool_sizes(words: Iterable[str]) -> Mapping[str, int]:
-    """``("1g:2", "4g:1")`` as numbers by memory tier; raises :class:`ValueError` with the end of a sentence."""
-    sizes: dict[str, int] = {}
-    for word in words:
-        tier, _, number = word.partition(":")
-        if tier not in MEMORY_LIMITS or tier in sizes or not number.isdecimal() or not 0 < int(number) <= WARM_SANDBOXES_MAX:
-            raise ValueError(
-                f"takes a memory tier ({', '.join(MEMORY_LIMITS)}) with a number from 1 to {WARM_SANDBOXES_MAX}, each once, "
-                f"such as '1g:2', not '{word}'"
-            )
-        sizes[tier] = int(number)
-    return sizes
-
-
 # --- Variables -------------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Variable:
-    field: str
-    read: Callable[[str, str], Any]
-    """Of the variable's name and its text, which is not empty. Raises :class:`SettingsError` that names it."""
-    write: Callable[[Any], str] = str
-
-
-def _text(name: str, text: str) -> str:
-    return text
-
-
-def _hexadecimal(name: str, text: str) -> str:
-    try:
-        bytes.fromhex(text)
-    except ValueError as error:
-        raise SettingsError(f"{name} must be hexadecimal.") from error
-    return text
-
-
-def _whole(name: str, text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError as error:
-        raise SettingsError(f"{name} must be a whole number, not '{text}'.") from error
-    if number < 0:
-        raise SettingsError(f"{name} is '{text}'; it takes no negative number.")
-    return number
-
-
-def _switch(name: str, text: str) -> bool:
-    """Other words are refused: taken for off, a misspelt word would turn a feature off."""
-    match text.lower():
-        case "true" | "1":
-            return True
-        case "false" | "0":
-            return False
-        case _:
-            raise SettingsError(f"{name} is '{text}'; it takes 'true' or 'false'.")
-
-
-def _one_of(*words: str) -> Callable[[str, str], str]:
-    def read(name: str, text: str) -> str:
-        if text not in words:
-            raise SettingsError(f"{name} is '{text}'; it takes {', '.join(words)}.")
-        return text
-
-    return read
-
-
-def _warm_pool(name: str, text: str) -> Mapping[str, int]:
-    try:
-        return warm_pool_sizes(_words(name, text))
-    except ValueError as error:
-        raise SettingsError(f"{name} {error}.") from error
-
-
-def _domains(name: str, text: str) -> tuple[str, ...]:
-    domains = []
-    for word in _words(name, text):
-        pattern = normalise_pattern(word)
-        if pattern is None:
-            raise SettingsError(
-                f"{name} takes domain names such as 'pkg.example.com', '*.example.com' or '*', not '{word}'. Write internationalised "
-                "names in their 'xn--' form."
-            )
-        domains.append(pattern)
-    return tuple(domains)
-
-
-def _origins(name: str, text: str) -> tuple[str, ...]:
-    origins = {word: normalise_origin(word) for word in _words(name, text)}
-    for word, origin in origins.items():
-        if origin is None:
-            raise SettingsError(f"{name} takes origins such as 'https://app.example.com', without a path or an asterisk, not '{word}'.")
-    return tuple(dict.fromkeys(origin for origin in origins.values() if origin is not None))
-
-
-def issuer_of(text: str) -> str | None:
-    """An issuer's address (OpenID Connect Core 1.0, section 2), or one of its places: over TLS, or on this machine. None for others."""
-    parts = urlsplit(text)
-    is_here = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
-    is_one = (parts.scheme == "https" or is_here) and parts.hostname and not (parts.query or parts.fragment or parts.username)
-    return text if is_one else None
-
-
-def _issuer(name: str, text: str) -> str:
-    if issuer_of(text) is None:
-        raise SettingsError(f"{name} takes an address that begins with https, without a query, not '{text}'.")
-    return text
-
-
-def role_of(word: str) -> tuple[str, str]:
-    """``staff:member`` as a pair; raises :class:`ValueError` with the end of a sentence. The role stands behind the last colon."""
-    said, _, role = word.rpartition(":")
-    if not said or role not in _ROLES:
-        raise ValueError(f"takes what the claim says and one of {', '.join(_ROLES)}, such as 'staff:member', not '{word}'")
-    return said, role
-
-
-_ROLES: Final = ("admin", "member", "reader")
-
-
-def _roles(name: str, text: str) -> Mapping[str, str]:
-    try:
-        return dict(map(role_of, _words(name, text)))
-    except ValueError as error:
-        raise SettingsError(f"{name} {error}.") from error
-
-
-def _role_list(roles: Mapping[str, str]) -> str:
-    return _listed(f"{said}:{role}" for said, role in roles.items())
-
-
-def _code_seconds(name: str, text: str) -> int:
-    seconds, most = _whole(name, text), COMMAND_TIMEOUT_MS_MAX // 1000
-    if not 0 < seconds <= most:
-        raise SettingsError(f"{name} takes 1 to {most} seconds, not '{seconds}'.")
-    return seconds
-
-
-def _auto_idle_seconds(name: str, text: str) -> int:
-    seconds, most = _whole(name, text), CONTAINER_IDLE_MINUTES_DEFAULT * 60
-    if seconds and not AUTO_IDLE_SECONDS_MIN <= seconds <= most:
-        raise SettingsError(f"{name} takes {AUTO_IDLE_SECONDS_MIN} to {most} seconds, or 0, not '{seconds}'.")
-    return seconds
-
-
-def _ports(name: str, text: str) -> tuple[int, ...]:
-    words = _words(name, text)
-    if not all(word.isdigit() and 0 < int(word) < 65536 for word in words):
-        raise SettingsError(f"{name} takes port numbers, not '{text}'.")
-    return tuple(sorted({80, 443, *map(int, words)}))
-
-
-def _price(name: str, text: str) -> tuple[float, float]:
-    try:
-        vcpu, gib = map(float, _words(name, text))
-    except ValueError:
-        vcpu = gib = -1.0
-    if not (0 <= vcpu < math.inf and 0 <= gib < math.inf):
-        raise SettingsError(f"{name} takes the dollars of an hour of a vCPU and of a GiB, such as '0.03238,0.00356', not '{text}'.")
-    return vcpu, gib
-
-
-def _networks(name: str, text: str) -> tuple[str, ...]:
-    try:
-        return tuple(str(ipaddress.ip_network(word)) for word in _words(name, text))
-    except ValueError as error:
-        raise SettingsError(f"{name} takes address ranges such as '10.0.0.0/16': {error}.") from error
-
-
-def _words(name: str, text: str) -> tuple[str, ...]:
-    return tuple(word for word in text.replace(",", " ").split() if word)
-
-
-def _listed(values: Iterable[object]) -> str:
-    return ",".join(map(str, values))
-
-
-def _sizes(sizes: Mapping[str, int]) -> str:
-    return _listed(f"{tier}:{number}" for tier, number in sizes.items())
-
-
-def _one_line(name: str, text: str) -> str:
-    if len(text) > PROGRAMS_CHARS_MAX or not text.isprintable():
-        raise SettingsError(f"{name} must be one line of at most {PROGRAMS_CHARS_MAX} characters.")
-    return text
-
-
-def _web_address(name: str, text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError(f"{name} takes the address of a collector that speaks OTLP over HTTP, such as 'http://127.0.0.1:4318'.")
-    return text
-
-
-def mirror(name: str, text: str) -> str:
-    """Sandboxes read it: it holds no secret."""
-    parts = urlsplit(text)
-    host = None if parts.hostname is None else normalise(parts.hostname)
-    if parts.scheme not in ("http", "https") or host is None or "@" in parts.netloc or not text.isprintable() or " " in text:
-        raise SettingsError(
-            f"{name} takes the address of an index of packages, such as 'https://packages.example.com/simple', with a name for its "
-            "host and without a password."
-        )
-    return text
-
-
-def _vector_bucket(name: str, text: str) -> str:
-    if not re.fullmatch(r"arn:aws[-a-z0-9]*:s3vectors:[a-z0-9-]+:[0-9]{12}:bucket/[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", text):
-        raise SettingsError(f"{name} takes the ARN of a vector bucket of S3 Vectors, not '{text}'.")
-    return text
-
-
-def _headers(name: str, text: str) -> Mapping[str, str]:
-    """``name=value`` with commas, percent-encoded (OpenTelemetry specification, "OTLP Exporter")."""
-    pairs = [word.partition("=") for word in text.split(",") if word.strip()]
-    if not all(equals and key.strip() for key, equals, _ in pairs):
-        raise SettingsError(f"{name} takes headers such as 'authorization=Bearer%20...,x-team=ours'.")
-    return {key.strip().lower(): unquote(value.strip()) for key, _, value in pairs}
-
-
-def _header_list(headers: Mapping[str, str]) -> str:
-    return _listed(f"{name}={quote(value)}" for name, value in headers.items())
-
-
-def _on_or_off(value: bool) -> str:
-    return str(value).lower()
-
-
-VARIABLES: Final[Mapping[str, _Variable]] = {
-    "MOORAGE_TABLE": _Variable("table_name", _text),
-    "MOORAGE_BUCKET": _Variable("bucket_name", _text),
-    "MOORAGE_STATE_MACHINE_ARN": _Variable("state_machine_arn", _text),
-    "MOORAGE_EXECUTIONS_FILE": _Variable("executions_file", _text),
-    "MOORAGE_STORE_DIR": _Variable("store_dir", _text),
-    "MOORAGE_MODELS_FILE": _Variable("models_file", _text),
-    "MOORAGE_CONTENT_KEY": _Variable("content_key", _text),
-    "MOORAGE_CONTENT_KEY_EDITION": _Variable("content_key_edition", _text),
-    "MOORAGE_CONTENT_KEY_SECRET": _Variable("content_key_secret", _text),
-    "MOORAGE_SANDBOX_KEY": _Variable("sandbox_key", _text),
-    "MOORAGE_PROVISIONER": _Variable("provisioner", _one_of(*get_args(ProvisionerKind))),
-    "MOORAGE_LAUNCHER_SOCKET": _Variable("launcher_socket", _text),
-    "MOORAGE_WARM_POOL": _Variable("warm_pool", _warm_pool, _sizes),
-    "MOORAGE_WEB_SEARCH": _Variable("web_search", _one_of("refuse", "ignore")),
-    "MOORAGE_CODE_SECONDS_MAX": _Variable("code_seconds_max", _code_seconds),
-    "MOORAGE_SANDBOX_PROGRAMS": _Variable("sandbox_programs", _one_line),
-    "MOORAGE_AUTO_IDLE_SECONDS": _Variable("auto_idle_seconds", _auto_idle_seconds),
-    "MOORAGE_SANDBOX_BROWSER": _Variable("sandbox_browser", _switch, _on_or_off),
-    "MOORAGE_STRICT_EXPIRY": _Variable("strict_expiry", _switch, _on_or_off),
-    "MOORAGE_DRAIN": _Variable("drain", _switch, _on_or_off),
-    "MOORAGE_ALLOWED_EGRESS_DOMAINS": _Variable("allowed_egress_domains", _domains, _listed),
-    "MOORAGE_EGRESS_PROXY": _Variable("egress_proxy", _text),
-    "MOORAGE_EGRESS_KEY": _Variable("egress_key", _text),
-    "MOORAGE_EGRESS_CA": _Variable("egress_ca", _text),
-    "MOORAGE_EGRESS_SERVICE": _Variable("egress_service", _text),
-    "MOORAGE_EGRESS_PLACES_KEY": _Variable("egress_places_key", _hexadecimal),
-    "MOORAGE_EGRESS_PORTS": _Variable("egress_ports", _ports, _listed),
-    "MOORAGE_EGRESS_OWN_NETWORKS": _Variable("egress_own_networks", _networks, _listed),
-    "MOORAGE_EGRESS_ALLOWED_NETWORKS": _Variable("egress_allowed_networks", _networks, _listed),
-    "MOORAGE_PYTHON_MIRROR": _Variable("python_mirror", mirror),
-    "MOORAGE_NPM_MIRROR": _Variable("npm_mirror", mirror),
-    "MOORAGE_FETCH_ALLOWED_NETWORKS": _Variable("fetch_allowed_networks", _networks, _listed),
-    "MOORAGE_CORS_ORIGINS": _Variable("cors_origins", _origins, _listed),
-    "MOORAGE_OIDC_ISSUER": _Variable("oidc_issuer", _issuer),
-    "MOORAGE_OIDC_AUDIENCE": _Variable("oidc_audience", _text),
-    "MOORAGE_OIDC_CLIENT_ID": _Variable("oidc_client_id", _text),
-    "MOORAGE_OIDC_CLIENT_SECRET": _Variable("oidc_client_secret", _text),
-    "MOORAGE_OIDC_CONSOLE_URL": _Variable("oidc_console_url", _issuer),
-    "MOORAGE_OIDC_AT_GATEWAY": _Variable("oidc_at_gateway", _switch, _on_or_off),
-    "MOORAGE_OIDC_SCOPES": _Variable("oidc_scopes", _text),
-    "MOORAGE_OIDC_TENANTS": _Variable("oidc_tenants", _words, _listed),
-    "MOORAGE_OIDC_TENANT_CLAIM": _Variable("oidc_tenant_claim", _text),
-    "MOORAGE_OIDC_ROLE_CLAIM": _Variable("oidc_role_claim", _text),
-    "MOORAGE_OIDC_ROLES": _Variable("oidc_roles", _roles, _role_list),
-    "MOORAGE_PRESIGNED_DOWNLOADS": _Variable("presigned_downloads", _switch, _on_or_off),
-    "MOORAGE_RETENTION_SECONDS": _Variable("retention_seconds", _whole),
-    "MOORAGE_STREAM_SECONDS_MAX": _Variable("stream_seconds_max", lambda name, text: _whole(name, text) or None),
-    "MOORAGE_JSON_SILENCE_SECONDS": _Variable("json_silence_seconds", _whole),
-    "MOORAGE_REQUESTS_PER_MINUTE": _Variable("requests_per_minute", _whole),
-    "MOORAGE_TOKENS_PER_MINUTE": _Variable("tokens_per_minute", _whole),
-    "MOORAGE_RUNNING_RESPONSES_MAX": _Variable("running_responses_max", _whole),
-    "MOORAGE_TENANT_SANDBOXES_MAX": _Variable("tenant_sandboxes_max", _whole),
-    "MOORAGE_TENANT_VCPUS_MAX": _Variable("tenant_vcpus_max", _whole),
-    "MOORAGE_TENANT_STARTS_PER_SECOND": _Variable("tenant_starts_per_second", _whole),
-    "MOORAGE_SANDBOX_PRICE": _Variable("sandbox_price", _price, _listed),
-    "MOORAGE_SANDBOX_PRICE_SOURCE": _Variable("sandbox_price_source", _text),
-    "MOORAGE_AUTOMATIONS_MAX": _Variable("automations_max", _whole),
-    "MOORAGE_STORED_BYTES_MAX": _Variable("stored_bytes_max", _whole),
-    "MOORAGE_AUDIT_FILE": _Variable("audit_file", _text),
-    "MOORAGE_AUDIT_LOG_GROUP": _Variable("audit_log_group", _text),
-    "MOORAGE_LOG_FILE": _Variable("log_file", _text),
-    "MOORAGE_LOG_LEVEL": _Variable("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
-    "MOORAGE_NAME": _Variable("name", _text),
-    "MOORAGE_USAGE_PLANS": _Variable("usage_plans", _words, _listed),
-    "MOORAGE_VECTOR_BUCKET": _Variable("vector_bucket", _vector_bucket),
-    "MOORAGE_WEBSOCKET_ENDPOINT": _Variable("websocket_endpoint", _text),
-    "MOORAGE_SCREENS_FUNCTION": _Variable("screens_function", _text),
-    "MOORAGE_WEBSOCKET_WORKER": _Variable("websocket_worker", _text),
-    "OTEL_EXPORTER_OTLP_ENDPOINT": _Variable("otlp_endpoint", _web_address),
-    "OTEL_EXPORTER_OTLP_HEADERS": _Variable("otlp_headers", _headers, _header_list),
-    "OTEL_SERVICE_NAME": _Variable("otlp_service_name", _text),
-}
-"""Each variable, and the field that it sets."""
 
 GROUPS: Final = {"docker": "MOORAGE_DOCKER_", "fargate": "MOORAGE_FARGATE_", "microvm": "MOORAGE_MICROVM_"}
 """Fields that take all variables with a prefix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """How the environment names and spells a field."""
+
+    field: str
+    read: Callable[[str, str], Any]
+    """Of the variable's name and its text, which is not empty. Raises :class:`SettingsError` that names it."""
+    write: Callable[[Any], str]
+
+    @classmethod
+    def of(cls, setting: "Field[Any]") -> "Variable":
+        """By the field's type; ``Annotated`` names a reader of its own, and perhaps a writer."""
+        checks = get_args(setting.type)[1:] if get_origin(setting.type) is Annotated else ()
+        read, write = (*checks, written)[:2] if checks else (_READERS.get(setting.type) or _one_of(*get_args(setting.type)), written)
+        return cls(setting.name, read, write)
+
+
+_READERS: Final[Mapping[Any, Callable[[str, str], Any]]] = {
+    **dict.fromkeys((str, str | None), _text),
+    int: _whole,
+    bool: _switch,
+    tuple[str, ...]: _words,
+}
+
+_NAMES: Final = {
+    "table_name": "MOORAGE_TABLE",
+    "bucket_name": "MOORAGE_BUCKET",
+    "otlp_endpoint": "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "otlp_headers": "OTEL_EXPORTER_OTLP_HEADERS",
+    "otlp_service_name": "OTEL_SERVICE_NAME",
+}
+"""Variables that are not ``MOORAGE_`` and the field's name."""
+
+VARIABLES: Final[Mapping[str, Variable]] = {
+    _NAMES.get(setting.name, f"MOORAGE_{setting.name.upper()}"): Variable.of(setting)
+    for setting in fields(Settings)
+    if setting.name != "upstream" and setting.name not in GROUPS
+}
+"""Each variable, and the field that it sets."""

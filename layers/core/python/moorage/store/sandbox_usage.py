@@ -40,8 +40,9 @@ class SandboxPrice:
         # Fargate's list prices say nothing of MicroVMs beside it.
         has_unpriced = settings.microvm.get("unpriced") == "true"
         unpriced = {tier for tier in limits.MEMORY_LIMITS if has_unpriced and f"image_{tier}" in settings.microvm}
-        price = cls(*settings.sandbox_price, settings.sandbox_price_source, has_desks=has_desks, unpriced=frozenset(unpriced))
-        return price if price.vcpu_hour or price.gib_hour else None
+        vcpu, gib = settings.sandbox_price or (0.0, 0.0)
+        price = cls(vcpu, gib, settings.sandbox_price_source, has_desks=has_desks, unpriced=frozenset(unpriced))
+        return price if vcpu or gib else None
 
     def nanodollars(self, memory_limit: str) -> int:
         """Of a second."""
