@@ -219,6 +219,12 @@ async def test_many_are_read_at_once(table: Table) -> None:
     assert await table.get_many([]) == []
 
 
+async def test_attributes_that_are_not_wanted_are_left_out(table: Table) -> None:
+    there = record("a", n=1, bytes=b"x", text="y")
+    await table.put(there)
+    assert await table.get_many([("p", "a")], without=("bytes", "n", "unknown")) == [record("a", text="y")]
+
+
 ORDERED = [
     *("\x01", "A", "A\0", "A\x01", "Aa", "a", "a\x7f", "a\x80", "aé", "a\ud7ff", "a\ue000", "a\uffff", "a\U00010000", "a\U0010ffff"),
     "é",

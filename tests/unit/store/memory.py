@@ -7,7 +7,7 @@ can step in front of every write (``before_write``) to let another writer go fir
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from types import NoneType
 from typing import Any, Final, TypeVar, cast
@@ -58,10 +58,11 @@ class MemoryTable(Table):
         self.reads += 1
         return copied(self.records.get((pk, sk)))
 
-    async def get_many(self, keys: Iterable[Key], *, consistent: bool = False) -> list[Record]:
+    async def get_many(self, keys: Iterable[Key], *, consistent: bool = False, without: Collection[str] = ()) -> list[Record]:
         wanted = list(dict.fromkeys(keys))
         self.reads += bool(wanted)
-        return [copied(self.records[key]) for key in wanted if key in self.records]
+        found = [self.records[key] for key in wanted if key in self.records]
+        return [copied({name: value for name, value in record.items() if name not in without}) for record in found]
 
     async def write_all(self, writes: Sequence[Write]) -> tuple[int, ...]:
         """All or nothing, at one moment: a process dies before it or after it."""

@@ -1,15 +1,16 @@
 """The records of a chain: its links, and what each response adds to it."""
 
 import random
+import zlib
 from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from moorage import ids
+from moorage import ids, limits
 from moorage.store import keys
-from moorage.store.chain_parts import ChainPart, last_event
+from moorage.store.chain_parts import ChainPart, KnownParts, last_event, part_of
 from moorage.store.event_log import EventBatch, LogWriterId
 from moorage.store.responses import Ancestor, Responses, StoredResponse, pack_ancestors, unpack_ancestors
 from moorage.wire.parameters import Parameters
@@ -125,3 +126,82 @@ def test_the_last_event_is_found_whatever_it_holds(events: list[Any]) -> None:
 def test_an_object_that_looks_like_an_event_is_none(tail: list[Any]) -> None:
     event = {"type": "response.completed", "response": {"tail": tail}}
     assert last_event(orjson.dumps([{"type": "response.created"}, event])) == event
+
+
+# --- parts that were read before -------------------------------------------------------------------------------------------------
+
+
+def _packed(said: str) -> tuple[bytes, bytes]:
+    """The bodies of a record and of its last batch."""
+    final = {"type": "response.completed", "response": {"status": "completed", "output": [_message("assistant", said)]}}
+    return zlib.compress(orjson.dumps({"input": [_message("user", said)]})), zlib.compress(orjson.dumps([final]))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_part_that_is_known_is_the_same_with_items_of_its_own() -> None:
+    known, bodies = KnownParts(), _packed("hello")
+    first, again = known.part_of("t", *bodies), known.part_of("t", *bodies)
+    assert first == again == part_of(*bodies)
+    first.input_items.clear()
+    first.output[0].clear()
+    assert known.part_of("t", *bodies) == again
+
+
+def test_parts_are_known_by_their_tenant_and_by_both_of_their_records() -> None:
+    known, (one_body, one_batch), (other_body, other_batch) = KnownParts(), _packed("one"), _packed("other")
+    pairs = [(one_body, one_batch), (one_body, other_batch), (other_body, one_batch), (other_body, other_batch)]
+    assert [known.part_of("t", *pair) for pair in pairs] == [part_of(*pair) for pair in pairs]
+    assert [known.part_of("t", *pair) for pair in pairs] == [part_of(*pair) for pair in pairs]
+    assert held(known) == 4
+    known.part_of("u", one_body, one_batch)
+    assert held(known) == 5
+
+
+def held(known: KnownParts) -> int:
+    return len(known._recent) + len(known._older)
+
+
+def test_what_is_known_of_parts_is_bounded_in_bytes_and_by_part() -> None:
+    known = KnownParts()
+    long = _packed("x" * 100_000)
+    assert (known.part_of("t", *long), held(known)) == (part_of(*long), 0)
+    for n in range(300):
+        known.part_of("t", *_packed(f"{n} {'y' * 30_000}"))
+        bodies = [*known._recent.values(), *known._older.values()]
+        assert sum(map(len, bodies)) <= limits.CHAIN_PARTS_KEPT_BYTES_MAX
+    assert 50 < held(known) < 150
+
+
+def test_parts_that_nobody_asks_for_are_let_go() -> None:
+    clock = Clock()
+    known = KnownParts(clock)
+    asked_for, other = _packed("asked for"), _packed("other")
+    assert known.let_go() is None
+    known.part_of("t", *asked_for)
+    known.part_of("t", *other)
+    clock.now += limits.CHAIN_PARTS_KEPT_SECONDS - 10
+    assert (known.let_go(), held(known)) == (10, 2)
+    clock.now += 10
+    assert (known.let_go(), held(known)) == (limits.CHAIN_PARTS_KEPT_SECONDS, 2)
+    known.part_of("t", *asked_for)
+    clock.now += limits.CHAIN_PARTS_KEPT_SECONDS
+    known.let_go()
+    assert held(known) == 1
+    clock.now += limits.CHAIN_PARTS_KEPT_SECONDS
+    assert (known.let_go(), held(known)) == (None, 0)
+
+
+async def test_a_response_that_is_deleted_elsewhere_is_not_known_any_more() -> None:
+    shelf = Shelf()
+    (first, one), (second, two) = [await shelf.ended(said) for said in ("1", "2")]
+    assert await shelf.responses.parts("t", [first, second]) == [one, two]
+    other_process = Responses(shelf.table, shelf.blobs, now_ms=lambda: 5_000, retention_seconds=1_000)
+    await other_process.delete("t", first.response_id)
+    assert await shelf.responses.parts("t", [first, second]) == [two]

@@ -85,6 +85,10 @@ CALL_ID_CHARS_MAX: Final = 64
 CHAIN_RESPONSES_MAX: Final = 1_000
 """Links of a ``previous_response_id`` chain. Their ids stand on the record (24 bytes each), and all are read at once."""
 
+CHAIN_PARTS_KEPT_BYTES_MAX: Final = 8 * MIB
+CHAIN_PARTS_KEPT_SECONDS: Final = 300
+"""Of the parsed responses of chains that a process keeps: about 8,000 short ones, until nobody has asked for so long."""
+
 # --- The loop ------------------------------------------------------------------------------------------------------------
 
 ROUNDS_MAX: Final = 5_000

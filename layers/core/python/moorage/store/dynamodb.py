@@ -7,7 +7,7 @@ several hundred words and the emulators do not check them.
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -42,19 +42,22 @@ class DynamoTable(Table):
         answer = await self._call(self.client.get_item, {"TableName": self.name, "Key": _key(pk, sk), "ConsistentRead": consistent})
         return decode(answer["Item"]) if "Item" in answer else None
 
-    async def get_many(self, keys: Iterable[tuple[str, str]], *, consistent: bool = False) -> list[Record]:
+    async def get_many(
+        self, keys: Iterable[tuple[str, str]], *, consistent: bool = False, without: Collection[str] = ()
+    ) -> list[Record]:
         """The records that exist, in no particular order; batches of 100 in parallel."""
         wanted = [_key(pk, sk) for pk, sk in dict.fromkeys(keys) if can_stand(pk, sk)]
         batches = [wanted[i : i + _BATCH_GET_MAX] for i in range(0, len(wanted), _BATCH_GET_MAX)]
-        found = await asyncio.gather(*(self._get_batch(batch, consistent) for batch in batches))
+        found = await asyncio.gather(*(self._get_batch(batch, consistent, without) for batch in batches))
         return [record for batch in found for record in batch]
 
-    async def _get_batch(self, keys: list[dict[str, Any]], consistent: bool) -> list[Record]:
+    async def _get_batch(self, keys: list[dict[str, Any]], consistent: bool, without: Collection[str]) -> list[Record]:
         records: list[Record] = []
         while keys:
             asked = {self.name: {"Keys": keys, "ConsistentRead": consistent}}
             answer = await self._call(self.client.batch_get_item, {"RequestItems": asked})
-            records += [decode(item) for item in answer["Responses"].get(self.name, [])]
+            items = answer["Responses"].get(self.name, [])
+            records += [decode({name: value for name, value in item.items() if name not in without}) for item in items]
             keys = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
         return records
 

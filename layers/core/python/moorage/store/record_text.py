@@ -7,6 +7,7 @@ begins with ``\\0`` itself gets another one, so that it is neither.
 import base64
 import binascii
 import math
+from collections.abc import Collection
 from typing import Any, Final
 
 import orjson
@@ -32,8 +33,11 @@ def dump_record(record: Record) -> bytes:
     return orjson.dumps(_written(record)) if _MARK_IN_TEXT in text else text
 
 
-def load_record(text: bytes) -> Record:
+def load_record(text: bytes, without: Collection[str] = ()) -> Record:
+    """``without`` are names of attributes, which must not begin with ``\\0``."""
     record: Record = orjson.loads(text)
+    for name in without:
+        record.pop(name, None)
     return _read(record) if _MARK_IN_TEXT in text else record
 
 

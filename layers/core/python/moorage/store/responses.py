@@ -7,8 +7,9 @@ backward query that returns ``META`` and the last batch together.
 ``store: false`` responses that need the loop are kept under a short TTL and erased when they have ended.
 """
 
+import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +22,7 @@ from moorage.parallel import Breath, side_by_side, worked
 from moorage.store import keys, object_keys, response_list
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
-from moorage.store.chain_parts import ChainPart, part_of
+from moorage.store.chain_parts import ChainPart, KnownParts, part_of
 from moorage.store.event_log import EventBatch, EventLog
 from moorage.store.packing import packed, unpacked_with_size
 from moorage.store.table import Record, Table
@@ -252,6 +253,9 @@ class Responses:
         self._blobs = blobs
         self._now_ms = now_ms
         self._retention_seconds = retention_seconds
+        self._known_parts = KnownParts()
+        self._lets_go = False
+        """A time is set for that."""
 
     def log_of(self, stored: StoredResponse) -> EventLog:
         return EventLog(
@@ -516,15 +520,28 @@ class Responses:
 
     async def parts(self, tenant_id: str, ancestors: Sequence[Ancestor]) -> list[ChainPart]:
         """Of those that still exist, in the order asked for. Short ones are read here, one after the other, long ones on threads."""
-        found = await self._records_of(tenant_id, ancestors)
+        found = await self._records_of(tenant_id, ancestors, without=_NOT_OF_CHAINS)
         parts: list[ChainPart | None] = []
         breath = Breath()
         for _, record, last in found:
             await breath.taken()
-            parts.append(part_of(record["body"], last["body"]) if _is_short(record) and _is_short(last) else None)
+            is_short = _is_short(record) and _is_short(last)
+            parts.append(self._known_parts.part_of(tenant_id, record["body"], last["body"]) if is_short else None)
+        self._let_go_of_parts()
         long = [pair for pair, part in zip(found, parts, strict=True) if part is None]
         others = iter(await side_by_side(self._part, long, at_once=limits.RECORDS_UNPACKED_AT_ONCE))
         return [next(others) if part is None else part for part in parts]
+
+    def _let_go_of_parts(self) -> None:
+        """Of those that are too old: now, and in time."""
+        seconds = self._known_parts.let_go()
+        if seconds is not None and not self._lets_go:
+            self._lets_go = True
+            asyncio.get_running_loop().call_later(seconds, self._let_go_later)
+
+    def _let_go_later(self) -> None:
+        self._lets_go = False
+        self._let_go_of_parts()
 
     async def _part(self, found: "_Found") -> ChainPart:
         bodies = await self._blobs.inlined(found[1:], "body")
@@ -550,12 +567,12 @@ class Responses:
 
         return {found[0]: partial(read, *found) for found in await self._records_of(tenant_id, ancestors)}
 
-    async def _records_of(self, tenant_id: str, ancestors: Sequence[Ancestor]) -> "list[_Found]":
+    async def _records_of(self, tenant_id: str, ancestors: Sequence[Ancestor], *, without: Collection[str] = ()) -> "list[_Found]":
         """Of those that are whole, in the order asked for."""
         wanted = [(link.response_id, keys.response(tenant_id, link.response_id), keys.event(link.final_number)) for link in ancestors]
         if not wanted:
             return []
-        read = await self._table.get_many([key for _, pk, last in wanted for key in ((pk, keys.META), (pk, last))])
+        read = await self._table.get_many([key for _, pk, last in wanted for key in ((pk, keys.META), (pk, last))], without=without)
         records = {(record["PK"], record["SK"]): record for record in read}
         return [
             (response_id, records[pk, keys.META], records[pk, last])
@@ -601,6 +618,9 @@ def pack_ancestors(ancestors: Sequence[Ancestor]) -> bytes:
 def unpack_ancestors(packed: bytes) -> tuple[Ancestor, ...]:
     return tuple(Ancestor(ids.response_of_digits(digits), number) for digits, number in _LINK.iter_unpack(packed))
 
+
+_NOT_OF_CHAINS: Final = ("ancestors", "times", "trace")
+"""Bytes in the records of responses that those behind them do not need."""
 
 _Found = tuple[str, Record, Record]
 """A response's id, its record, and that of its last batch."""

@@ -1,7 +1,7 @@
 """The table on one machine: a row of the journal for each record."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +30,9 @@ class SqliteTable(Table):
     async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None:
         return _find(self.journal.reader, pk, sk)
 
-    async def get_many(self, keys: Iterable[tuple[str, str]], *, consistent: bool = False) -> list[Record]:
+    async def get_many(
+        self, keys: Iterable[tuple[str, str]], *, consistent: bool = False, without: Collection[str] = ()
+    ) -> list[Record]:
         wanted = list(dict.fromkeys(keys))
         found: list[Record] = []
         for start in range(0, len(wanted), _KEYS_AT_ONCE):
@@ -38,7 +40,7 @@ class SqliteTable(Table):
             values = ", ".join(["(?, ?)"] * len(some))
             sql = f"SELECT item FROM records WHERE (pk, sk) IN (VALUES {values})"  # noqa: S608 (question marks alone)
             rows = self.journal.reader.execute(sql, [part for key in some for part in key]).fetchall()
-            found += [load_record(item) for (item,) in rows]
+            found += [load_record(item, without) for (item,) in rows]
         return found
 
     async def query(

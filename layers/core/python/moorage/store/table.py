@@ -6,7 +6,7 @@ ordered by their bytes in UTF-8.
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -57,8 +57,10 @@ class Table(Protocol):
 
     async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None: ...
 
-    async def get_many(self, keys: Iterable[tuple[str, str]], *, consistent: bool = False) -> list[Record]:
-        """The records that exist, in no particular order."""
+    async def get_many(
+        self, keys: Iterable[tuple[str, str]], *, consistent: bool = False, without: Collection[str] = ()
+    ) -> list[Record]:
+        """The records that exist, in no particular order, ``without`` these attributes: to decode them takes time."""
         ...
 
     async def query(
