@@ -224,9 +224,9 @@ class MockUpstream:
         """The fallback is encoded once: a benchmark measures others, not this."""
         key = (id(reply), request.path, json.dumps([request.body.get("model"), request.body.get("stream_options")]))
         if reply is not self.fallback:
-            return _encoded(_events(reply, request), request.path)
+            return encoded(_events(reply, request), request.path)
         if key not in self._encodings:
-            self._encodings[key] = _encoded(_events(reply, request), request.path)
+            self._encodings[key] = encoded(_events(reply, request), request.path)
         return self._encodings[key]
 
 
@@ -271,7 +271,7 @@ async def _paced(events: list[bytes], delay: float) -> AsyncIterator[tuple[int, 
         yield number, event
 
 
-def _encoded(events: list[dict[str, Any]], path: str) -> list[bytes]:
+def encoded(events: list[dict[str, Any]], path: str) -> list[bytes]:
     if path == "/responses":
         return [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
     return [f"data: {json.dumps(event)}\n\n".encode() for event in events] + [b"data: [DONE]\n\n"]

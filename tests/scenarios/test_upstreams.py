@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from tests.stack import SHELL, Stack, assert_well_formed, outputs, raw_events
-from tests.upstream import Call, MockUpstream, Reply, broken, called_shell, garbage, hung, refused, said
+from tests.upstream import Call, MockUpstream, Reply, broken, called_shell, chat_events, encoded, garbage, hung, refused, said
 
 TOOLS: Any = [SHELL]
 
@@ -157,6 +157,17 @@ def test_a_stream_that_breaks_in_the_middle_is_closed_and_asked_again(real_stack
     assert told == [("incomplete", []), ("completed", ["Whole."])]
     second = upstream.requests[-1].body
     assert "cut off" not in str(second), "what was left open is not shown to the model"
+
+
+def test_text_that_arrives_together_leaves_as_one_event(real_stack: Stack, upstream: MockUpstream) -> None:
+    """Each event is sent, stored and read again. Words that the upstream sends apart are not waited for."""
+    chunks = chat_events(said("all of it at once", deltas=9), {})
+    upstream.plays(Reply(pieces=(b"".join(encoded(chunks, "/chat/completions")),)))
+    body = {"model": "served-by-chat_completions", "input": "go", "stream": True}
+    with real_stack.http() as http, http.stream("POST", "/responses", json=body) as answer:
+        events = raw_events(answer.iter_lines())
+    assert_well_formed(events)
+    assert [event["delta"] for event in events if event["type"] == "response.output_text.delta"] == ["all of it at once"]
 
 
 def test_what_the_sdk_joins_of_a_broken_stream_says_nothing_twice(real_stack: Stack, upstream: MockUpstream, served: str) -> None:

@@ -57,7 +57,7 @@ kinds = pytest.mark.parametrize("kind", OVER_HTTP, ids=lambda kind: kind.name)
 def decoded(kind: Kind, pieces: list[bytes]) -> list[base.Delta]:
     decoder = DECODERS[kind.name]()
     deltas = [delta for piece in pieces for delta in decoder.feed(piece)]
-    return deltas if decoder.is_finished else deltas + decoder.end()
+    return base.joined(deltas if decoder.is_finished else deltas + decoder.end())
 
 
 async def list_of(stream: AsyncIterator[base.Delta]) -> list[base.Delta]:
@@ -81,6 +81,50 @@ def test_a_stream_means_the_same_wherever_it_is_cut(kind: Kind, cuts: list[int])
 def test_a_stream_means_the_same_byte_by_byte(kind: Kind) -> None:
     data = kind.encode(RICH)
     assert decoded(kind, [bytes([byte]) for byte in data]) == decoded(kind, [data])
+
+
+@kinds
+async def test_text_that_comes_together_is_one_delta(kind: Kind) -> None:
+    together = await list_of(provider(kind, lambda _: replies(kind, kind.encode(RICH))).stream(hello()))
+    texts = [each.text for each in together if isinstance(each, base.TEXTS)]
+    assert texts == ["Grüße ⚓", "One 你好.", '{"x":"é"}', "{}"]
+
+
+@kinds
+async def test_text_that_comes_apart_is_not_waited_for(kind: Kind) -> None:
+    pieces = [bytes([byte]) for byte in kind.encode(RICH)]
+    apart = await list_of(provider(kind, lambda _: replies(kind, *pieces)).stream(hello()))
+    texts = [each.text for each in apart if isinstance(each, base.TEXTS)]
+    assert texts == ["Grü", "ße ⚓", "One ", "你好.", '{"x":', '"é"}', "{}"]
+
+
+def test_text_of_another_item_or_kind_stays_apart() -> None:
+    likely = {"token": "a", "logprob": -0.1}
+    deltas: list[base.Delta] = [
+        base.SummaryDelta("one "),
+        base.SummaryDelta("two"),
+        base.SummaryDelta("three", 1),
+        base.ItemDone(),
+        base.TextDelta("a", (likely,)),
+        base.TextDelta("b"),
+        base.RefusalDelta("no"),
+        base.CallStarted("f"),
+        base.ItemDone(),
+        base.ItemDone(),
+        base.CallDelta("{"),
+        base.CallDelta("}"),
+    ]
+    assert base.joined(deltas) == [
+        base.SummaryDelta("one two"),
+        base.SummaryDelta("three", 1),
+        base.ItemDone(),
+        base.TextDelta("ab", (likely,)),
+        base.RefusalDelta("no"),
+        base.CallStarted("f"),
+        base.ItemDone(),
+        base.ItemDone(),
+        base.CallDelta("{}"),
+    ]
 
 
 @kinds
@@ -547,8 +591,7 @@ async def test_custom_calls_phases_annotations_and_unknown_events_of_responses()
         base.AnnotationAdded(citation),
         base.ItemDone(),
         base.CallStarted("exec", "c", "custom", "functions"),
-        base.CallDelta("ls"),
-        base.CallDelta(" -l"),
+        base.CallDelta("ls -l"),
         base.ItemDone(),
         base.StreamFinished("tool_calls"),
     ]

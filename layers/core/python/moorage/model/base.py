@@ -8,7 +8,8 @@ here: hosted and client tools that the upstream does not know natively have been
 """
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain, groupby
 from typing import Any, Final, Literal, Protocol
 
 from moorage.wire.parameters import Parameters
@@ -179,6 +180,28 @@ Delta = (
     | UsageReported
     | StreamFinished
 )
+
+TEXTS: Final = (TextDelta, RefusalDelta, SummaryDelta, ReasoningTextDelta, CallDelta)
+"""A piece of an item's text each."""
+
+
+def joined(deltas: list[Delta]) -> list[Delta]:
+    """Deltas that came together, with neighbours of one text as one: each that goes on becomes an event, which is sent and stored."""
+    if len(deltas) < 2:
+        return deltas
+    out: list[Delta] = []
+    for _, run in groupby(deltas, lambda delta: (type(delta), delta.index if isinstance(delta, SummaryDelta) else 0)):
+        same = list(run)
+        out += [_as_one(same)] if len(same) > 1 and isinstance(same[0], TEXTS) else same
+    return out
+
+
+def _as_one(same: list[Any]) -> Delta:
+    text = "".join(each.text for each in same)
+    if isinstance(same[0], TextDelta):
+        return TextDelta(text, tuple(chain.from_iterable(each.logprobs for each in same)))
+    whole: Delta = replace(same[0], text=text)
+    return whole
 
 
 class Provider(Protocol):

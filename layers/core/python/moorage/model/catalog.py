@@ -180,7 +180,9 @@ class ModelCatalog:
         aliased = [(alias, entry) for entry in reversed(entries) for alias in entry.aliases]
         named = [(entry.name, entry) for entry in reversed(entries)]
         self._by_name = {name: _named(entry, name) for name, entry in (*aliased, *named)}
-        """By name and alias. A request asks several times, so nothing is made for it."""
+        """By name and alias, the default among them. A request asks several times, so nothing is made for it."""
+        if self._serves(default):
+            self._by_name[default] = self._find(default)
         self._upstream = upstream
         self._default = default
         self._reason = reason

@@ -164,6 +164,10 @@ class ChatDecoder:
     _tags: ThinkingTags = field(default_factory=ThinkingTags)
     _characters: Characters = field(default_factory=Characters)
     _thoughts: Characters = field(default_factory=Characters)
+    _spoken: list[str] = field(default_factory=list)
+    """Text of chunks that was read and not passed on yet."""
+    _logprobs: list[Any] = field(default_factory=list)
+    """Of that text."""
     _sequence: Sequence = field(default_factory=Sequence)
     _arguments: dict[int, "_Arguments"] = field(default_factory=dict)
     """Arguments so far, by index of the tool call."""
@@ -192,7 +196,7 @@ class ChatDecoder:
         return deltas + self._finish()
 
     def whole(self, body: dict[str, Any]) -> list[Delta]:
-        deltas = self._chunk(body)
+        deltas = self._chunk(body) + self._speak()
         if self._reason is None:
             raise broken("it holds no finished choice")
         return deltas + self._finish()
@@ -203,11 +207,12 @@ class ChatDecoder:
             if self.is_finished:
                 break
             if data == "[DONE]":
+                deltas += self._speak()
                 self._check_forgotten_end()
                 deltas += self._finish()
                 break
             deltas += self._chunk(json_event(data))
-        return deltas
+        return deltas + self._speak()
 
     def _check_forgotten_end(self) -> None:
         """A server that forgets the finish reason still said its end, but not before its first word, nor inside a call."""
@@ -235,23 +240,32 @@ class ChatDecoder:
         spoken, deltas = said.get("content"), list[Delta]()
         thought = _text(said.get("reasoning_content") or said.get("reasoning")) or _thought(spoken)
         if thought and (thought := self._thoughts.feed(thought)):
+            deltas += self._speak()
             self._tags.are_parsed()
             deltas += self._say("reasoning", base.ReasoningTextDelta(thought))
             self._output_chars += len(thought)
-        text = _text(spoken)
-        if text and (text := self._characters.feed(text)):
-            self._output_chars += len(text)
-            logprobs = tuple(map(_logprob, (choice.get("logprobs") or {}).get("content") or ()))
-            deltas += self._sorted(self._tags.feed(text), logprobs)
+        if text := _text(spoken):
+            self._spoken.append(text)
+            if logprobs := choice.get("logprobs"):
+                self._logprobs += map(_logprob, logprobs.get("content") or ())
         if said.get("refusal"):
-            deltas += self._say("message", base.RefusalDelta(said["refusal"]))
+            deltas += self._speak() + self._say("message", base.RefusalDelta(said["refusal"]))
         for position, call in enumerate(said.get("tool_calls") or []):
-            deltas += self._call(call, position)
+            deltas += self._speak() + self._call(call, position)
         if isinstance(said.get("function_call"), dict):
-            deltas += self._call({"function": said["function_call"]}, 0)
+            deltas += self._speak() + self._call({"function": said["function_call"]}, 0)
         if choice.get("finish_reason"):
             self._reason = choice["finish_reason"]
         return deltas
+
+    def _speak(self) -> list[Delta]:
+        """What chunks that came together have said, as one."""
+        if not self._spoken:
+            return []
+        text, logprobs = self._characters.feed("".join(self._spoken)), tuple(self._logprobs)
+        self._spoken, self._logprobs = [], []
+        self._output_chars += len(text)
+        return self._sorted(self._tags.feed(text), logprobs) if text else []
 
     def _sorted(self, pieces: list[tuple[Kind, str]], logprobs: tuple[Any, ...] = ()) -> list[Delta]:
         """Text, less the reasoning that a model wrote into it."""

@@ -375,7 +375,7 @@ def _decoded(step: Callable[[_T], list[Delta]], value: _T) -> list[Delta]:
         deltas = step(value)
         for delta in deltas:
             _check_types(delta)
-        return deltas
+        return base.joined(deltas)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise broken(f"it does not have the shape of its protocol ({type(error).__name__}: {error})") from error
 

@@ -24,13 +24,21 @@ _PLAIN: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETI
 
 def dump_record(record: Record) -> bytes:
     """Raises ``TypeError`` for a value that no table holds, and ``ValueError`` for a number that is none."""
+    bodies = list[bytes]()
+
+    def bytes_alone(value: Any) -> dict[str, str]:
+        if type(value) is not bytes:
+            _refuse(value)
+        bodies.append(value)
+        return {_BYTES: base64.b64encode(value).decode()}
+
     try:
-        text = orjson.dumps(record, _refuse, _PLAIN)
-    except TypeError:  # Bytes, a long integer, or nothing that can be kept: the slow way finds out.
+        text = orjson.dumps(record, bytes_alone, _PLAIN)
+    except TypeError:  # A long integer, or nothing that can be kept: the slow way finds out.
         return orjson.dumps(_written(record))
     if b"null" in text:
         check_numbers(record)
-    return orjson.dumps(_written(record)) if _MARK_IN_TEXT in text else text
+    return orjson.dumps(_written(record)) if text.count(_MARK_IN_TEXT) > len(bodies) else text
 
 
 def load_record(text: bytes, without: Collection[str] = ()) -> Record:
