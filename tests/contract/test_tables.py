@@ -211,6 +211,22 @@ async def test_the_neighbours_of_a_write_that_raises_are_done(table: Table) -> N
     assert await sort_keys(table) == ["a", "c"]
 
 
+async def test_writes_in_turn_end_at_the_first_whose_condition_fails(table: Table) -> None:
+    puts = [Write.put(record(name), if_absent=True) for name in "abc"]
+    changed = Write("p", "a", set={"n": 1}, is_there=True)
+    counts = [await table.write_in_turn(writes) for writes in ([puts[0], puts[1]], [puts[2], puts[1], changed], [puts[0]], [])]
+    assert counts == [2, 1, 0, 0]
+    assert await table.query("p") == [record(name) for name in "abc"]
+    assert await table.write_in_turn([changed]) == 1
+    assert await table.get("p", "a") == record("a", n=1)
+
+
+async def test_a_write_in_turn_that_no_table_takes_leaves_out_those_behind_it(table: Table) -> None:
+    with pytest.raises(ValueError, match="keys"):
+        await table.write_in_turn([Write.put(record("a")), Write.put(record("s" * (SORT_KEY_BYTES_MAX + 1))), Write.put(record("c"))])
+    assert "c" not in await sort_keys(table)
+
+
 async def test_many_are_read_at_once(table: Table) -> None:
     await table.write_many(record(f"{n:03}", n=n) for n in range(250))
     wanted = [("p", f"{n:03}") for n in range(0, 300, 2)]

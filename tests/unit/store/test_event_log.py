@@ -21,7 +21,7 @@ from moorage.store.event_log import (
     meet,
     taken_over,
 )
-from moorage.store.table import Record
+from moorage.store.table import Record, Write
 from moorage.wire.types import Event
 
 from tests.unit.store.memory import MemoryBlobs, MemoryTable
@@ -240,6 +240,71 @@ async def test_peers_interleave_without_gap_or_loss_whatever_the_order(bench: Be
     said = await bench.said()
     assert await bench.numbers() == list(range(len(said)))
     assert {name: [text for text in said if text[0] == name] for name in writers} == sent
+
+
+# --- the end of a step ------------------------------------------------------------------------------------------------------------
+
+
+def ended(following: int, _places: OutputPlaces | None) -> Write:
+    return Write("p", "step", set={"following": following}, absent=("ended",))
+
+
+async def step_record(bench: Bench) -> Record | None:
+    return await bench.table.get("p", "step")
+
+
+async def test_the_record_of_a_step_follows_its_last_events(bench: Bench) -> None:
+    writer = LogWriter(bench.log, LogWriterId(0, 1), 0)
+    writer.add(event("a"))
+    writer.add(event("b"))
+    assert await writer.conclude(ended)
+    assert (await bench.said(), await step_record(bench)) == (["a", "b"], {"PK": "p", "SK": "step", "following": 2})
+
+
+async def test_a_step_without_events_left_has_its_record_alone(bench: Bench) -> None:
+    writer = LogWriter(bench.log, LogWriterId(0, 1), 0)
+    writer.add(event("a"))
+    await writer.flush()
+    assert await writer.conclude(ended)
+    assert (await bench.said(), await step_record(bench)) == (["a"], {"PK": "p", "SK": "step", "following": 1})
+
+
+async def test_the_record_of_a_step_knows_of_a_peer_that_was_faster(bench: Bench) -> None:
+    mine, peer = (LogWriter(bench.log, LogWriterId(0, 1, name), 0) for name in "ab")
+    peer.add(event("peer"))
+    await peer.flush()
+    mine.add(event("mine"))
+    assert await mine.conclude(ended)
+    assert (await bench.said(), await step_record(bench)) == (["peer", "mine"], {"PK": "p", "SK": "step", "following": 2})
+
+
+async def test_the_record_of_a_step_follows_a_put_whose_answer_was_lost(bench: Bench) -> None:
+    bench.table.lose_answers = 1
+    writer = LogWriter(bench.log, LogWriterId(0, 1), 0)
+    writer.add(event("a"))
+    assert await writer.conclude(ended)
+    assert (await bench.said(), await step_record(bench)) == (["a"], {"PK": "p", "SK": "step", "following": 1})
+
+
+async def test_a_step_that_is_superseded_has_no_record(bench: Bench) -> None:
+    old, new = LogWriter(bench.log, LogWriterId(2, 1), 0), LogWriter(bench.log, LogWriterId(2, 2), 0)
+    new.add(event("new"))
+    await new.flush()
+    old.add(event("old"))
+    with pytest.raises(Superseded):
+        await old.conclude(ended)
+    assert (await bench.said(), await step_record(bench)) == (["new"], None)
+
+
+@pytest.mark.parametrize("texts", [(), ("late",)])
+async def test_a_record_that_another_run_has_ended_stays(bench: Bench, texts: tuple[str, ...]) -> None:
+    there = {"PK": "p", "SK": "step", "ended": True}
+    await bench.table.put(there)
+    writer = LogWriter(bench.log, LogWriterId(0, 1), 0)
+    for text in texts:
+        writer.add(event(text))
+    assert not await writer.conclude(ended)
+    assert (await bench.said(), await step_record(bench)) == ([*texts], there)
 
 
 async def test_a_superseded_writer_stops_and_writes_nothing_more(bench: Bench) -> None:

@@ -45,6 +45,7 @@ from moorage.state import LoopState, Next, StepOutcome
 from moorage.store.budgets import Scope
 from moorage.store.event_log import EventBatch, LogWriterId
 from moorage.store.responses import ROOT_AGENT, Ancestor, Snapshot, StoredResponse
+from moorage.store.steps import superseded
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tools.function_items import is_async
 from moorage.tools.lowering import is_hosted
@@ -505,17 +506,18 @@ class InlineFirstStep:
         await sink.flush()
         state = LoopState(stored.response_id, stored.tenant_id, stored.container_id)
         if outcome is not None:
-            await runtime.steps.end(
+            ending = await runtime.steps.ending(
                 stored,
                 0,
                 1,
                 outcome,
                 items or {},
-                following=sink.next_number,
                 begun_at_ms=self._began_at_ms,
                 first_output_at_ms=sink.first_output_at_ms,
                 request_id=sink.request_id,
             )
+            if await runtime.table.write_in_turn([ending(sink.next_number, None)]) == 0:
+                raise superseded(stored, 0, 1)
             state = await placed(runtime, stored, state.after(outcome))
         await _start(runtime, stored, state)
         self.is_handed_over = True

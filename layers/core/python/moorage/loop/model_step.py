@@ -32,7 +32,7 @@ from moorage.store import keys
 from moorage.store.budget_draws import LimitReached
 from moorage.store.event_log import EventBatch, LogWriter, LogWriterId, OutputPlaces, taken_over
 from moorage.store.responses import Snapshot, StoredResponse
-from moorage.store.steps import Progress, StepAttempt
+from moorage.store.steps import Progress, StepAttempt, superseded
 from moorage.telemetry import Metric, tell
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import HostedTool
@@ -339,23 +339,24 @@ async def _attempt(
                 await sink.flush()
                 await runtime.steps.postpone(stored, state.step, documents.WAITS_FOR)
                 return await documents.send(runtime, stored, state, unread.documents)
-            await sink.flush()
             if outcome.next is Next.WAIT:
+                await sink.flush()
                 await runtime.steps.postpone(stored, state.step, ask.waits_for)
                 await runtime.responses.note_wait(stored, ask.waits_for)
             elif outcome.next is not Next.DONE or stored.agent is not None:
-                # Otherwise the final event holds the items, and no step follows that would look for them.
-                await runtime.steps.end(
+                ending = await runtime.steps.ending(
                     stored,
                     state.step,
                     attempt,
                     outcome,
                     ask.items | ask.orders,
-                    following=sink.writer.next_number,
                     first_output_at_ms=sink.first_output_at_ms,
                     request_id=sink.request_id,
-                    places=sink.writer.places,
                 )
+                if not await sink.conclude(ending):
+                    raise superseded(stored, state.step, attempt)
+            else:  # The final event holds the items, and no step follows that would look for them.
+                await sink.flush()
             if outcome.next is not Next.WAIT:
                 await runtime.responses.note_wait(stored, None)
             if standby is not None and outcome.next is Next.TOOLS:

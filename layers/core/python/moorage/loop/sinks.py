@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, Self
 
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
-from moorage.store.event_log import EventBatch, EventLog, LogWriter, LogWriterId
+from moorage.store.event_log import EventBatch, EventLog, LogWriter, LogWriterId, WriteBehind
 from moorage.wire.events import OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE
 from moorage.wire.types import Event
 
@@ -89,6 +89,11 @@ class LogSink:
     async def flush(self) -> None:
         self._disarm()
         await self.writer.flush()
+
+    async def conclude(self, behind: WriteBehind) -> bool:
+        """As :meth:`LogWriter.conclude`: the last events of the step, and its record."""
+        self._disarm()
+        return await self.writer.conclude(behind)
 
     async def end(self, event: Event) -> int:
         self.writer.add(event)

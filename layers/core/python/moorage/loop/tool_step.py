@@ -20,7 +20,7 @@ import orjson
 from moorage import limits, tracing
 from moorage.approvals.waiting import denial_of
 from moorage.containers.lifecycle import LiveContainer
-from moorage.errors import ApiError, LostSight, SandboxError, SandboxHostAway, SandboxStarting, Superseded
+from moorage.errors import ApiError, ConditionFailed, LostSight, SandboxError, SandboxHostAway, SandboxStarting, Superseded
 from moorage.loop.call_containers import CallCleanup, bring_files, container_of
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
@@ -34,7 +34,7 @@ from moorage.store import keys
 from moorage.store.event_log import EventBatch, LogWriter, LogWriterId, OutputPlaces, PendingEvent, taken_over
 from moorage.store.responses import StoredResponse
 from moorage.store.steps import CallAttempt, Step
-from moorage.store.table import Record
+from moorage.store.table import Record, Write
 from moorage.telemetry import tell
 from moorage.tools.calls import CallEnd, CallEvent, CallFinished, KnownCall, Piece
 from moorage.tools.registry import ROOMS
@@ -323,16 +323,21 @@ class _Attempt:
         return progress.end(CallEnd.TIME_OVER, f"It took longer than {seconds:g} seconds.")
 
     async def _done(self, sink: LogSink, whole: CallFinished) -> None:
+        """The log gets the end of the call, and behind it its record."""
         if self.call.output_index >= 0:
             for event in whole.events:
                 sink.emit(event)
             sink.emit({"type": OUTPUT_ITEM_DONE, "output_index": self.call.output_index, "item": whole.item})
-            await sink.flush()
-        await self._note_end(whole.item)
+        ending = await self._ending(whole.item)
+        if not await sink.conclude(lambda _following, _places: ending):
+            raise ConditionFailed
 
     async def _note_end(self, closed: Item) -> None:
         """The log has the end of the call: now its record gets it."""
-        await self.runtime.steps.end_call(
+        await self.runtime.table.write(await self._ending(closed))
+
+    async def _ending(self, closed: Item) -> Write:
+        return await self.runtime.steps.ending_call(
             self.stored, self.step, self.call.call_id, self.call.output_index, closed, files_at_ms=self.files_at_ms
         )
 

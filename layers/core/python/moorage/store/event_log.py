@@ -29,7 +29,7 @@ from moorage.store import keys, object_keys
 from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
 from moorage.store.packing import packed, unpacked, unpacked_with_size
-from moorage.store.table import Record, Table
+from moorage.store.table import Record, Table, Write
 from moorage.wire.events import FINAL, OUTPUT_ITEM_ADDED
 from moorage.wire.types import Event
 
@@ -142,7 +142,7 @@ class EventLog:
 
         Without a ``bell`` the followers of the log poll.
         """
-        self._table = table
+        self.table = table
         self._blobs = blobs
         self._tenant_id = tenant_id
         self._response_id = response_id
@@ -154,11 +154,24 @@ class EventLog:
 
     async def append(self, batch: EventBatch) -> int:
         """Put a batch into its slot and return its time there, in milliseconds; raises :class:`ConditionFailed` if it is taken."""
+        at_ms, _ = await self.append_with(batch, ())
+        return at_ms
+
+    async def append_with(self, batch: EventBatch, behind: Sequence[Write]) -> tuple[int, bool]:
+        """The same, and behind it writes that tell of it: the log comes first. Answers whether they were all made too; not if the
+        condition of one of them failed."""
         record = await self.record(batch)
-        await self._table.put(record, if_absent=True)
+        put = Write.put(record, if_absent=True)
+        if behind:
+            made = await self.table.write_in_turn([put, *behind])
+            if made == 0:
+                raise ConditionFailed
+        else:
+            made = 1
+            await self.table.write(put)
         if self._bell is not None:
             self._bell.ring(self._response_id)
-        return int(record["at_ms"])
+        return int(record["at_ms"]), made > len(behind)
 
     async def record(self, batch: EventBatch, *, is_listed: bool = True) -> Record:
         """The record of a batch; a large body has gone to S3 by then. The final one lists its response, unless ``is_listed`` says that
@@ -198,23 +211,23 @@ class EventLog:
     async def read_after(self, sequence_number: int, *, limit: int | None = None) -> list[EventBatch]:
         """Batches that hold events after this number (-1 for all), strongly consistent. The first may begin before it."""
         pk = self._pk
-        start = await self._table.query(pk, prefix=keys.EVENT_PREFIX, up_to=keys.event(sequence_number + 1), descending=True, limit=1)
+        start = await self.table.query(pk, prefix=keys.EVENT_PREFIX, up_to=keys.event(sequence_number + 1), descending=True, limit=1)
         if not start:
             return []
         begin = start[0]["SK"]
-        rest = await self._table.query(pk, prefix=keys.EVENT_PREFIX, after=begin, limit=limit)
+        rest = await self.table.query(pk, prefix=keys.EVENT_PREFIX, after=begin, limit=limit)
         return [batch for batch in await self.batches([start[0], *rest]) if batch.following > sequence_number + 1]
 
     async def read_from(self, first: int) -> list[EventBatch]:
         """Batches at and after the slot ``first``; an empty list when nothing is there yet."""
-        records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, after=keys.event(first - 1) if first else None)
+        records = await self.table.query(self._pk, prefix=keys.EVENT_PREFIX, after=keys.event(first - 1) if first else None)
         return await self.batches(records)
 
     async def read_up_to(self, sequence_number: int) -> AsyncIterator[list[EventBatch]]:
         """Batches that hold events up to this number, some at a time; the last may go on behind it."""
         after: str | None = None
         while True:
-            records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, after=after, limit=limits.EVENTS_FOLD_BATCHES)
+            records = await self.table.query(self._pk, prefix=keys.EVENT_PREFIX, after=after, limit=limits.EVENTS_FOLD_BATCHES)
             wanted = [record for record in records if record["SK"] <= keys.event(sequence_number)]
             if wanted:
                 yield await self.batches(wanted)
@@ -266,7 +279,7 @@ class EventLog:
         if after == 0:
             return []
         up_to = None if after is None else keys.event(after - 1)
-        records = await self._table.query(
+        records = await self.table.query(
             self._pk, prefix=keys.EVENT_PREFIX, up_to=up_to, descending=True, limit=limits.EVENTS_READ_BATCHES
         )
         return await self.batches(records)
@@ -406,6 +419,10 @@ class OutputPlaces:
         )
 
 
+WriteBehind = Callable[[int, OutputPlaces | None], Write]
+"""Makes a write that tells of events in the log: of the number of the next one, and the places of the items behind them."""
+
+
 class LogWriter:
     """Appends one step's events, in batches, and deals with other writers.
 
@@ -456,7 +473,20 @@ class LogWriter:
                 pending, self._pending, self._pending_bytes = self._pending, [], 0
                 await self._write(pending)
 
-    async def _write(self, pending: list[PendingEvent]) -> None:
+    async def conclude(self, behind: WriteBehind) -> bool:
+        """Write the queue, and behind it what tells of it. Nothing is added meanwhile. Answers whether the condition of that one held.
+
+        Raises :class:`Superseded`, and has not made it then.
+        """
+        async with self._lock:
+            pending, self._pending, self._pending_bytes = self._pending, [], 0
+            is_made = await self._write(pending, behind)
+            if is_made is None:
+                is_made = await self._log.table.write_in_turn([behind(self.next_number, self.places)]) == 1
+            return is_made
+
+    async def _write(self, pending: list[PendingEvent], behind: WriteBehind | None = None) -> bool | None:
+        """Answers whether ``behind`` was made; None if that was not tried."""
         while pending:
             offsets = dict(self._offsets)
             for each in pending:
@@ -475,8 +505,9 @@ class LogWriter:
                 request_id=self.request_id,
                 next_output=None if places is None else places.next_output,
             )
+            others = () if behind is None else (behind(batch.following, places),)
             try:
-                self.written_at_ms = await self._log.append(batch)
+                self.written_at_ms, is_made = await self._log.append_with(batch, others)
             except ConditionFailed:
                 pending = await self._yield_slot(pending, events, places)
             else:
@@ -484,7 +515,8 @@ class LogWriter:
                     self.request_id = None
                 self.next_number += len(events)
                 self._offsets, self.places = offsets, places
-                return
+                return None if behind is None else is_made
+        return None
 
     async def _yield_slot(self, pending: list[PendingEvent], mine: Sequence[Event], places: OutputPlaces | None) -> list[PendingEvent]:
         for batch in await self._log.read_from(self.next_number):

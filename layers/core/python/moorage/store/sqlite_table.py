@@ -90,6 +90,9 @@ class SqliteTable(Table):
         rows = {index: row_of(write.record) for index, write in enumerate(writes) if write.record is not None}
         return await self.journal.write(lambda connection: _write_all(connection, writes, rows))
 
+    async def write_in_turn(self, writes: Sequence[Write]) -> int:
+        return await self.journal.write(lambda connection: _write_in_turn(connection, writes))
+
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
         """All or none."""
         rows, ends = [row_of(record) for record in puts], list(deletes)
@@ -126,6 +129,15 @@ def _write(connection: sqlite3.Connection, write: Write) -> Record | None:
     row = row_of(write.applied(there))
     connection.execute(PUT, row)
     return load_record(row[-1]) if write.record is None else None
+
+
+def _write_in_turn(connection: sqlite3.Connection, writes: Sequence[Write]) -> int:
+    for made, write in enumerate(writes):
+        try:
+            _write(connection, write)
+        except ConditionFailed:
+            return made
+    return len(writes)
 
 
 def _write_all(connection: sqlite3.Connection, writes: Sequence[Write], rows: dict[int, _Row]) -> tuple[int, ...]:

@@ -17,14 +17,14 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from moorage import limits
-from moorage.errors import ConditionFailed, Superseded
+from moorage.errors import Superseded
 from moorage.state import OUTCOME, StepOutcome
 from moorage.store import keys, object_keys
 from moorage.store.blobs import Blobs
-from moorage.store.event_log import OutputPlaces
+from moorage.store.event_log import OutputPlaces, WriteBehind
 from moorage.store.packing import packed, unpacked
 from moorage.store.responses import StoredResponse
-from moorage.store.table import TABLE_ERRORS, Record, Table
+from moorage.store.table import TABLE_ERRORS, Record, Table, Write
 from moorage.store.throttling import is_throttle
 from moorage.wire.types import Item
 
@@ -190,7 +190,7 @@ class Steps:
         """This run ends in good order; the step is to be run again."""
         await self._table.update(_pk(stored), keys.attempt(step), add={"yields": 1}, set={} if why is None else {"why": why})
 
-    async def end(
+    async def ending(
         self,
         stored: StoredResponse,
         step: int,
@@ -198,22 +198,23 @@ class Steps:
         outcome: StepOutcome,
         items: Mapping[int, Item],
         *,
-        following: int,
         begun_at_ms: int | None = None,
         first_output_at_ms: int | None = None,
         request_id: str | None = None,
-        places: OutputPlaces | None = None,
-    ) -> None:
-        """Store the result of a step. The log has it already. Raises :class:`Superseded` if a later attempt has begun: it may write
-        more into the log than this one knows of. ``begun_at_ms`` is told of a run that was not begun here."""
+    ) -> WriteBehind:
+        """What stores the result of a step. Its condition fails if a later attempt has begun: that one may write more into the log than
+        this one knows of (:func:`superseded`). ``begun_at_ms`` is told of a run that was not begun here."""
         recorded = attempt - _unrecorded(stored, step)
         first: Record = {} if first_output_at_ms is None else {"first_ms": first_output_at_ms}
         first |= {} if request_id is None else {"request": request_id}
-        if places is not None:
-            filled = {str(call.output_index): places.known[call.output_index] for call in outcome.calls if call.output_index >= 0}
-            first |= {"places": filled, "next_output": places.next_output}
-        try:
-            await self._table.update(
+        packed = await self._packed(stored, f"step-{step}-{attempt}", items)
+
+        def write(following: int, places: OutputPlaces | None) -> Write:
+            team: Record = {}
+            if places is not None:
+                filled = {str(call.output_index): places.known[call.output_index] for call in outcome.calls if call.output_index >= 0}
+                team = {"places": filled, "next_output": places.next_output}
+            return Write(
                 _pk(stored),
                 keys.attempt(step),
                 set={
@@ -222,15 +223,15 @@ class Steps:
                     "ttl": stored.expires_at,
                     "ended_ms": self._now_ms(),
                     **first,
-                    **await self._packed(stored, f"step-{step}-{attempt}", items),
+                    **team,
+                    **packed,
                 },
                 set_once={} if begun_at_ms is None else {"begun_ms": begun_at_ms},
                 condition={"attempt": recorded} if recorded else {},
                 absent=() if recorded else ("attempt",),
-                must_exist=False,
             )
-        except ConditionFailed as error:
-            raise Superseded(f"attempt {attempt} of step {step} of {stored.response_id} is not the latest") from error
+
+        return write
 
     async def get(self, tenant_id: str, response_id: str, step: int) -> Step | None:
         """A model step, None if it has not ended."""
@@ -301,15 +302,18 @@ class Steps:
         )
         return CallRounds(record["rounds"], record.get("yields", 0), record.get("waits", 0), bool(record.get("host_away")))
 
-    async def end_call(
+    async def ending_call(
         self, stored: StoredResponse, step: int, call_id: str, output_index: int, item: Item, *, files_at_ms: int = 0
-    ) -> None:
-        """The call is finished, and ``item`` is its output. The log has it already; so two runs that get here write the same.
-        ``files_at_ms`` is told of a call that has stored the files of its container."""
+    ) -> Write:
+        """What says that the call is finished, and ``item`` its output. Two runs that get there write the same; its condition fails if
+        the response is gone. ``files_at_ms`` is told of a call that has stored the files of its container."""
         packed = await self._packed(stored, f"call-{output_index}", {output_index: item})
         files = {"files_ms": files_at_ms} if files_at_ms else {}
-        await self._table.update(
-            _pk(stored), keys.attempt(step, call_id), set={"finished": True, "ended_ms": self._now_ms(), **files, **packed}
+        return Write(
+            _pk(stored),
+            keys.attempt(step, call_id),
+            set={"finished": True, "ended_ms": self._now_ms(), **files, **packed},
+            is_there=True,
         )
 
     # --- both ---
@@ -430,6 +434,11 @@ _NOTHING_YET: Final[Record] = {"items": zlib.compress(b"[]")}
 
 def _pairs(items: Iterable[tuple[int, Item]]) -> dict[int, Item]:
     return dict(items)
+
+
+def superseded(stored: StoredResponse, step: int, attempt: int) -> Superseded:
+    """Of a run whose result was not stored."""
+    return Superseded(f"attempt {attempt} of step {step} of {stored.response_id} is not the latest")
 
 
 def _unrecorded(stored: StoredResponse, step: int) -> int:
