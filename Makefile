@@ -150,14 +150,22 @@ test: $(VENV)/.dev
 suite: setup-dev .venv-template/.done .build/collected
 	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder
 
-# Pure tests: no stack, no sandbox, no emulator. Types are checked incrementally.
-PURE := tests/unit/loop tests/unit/wire tests/unit/model tests/unit/tools tests/unit/test_hosts.py tests/unit/test_settings.py \
+# Pure tests: no stack, no sandbox, no emulator. Types are checked incrementally. The loop's tests take as long as all others, so two
+# processes run them, which costs less than to hand single tests to workers.
+PURE := tests/unit/wire tests/unit/model tests/unit/tools tests/unit/test_hosts.py tests/unit/test_settings.py \
 	tests/unit/test_terminal.py tests/unit/test_codec.py tests/contract/test_architecture.py tests/contract/test_rooms.py \
 	tests/contract/test_events.py tests/contract/test_parameters.py tests/contract/test_openapi.py
+.PHONY: quick-loop quick-others
 quick: setup-dev
 	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync quick-loop quick-others
+
+quick-loop:
+	TESTS=quick $(BIN)/python -m pytest -q -x tests/unit/loop
+
+quick-others:
 	$(BIN)/mypy
-	TESTS=quick $(BIN)/python -m pytest -q -n 2 -x $(PURE)
+	TESTS=quick $(BIN)/python -m pytest -q -x $(PURE)
 
 # An area is a folder of tests/unit; egress has one of its own.
 AREA ?=

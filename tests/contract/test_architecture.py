@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -106,15 +107,39 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(CORE).with_suffix("").parts).removesuffix(".__init__")
 
 
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
+def nodes(path: Path, *words: str) -> list[ast.AST]:
+    """All of the tree of a program that has one of the words. Trees are large, so few are made, and none is kept."""
+    text = path.read_text()
+    return list(ast.walk(ast.parse(text))) if any(word in text for word in words) else []
+
+
+def inside(node: ast.AST) -> list[ast.AST]:
+    """The statements of a module, or of a statement. Most of a tree is expressions, which are left out."""
+    fields = (getattr(node, name, ()) for name in ("body", "orelse", "finalbody", "handlers", "cases"))
+    return [each for field in fields if isinstance(field, list) for each in field]
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    for each in inside(node):
+        yield each
+        yield from statements(each)
 
 
 @cache
-def nodes(path: Path) -> list[ast.AST]:
-    """All of its tree."""
-    return list(ast.walk(tree(path)))
+def import_statements(path: Path) -> list[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """Those of a file, and whether they run when it is imported: not inside of a function, and not for types alone."""
+    found = list[tuple[ast.Import | ast.ImportFrom, bool]]()
+
+    def visit(node: ast.AST, at_start: bool) -> None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append((node, at_start))
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in names_in(node.test)
+        for each in inside(node):
+            visit(each, at_start and not is_function and not for_types)
+
+    visit(ast.parse(path.read_text()), at_start=True)
+    return found
 
 
 @cache
@@ -132,10 +157,10 @@ def modules() -> dict[str, Path]:
 def imports(path: Path) -> list[str]:
     """Every module that a file imports, those inside functions included; ``from package import module`` gives the module."""
     known, found = modules(), list[str]()
-    for node in nodes(path):
+    for node, _ in import_statements(path):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif node.module and not node.level:
             inner = [f"{node.module}.{alias.name}" for alias in node.names]
             found += [name if name in known else node.module for name in inner]
     return found
@@ -249,18 +274,11 @@ HEAVY = {"numpy", "tokenizers", "wordllama"}
 @cache
 def imported_at_start(path: Path) -> set[str]:
     """What is imported together with a module: not what its functions import when they are called, and not what only types need."""
-    lazy = {
-        inner
-        for node in nodes(path)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        or (isinstance(node, ast.If) and "TYPE_CHECKING" in names_in(node.test))
-        for inner in ast.walk(node)
-    }
     found: set[str] = set()
-    for node in nodes(path):
-        if isinstance(node, ast.Import) and node not in lazy:
+    for node in [node for node, at_start in import_statements(path) if at_start]:
+        if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node not in lazy:
+        elif node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
 
@@ -341,7 +359,7 @@ def test_no_function_is_longer_than_a_screen() -> None:
     wrong = {
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
         for path in programs()
-        for node in nodes(path)
+        for node in statements(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
     }
     assert wrong == set()
@@ -357,7 +375,7 @@ def test_the_environment_has_one_reader() -> None:
     readers = {
         f"{module_name(path)}:{getattr(node, 'lineno', 0)}"
         for path in core_files()
-        for node in nodes(path)
+        for node in nodes(path, "import os", "from os")
         if "/local/" not in path.as_posix() and reads_environment(node)
     }
     assert {reader for reader in readers if not reader.startswith("moorage.settings:")} == set()
@@ -374,7 +392,7 @@ def test_functions_make_their_clients_of_aws_in_one_way() -> None:
     makers = {
         str(path.relative_to(ROOT))
         for path in sorted((ROOT / "functions").rglob("*.py"))
-        for node in nodes(path)
+        for node in nodes(path, "boto3")
         if isinstance(node, ast.Attribute) and node.attr == "client" and isinstance(node.value, ast.Name) and node.value.id == "boto3"
     }
     assert makers == OWN_CLIENTS.keys()
@@ -388,13 +406,13 @@ def names_in(node: ast.AST) -> set[str]:
 
 def test_no_code_asks_where_it_runs() -> None:
     """One code path: endpoints and the provisioner differ between a laptop and AWS, and nothing else."""
+    places = {"local", "is_local", "LOCAL", "is_aws", "on_aws", "is_lambda", "embedded", "is_embedded"}
     asks = {
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in [*core_files(), *sorted((ROOT / "functions").rglob("*.py"))]
         if "/cli/" not in path.as_posix()  # the operator's command speaks to both, and says which
-        for node in nodes(path)
-        if isinstance(node, ast.If | ast.IfExp)
-        and names_in(node.test) & {"local", "is_local", "LOCAL", "is_aws", "on_aws", "is_lambda", "embedded", "is_embedded"}
+        for node in nodes(path, *places)
+        if isinstance(node, ast.If | ast.IfExp) and names_in(node.test) & places
     }
     assert asks == set()
 
@@ -410,7 +428,7 @@ def test_text_reaches_a_terminal_through_one_door() -> None:
         f"{module_name(path)}:{node.lineno}"
         for path in core_files()
         if path.name != "terminal.py"
-        for node in nodes(path)
+        for node in nodes(path, "print(", ".write(")
         if isinstance(node, ast.Call) and writes_out(node)
     ]
     assert prints == []
@@ -421,7 +439,7 @@ def test_every_variable_of_ours_is_known_so_that_a_mistyped_one_is_named() -> No
     named = {
         node.value
         for path in core_files()
-        for node in nodes(path)
+        for node in nodes(path, "MOORAGE_")
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"MOORAGE_[A-Z_]*[A-Z]", node.value)
     }
     assert {name for name in unknown_variables(dict.fromkeys(named, "")) if "MOORAGE_SANDBOX_CONFIG" not in name} == set()

@@ -14,6 +14,8 @@ from moorage.wire import events
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from tests.contract.test_architecture import nodes
+
 NEVER_SENT = {
     **dict.fromkeys(
         [
@@ -86,12 +88,13 @@ ELSEWHERE = {
 
 def test_every_event_is_named_in_one_place() -> None:
     core = Path(__file__).parents[2] / "layers" / "core" / "python" / "moorage"
+    catalogue = events.CATALOGUE.keys() - {events.ERROR}
     named = {
         str(path.relative_to(core))
         for path in core.rglob("*.py")
         if path.relative_to(core).parts[:1] != ("tools",)
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and node.value in events.CATALOGUE.keys() - {events.ERROR}
+        for node in nodes(path, *catalogue)
+        if isinstance(node, ast.Constant) and node.value in catalogue
     }
     assert named == set(ELSEWHERE)
 

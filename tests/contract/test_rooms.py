@@ -10,7 +10,7 @@ from moorage.tools import capabilities
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import HostedTool, RerunPolicy, Room
 
-from tests.contract.test_architecture import ROOT, core_files, modules, programs, tree
+from tests.contract.test_architecture import ROOT, core_files, modules, nodes, programs
 
 BASE = {"function", "custom", "tool_search"}
 """The words of function calling itself, which every part of the loop speaks."""
@@ -95,9 +95,7 @@ def literals(path: Path) -> set[str]:
     """The strings of a program; of one that has none of the tools' words, none."""
     if path.suffix == ".js":
         return {text for _, text in re.findall(r"""(["'`])((?:(?!\1)[^\\\n])*)\1""", path.read_text())}
-    if not any(word in path.read_text() for word in all_names()):
-        return set()
-    return {node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return {node.value for node in nodes(path, *all_names()) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
 def home(room: Room) -> str:

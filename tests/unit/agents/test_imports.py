@@ -10,8 +10,8 @@ from moorage.store.table import Record
 from moorage.wire.queries import PageQuery
 
 from tests.unit.agents.sessions import PAYER, SessionLab
-from tests.unit.agents.test_turns import Died, dies_at
 from tests.unit.loop.lab import TENANT, say
+from tests.unit.store.deaths import Death, Died
 
 BEFORE_THE_AGENT = 12
 """Writes of an import of two sessions, before the one of the agent."""
@@ -48,7 +48,7 @@ async def shown(lab: SessionLab) -> tuple[int, int]:
 
 async def dying_import(lab: SessionLab, moment: int) -> None:
     """What stands there at the moment stays: a process that is dead takes nothing back."""
-    table, dies = lab.lab.table, dies_at(moment)
+    table, dies = lab.lab.table, Death(moment)
     left: list[dict[tuple[str, str], Record]] = []
 
     async def before_write(record: Record) -> None:
@@ -75,7 +75,7 @@ async def test_what_a_dead_import_has_left_is_deleted_whole(moment: int) -> None
     await dying_import(lab, moment)
     assert await shown(lab) == seen, "nobody sees a half"
     with suppress(Died):
-        lab.lab.table.before_write = dies_at(1)  # A reaper dies too.
+        lab.lab.table.before_write = Death(1)  # A reaper dies too.
         await settle_imports(lab.lab.runtime)
     lab.lab.table.before_write = None
     await settle_imports(lab.lab.runtime)

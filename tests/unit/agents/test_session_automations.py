@@ -13,6 +13,7 @@ from moorage.wire.requests import parse_create
 from tests.unit.agents.sessions import SessionLab
 from tests.unit.agents.test_session_input import decided
 from tests.unit.loop.lab import TENANT, Turn, call, say
+from tests.unit.store.deaths import Death
 
 TOOL: dict[str, Any] = {"type": "automations"}
 DAILY = {"action": "create", "name": "look", "expression": "0 9 * * *", "timezone": "Europe/Berlin", "instructions": "Look again."}
@@ -159,7 +160,7 @@ async def _made_with_a_death(died_at: int) -> bool:
     lab.lab.model.turns = Steady(lab.lab.model.requests)
     standing = await lab.standing()
     assert standing.snapshot is not None
-    await lab.lab.run_with_deaths(standing.snapshot.stored, died_at)
+    await lab.lab.run_with_deaths(standing.snapshot.stored, Death(died_at))
     has_died = lab.lab.table.before_write is None
     lab.lab.table.before_write = None
     assert len(await automations(lab)) == 1

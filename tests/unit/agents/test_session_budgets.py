@@ -6,7 +6,8 @@ from moorage.model.prices import Price
 
 from tests.unit.agents.sessions import SessionLab, message
 from tests.unit.agents.test_turns import statuses
-from tests.unit.loop.lab import Turn, _dies_at, say, shell
+from tests.unit.loop.lab import Turn, say, shell
+from tests.unit.store.deaths import Death
 
 NONE = {"type": "none"}
 
@@ -123,7 +124,7 @@ async def test_no_session_is_left_without_its_budget_by_a_death() -> None:
     answered, died_at = 500, 0
     while answered == 500:
         lab = await SessionLab.begun(say("one"), first=None)
-        lab.lab.table.before_write = _dies_at(died_at)
+        lab.lab.table.before_write = Death(died_at)
         body = {"agent": {"model": "m"}, "environment": NONE, "input": "go", "budget": {"total_tokens": 20}}
         answered = (await lab.served.post("/agents/sessions", body)).status_code
         lab.lab.table.before_write = None

@@ -14,6 +14,7 @@ from tests.unit.agents.sessions import SECONDS_MAX, WEIGH, SessionLab, in_short,
 from tests.unit.agents.test_session_stream import ASKS
 from tests.unit.loop.lab import Turn, call, say, shell
 from tests.unit.loop.teams import TeamLab, ask, spawn, wait
+from tests.unit.store.deaths import Death
 
 TEAM: dict[str, Any] = {"enabled": True}
 
@@ -357,7 +358,7 @@ def test_whenever_a_process_dies_a_stream_is_told_again_as_it_was(died_at: int) 
     async def story() -> None:
         lab = TeamLab(**TWO)
         session = await session_of(lab)
-        lab.die_at(died_at)
+        lab.table.before_write = Death(died_at)
         await lab.play(newest_first=bool(died_at % 2))
         whole = await session.replay()
         assert len({event["event_id"] for event in whole}) == len(whole)

@@ -1,6 +1,6 @@
 """Input, ends and cancels that meet, and processes that die in between: nothing is lost, doubled or left without an end."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -16,23 +16,7 @@ from tests.unit.agents.sessions import WEIGH, SessionLab, in_short, message, nam
 from tests.unit.loop.approvals import both
 from tests.unit.loop.lab import call, say, shell
 from tests.unit.loop.test_pause import run_all
-
-
-class Died(Exception):
-    """The process is gone."""
-
-
-def dies_at(number: int) -> Callable[[Record], Awaitable[None]]:
-    """A process that dies in the place of this write, from 0, and writes nothing more."""
-    left = number
-
-    async def before_write(record: Record) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise Died
-
-    return before_write
+from tests.unit.store.deaths import Death, Died
 
 
 async def statuses(lab: SessionLab) -> list[str]:
@@ -183,7 +167,7 @@ async def test_a_result_is_taken_once() -> None:
 @pytest.mark.parametrize("died_at", range(4))
 async def test_a_message_whose_process_dies_is_there_once_or_not_at_all(died_at: int) -> None:
     lab = await SessionLab.begun(say("one"), say("two"), first=None)
-    lab.lab.table.before_write = dies_at(died_at)
+    lab.lab.table.before_write = Death(died_at)
     died = False
     try:
         await lab.say("go")
@@ -203,7 +187,7 @@ async def test_a_message_whose_process_dies_is_there_once_or_not_at_all(died_at:
 @pytest.mark.parametrize("died_at", range(14))
 async def test_a_message_that_comes_during_a_turn_is_taken_once_whenever_a_process_dies(died_at: int) -> None:
     lab = await SessionLab.begun(shell("a"), say("Done."), say("Done."), say("Done."))
-    await steer(lab, "more", lambda: setattr(lab.lab.table, "before_write", dies_at(died_at)))
+    await steer(lab, "more", lambda: setattr(lab.lab.table, "before_write", Death(died_at)))
     try:
         await lab.play()
     except Died:
@@ -222,7 +206,7 @@ async def test_a_message_that_comes_during_a_turn_is_taken_once_whenever_a_proce
 @pytest.mark.parametrize("is_running", [False, True])
 async def test_a_message_that_is_sent_again_after_a_death_is_taken_once(died_at: int, is_running: bool) -> None:
     lab = await SessionLab.begun(shell("a"), say("One."), say("Two."), say("Three."), say("Four."), first="go" if is_running else None)
-    lab.lab.table.before_write = dies_at(died_at)
+    lab.lab.table.before_write = Death(died_at)
     with suppress(Died):
         await lab.send_again("key", message("more"))
     lab.lab.table.before_write = None
@@ -240,7 +224,7 @@ async def test_a_message_that_is_sent_again_after_a_death_is_taken_once(died_at:
 @pytest.mark.parametrize("died_at", range(12))
 async def test_another_message_under_the_key_of_a_dead_request_is_refused(died_at: int) -> None:
     lab = await SessionLab.begun(say("One."), say("Two."), say("Three."), first=None)
-    lab.lab.table.before_write = dies_at(died_at)
+    lab.lab.table.before_write = Death(died_at)
     with suppress(Died):
         await lab.send_again("key", message("go"))
     lab.lab.table.before_write = None
@@ -261,7 +245,7 @@ async def test_a_result_that_is_sent_again_after_a_death_is_accepted(died_at: in
     lab = await SessionLab.begun(call("weigh", "{}"), say("3 kg."), tools=[WEIGH])
     await lab.play()
     result = await lab.result("call_1", "3 kg")
-    lab.lab.table.before_write = dies_at(died_at)
+    lab.lab.table.before_write = Death(died_at)
     with suppress(Died):
         await lab.send_again("key", result)
     lab.lab.table.before_write = None
@@ -318,7 +302,7 @@ async def test_a_message_that_meets_a_deletion_leaves_nothing_behind(moment: int
 
 async def test_a_deletion_that_broke_off_can_be_repeated_and_shows_no_session() -> None:
     lab = await SessionLab.begun(shell("a"), say("never"))
-    lab.lab.table.before_write = dies_at(1)
+    lab.lab.table.before_write = Death(1)
     assert (await lab.served.delete(f"{lab.path}?force=true")).status_code == 500
     lab.lab.table.before_write = None
     assert (await lab.served.get(lab.path)).status_code == 404

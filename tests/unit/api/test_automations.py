@@ -12,8 +12,9 @@ from moorage import limits
 from moorage.automations.delivery import invoke_due
 
 from tests.unit.api.served import KEY_A, Keys, Served
-from tests.unit.loop.lab import Lab, _Died, _dies_at, say
+from tests.unit.loop.lab import Lab, say
 from tests.unit.skills.archives import asked_plugin, plugin
+from tests.unit.store.deaths import Death, Died
 
 INPUT = [{"role": "user", "content": [{"type": "input_text", "text": "Report."}]}]
 NEW: dict[str, Any] = {"type": "new_session", "environment": {"type": "none"}, "agent": {"model": "m"}, "input": INPUT}
@@ -133,11 +134,11 @@ async def _invoked_with_a_death(died_at: int, *, is_new: bool) -> bool:
     wakes = {"type": "existing_session", "session_id": session_id, "instructions": "Look again."}
     automation = await made(served, run_at=begin + 60, target=NEW if is_new else wakes)
     served.lab.now = begin + 60
-    served.lab.table.before_write = _dies_at(died_at)
+    served.lab.table.before_write = Death(died_at)
     has_died = False
     try:
         await invoke_due(served.lab.runtime)
-    except _Died:
+    except Died:
         has_died = True
     served.lab.table.before_write = None
     for _ in range(3):
@@ -156,8 +157,8 @@ async def test_an_occurrence_is_skipped_while_a_delivery_is_pending(served: Serv
     begin = clock(served, "2027-01-01 09:30")
     automation = await made(served, expression="* * * * *")
     served.lab.now = begin + 60
-    served.lab.table.before_write = _dies_at(1)  # The invocation is made, and its maker dies.
-    with pytest.raises(_Died):
+    served.lab.table.before_write = Death(1)  # The invocation is made, and its maker dies.
+    with pytest.raises(Died):
         await invoke_due(served.lab.runtime)
     served.lab.table.before_write = None
     served.lab.now = begin + 120

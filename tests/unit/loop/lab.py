@@ -41,12 +41,12 @@ from moorage.state import LoopState, Next
 from moorage.store.deployment_keys import DeploymentKeys
 from moorage.store.responses import Responses, StoredResponse
 from moorage.store.steps import Steps
-from moorage.store.table import Record
 from moorage.tracing import Trace
 from moorage.wire.parameters import Parameters
 from moorage.wire.types import Event, Item
 
 from tests.fake_desk import FakeDesk
+from tests.unit.store.deaths import Death, Died
 from tests.unit.store.memory import MemoryBlobs, MemoryTable
 
 TENANT = "t"
@@ -313,22 +313,6 @@ class FakeExecutions:
         return self.states.get(name)
 
 
-class _Died(Exception):
-    """The process is gone."""
-
-
-def _dies_at(number: int) -> Callable[[Record], Awaitable[None]]:
-    left = number
-
-    async def before_write(record: Record) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise _Died
-
-    return before_write
-
-
 def first_state(stored: StoredResponse) -> LoopState:
     """What an execution is started with."""
     return LoopState(stored.response_id, TENANT, stored.container_id)
@@ -430,16 +414,16 @@ class Lab:
             state = await self.step(state)
         return state
 
-    async def run_with_deaths(self, stored: StoredResponse, died_at: int) -> None:
-        """The same, but for a process that dies before its so-maniest write, once, and is run again."""
-        self.table.before_write = _dies_at(died_at)
+    async def run_with_deaths(self, stored: StoredResponse, death: Death) -> None:
+        """The same, but for a process that dies before one of its writes, and is run again."""
+        self.table.before_write = death
         state = first_state(stored)
         while state.next is not Next.DONE:
             try:
                 if state.next is Next.TOOLS:
                     await self.tools(state)
                 state = await self.step(state)
-            except _Died:
+            except Died:
                 self.table.before_write = None
 
     async def events(self, stored: StoredResponse) -> list[Event]:

@@ -11,7 +11,8 @@ from moorage.state import LoopState, Next
 from moorage.store.responses import Ancestor, StoredResponse
 from moorage.wire.types import Item
 
-from tests.unit.loop.lab import SHELL_TOOL, FakeModel, FakeSandboxes, Lab, Turn, _Died, _dies_at, call
+from tests.unit.loop.lab import SHELL_TOOL, FakeModel, FakeSandboxes, Lab, Turn, call
+from tests.unit.store.deaths import Died
 
 LOOK: dict[str, Any] = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}}
 FETCH: dict[str, Any] = LOOK | {"name": "fetch", "async": True}
@@ -136,7 +137,7 @@ class TeamLab(Lab):
                 state = await continue_loop(self.runtime, state)
             elif state.next is not Next.DONE:
                 state = await self.step(state)
-        except _Died:
+        except Died:
             self.table.before_write = None
             self.deaths += 1
             if self.loses_executions:
@@ -145,9 +146,6 @@ class TeamLab(Lab):
         self.states[name] = state
         if state.next is Next.DONE:
             self.executions.states[name] = "SUCCEEDED"
-
-    def die_at(self, number: int) -> None:
-        self.table.before_write = _dies_at(number)
 
 
 def by_agent(response: dict[str, Any]) -> dict[str, list[str]]:

@@ -11,8 +11,9 @@ from moorage.store import keys
 
 from tests.unit.api.served import Served
 from tests.unit.loop.approvals import ASKS, PUSHES, approvals_of, begun, decided, ended, played, ran, waiting
-from tests.unit.loop.lab import CONTAINER, Lab, _Died, _dies_at, first_state, say, shell
+from tests.unit.loop.lab import CONTAINER, Lab, first_state, say, shell
 from tests.unit.loop.test_pause import run_all
+from tests.unit.store.deaths import Death, Died, at_each_death
 
 
 async def test_a_decider_that_dies_before_the_response_goes_on_is_made_up_for() -> None:
@@ -27,18 +28,12 @@ async def test_a_decider_that_dies_before_the_response_goes_on_is_made_up_for() 
 
 
 @pytest.mark.parametrize("approve", [True, False])
-async def test_a_decider_may_die_before_any_write(approve: bool) -> None:
-    died_at = 0
-    while await _decided_with_a_death(approve, died_at):
-        died_at += 1
-    assert died_at >= 3, "the decision, the end of the standing still, the name of the execution"
-
-
-async def _decided_with_a_death(approve: bool, died_at: int) -> bool:
+@at_each_death
+async def test_a_decider_may_die_before_any_write(death: Death, approve: bool) -> None:
     served, stored = await begun(shell("rm x"), say("done"))
     (approval,) = await approvals_of(served, stored)
-    served.lab.table.before_write = _dies_at(died_at)
-    has_died = (await decided(served, approval["id"], approve)).status_code == 500
+    served.lab.table.before_write = death
+    assert (await decided(served, approval["id"], approve)).status_code == (500 if death.has_come else 200)
     served.lab.table.before_write = None
     served.lab.now += limits.RECOVERY_SECONDS + 1
     await recover(served.lab.runtime)
@@ -48,34 +43,25 @@ async def _decided_with_a_death(approve: bool, died_at: int) -> bool:
     await played(served)
     assert (await ended(served, stored))["status"] == "completed"
     assert ran(served) == (["call_1-0"] if approve else [])
-    return has_died
 
 
 @pytest.mark.parametrize("approve", [True, False])
-async def test_steps_may_die_before_any_write(approve: bool) -> None:
-    died_at = 0
-    while await _run_with_a_death(approve, died_at):
-        died_at += 1
-    assert died_at > 10
-
-
-async def _run_with_a_death(approve: bool, died_at: int) -> bool:
+@at_each_death
+async def test_steps_may_die_before_any_write(death: Death, approve: bool) -> None:
     served = Served.of(Lab(shell("git push"), say("done")))
     lab = served.lab
     stored = await lab.background(tools=[PUSHES])
-    lab.table.before_write = _dies_at(died_at)
-    has_died = False
+    lab.table.before_write = death
 
     async def executed(name: str) -> None:
-        nonlocal has_died
         state = LoopState.from_json(lab.executions.started[name])
         while state.next is not Next.DONE:
             try:
                 if state.next is Next.TOOLS:
                     await lab.tools(state)
                 state = await lab.step(state)
-            except _Died:
-                has_died, lab.table.before_write = True, None
+            except Died:
+                lab.table.before_write = None
                 has_called = any(event.get("item", {}).get("status") == "completed" for event in await lab.events(stored))
                 lab.model.turns = [say("done")] if has_called else [shell("git push"), say("done")]
         lab.executions.states[name] = "SUCCEEDED"
@@ -90,7 +76,6 @@ async def _run_with_a_death(approve: bool, died_at: int) -> bool:
     lab.table.before_write = None
     response = await ended(served, stored)
     assert (response["status"], len(ran(served))) == ("completed", 1 if approve else 0)
-    return has_died
 
 
 async def test_a_decision_that_meets_a_step_about_to_stand_still_is_not_missed() -> None:

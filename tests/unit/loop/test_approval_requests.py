@@ -13,6 +13,7 @@ from tests.unit.api.served import Served
 from tests.unit.loop.approvals import ASKS, PUSHES, ended, ran, waiting
 from tests.unit.loop.lab import Lab, say, shell, texts
 from tests.unit.loop.test_pause import run_all
+from tests.unit.store.deaths import Death, at_each_death
 
 
 async def asked(served: Served, *items: dict[str, Any], after: StoredResponse | None = None) -> StoredResponse:
@@ -84,8 +85,8 @@ async def test_a_model_cannot_allow_itself_by_the_id_of_a_call_that_was_allowed(
     assert len(ran(served)) == 1
 
 
-@pytest.mark.parametrize("died_at", range(0, 30, 3))
-async def test_an_allowed_call_runs_once_whatever_dies(died_at: int) -> None:
+@at_each_death
+async def test_an_allowed_call_runs_once_whatever_dies(death: Death) -> None:
     served = Served.of(Lab(shell("git push")))
     first = await asked(served)
     (request,) = (await ended(served, first))["output"]
@@ -98,7 +99,7 @@ async def test_an_allowed_call_runs_once_whatever_dies(died_at: int) -> None:
         input_items=[answer_to(request, True)],
         ancestors=(Ancestor(first.response_id, last.first),),
     )
-    await served.lab.run_with_deaths(second, died_at)
+    await served.lab.run_with_deaths(second, death)
     served.lab.table.before_write = None
     response = await ended(served, second)
     assert (response["status"], len(ran(served))) == ("completed", 1)

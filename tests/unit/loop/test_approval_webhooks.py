@@ -12,6 +12,7 @@ from tests.unit.loop.lab import CONTAINER, say, shell
 from tests.unit.loop.test_egress_approvals import CURL, HOST, lab_of, refused
 from tests.unit.loop.test_pause import run_all
 from tests.unit.loop.test_webhooks import endpoint_at, lab_with, log_of
+from tests.unit.store.deaths import Death, at_each_death
 
 
 def told(deliveries: list[Delivery]) -> list[tuple[str, str]]:
@@ -40,20 +41,20 @@ async def test_each_question_is_told_once_to_the_endpoints_that_name_the_type() 
 
 
 @pytest.mark.parametrize("of_host", [False, True])
-async def test_a_question_is_told_once_wherever_a_process_dies(of_host: bool) -> None:
-    for died_at in range(30):
-        lab = await lab_of(*([CURL] * 3))
-        nowhere = await lab.runtime.webhooks.create(
-            "t", name="mine", url="http://127.0.0.1:9/", event_types=[APPROVAL_REQUESTED], secret=webhooks.new_secret()
-        )
-        if of_host:
-            stored = await lab.background(has_gated_network=True)
-            await refused(lab, HOST, CONTAINER)
-        else:
-            stored = await lab.background(tools=[ASKS])
-        await lab.run_with_deaths(stored, died_at)
-        lab.table.before_write = None
-        await lab.runtime.rest(60)
-        (approval,) = await lab.runtime.approvals.of("t", stored.response_id)
-        assert told(await log_of(lab, nowhere)) == [(APPROVAL_REQUESTED, approval.id)]
-        assert (await lab.responses.load("t", stored.response_id)).awaits == (approval.id,)
+@at_each_death
+async def test_a_question_is_told_once_wherever_a_process_dies(death: Death, of_host: bool) -> None:
+    lab = await lab_of(*([CURL] * 3))
+    nowhere = await lab.runtime.webhooks.create(
+        "t", name="mine", url="http://127.0.0.1:9/", event_types=[APPROVAL_REQUESTED], secret=webhooks.new_secret()
+    )
+    if of_host:
+        stored = await lab.background(has_gated_network=True)
+        await refused(lab, HOST, CONTAINER)
+    else:
+        stored = await lab.background(tools=[ASKS])
+    await lab.run_with_deaths(stored, death)
+    lab.table.before_write = None
+    await lab.runtime.rest(60)
+    (approval,) = await lab.runtime.approvals.of("t", stored.response_id)
+    assert told(await log_of(lab, nowhere)) == [(APPROVAL_REQUESTED, approval.id)]
+    assert (await lab.responses.load("t", stored.response_id)).awaits == (approval.id,)

@@ -31,6 +31,7 @@ from tests.drawing import png
 from tests.fake_desk import FakeDesk
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import CONTAINER, Lab, Turn, call, first_state, say
+from tests.unit.store.deaths import Death, at_each_death
 
 TOOL: dict[str, Any] = {"type": "computer", "container": {"type": "container_auto"}}
 REFERENCE = {"type": "container_reference", "container_id": CONTAINER}
@@ -144,11 +145,11 @@ async def test_an_address_is_typed_in_the_items_and_opened_by_the_desk() -> None
     assert json.loads(asked["arguments"]) == {"actions": [{"type": "navigate", "url": "http://localhost:3000/"}, SHOT]}
 
 
-@pytest.mark.parametrize("died_at", range(16))
-async def test_whenever_a_process_dies_each_action_is_done_once(died_at: int) -> None:
+@at_each_death
+async def test_whenever_a_process_dies_each_action_is_done_once(death: Death) -> None:
     lab = Lab(*[turn for _ in range(3) for turn in (acts(CLICK, SHOT), say("Done."))])
     stored = await lab.background(tools=[TOOL])
-    await lab.run_with_deaths(stored, died_at)
+    await lab.run_with_deaths(stored, death)
     response = await shown(lab, stored)
     assert response["status"] == "completed"
     whole = [item for item in response["output"] if item["type"] == "computer_call_output" and item["status"] == "completed"]

@@ -25,6 +25,7 @@ from tests.rooms.dice import CHARM, WORDS, Dice
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import SHELL_TOOL, Lab, Turn, call, first_state, say, shell
 from tests.unit.loop.test_cancellation import Flag
+from tests.unit.store.deaths import Death, at_each_death
 
 DICE_TOOL: dict[str, Any] = {"type": "dice", "faces": 6}
 
@@ -177,12 +178,12 @@ async def test_dice_that_roll_for_longer_than_their_bound_are_stopped() -> None:
 
 
 @pytest.mark.parametrize("again", RerunPolicy)
-@pytest.mark.parametrize("died_at", range(14))
-async def test_whenever_a_process_dies_dice_do_what_their_kind_may(died_at: int, again: RerunPolicy) -> None:
+@at_each_death
+async def test_whenever_a_process_dies_dice_do_what_their_kind_may(death: Death, again: RerunPolicy) -> None:
     dice = Dice(again)
     with table_with(dice, *[turn for _ in range(3) for turn in (roll(2), say("Done."))]) as lab:
         stored = await lab.background(tools=[DICE_TOOL], container_id=None)
-        await lab.run_with_deaths(stored, died_at)
+        await lab.run_with_deaths(stored, death)
         events, items = await lab.events(stored), await dice_of(lab, stored)
         assert_well_formed(events)
         for item in items:

@@ -18,10 +18,11 @@ from moorage.store.responses import Ancestor, StoredResponse
 from tests.stack import assert_well_formed
 from tests.unit.api.served import KEY_A, Served
 from tests.unit.loop.approvals import approvals_of, decided, ended, played, ran, waiting
-from tests.unit.loop.lab import CONTAINER, Lab, Turn, _Died, _dies_at, say, shell, texts
+from tests.unit.loop.lab import CONTAINER, Lab, Turn, say, shell, texts
 from tests.unit.loop.teams import TeamLab, spawn, text_of
 from tests.unit.loop.teams import wait as team_wait
 from tests.unit.loop.test_pause import run_all
+from tests.unit.store.deaths import Death, Died, at_each_death
 
 HOST = EgressOpening("host", "api.example.com")
 TOKEN = EgressOpening("secret", "TOKEN")
@@ -165,31 +166,23 @@ async def test_a_question_that_nobody_answers_is_settled_as_the_request_says(on_
 
 
 @pytest.mark.parametrize("approve", [True, False])
-async def test_steps_may_die_before_any_write_and_the_host_is_asked_for_once(approve: bool) -> None:
-    died_at = 0
-    while await _run_with_a_death(approve, died_at):
-        died_at += 1
-    assert died_at > 10
-
-
-async def _run_with_a_death(approve: bool, died_at: int) -> bool:
+@at_each_death
+async def test_steps_may_die_before_any_write_and_the_host_is_asked_for_once(death: Death, approve: bool) -> None:
     lab = await lab_of(CURL, say("done"))
     served = Served.of(lab)
     stored = await lab.background(has_gated_network=True)
     await refused(lab)
-    lab.table.before_write = _dies_at(died_at)
-    has_died = False
+    lab.table.before_write = death
 
     async def executed(name: str) -> None:
-        nonlocal has_died
         state = LoopState.from_json(lab.executions.started[name])
         while state.next is not Next.DONE:
             try:
                 if state.next is Next.TOOLS:
                     await lab.tools(state)
                 state = await lab.step(state)
-            except _Died:
-                has_died, lab.table.before_write = True, None
+            except Died:
+                lab.table.before_write = None
                 has_called = any(event.get("item", {}).get("status") == "completed" for event in await lab.events(stored))
                 lab.model.turns = [say("done")] if has_called else [CURL, say("done")]
         lab.executions.states[name] = "SUCCEEDED"
@@ -205,7 +198,6 @@ async def _run_with_a_death(approve: bool, died_at: int) -> bool:
     told = [item["status"] for item in response["output"] if item["type"] == "mcp_call"]
     assert (response["status"], told) == ("completed", ["completed" if approve else "failed"])
     assert (len(ran(served)), await opened(lab)) == (1, {HOST.key} if approve else set())
-    return has_died
 
 
 # --- at the end of a response ---

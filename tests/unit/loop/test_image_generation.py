@@ -30,6 +30,7 @@ from tests.mcp_servers import LOOPBACK, Running, serving
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import Lab, Turn, call, first_state, say
 from tests.unit.loop.test_dice import own, together
+from tests.unit.store.deaths import Death, at_each_death
 
 DRAW = call("image_generation", '{"prompt": "A lighthouse at dusk"}')
 LIGHTHOUSE = png("A lighthouse at dusk")
@@ -361,11 +362,11 @@ async def test_an_image_has_its_price() -> None:
     assert (await lab.object_of(stored))["usage"]["cost"] == {"usd": 0.04, "source": "models.toml"}
 
 
-@pytest.mark.parametrize("died_at", range(1, 9))
-async def test_a_process_that_dies_draws_no_second_image_for_the_same_call(died_at: int) -> None:
+@at_each_death
+async def test_a_process_that_dies_draws_no_second_image_for_the_same_call(death: Death) -> None:
     async with studio(DRAW, say("Here."), DRAW, say("Here.")) as (made, running, lab):
         stored = await asked(lab, running.port, tool={"partial_images": 1})
-        await lab.run_with_deaths(stored, died_at)
+        await lab.run_with_deaths(stored, death)
         events = await shown(lab, stored)
     assert_well_formed(events)
     response = events[-1]["response"]

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from tests.mcp_servers import LOOPBACK, Depot, Odd, Running, depot_server, servi
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import Lab, Turn, call, say, texts
 from tests.unit.loop.test_dice import own, together
+from tests.unit.store.deaths import deaths
 
 NEVER: dict[str, Any] = {"require_approval": "never"}
 FIND = call("depot__find_part", '{"sku": "A-7"}')
@@ -335,22 +336,15 @@ def calls_of(response: dict[str, Any]) -> list[dict[str, Any]]:
     return [item for item in response["output"] if item["type"] == "mcp_call" and item["status"] != "incomplete"]
 
 
-async def died(lab: Lab, stored: StoredResponse, died_at: int) -> bool:
-    """It is run to its end, and its process dies before its so-maniest write; False if there was none."""
-    await lab.run_with_deaths(stored, died_at)
-    assert_well_formed(await lab.events(stored))
-    return lab.table.before_write is None
-
-
 async def test_whenever_a_process_dies_a_call_with_an_effect_runs_once_at_most() -> None:
     ends: set[str] = set()
     async with depot() as (there, running):
-        for died_at in count():
+        for death in deaths():
             there.orders.clear()
             lab = lab_for(running, *(turn for _ in range(3) for turn in (ORDER, say("Done."))))
             stored = await asked(lab, running, **NEVER)
-            if not await died(lab, stored, died_at):
-                break
+            await lab.run_with_deaths(stored, death)
+            assert_well_formed(await lab.events(stored))
             calls = calls_of(await lab.object_of(stored))
             assert len(there.orders) <= len(calls)
             for item in calls:
@@ -362,12 +356,12 @@ async def test_whenever_a_process_dies_a_call_with_an_effect_runs_once_at_most()
 async def test_whenever_a_process_dies_a_call_that_only_reads_is_made_again() -> None:
     most = 0
     async with depot() as (there, running):
-        for died_at in count():
+        for death in deaths():
             there.lookups.clear()
             lab = lab_for(running, *(turn for _ in range(3) for turn in (FIND, say("Done."))))
             stored = await asked(lab, running, **NEVER)
-            if not await died(lab, stored, died_at):
-                break
+            await lab.run_with_deaths(stored, death)
+            assert_well_formed(await lab.events(stored))
             assert {item["output"] for item in calls_of(await lab.object_of(stored))} <= {"14 of A-7 in stock"}
             most = max(most, len(there.lookups))
     assert most == 2, "one that died in the middle was made again"
@@ -375,14 +369,14 @@ async def test_whenever_a_process_dies_a_call_that_only_reads_is_made_again() ->
 
 async def test_whenever_a_process_dies_an_allowed_call_runs_once_at_most() -> None:
     async with depot() as (there, running):
-        for died_at in count():
+        for death in deaths():
             there.orders.clear()
             lab = lab_for(running, ORDER, *(say("Done.") for _ in range(3)))
             first, items = await played(lab, running)
             answer = {"id": "mcpa_1", "type": "mcp_approval_response", "approval_request_id": items[1]["id"], "approve": True}
             second = await asked(lab, running, answer, after=first)
-            if not await died(lab, second, died_at):
-                break
+            await lab.run_with_deaths(second, death)
+            assert_well_formed(await lab.events(second))
             (item,) = calls_of(await lab.object_of(second))
             assert len(there.orders) <= 1
             assert item["status"] == "failed" or len(there.orders) == 1

@@ -15,6 +15,7 @@ from moorage.store.responses import StoredResponse
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import SHELL_TOOL, Lab, Turn, call, first_state, say, shell
 from tests.unit.loop.test_dice import together
+from tests.unit.store.deaths import Death, at_each_death
 
 PROGRAMS: dict[str, Any] = {"type": "programmatic_tool_calling"}
 SHELL: dict[str, Any] = SHELL_TOOL | {"allowed_callers": ["direct", "programmatic"]}
@@ -68,12 +69,12 @@ def kinds(response: dict[str, Any]) -> list[str]:
 AB_THEN_C = (calls("shell", {"commands": ["a"]}, {"commands": ["b"]}), calls("shell", {"commands": ["c"]}))
 
 
-@pytest.mark.parametrize("died_at", range(40))
-async def test_whenever_a_process_dies_a_program_goes_on_and_no_call_is_made_twice(died_at: int) -> None:
+@at_each_death
+async def test_whenever_a_process_dies_a_program_goes_on_and_no_call_is_made_twice(death: Death) -> None:
     node = Node(*AB_THEN_C)
     lab = lab_with(node, *[turn for _ in range(3) for turn in (PROGRAM, say("Done."))])
     stored = await begun(lab, SHELL)
-    await lab.run_with_deaths(stored, died_at)
+    await lab.run_with_deaths(stored, death)
     events, response = await lab.events(stored), await lab.object_of(stored)
     assert_well_formed(events)
     assert response["status"] == "completed"

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from moorage.sandbox.exec_client import ExecOutput, ExecStarted, PythonEnded
 from moorage.tools.code_interpreter.session import NEW_SESSION
 
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import CONTAINER, FakeSandboxes, Lab, Turn, call, say
+from tests.unit.store.deaths import Death, at_each_death
 
 TOOL: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "auto"}}
 
@@ -66,11 +66,11 @@ def logs(response: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return [item["outputs"] for item in response["output"] if item["type"] == "code_interpreter_call"]
 
 
-@pytest.mark.parametrize("died_at", range(20))
-async def test_whenever_a_process_dies_code_runs_once_and_its_events_come_once(died_at: int) -> None:
+@at_each_death
+async def test_whenever_a_process_dies_code_runs_once_and_its_events_come_once(death: Death) -> None:
     lab = lab_of(*[turn for _ in range(3) for turn in (python("a"), say("Done."))])
     stored = await lab.background(tools=[TOOL])
-    await lab.run_with_deaths(stored, died_at)
+    await lab.run_with_deaths(stored, death)
     events = await lab.events(stored)
     assert_well_formed(events)
     response = await lab.object_of(stored)

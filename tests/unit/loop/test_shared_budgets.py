@@ -22,6 +22,7 @@ from moorage.store.table import Record
 from tests.unit.api.served import KEY_A, Served
 from tests.unit.loop.lab import CONTAINER, SHELL_TOOL, Lab, Turn, first_state, say, shell, texts
 from tests.unit.loop.test_dice import together
+from tests.unit.store.deaths import Death, at_each_death
 from tests.unit.store.memory import MemoryTable
 
 KEY, TENANT = Scope("key", KEY_A), Scope("tenant", "t")
@@ -269,12 +270,12 @@ async def test_a_response_that_is_asked_for_twice_holds_once() -> None:
     assert await used(served, KEY) == (STEP, 0)
 
 
-@pytest.mark.parametrize("died_at", range(30))
-async def test_wherever_a_process_dies_what_was_used_is_counted_and_nothing_stays_held(died_at: int) -> None:
+@at_each_death
+async def test_wherever_a_process_dies_what_was_used_is_counted_and_nothing_stays_held(death: Death) -> None:
     turns = [turn for number in range(12) for turn in (shell("a", call_id=f"call_{number}"),)]
     served = await served_with(Lab(*turns[:2], *[say("done")] * 3), key={"total_tokens": 1_000_000})
     stored = await begun(served, "key")
-    await served.lab.run_with_deaths(stored, died_at)
+    await served.lab.run_with_deaths(stored, death)
     response = await served.lab.object_of(stored)
     counted, held = await used(served, KEY)
     asked_for = len(served.lab.model.requests)

@@ -16,6 +16,7 @@ from moorage.wire.types import Tool
 from tests.simulation import clock
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import SHELL_TOOL, TENANT, Lab, Turn, broken, call, first_state, say, shell, texts
+from tests.unit.store.deaths import Death, at_each_death
 
 
 def kinds(response: dict[str, Any]) -> list[str]:
@@ -49,11 +50,11 @@ async def test_a_model_is_told_that_its_containers_machine_is_about_to_end(minut
     assert output["stderr"] == "!\n" + (note if is_told else "")
 
 
-@pytest.mark.parametrize("died_at", range(24))
-async def test_whenever_a_process_dies_the_retry_ends_the_response_and_runs_nothing_twice(died_at: int) -> None:
+@at_each_death
+async def test_whenever_a_process_dies_the_retry_ends_the_response_and_runs_nothing_twice(death: Death) -> None:
     lab = Lab(*[turn for _ in range(3) for turn in (shell("make", "test"), say("Done."))])
     stored = await lab.background()
-    await lab.run_with_deaths(stored, died_at)
+    await lab.run_with_deaths(stored, death)
     events = await lab.events(stored)
     assert_well_formed(events)
     response = await lab.object_of(stored)
@@ -305,8 +306,8 @@ SEVERAL_CALLS: Turn = [
 """Two that do not fit, which nobody sees, one that runs, and two that are over a bound of one."""
 
 
-@pytest.mark.parametrize("died_at", range(20))
-async def test_a_call_that_never_runs_is_answered_once_after_any_death(died_at: int) -> None:
+@at_each_death
+async def test_a_call_that_never_runs_is_answered_once_after_any_death(death: Death) -> None:
     tools = [SHELL_TOOL, {"type": "code_interpreter", "container": {"type": "auto"}}]
     lab = Lab(*[turn for _ in range(3) for turn in (SEVERAL_CALLS, say("Done."))])
     stored = await lab.background(tools=tools, parameters={"max_tool_calls": 1})
@@ -320,7 +321,7 @@ async def test_a_call_that_never_runs_is_answered_once_after_any_death(died_at: 
             await asyncio.sleep(0)
 
     lab.model.before_call = written
-    await lab.run_with_deaths(stored, died_at)
+    await lab.run_with_deaths(stored, death)
     events, response = await lab.events(stored), await lab.object_of(stored)
     ends = [event["output_index"] for event in events if event["type"] == "response.output_item.done"]
     assert_well_formed(events)

@@ -18,8 +18,8 @@ from moorage.store.table import Record
 
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import SHELL_TOOL, say, shell
-from tests.unit.loop.lab import _Died as Died
 from tests.unit.loop.teams import TeamLab, ask, by_agent, look, spawn, text_of, wait
+from tests.unit.store.deaths import Death, Died, at_each_death
 
 
 def two_children() -> TeamLab:
@@ -77,11 +77,11 @@ async def test_a_message_in_the_name_of_another_agent_is_shown_as_a_quote(betwee
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
-@pytest.mark.parametrize("died_at", range(90))
-async def test_whenever_a_process_dies_a_team_goes_on_and_no_command_runs_twice(died_at: int, newest_first: bool) -> None:
+@at_each_death
+async def test_whenever_a_process_dies_a_team_goes_on_and_no_command_runs_twice(death: Death, newest_first: bool) -> None:
     lab = two_children()
     stored = await lab.begin()
-    lab.die_at(died_at)
+    lab.table.before_write = death
     await lab.play(newest_first=newest_first)
     events, response = await lab.events(stored), await lab.object_of(stored)
     assert_well_formed(events)
@@ -91,12 +91,12 @@ async def test_whenever_a_process_dies_a_team_goes_on_and_no_command_runs_twice(
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
-@pytest.mark.parametrize("died_at", range(60))
-async def test_whenever_an_execution_is_lost_the_reaper_lets_its_agent_go_on(died_at: int, newest_first: bool) -> None:
+@at_each_death
+async def test_whenever_an_execution_is_lost_the_reaper_lets_its_agent_go_on(death: Death, newest_first: bool) -> None:
     lab = two_children()
     lab.loses_executions = True
     stored = await lab.begin()
-    lab.die_at(died_at)
+    lab.table.before_write = death
     await lab.play(newest_first=newest_first)
     response = await lab.object_of(stored)
     assert_well_formed(await lab.events(stored))
@@ -194,9 +194,8 @@ def children_that_ask() -> TeamLab:
     )
 
 
-async def through_three_responses(lab: TeamLab, died_at: int | None = None, *, newest_first: bool = False) -> list[StoredResponse]:
-    if died_at is not None:
-        lab.die_at(died_at)
+async def through_three_responses(lab: TeamLab, death: Death | None = None, *, newest_first: bool = False) -> list[StoredResponse]:
+    lab.table.before_write = death
     first = await lab.begin()
     await lab.play(newest_first=newest_first)
     second = await lab.answer(first, x="a rock", z="a fish")
@@ -237,10 +236,10 @@ async def test_every_prompt_begins_with_the_one_before_in_another_response_too()
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
-@pytest.mark.parametrize("died_at", range(90))
-async def test_whenever_a_process_dies_what_the_client_answers_arrives(died_at: int, newest_first: bool) -> None:
+@at_each_death
+async def test_whenever_a_process_dies_what_the_client_answers_arrives(death: Death, newest_first: bool) -> None:
     lab = children_that_ask()
-    responses = await through_three_responses(lab, died_at, newest_first=newest_first)
+    responses = await through_three_responses(lab, death, newest_first=newest_first)
     for stored in responses:
         assert_well_formed(await lab.events(stored))
     last = await lab.object_of(responses[-1])
@@ -248,14 +247,13 @@ async def test_whenever_a_process_dies_what_the_client_answers_arrives(died_at: 
     assert sorted(lab.sandboxes.begun) == ["b1", "b2"]
 
 
-@pytest.mark.parametrize("died_at", [None, *range(12)])
-async def test_a_response_is_in_progress_as_soon_as_one_of_its_agents_is(died_at: int | None) -> None:
+@at_each_death
+async def test_a_response_is_in_progress_as_soon_as_one_of_its_agents_is(death: Death) -> None:
     """``/root`` itself waits, and takes its first step when its agents have something to say."""
     lab = children_that_ask()
     first = await lab.begin()
     await lab.play()
-    if died_at is not None:
-        lab.die_at(died_at)
+    lab.table.before_write = death
     second = await lab.answer(first, x="a rock", z="a fish")
     await lab.play()
     third = await lab.answer(second, y="a net")
@@ -342,11 +340,11 @@ async def test_a_child_that_waits_for_a_person_can_be_interrupted() -> None:
     assert heard == ["This agent ended its turn without an answer: interrupted."]
 
 
-@pytest.mark.parametrize("died_at", range(60))
-async def test_whenever_a_process_dies_a_decision_arrives(died_at: int) -> None:
+@at_each_death
+async def test_whenever_a_process_dies_a_decision_arrives(death: Death) -> None:
     lab = children_that_need_a_word()
     stored = await lab.begin(tools=[ASKS])
-    lab.die_at(died_at)
+    lab.table.before_write = death
     await lab.play()
     for lane, approve in ((1, True), (2, False)):
         try:

@@ -14,6 +14,7 @@ from moorage.store.table import Record
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import Turn, say, shell
 from tests.unit.loop.teams import TeamLab, ask, by_agent, look, spawn, text_of, wait
+from tests.unit.store.deaths import Death, at_each_death
 
 
 def asked_twice() -> TeamLab:
@@ -63,12 +64,12 @@ async def test_a_pause_does_not_count_as_time_of_a_wait() -> None:
     assert (await lab.object_of(stored))["status"] == "completed"
 
 
-@pytest.mark.parametrize("died_at", range(70))
-async def test_a_further_task_is_done_whenever_an_execution_is_lost(died_at: int) -> None:
+@at_each_death
+async def test_a_further_task_is_done_whenever_an_execution_is_lost(death: Death) -> None:
     lab = asked_twice()
     lab.loses_executions = True
     stored = await lab.begin()
-    lab.die_at(died_at)
+    lab.table.before_write = death
     await lab.play()
     response = await lab.object_of(stored)
     assert_well_formed(await lab.events(stored))
@@ -206,15 +207,15 @@ async def test_a_task_that_comes_while_an_interrupted_turn_ends_is_done() -> Non
     assert told == ["This agent ended its turn without an answer: interrupted.", "a is done"]
 
 
-@pytest.mark.parametrize("died_at", range(40))
-async def test_a_further_task_is_done_once_wherever_a_process_dies(died_at: int) -> None:
+@at_each_death
+async def test_a_further_task_is_done_once_wherever_a_process_dies(death: Death) -> None:
     """The step that gave it may run again when the task has been done."""
     lab = TeamLab(
         root=[spawn("a"), wait(), ask("followup_task", "call_2", target="a", message="More."), wait(), say("Done.")],
         root__a=[say("One."), say("Two."), say("Three.")],
     )
     lab.loses_executions = True
-    lab.die_at(died_at)
+    lab.table.before_write = death
     stored = await lab.begin()
     await lab.play(newest_first=True)
     response = await lab.object_of(stored)

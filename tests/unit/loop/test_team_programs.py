@@ -9,6 +9,7 @@ from tests.stack import assert_well_formed
 from tests.unit.loop.lab import Turn, say, shell
 from tests.unit.loop.teams import LOOK, TeamLab, ask, by_agent, spawn, text_of, wait
 from tests.unit.loop.test_programs import PROGRAM, PROGRAMS, SHELL, Node, calls
+from tests.unit.store.deaths import Death, at_each_death
 
 LOOKS: dict[str, Any] = LOOK | {"allowed_callers": ["direct", "programmatic"]}
 
@@ -36,11 +37,11 @@ def are_prefixes(lab: TeamLab) -> bool:
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
-@pytest.mark.parametrize("died_at", range(80))
-async def test_whenever_a_process_dies_the_programs_of_a_team_go_on(died_at: int, newest_first: bool) -> None:
+@at_each_death
+async def test_whenever_a_process_dies_the_programs_of_a_team_go_on(death: Death, newest_first: bool) -> None:
     lab = programs_of_two()
     stored = await lab.begin(tools=[PROGRAMS, SHELL])
-    lab.die_at(died_at)
+    lab.table.before_write = death
     await lab.play(newest_first=newest_first)
     response = await lab.object_of(stored)
     assert_well_formed(await lab.events(stored))

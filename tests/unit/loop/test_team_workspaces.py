@@ -11,6 +11,7 @@ from moorage.store.responses import StoredResponse
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import CONTAINER, say, shell
 from tests.unit.loop.teams import TeamLab, by_agent, spawn, text_of, wait
+from tests.unit.store.deaths import Death, at_each_death
 
 
 def one_child(workspace: str) -> TeamLab:
@@ -30,11 +31,11 @@ async def containers_of(lab: TeamLab, stored: StoredResponse) -> dict[str, set[s
 
 
 @pytest.mark.parametrize("workspace", ["copied", "read_only"])
-@pytest.mark.parametrize("died_at", range(70))
-async def test_whenever_a_process_dies_a_copy_is_the_agents_alone(died_at: int, workspace: str) -> None:
+@at_each_death
+async def test_whenever_a_process_dies_a_copy_is_the_agents_alone(death: Death, workspace: str) -> None:
     lab = one_child(workspace)
     stored = await lab.begin()
-    lab.die_at(died_at)
+    lab.table.before_write = death
     await lab.play()
     assert_well_formed(await lab.events(stored))
     own = (await lab.runtime.lanes.get(stored, 1)).container

@@ -9,6 +9,7 @@ from moorage.store.responses import StoredResponse
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import Lab, Turn, call, say
 from tests.unit.loop.test_workspace import after
+from tests.unit.store.deaths import Death, at_each_death
 from tests.unit.tools.test_tool_search import SEARCH, TOOLS
 
 FIND = call("tool_search", '{"query": "weather"}')
@@ -63,21 +64,16 @@ class Sensible(list[Turn]):
         return ASK if any(tool["name"] == "getWeather" for tool in self.requests[-1].tools) else FIND
 
 
-async def test_wherever_a_process_dies_the_search_finds_the_same() -> None:
-    died_at = 0
-    while True:
-        lab = Lab()
-        lab.model.turns = Sensible(lab.model.requests)
-        stored = await lab.background(tools=[SEARCH, *TOOLS], container_id=None)
-        await lab.run_with_deaths(stored, died_at)
-        assert_well_formed(await lab.events(stored))
-        found = [item for item in (await lab.object_of(stored))["output"] if item["type"] == "tool_search_output"]
-        assert found
-        assert {tuple(tool["name"] for tool in item["tools"]) for item in found} == {("getWeather",)}
-        if lab.table.before_write is not None:
-            break
-        died_at += 1
-    assert died_at > 5
+@at_each_death
+async def test_wherever_a_process_dies_the_search_finds_the_same(death: Death) -> None:
+    lab = Lab()
+    lab.model.turns = Sensible(lab.model.requests)
+    stored = await lab.background(tools=[SEARCH, *TOOLS], container_id=None)
+    await lab.run_with_deaths(stored, death)
+    assert_well_formed(await lab.events(stored))
+    found = [item for item in (await lab.object_of(stored))["output"] if item["type"] == "tool_search_output"]
+    assert found
+    assert {tuple(tool["name"] for tool in item["tools"]) for item in found} == {("getWeather",)}
 
 
 async def test_what_an_upstream_has_searched_and_found_is_passed_on_and_not_run_again() -> None:

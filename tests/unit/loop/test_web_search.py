@@ -27,6 +27,7 @@ from tests.stack import assert_well_formed
 from tests.unit.api.served import Served
 from tests.unit.loop.lab import Lab, Turn, call, first_state, say, texts
 from tests.unit.loop.test_dice import own, together
+from tests.unit.store.deaths import Death, at_each_death
 
 FOUND = [
     {"url": "https://tides.example/oslo", "title": "Tides in Oslo", "text": "High at noon."},
@@ -327,11 +328,11 @@ async def test_the_prompt_only_grows_and_the_next_response_reads_what_was_found(
     assert [item.get("results") for item in chain_items([snapshot.part])][1:3] == [FOUND, FOUND]
 
 
-@pytest.mark.parametrize("died_at", range(1, 9))
-async def test_a_process_that_dies_searches_again_and_says_nothing_twice(died_at: int) -> None:
+@at_each_death
+async def test_a_process_that_dies_searches_again_and_says_nothing_twice(death: Death) -> None:
     async with web(SEARCH, SEARCH, say(ANSWER), say(ANSWER)) as (_, running, lab):
         stored = await asked(lab, running.port)
-        await lab.run_with_deaths(stored, died_at)
+        await lab.run_with_deaths(stored, death)
     events = await lab.events(stored)
     assert_well_formed(events)
     response = await lab.object_of(stored)

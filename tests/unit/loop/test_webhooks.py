@@ -23,6 +23,7 @@ from openai import InvalidWebhookSignatureError
 
 from tests.receivers import HANG_UP, Answer, Receiver, receiving
 from tests.unit.loop.lab import TENANT, Lab, Turn, say, shell
+from tests.unit.store.deaths import Death, at_each_death
 
 LATER = limits.WEBHOOK_LEASE_SECONDS + 1
 
@@ -146,28 +147,22 @@ async def test_a_secret_lies_sealed() -> None:
 # --- At least once ---
 
 
-async def test_whatever_write_a_process_dies_before_the_event_arrives() -> None:
+@at_each_death
+async def test_whatever_write_a_process_dies_before_the_event_arrives(death: Death) -> None:
     """Each run dies once, before another one of its writes, the first attempt's included; the reaper does the rest."""
-    deaths = 0
-    while True:
-        async with lab_with(turns=(shell("ls"), say("done"), say("done"))) as (lab, receiver):
-            await endpoint_at(lab, receiver)
-            stored = await lab.background()
-            await lab.run_with_deaths(stored, deaths)
-            has_died = lab.table.before_write is None
-            await lab.runtime.rest(60)
-            lab.table.before_write = None
-            lab.now += LATER
-            await recover(lab.runtime)
-            await lab.runtime.rest(60)
-            await webhooks.deliver_due(lab.runtime)
-            assert {(event["type"], event["data"]["id"]) for event in receiver.events} == {("response.completed", stored.response_id)}
-            assert len({each.headers["webhook-id"] for each in receiver.sent}) == 1
-            assert await lab.responses.inflight() == []
-            if not has_died:
-                break
-            deaths += 1
-    assert deaths > 8
+    async with lab_with(turns=(shell("ls"), say("done"), say("done"))) as (lab, receiver):
+        await endpoint_at(lab, receiver)
+        stored = await lab.background()
+        await lab.run_with_deaths(stored, death)
+        await lab.runtime.rest(60)
+        lab.table.before_write = None
+        lab.now += LATER
+        await recover(lab.runtime)
+        await lab.runtime.rest(60)
+        await webhooks.deliver_due(lab.runtime)
+        assert {(event["type"], event["data"]["id"]) for event in receiver.events} == {("response.completed", stored.response_id)}
+        assert len({each.headers["webhook-id"] for each in receiver.sent}) == 1
+        assert await lab.responses.inflight() == []
 
 
 async def test_an_end_that_nobody_has_announced_is_announced_by_the_reaper() -> None:

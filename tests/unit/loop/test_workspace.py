@@ -15,6 +15,7 @@ from moorage.tools.mcp.room import Mcp
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import CONTAINER, Lab, call, first_state, say, texts
 from tests.unit.loop.test_dice import own
+from tests.unit.store.deaths import deaths
 
 WORKSPACE: dict[str, Any] = {
     "type": "mcp",
@@ -235,20 +236,16 @@ async def test_arguments_that_do_not_fit_are_told_to_the_model_and_nothing_runs(
 
 
 async def test_wherever_a_process_dies_a_command_is_run_once_and_its_answer_is_the_same() -> None:
-    died_at, results = 0, set()
-    while True:
+    results = set()
+    for death in deaths():
         lab = Lab(LS, say("Done."), say("Done."))
         stored = await lab.background(tools=[WORKSPACE])
-        await lab.run_with_deaths(stored, died_at)
+        await lab.run_with_deaths(stored, death)
         response = await lab.object_of(stored)
         assert_well_formed(await lab.events(stored))
         ran = [item for item in response["output"] if item["type"] == "mcp_call"]
         assert len(lab.sandboxes.executed) <= len(ran) <= 1
         results.add(tuple(item["status"] for item in ran))
-        if lab.table.before_write is not None:
-            break
-        died_at += 1
-    assert died_at > 5
     assert ("completed",) in results
 
 

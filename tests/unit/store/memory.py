@@ -95,12 +95,14 @@ class MemoryTable(Table):
     ) -> list[Record]:
         self.reads += 1
         pk_name, sk_name = ("PK", "SK") if index is None else (f"{index}PK", f"{index}SK")
+        if index is None:
+            own = [record for (of, _), record in self.records.items() if of == pk]
+        else:
+            own = [record for record in self.records.values() if record.get(pk_name) == pk and sk_name in record]
         found = [
             record
-            for record in self.records.values()
-            if record.get(pk_name) == pk
-            and sk_name in record
-            and (prefix is None or (record[sk_name].startswith(prefix) if up_to is None else record[sk_name] >= prefix))
+            for record in own
+            if (prefix is None or (record[sk_name].startswith(prefix) if up_to is None else record[sk_name] >= prefix))
             and (after is None or record[sk_name] > after)
             and (up_to is None or record[sk_name] <= up_to)
         ]
