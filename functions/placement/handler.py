@@ -33,7 +33,7 @@ def handle(event: dict[str, Any], _context: object) -> None:
 
 async def note(runtime: Runtime, task: StartedTask) -> None:
     """Write it into the record of the container that waits for it, if one does."""
-    sandboxes = runtime.containers.sandboxes
+    sandboxes = runtime.computers.containers.sandboxes
     is_noted = await sandboxes.announce(task.tenant_id, task.container_id, task.sandbox_id, task.endpoint, task.belongs_to)
     if is_noted and task.endpoint is not None:
         said = {"tenant_id": task.tenant_id, "container_id": task.container_id, "duration_ms": task.took_ms}

@@ -42,7 +42,7 @@ async def take_up(runtime: Runtime) -> tuple[int, int, int, int]:
     """Side by side: endpoints may be slow, and responses must not wait for them. A failure of one does not stop the others."""
     works = (recover, deliver_due, invoke_due, settle_imports)
     restarted, delivered, invoked, settled = await side_by_side(lambda work: work(runtime), works, at_once=len(works))
-    await runtime.rest(limits.OTLP_SECONDS_MAX)  # Traces of what was ended; Lambda stops the process afterwards.
+    await runtime.process.rest(limits.OTLP_SECONDS_MAX)  # Traces of what was ended; Lambda stops the process afterwards.
     return restarted, delivered, invoked, settled
 
 
@@ -55,4 +55,4 @@ def expire_containers(_event: Any, _context: object) -> None:
 def retire_sandboxes(_event: Any, _context: object) -> None:
     """Entry point: the unused sandboxes; ``expire_containers`` stops them."""
     runtime = _runtime()
-    tell("retired", {"retired": _loop().run_until_complete(runtime.containers.sweep.retire_idle(runtime.clock()))})
+    tell("retired", {"retired": _loop().run_until_complete(runtime.computers.containers.sweep.retire_idle(runtime.clock()))})

@@ -35,7 +35,7 @@ def _connections() -> Connections:
 def _rate_limits() -> RateLimits:
     runtime = _runtime()
     settings = runtime.settings
-    return RateLimits(settings.requests_per_minute, settings.tokens_per_minute, Rates(runtime.table), runtime.clock)
+    return RateLimits(settings.requests_per_minute, settings.tokens_per_minute, Rates(runtime.stores.table), runtime.clock)
 
 
 def handle(event: dict[str, Any], _context: object) -> None:

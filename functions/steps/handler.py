@@ -33,7 +33,7 @@ def _done(name: str, event: dict[str, Any]) -> dict[str, Any]:
 async def _with_rest(name: str, event: dict[str, Any]) -> dict[str, Any]:
     """What a step leaves to be done beside it (an event, a trace) has to be done before Lambda stops the process's clock."""
     done = await tasks.run(_runtime(), name, event)
-    await _runtime().rest(REST_SECONDS)
+    await _runtime().process.rest(REST_SECONDS)
     return done
 
 

@@ -42,7 +42,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
         ),
     ),
     ("transports", ("net",)),
-    ("stores, model clients", ("store", "model", "files", "conversations")),
+    ("stores, model clients", ("store", "stores", "model", "files", "conversations")),
     ("the way out", ("egress", "identity")),
     ("what files are searched by", ("knowledge",)),
     ("places of sandboxes", ("sandbox",)),

@@ -154,7 +154,7 @@ EXAMPLES: dict[str, tuple[str, set[str]]] = {
     "A route": ('{webhook_endpoint_id}/deliveries"', set()),
     "A request parameter": ("prompt_cache_retention", {"wire/chat.py", "tests/unit/wire/test_requests.py"}),
     "A field of a resource": ("signing_secret_hint", {"tests/unit/api/test_webhooks.py"}),
-    "A setting": ("automations_max", {"runtime.py", "tests/unit/api/test_automations.py"}),
+    "A setting": ("automations_max", {"stores.py"}),
 }
 """A name for each recipe, and the files beside those of the recipe that have it: the example's own, and those that only use it."""
 

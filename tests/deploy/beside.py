@@ -109,15 +109,15 @@ async def ask_for_objects(runtime: Runtime) -> None:
 
     for function in ("Files", "Containers", "ToolStep"):
         with acting(function):
-            await runtime.blobs.put_stream("T/acme/F/large", large(), bytes_max=limits.FILE_BYTES_MAX)
+            await runtime.stores.blobs.put_stream("T/acme/F/large", large(), bytes_max=limits.FILE_BYTES_MAX)
             with suppress(ConnectionError):
-                await runtime.blobs.put_stream("T/acme/F/broken", too_large(), bytes_max=limits.FILE_BYTES_MAX)
-            assert [len(chunk) async for chunk in runtime.blobs.get_stream("T/acme/F/large")]
-            await runtime.blobs.delete("T/acme/F/large")
+                await runtime.stores.blobs.put_stream("T/acme/F/broken", too_large(), bytes_max=limits.FILE_BYTES_MAX)
+            assert [len(chunk) async for chunk in runtime.stores.blobs.get_stream("T/acme/F/large")]
+            await runtime.stores.blobs.delete("T/acme/F/large")
     for function in ("Responses", "Containers", "Files", "Expiry"):
-        await runtime.blobs.put_bytes("T/acme/F/small", b"small")
+        await runtime.stores.blobs.put_bytes("T/acme/F/small", b"small")
         with acting(function):
-            assert await runtime.blobs.delete_prefix("T/acme/F/") > 0
+            assert await runtime.stores.blobs.delete_prefix("T/acme/F/") > 0
 
 
 async def ask_for_the_loop(runtime: Runtime) -> None:
@@ -128,7 +128,7 @@ async def ask_for_the_loop(runtime: Runtime) -> None:
         ("ContinueStep", lambda stored, state: continue_loop(runtime, state)),
         ("Recovery", lambda stored, state: restart(runtime, stored)),
     ):
-        expiry = runtime.responses.expiry(is_stored=True)
+        expiry = runtime.stores.responses.expiry(is_stored=True)
         stored = StoredResponse(
             new_response_id(0), "acme", 0, Parameters("m"), {"model": "m"}, [], is_background=True, is_looping=True, expires_at=expiry
         )
@@ -139,7 +139,7 @@ async def ask_for_the_loop(runtime: Runtime) -> None:
 
 
 async def _cancel(runtime: Runtime, stored: StoredResponse) -> None:
-    await stop(runtime, await runtime.responses.snapshot(stored.tenant_id, stored.response_id))
+    await stop(runtime, await runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id))
     await erase(runtime, stored)
 
 
@@ -155,7 +155,7 @@ def ask_for_the_content_key(settings: Settings) -> None:
     secret = boto3.client("secretsmanager").create_secret(Name="beside", SecretString="ab" * 32)["ARN"]
     for function in ("Responses", "SocketWork", "ModelStep", "ServiceStep", "FailResponse", "Recovery"):
         with acting(function):
-            sealer = build_runtime(replace(settings, content_key=None, content_key_secret=secret)).sealer
+            sealer = build_runtime(replace(settings, content_key=None, content_key_secret=secret)).stores.sealer
             assert sealer.open("acme", sealer.seal("acme", "text")) == "text"
 
 
@@ -163,17 +163,17 @@ async def ask_for_a_websocket(runtime: Runtime) -> None:
     """A key's connection is opened; two frames are answered, the second over a continuation; one cannot be; it ends."""
     gateway = Taking()
     client = boto3.client("apigatewaymanagementapi", endpoint_url=f"{gateway.url}/responses")
-    connection_id, sockets = "connection-1=", Sockets(runtime.table, clock=time.time)
-    _, secret = await runtime.api_keys.create("acme", name="beside")
+    connection_id, sockets = "connection-1=", Sockets(runtime.stores.table, clock=time.time)
+    _, secret = await runtime.identity.api_keys.create("acme", name="beside")
     with ThreadPoolExecutor(4) as executor:
-        connections, rates = Connections(client, executor), RateLimits(0, 0, Rates(runtime.table))
+        connections, rates = Connections(client, executor), RateLimits(0, 0, Rates(runtime.stores.table))
         called: list[tuple[str, str]] = []
 
         async def call(connection: str, holder: str) -> None:
             boto3.client("lambda", endpoint_url=gateway.url).invoke(FunctionName="worker", InvocationType="Event", Payload=b"{}")
             called.append((connection, holder))
 
-        door = GatewayEvents(sockets, runtime.api_keys.find, connections, call=call, clock=time.time)
+        door = GatewayEvents(sockets, runtime.identity.api_keys.find, connections, call=call, clock=time.time)
         context = {"connectionId": connection_id, "requestTimeEpoch": 1}
         with acting("SocketDoor"):
             headers = {"authorization": f"Bearer {secret}"}

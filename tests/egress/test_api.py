@@ -25,7 +25,7 @@ async def client() -> httpx.AsyncClient:
     world = World()
     await world.egress.store.append([entry(f"{n:013d}-0", at_ms=n * 1000) for n in range(5)], expires_at=9)
     app = FastAPI()
-    app.state.runtime = SimpleNamespace(egress=world.egress, containers=Containers())
+    app.state.runtime = SimpleNamespace(computers=SimpleNamespace(egress=world.egress, containers=Containers()))
 
     @app.middleware("http")
     async def authenticate(request: Request, call_next: Any) -> Any:

@@ -195,7 +195,7 @@ def beginning() -> tuple[StoredResponse, Mapping[tuple[str, str], Record]]:
 
 def begun(lab: Lab, **changes: Any) -> tuple[StoredResponse, Mapping[tuple[str, str], Record]]:
     async def begin() -> StoredResponse:
-        await lab.runtime.webhooks.create(
+        await lab.runtime.stores.webhooks.create(
             TENANT, name="mine", url="https://hooks.example/", event_types=EVENT_TYPES, secret=webhooks.new_secret()
         )
         return await lab.background(**changes)
@@ -362,7 +362,7 @@ class History:
     async def again(self, stored: StoredResponse, state: LoopState, blow: Blow) -> LoopState:
         """The state machine's retry, or, after the loss of the execution, what the reaper starts; it starts nothing after the end. The
         new process has read nothing yet."""
-        self.lab.runtime.steps.forget(stored.tenant_id, stored.response_id)
+        self.lab.runtime.stores.steps.forget(stored.tenant_id, stored.response_id)
         snapshot = await self.lab.responses.snapshot(stored.tenant_id, stored.response_id)
         if snapshot.is_final and blow.leaves_end:
             self.seen["end left to the reaper"] += 1
@@ -395,11 +395,11 @@ class History:
     async def look_at_hook(self, stored: StoredResponse, status: str) -> None:
         """Left to the reaper, the end is taken by the receiver, under one id."""
         runtime = self.lab.runtime
-        await runtime.rest(ENDS_SECONDS_MAX)
+        await runtime.process.rest(ENDS_SECONDS_MAX)
         self.lab.now += limits.WEBHOOK_LEASE_SECONDS + 1
         await recover(runtime)
-        await runtime.rest(ENDS_SECONDS_MAX)
-        while await runtime.webhooks.pending():
+        await runtime.process.rest(ENDS_SECONDS_MAX)
+        while await runtime.stores.webhooks.pending():
             self.lab.now += limits.WEBHOOK_PAUSE_SECONDS_MAX
             await webhooks.deliver_due(runtime)
         assert {(kind, told) for _, kind, told in self.hook.taken} == {(f"response.{status}", stored.response_id)}

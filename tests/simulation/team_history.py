@@ -354,7 +354,7 @@ class TeamHistory(History):
 
     async def again(self, stored: StoredResponse, state: LoopState, blow: Blow) -> LoopState:
         """The state machine's retry, or its giving up; or all is lost."""
-        self.lab.runtime.steps.forget(stored.tenant_id, stored.response_id)
+        self.lab.runtime.stores.steps.forget(stored.tenant_id, stored.response_id)
         if blow.loses_execution:
             self.seen["execution lost"] += 1
             raise Lost
@@ -408,7 +408,7 @@ class TeamHistory(History):
     async def look(self, stored: StoredResponse) -> str:
         status = await super().look(stored)
         response = await self.lab.object_of(stored)
-        lanes = {lane.name: lane for lane in await self.lab.runtime.lanes.all(stored)}
+        lanes = {lane.name: lane for lane in await self.lab.runtime.stores.lanes.all(stored)}
         self.seen["agents"] += len(lanes)
         self._look_at_prompts()
         self._look_at_messages(response, {name: lane.status for name, lane in lanes.items()})
@@ -423,16 +423,18 @@ class TeamHistory(History):
             assert not active or any(lane.status == "asking" for lane in active)
         shown = Counter(item["call_id"] for item in response["output"] if item["type"] == "function_call_output")
         for lane in lanes.values():
-            taken = [item["call_id"] for item in await self.lab.runtime.lanes.outputs(stored, lane.number)]
+            taken = [item["call_id"] for item in await self.lab.runtime.stores.lanes.outputs(stored, lane.number)]
             assert [shown[call_id] for call_id in taken] == [1] * len(taken), "an output was taken, and is not shown once"
             if lane.number and not lane.is_active:
                 told = [
                     message
-                    for message in await self.lab.runtime.lanes.messages(stored, lane.parent)
+                    for message in await self.lab.runtime.stores.lanes.messages(stored, lane.parent)
                     if message.author == lane.name and message.kind == "FINAL_ANSWER"
                 ]
                 tasks = [
-                    message for message in await self.lab.runtime.lanes.messages(stored, lane.number) if message.kind == "NEW_TASK"
+                    message
+                    for message in await self.lab.runtime.stores.lanes.messages(stored, lane.number)
+                    if message.kind == "NEW_TASK"
                 ]
                 late = await self._late_outputs(lane.number)
                 turns = len(tasks) + len(late)
@@ -448,7 +450,7 @@ class TeamHistory(History):
         """Taken outputs for an agent's calls that it did not wait for."""
         output = (await self.lab.object_of(self.stored))["output"]
         left_open = {item["call_id"] for item in output if item.get("async")}
-        return [item for item in await self.lab.runtime.lanes.outputs(self.stored, number) if item["call_id"] in left_open]
+        return [item for item in await self.lab.runtime.stores.lanes.outputs(self.stored, number) if item["call_id"] in left_open]
 
     def _look_at_prompts(self) -> None:
         """Of any two prompts of an agent one begins with the other. A run that died before it wrote a word may have read fewer messages

@@ -22,6 +22,7 @@ from botocore.exceptions import ClientError
 from moorage.containers.containers import Containers
 from moorage.local.state_machine import State, StateMachine
 from moorage.loop.tasks import TASKS, Throttled
+from moorage.runtime import Runtime
 from moorage.sandbox.by_tier import Reaches
 from moorage.sandbox.exec_client import ExecClient, ExecEnded, ExecEvent, ExecOutput, ExecStarted
 from moorage.sandbox.fargate import EXEC_PORT, FargateProvisioner, FargateSettings, StartedTask
@@ -223,6 +224,10 @@ class ClockedLab(Lab):
         self._epoch = at - asyncio.get_running_loop().time()
 
 
+def with_containers(runtime: Runtime, containers: Containers) -> Runtime:
+    return replace(runtime, computers=replace(runtime.computers, containers=containers))
+
+
 class Deployment:
     """For one tenant, on the running event loop."""
 
@@ -238,20 +243,19 @@ class Deployment:
         runtime = self.lab.runtime
         settings = FargateSettings("moorage", ("subnet",), "sg", None, {1: "definition"}, has_events=True)
         fargate = FargateProvisioner(cast("Any", self.ecs), settings, AtOnce(), clock=lambda: self.lab.now)
-        self.outside = replace(runtime, containers=self._containers(fargate, connect=None))
-        self.inside = replace(
-            runtime, containers=self._containers(ReachOnlyProvisioner(can_reach=self._listens), connect=self._connect)
-        )
+        self.outside = with_containers(runtime, self._containers(fargate, connect=None))
+        reach = ReachOnlyProvisioner(can_reach=self._listens)
+        self.inside = with_containers(runtime, self._containers(reach, connect=self._connect))
 
     def _containers(
         self, provisioner: Any, connect: Callable[[Handle], ExecClient] | None, reaches: Reaches | None = None
     ) -> Containers:
         runtime = self.lab.runtime
         return Containers(
-            runtime.table,
+            runtime.stores.table,
             self.bucket,
             provisioner,
-            runtime.files,
+            runtime.stores.files,
             clock=runtime.clock,
             sandbox_key=lambda: b"k" * 32,
             connect=connect,
@@ -287,8 +291,8 @@ class Deployment:
 
     async def response(self, text: str = "go") -> StoredResponse:
         """One in the background, with a container that has a file, before its execution runs."""
-        record = await self.outside.containers.reserve("t", name="auto")
-        await self.outside.containers.add_file(record, filename="given.txt", chunks=_one(b"given"))
+        record = await self.outside.computers.containers.reserve("t", name="auto")
+        await self.outside.computers.containers.add_file(record, filename="given.txt", chunks=_one(b"given"))
         return await self.lab.background(text, container_id=record.id)
 
     async def run(self, stored: StoredResponse) -> str:
@@ -297,9 +301,9 @@ class Deployment:
     async def files(self, stored: StoredResponse) -> dict[str, bytes]:
         """What is stored of its container."""
         assert stored.container_id is not None
-        record = await self.outside.containers.get("t", stored.container_id)
-        rows = await self.outside.containers.files_of("t", record.id)
-        return {row.path: b"".join([chunk async for chunk in self.outside.containers.content(row)]) for row in rows}
+        record = await self.outside.computers.containers.get("t", stored.container_id)
+        rows = await self.outside.computers.containers.files_of("t", record.id)
+        return {row.path: b"".join([chunk async for chunk in self.outside.computers.containers.content(row)]) for row in rows}
 
 
 async def _one(data: bytes) -> AsyncIterator[bytes]:

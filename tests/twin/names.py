@@ -88,7 +88,7 @@ def _names() -> dict[str, set[str]]:
         # Before the product's own sender, which stands at the same place.
         session.events.register_first(f"before-send.{service}", note)
     runtime = build_runtime(Settings.from_environment())
-    asyncio.run(_driven([*_asked_of_table(runtime.table), *_asked_of_bucket(runtime.blobs)]))
+    asyncio.run(_driven([*_asked_of_table(runtime.stores.table), *_asked_of_bucket(runtime.stores.blobs)]))
     return noted
 
 

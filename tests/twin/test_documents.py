@@ -100,7 +100,7 @@ def test_a_background_response_reads_its_documents_before_its_model_is_asked() -
         assert (await place.ended(stored), place.shown(), place.tasks) == (WELL, [[READ]], ["ModelStep", "ParseStep", "ModelStep"])
         assert place.lab.now - stored.created_at < START_SECONDS + 5
         assert (place.ecs.running, [key for key in place.bucket.objects if "/documents/" in key]) == ([], [])
-        assert (await place.outside.responses.load("t", stored.response_id)).waiting_for is None
+        assert (await place.outside.stores.responses.load("t", stored.response_id)).waiting_for is None
 
     run(story())
 
@@ -144,7 +144,8 @@ class Playing(FakeExecutions):
 def served(place: Readers) -> Served:
     """The API, whose responses are handed over to the state machine."""
     executions = cast("Any", Playing(place))
-    place.outside = replace(place.outside, executions=executions, api_keys=cast("Any", Keys()))
+    stores = replace(place.outside.stores, executions=executions)
+    place.outside = replace(place.outside, stores=stores, identity=replace(place.outside.identity, api_keys=cast("Any", Keys())))
     return Served(place.lab, create_app(place.outside, ROUTERS))
 
 
@@ -254,7 +255,7 @@ def test_in_a_later_turn_the_text_is_there_and_costs_no_step() -> None:
         place = Readers(say("Ice."), say("Cold."))
         first = await place.background()
         await place.run(first)
-        last = (await place.outside.responses.log_of(first).read_from(0))[-1]
+        last = (await place.outside.stores.responses.log_of(first).read_from(0))[-1]
         place.tasks.clear()
         more: Item = {"id": "msg_2", "type": "message", "role": "user", "content": [{"type": "input_text", "text": "And?"}]}
         second = await place.background(ancestors=(Ancestor(first.response_id, last.first),), input_items=[more])
@@ -425,7 +426,7 @@ def test_documents_send_no_more_responses_to_the_loop_than_a_tenant_may_have_the
         )
         error = answer.json()["error"]
         assert (answer.status_code, error["code"], error["message"]) == (429, "rate_limit_exceeded", message)
-        assert await place.outside.responses.inflight_of("t") == [running.response_id]
+        assert await place.outside.stores.responses.inflight_of("t") == [running.response_id]
         assert place.lab.model.requests == []
 
     run(story())

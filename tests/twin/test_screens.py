@@ -105,11 +105,11 @@ async def _taken() -> tuple[list[str], DeskLease, float]:
     """What stood in the way until control was had, the lease, and the seconds that it took."""
     deployment, refused = WithBrowsers(), []
     began = deployment.lab.now
-    record = await deployment.outside.containers.reserve("t", name="watched")
+    record = await deployment.outside.computers.containers.reserve("t", name="watched")
     for _ in range(60):
         for side in (deployment.inside, deployment.outside):
             try:
-                lease = await side.containers.screens.take("t", record.id, "a person")
+                lease = await side.computers.containers.screens.take("t", record.id, "a person")
             except ApiError as error:
                 refused.append(str(error.code))
             else:

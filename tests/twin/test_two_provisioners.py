@@ -19,7 +19,7 @@ from moorage.state import LoopState
 from moorage.store.responses import Ancestor, StoredResponse
 
 from tests.simulation.clock import run
-from tests.twin.deployment import AtOnce, Deployment, Shell
+from tests.twin.deployment import AtOnce, Deployment, Shell, with_containers
 from tests.twin.test_refused_minutes import asks_for
 from tests.unit.aws.microvm_service import FakeMicrovms
 from tests.unit.loop.lab import say
@@ -64,9 +64,9 @@ class Both(Deployment):
         machines = LambdaMicrovmProvisioner(self.vms.client, lambda: self.vms.core, MicrovmSettings(images, CLOSED), AtOnce())
         runtime = replace(self.lab.runtime, settings=replace(self.lab.runtime.settings, provisioner="by_tier"))
         both = ByTierProvisioner(fargate, machines, by_tier.microvms)
-        self.outside = replace(runtime, containers=self._containers(both, self._connect_out, by_tier.is_outside))
+        self.outside = with_containers(runtime, self._containers(both, self._connect_out, by_tier.is_outside))
         reach = ReachOnlyProvisioner(can_reach=self._listens)
-        self.inside = replace(self.lab.runtime, containers=self._containers(reach, self._connect, by_tier.is_inside))
+        self.inside = with_containers(self.lab.runtime, self._containers(reach, self._connect, by_tier.is_inside))
 
     def _connect_out(self, handle: Handle) -> ExecClient:
         assert handle.sandbox_id in self.vms.vms, "outside of their network no task is reached"
@@ -76,7 +76,7 @@ class Both(Deployment):
         return cast("ExecClient", Shell(self.machines[handle.sandbox_id], handle, self.begun))
 
     async def made(self, memory_limit: str) -> str:
-        return (await self.outside.containers.reserve("t", name=memory_limit, memory_limit=memory_limit)).id
+        return (await self.outside.computers.containers.reserve("t", name=memory_limit, memory_limit=memory_limit)).id
 
     async def answered(self, container_id: str, *, after: StoredResponse | None = None) -> StoredResponse:
         """A response that has ended, in this container."""
@@ -98,8 +98,8 @@ class Both(Deployment):
 
     async def minute(self) -> None:
         """The reaper's functions, outside and inside."""
-        await self.inside.containers.sweep.retire_idle(self.lab.now)
-        await self.outside.containers.sweep.expire_due(self.lab.now)
+        await self.inside.computers.containers.sweep.retire_idle(self.lab.now)
+        await self.outside.computers.containers.sweep.expire_due(self.lab.now)
 
     def states(self) -> list[str]:
         return [vm["state"] for vm in self.vms.vms.values()]
@@ -184,10 +184,10 @@ def test_a_session_is_answered_by_the_function_that_reaches_its_container() -> N
         place = Both()
         opened = {}
         for memory_limit in ("1g", "16g"):
-            record = await place.outside.containers.get("t", await place.made(memory_limit))
-            opened[memory_limit] = await place.outside.containers.sessions.open(record, "", rows=24, columns=80)
+            record = await place.outside.computers.containers.get("t", await place.made(memory_limit))
+            opened[memory_limit] = await place.outside.computers.containers.sessions.open(record, "", rows=24, columns=80)
         assert [session.status for session in opened.values()] == ["running", "starting"]
-        read = place.outside.containers.sessions.read
+        read = place.outside.computers.containers.sessions.read
         assert (await read("t", opened["1g"].id, 0, wait_ms=0)).session.status == "running"
         with pytest.raises(ApiError) as elsewhere:
             await read("t", opened["16g"].id, 0, wait_ms=0)

@@ -48,7 +48,7 @@ class SessionLab:
     @classmethod
     async def over(cls, lab: Lab, *, first: str | None = "go", has_container: bool = True, **settings: Any) -> "SessionLab":
         served = Served.of(lab)
-        sessions = lab.runtime.agent_sessions
+        sessions = lab.runtime.stores.agent_sessions
         session = sessions.new(TENANT, {"model": "m", **settings}, None, container_id=CONTAINER if has_container else None)
         await sessions.create(session)
         made = cls(served, session)
@@ -94,7 +94,7 @@ class SessionLab:
         return names
 
     async def standing(self) -> Standing:
-        return await stand(self.lab.runtime, await self.lab.runtime.agent_sessions.get(TENANT, self.session.id))
+        return await stand(self.lab.runtime, await self.lab.runtime.stores.agent_sessions.get(TENANT, self.session.id))
 
     async def shown(self) -> dict[str, Any]:
         answer = await self.served.get(self.path)
@@ -110,7 +110,7 @@ class SessionLab:
 
     async def turns_kept(self) -> list[TurnRecord]:
         """Their records."""
-        return await self.lab.runtime.agent_sessions.turns(self.session)
+        return await self.lab.runtime.stores.agent_sessions.turns(self.session)
 
     async def items(self) -> list[str]:
         """What the session has said, in short."""
@@ -132,7 +132,7 @@ class SessionLab:
     async def replay(self, after: Cursor | None = None, turns: int = 1) -> list[Event]:
         """The events from the beginning, or behind one, to the end of so many turns."""
         found: list[Event] = []
-        session = await self.lab.runtime.agent_sessions.get(TENANT, self.session.id)
+        session = await self.lab.runtime.stores.agent_sessions.get(TENANT, self.session.id)
         reader = SessionReader(self.lab.runtime, session, {"type": "none"}, after or Cursor(0, 0))
         async with asyncio.timeout(SECONDS_MAX), aclosing(reader.batches()) as batches:
             async for events in batches:

@@ -18,7 +18,7 @@ BEFORE_THE_AGENT = 12
 
 
 async def importing(lab: SessionLab) -> None:
-    (file,) = (await lab.lab.runtime.files.page(TENANT, PageQuery())).files
+    (file,) = (await lab.lab.runtime.stores.files.page(TENANT, PageQuery())).files
     await import_agent(lab.lab.runtime, file, vault_ids=(), keeps_network=True, key_id=PAYER.key_id)
 
 
@@ -32,7 +32,7 @@ async def with_archive() -> SessionLab:
         assert (await lab.served.post("/agents/sessions", body)).status_code == 200
         await lab.play()
     runtime = lab.lab.runtime
-    await runtime.files.create(TENANT, filename="a.tar", purpose="user_data", chunks=export(runtime, TENANT, agent["id"]))
+    await runtime.stores.files.create(TENANT, filename="a.tar", purpose="user_data", chunks=export(runtime, TENANT, agent["id"]))
     return lab
 
 

@@ -18,7 +18,7 @@ async def begun(*turns: Turn, **body: Any) -> SessionLab:
     lab.lab.price = Price(input=10_000.0, output=20_000.0)
     made = await lab.served.post("/agents/sessions", {"agent": {"model": "m"}, "environment": NONE, "input": "go", **body})
     assert made.status_code == 200, made.text
-    lab.session = await lab.lab.runtime.agent_sessions.get("t", made.json()["id"])
+    lab.session = await lab.lab.runtime.stores.agent_sessions.get("t", made.json()["id"])
     return lab
 
 
@@ -51,7 +51,7 @@ async def test_a_turn_that_pauses_for_want_of_budget_goes_on_when_it_is_raised()
     lab = await SessionLab.begun(shell("a"), say("Done."), first=None)
     budget = {"total_tokens": 5, "on_limit": "pause"}
     assert (await changed(lab, budget=budget))["budget"] == budget
-    lab.session = await lab.lab.runtime.agent_sessions.get("t", lab.session.id)
+    lab.session = await lab.lab.runtime.stores.agent_sessions.get("t", lab.session.id)
     await lab.say("go")
     await lab.play()
     assert (await statuses(lab), (await lab.shown())["status"]) == (["in_progress"], "in_progress")
@@ -65,7 +65,7 @@ async def test_a_turn_that_pauses_for_want_of_budget_goes_on_when_it_is_raised()
 async def test_a_turn_that_stops_for_want_of_budget_says_so() -> None:
     lab = await SessionLab.begun(shell("a"), say("never"), first=None)
     await changed(lab, budget={"total_tokens": 5})
-    lab.session = await lab.lab.runtime.agent_sessions.get("t", lab.session.id)
+    lab.session = await lab.lab.runtime.stores.agent_sessions.get("t", lab.session.id)
     await lab.say("go")
     await lab.play()
     (turn,) = await lab.turns()

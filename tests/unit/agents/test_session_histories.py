@@ -150,7 +150,7 @@ class History:
             await self.lab.play()
 
     async def waiting(self) -> list[Any]:
-        return await self.lab.lab.runtime.agent_sessions.inputs(self.lab.session)
+        return await self.lab.lab.runtime.stores.agent_sessions.inputs(self.lab.session)
 
     async def look(self) -> None:
         assert (await self.lab.shown())["status"] == "idle"

@@ -51,7 +51,7 @@ def test_a_list_of_a_subagents_turns_reads_its_steps_once() -> None:
 
 async def sessions_of(count: int, turns: int) -> SessionLab:
     lab = await SessionLab.begun(say("Hello."), first=None, has_container=False)
-    sessions = lab.lab.runtime.agent_sessions
+    sessions = lab.lab.runtime.stores.agent_sessions
     others: list[SessionRecord] = [lab.session]
     while len(others) < count:
         others.append(sessions.new(TENANT, {"model": "m"}, None))

@@ -182,7 +182,7 @@ async def test_what_is_no_id_of_an_event_is_refused(odd: str) -> None:
 def test_a_session_that_cannot_go_on_is_told_as_failed_once() -> None:
     async def story() -> None:
         lab = await SessionLab.begun(shell("a"), say("Done."))
-        known = lab.lab.runtime.containers.known  # type: ignore[attr-defined]
+        known = lab.lab.runtime.computers.containers.known  # type: ignore[attr-defined]
 
         async def before() -> None:
             await lab.say("more")

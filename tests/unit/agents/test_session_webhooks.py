@@ -29,7 +29,7 @@ async def listened(*turns: Turn, **settings: Any) -> tuple[SessionLab, Endpoint]
     """A session without a turn, and an endpoint that asks for all events of sessions, and never answers."""
     lab = await SessionLab.begun(*turns, first=None, **settings)
     secret = webhooks.new_secret()
-    created = await lab.lab.runtime.webhooks.create(
+    created = await lab.lab.runtime.stores.webhooks.create(
         TENANT, name="mine", url="http://127.0.0.1:9/", event_types=SESSION_TYPES, secret=secret
     )
     return lab, created
@@ -37,7 +37,7 @@ async def listened(*turns: Turn, **settings: Any) -> tuple[SessionLab, Endpoint]
 
 async def told(lab: SessionLab, endpoint: Endpoint) -> list[tuple[str, Any]]:
     """In the order of their ids, which is that of time."""
-    await lab.lab.runtime.rest(60)
+    await lab.lab.runtime.process.rest(60)
     events = sorted((each.id, orjson.loads(each.body)) for each in await log_of(lab.lab, endpoint))
     names = [(event["type"].removeprefix("agent.session."), event["data"]) for _, event in events]
     assert all(data.pop("id") == lab.session.id for _, data in names)
@@ -79,7 +79,7 @@ async def test_a_cancelled_turn_and_a_session_that_cannot_go_on_are_told() -> No
     await lab.play()
     lab.lab.now += 1
     assert (await lab.cancel()).status_code == 202
-    lab.lab.runtime.containers.known.clear()  # type: ignore[attr-defined]
+    lab.lab.runtime.computers.containers.known.clear()  # type: ignore[attr-defined]
     assert (await lab.send({"type": "agent.session.input.message", "input": [MESSAGE]})).status_code == 404
     found = [name for name, _ in await told(lab, endpoint)]
     assert sorted(found) == ["action_required", "idle", "in_progress"]
@@ -92,7 +92,7 @@ async def test_a_session_is_told_when_it_was_made() -> None:
     lab, endpoint = await listened(say("Hello."))
     body = {"agent": {"model": "m"}, "environment": {"type": "none"}, "input": "hi"}
     made = (await lab.served.post("/agents/sessions", body)).json()
-    await lab.lab.runtime.rest(60)
+    await lab.lab.runtime.process.rest(60)
     events = [orjson.loads(each.body) for each in await log_of(lab.lab, endpoint)]
     found = sorted((event["type"], event["data"]["id"], event["data"]["environment_type"]) for event in events)
     assert found == [(f"agent.session.{name}", made["id"], "none") for name in ("created", "in_progress")]

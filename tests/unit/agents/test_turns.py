@@ -81,7 +81,7 @@ async def test_a_response_takes_the_room_of_the_one_that_it_goes_on_from() -> No
 
 async def test_a_session_whose_turn_cannot_go_on_says_so_and_is_tried_again() -> None:
     lab = await SessionLab.begun(shell("a"), say("Done."))
-    known = lab.lab.runtime.containers.known  # type: ignore[attr-defined]
+    known = lab.lab.runtime.computers.containers.known  # type: ignore[attr-defined]
     there = set(known)
     await steer(lab, "more", known.clear)
     await lab.play()

@@ -1,7 +1,7 @@
 """The real application over the loop's laboratory: what clients see of responses whose every write is in memory."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import httpx
@@ -48,7 +48,7 @@ class Served:
 
     @classmethod
     def of(cls, lab: Lab) -> "Served":
-        lab.runtime.api_keys = cast("Any", Keys())
+        lab.runtime.identity = replace(lab.runtime.identity, api_keys=cast("Any", Keys()))
         return cls(lab, create_app(lab.runtime, ROUTERS))
 
     async def get(self, path: str, by: str = "key-a", **query: Any) -> httpx.Response:

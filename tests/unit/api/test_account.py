@@ -1,11 +1,11 @@
 """``/v1/me`` and ``/v1/usage``."""
 
 import datetime
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from moorage import __version__, limits
+from moorage.store.sandbox_usage import SandboxPrice
 from moorage.store.stored_bytes import Holder
 
 from tests.unit.api.served import KEY_A, Served
@@ -32,7 +32,7 @@ async def usage(served: Served, **query: Any) -> list[dict[str, Any]]:
 
 async def test_a_key_can_ask_what_it_stands_for() -> None:
     served = Served.of(Lab())
-    await served.lab.runtime.files.stored.add(Holder.container("t", "cntr_1"), 7)
+    await served.lab.runtime.stores.files.stored.add(Holder.container("t", "cntr_1"), 7)
     assert (await served.get("/me")).json() == {
         "object": "me",
         "tenant": "t",
@@ -131,7 +131,7 @@ async def test_usage_is_added_up_by_model_by_key_and_by_tool() -> None:
 async def test_embeddings_are_counted_by_the_hour_beside_responses() -> None:
     served = Served.of(Lab())
     await ended(served.lab, model="a")
-    count = served.lab.runtime.embedding_usage.count
+    count = served.lab.runtime.stores.embedding_usage.count
     await count("t", "small", KEY_A, 100, 5_000_000)
     await count("t", "small", KEY_A, 20, None)
     await count("u", "small", KEY_A, 7, None)
@@ -156,9 +156,9 @@ async def test_embeddings_are_counted_by_the_hour_beside_responses() -> None:
 
 async def test_sandboxes_without_a_response_are_counted_by_the_hour() -> None:
     served = Served.of(Lab())
-    served.lab.runtime.settings = replace(served.lab.runtime.settings, sandbox_price=(3.6, 1.8))
+    served.lab.runtime.stores.sandbox_usage.price = SandboxPrice(3.6, 1.8, "a list")
     await ended(served.lab, model="a")
-    count = served.lab.runtime.sandbox_usage.count
+    count = served.lab.runtime.stores.sandbox_usage.count
     await count("t", "1g", 1200)
     await count("t", "4g", 10)
     await count("u", "1g", 7)

@@ -266,7 +266,7 @@ async def test_what_stands_beside_agents_is_no_agent() -> None:
 async def test_two_changes_at_once_come_one_after_the_other() -> None:
     async with serving() as (served, sdk):
         made = await sdk.beta.agents.create(model=MODEL)
-        agents = served.lab.runtime.agents
+        agents = served.lab.runtime.stores.agents
         raced: list[Any] = []
 
         async def named(settings: Any) -> Any:

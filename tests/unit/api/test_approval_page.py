@@ -56,7 +56,7 @@ async def test_the_button_decides_and_the_response_goes_on() -> None:
 
 async def test_a_link_ends_with_the_key_that_made_it() -> None:
     served, stored, approval, path = await asked()
-    cast("Any", served.lab.runtime.api_keys).revoked.add(KEY_A)
+    cast("Any", served.lab.runtime.identity.api_keys).revoked.add(KEY_A)
     for answer in (await opened(served, path), await opened(served, path, "POST", decision="approve")):
         assert (answer.status_code, "This link is not valid" in answer.text) == (404, True)
     assert (await approvals_of(served, stored), await played(served)) == ([approval], [])

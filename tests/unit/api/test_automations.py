@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from moorage import limits
 from moorage.automations.delivery import invoke_due
+from moorage.automations.store import Automations
 
 from tests.unit.api.served import KEY_A, Keys, Served
 from tests.unit.loop.lab import Lab, say
@@ -193,7 +194,7 @@ async def test_a_session_that_is_of_no_use_pauses_its_automation(served: Served,
     clock(served, "2027-01-01 09:30")
     session_id = await session_of(served)
     automation = await made(served, target={"type": "existing_session", "session_id": session_id, "instructions": "Look."})
-    sessions = served.lab.runtime.agent_sessions
+    sessions = served.lab.runtime.stores.agent_sessions
     if is_deleted:
         await served.delete(f"/agents/sessions/{session_id}")
     else:
@@ -215,7 +216,7 @@ async def test_a_session_that_is_of_no_use_pauses_its_automation(served: Served,
 async def test_the_key_that_made_it_pays_as_long_as_there_is_one(served: Served) -> None:
     clock(served, "2027-01-01 09:30")
     automation = await made(served)
-    keys: Keys = served.lab.runtime.api_keys  # type: ignore[assignment]
+    keys: Keys = served.lab.runtime.identity.api_keys  # type: ignore[assignment]
     keys.budgets["key-a"] = ("key",)
     clock(served, "2027-01-01 10:00")
     await invoke_due(served.lab.runtime)
@@ -233,7 +234,7 @@ async def test_the_key_that_made_it_pays_as_long_as_there_is_one(served: Served)
 async def test_what_is_refused_for_now_is_tried_again_for_an_hour(served: Served) -> None:
     begin = clock(served, "2027-01-01 09:30")
     session_id = await session_of(served)
-    sessions = served.lab.runtime.agent_sessions
+    sessions = served.lab.runtime.stores.agent_sessions
     session = await sessions.get("t", session_id)
     automation = await made(
         served, run_at=begin + 60, target={"type": "existing_session", "session_id": session_id, "instructions": "x"}
@@ -343,7 +344,7 @@ async def test_long_targets_make_pages_shorter_and_are_all_invoked(served: Serve
     page = (await served.get(f"{PLACE}/{first['id']}/invocations")).json()
     assert (len(page["data"]), page["has_more"]) == (2, True)
     clock(served, "2027-01-01 10:00:01")
-    assert len(await served.lab.runtime.automations.due()) == 2
+    assert len(await served.lab.runtime.stores.automations.due()) == 2
     assert await invoke_due(served.lab.runtime) == 3
 
 
@@ -376,7 +377,9 @@ async def test_what_could_not_be_delivered_is_refused(served: Served, fields: An
 
 async def test_a_tenant_has_so_many_automations(served: Served) -> None:
     """Those who ask at once are counted one after the other."""
-    served.lab.runtime.settings = replace(served.lab.runtime.settings, automations_max=3)
+    lab = served.lab
+    automations = Automations(lab.table, lab.blobs, lab.runtime.stores.sealer, clock=lambda: lab.now, most=3)
+    lab.runtime.stores = replace(lab.runtime.stores, automations=automations)
     body = {"type": "periodic", "expression": "0 * * * *", "timezone": "UTC", "name": "report", "target": NEW}
     answers = await asyncio.gather(*(served.post(PLACE, body) for _ in range(5)))
     assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 400, 400]

@@ -1,7 +1,7 @@
 """``/console/`` and its keys: files for anybody, and for what they show a key that a code is exchanged for once."""
 
 import gzip
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -164,7 +164,7 @@ class Deployment:
     async def made(cls) -> "Deployment":
         lab = Lab()
         keys = ApiKeys(cast("Any", lab.table), clock=lambda: lab.now)
-        lab.runtime.api_keys = keys
+        lab.runtime.identity = replace(lab.runtime.identity, api_keys=keys)
         _, key = await keys.create("acme", name="laptop")
         return cls(lab, keys, key)
 

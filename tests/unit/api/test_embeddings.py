@@ -2,6 +2,7 @@
 
 import base64
 import struct
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,7 +21,8 @@ class Asked:
         self.model = FakeEmbedder()
         lab = Lab()
         self.counted = Counted()
-        lab.runtime._knowledge = cast("Any", SimpleNamespace(embeddings=embeddings_of(self.model, meter=self.counted)))
+        knowledge = cast("Any", SimpleNamespace(embeddings=embeddings_of(self.model, meter=self.counted)))
+        lab.runtime.models = replace(lab.runtime.models, knowledge=knowledge)
         self.served = Served.of(lab)
 
     async def refused(self, body: Any) -> tuple[int, str | None, str]:

@@ -58,7 +58,7 @@ class Client:
     sent: int = 0
 
     def __post_init__(self) -> None:
-        self.lab.runtime.api_keys = cast("Any", self.keys)
+        self.lab.runtime.identity = replace(self.lab.runtime.identity, api_keys=cast("Any", self.keys))
         self.sockets = Sockets(self.lab.table, clock=lambda: self.lab.now)
         self.connections = cast("Connections", self)
         self.door = GatewayEvents(self.sockets, self.keys.find, self.connections, call=self._call, clock=lambda: self.lab.now)
@@ -275,7 +275,7 @@ async def test_an_ended_session_of_the_console_closes_its_connection() -> None:
     client = Client(Lab(say("one")))
     client.keys.found[hash_of(SECRET)] = ApiKey("key_1", "t", "console", 0, parent=hash_of("sk-moorage-0"))
     await client.connect()
-    await client.lab.runtime.ended.end(hash_of(SECRET), int(client.lab.now) + 600)
+    await client.lab.runtime.identity.ended.end(hash_of(SECRET), int(client.lab.now) + 600)
     await client.say()
     await client.work()
     assert (client.errors, client.is_closed, client.records) == ([(401, "invalid_api_key", None)], True, [])
@@ -305,7 +305,7 @@ async def test_a_token_whose_session_was_ended_closes_its_connection() -> None:
     client = Client(Lab(say("one")))
     signed = token(client)
     await client.connect(signed)
-    await client.lab.runtime.ended.end(session_digest(signed), int(client.lab.now) + 600)
+    await client.lab.runtime.identity.ended.end(session_digest(signed), int(client.lab.now) + 600)
     await client.say()
     await client.work()
     assert (client.finals(), client.errors, client.records) == ([], [(401, "invalid_api_key", None)], [])
@@ -378,7 +378,7 @@ async def test_a_client_that_has_gone_cancels_what_only_the_worker_has() -> None
     await client.say()
     client.is_gone = True
     await client.work()
-    await client.lab.runtime.rest(_PATIENCE_SECONDS)
+    await client.lab.runtime.process.rest(_PATIENCE_SECONDS)
     assert client.heard == []
     written = {keys.response_of(pk) for pk, _ in client.lab.table.records if keys.is_response(pk)}
     assert [(await client.lab.responses.snapshot(*each)).final_object["status"] for each in written] in ([], ["cancelled"])
@@ -424,7 +424,7 @@ async def test_an_interruption_is_carried_through_when_its_worker_has_left() -> 
     assert [final["incomplete_details"] for final in client.finals("response.incomplete")] == [{"reason": "interrupted"}]
     may_stop.set()
     await working
-    await lab.runtime.rest(_PATIENCE_SECONDS)
+    await lab.runtime.process.rest(_PATIENCE_SECONDS)
     assert lab.executions.states == {response_id: "ABORTED"}
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -46,7 +46,7 @@ class SlowToSettle(MemoryTable):
 
 async def test_a_key_of_an_unstored_response_counts_as_used_once_answered() -> None:
     lab = Lab(say("Only once."), table=SlowToSettle())
-    catalog = cast("Any", lab.runtime.catalog)
+    catalog = cast("Any", lab.runtime.models.catalog)
     catalog.remote_servers, catalog.default_skills = RemoteServers(), ()
     served = Served.of(lab)
     answers = [
@@ -140,7 +140,8 @@ def attempt(lab: Lab, retries: int) -> IdempotentCreate:
 
 async def test_a_client_that_leaves_during_the_hand_over_runs_nothing_twice() -> None:
     lab, executions = Lab(shell("ls"), say("done")), SlowToStart()
-    lab.executions = lab.runtime.executions = cast("Any", executions)
+    lab.executions = cast("Any", executions)
+    lab.runtime.stores = replace(lab.runtime.stores, executions=lab.executions)
     stored = lab.stored(is_background=False, is_looping=False)
     client = asyncio.create_task(Foreground(lab.runtime, PreparedResponse(stored, [], False), attempt=attempt(lab, 0)).final())
     await executions.has_started.wait()
@@ -155,7 +156,7 @@ async def test_a_client_that_leaves_during_the_hand_over_runs_nothing_twice() ->
     await run_all(lab, stored.response_id)
     assert (await lab.object_of(stored))["status"] == "completed"
     assert (len(lab.sandboxes.executed), await attempt(lab, 2).earlier()) == (1, None)
-    assert (dict(lab.runtime.attempts), dict(lab.runtime.farewells)) == ({}, {})
+    assert (dict(lab.runtime.process.attempts), dict(lab.runtime.process.farewells)) == ({}, {})
 
 
 @pytest.mark.parametrize("is_slow", [False, True])

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -44,9 +45,9 @@ class LastLook(FakeExecutions):
 @pytest.fixture
 def lab() -> Lab:
     lab = Lab(*[turn for _ in range(4) for turn in (shell("sleep 600"), say("Done."))])
-    lab.runtime.containers = cast("Any", OneContainer(lab.sandboxes))
+    lab.runtime.computers = replace(lab.runtime.computers, containers=cast("Any", OneContainer(lab.sandboxes)))
     lab.executions = LastLook(lab.table)
-    lab.runtime.executions = cast("Any", lab.executions)
+    lab.runtime.stores = replace(lab.runtime.stores, executions=cast("Any", lab.executions))
     return lab
 
 

@@ -90,7 +90,7 @@ async def test_a_one_step_foreground_response_is_told_without_step_records() -> 
 async def test_files_of_a_container_that_is_gone_are_not_known() -> None:
     served = Served.of(built())
     stored = await ran(served)
-    containers: Any = served.lab.runtime.containers
+    containers: Any = served.lab.runtime.computers.containers
     containers.known.clear()
     assert (await then(served, stored, 1))["as_of"]["files"] is None
 

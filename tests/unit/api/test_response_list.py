@@ -58,7 +58,7 @@ async def walk(served: Served, **query: Any) -> list[str]:
 
 async def test_what_is_made_within_a_second_is_listed_as_it_was_made() -> None:
     lab = Lab(*(say(str(number)) for number in range(6)))
-    catalog = cast("Any", lab.runtime.catalog)
+    catalog = cast("Any", lab.runtime.models.catalog)
     catalog.remote_servers, catalog.default_skills = RemoteServers(), ()
     served, made = Served.of(lab), list[str]()
     lab.now += 0.5

@@ -155,7 +155,7 @@ async def test_a_model_that_was_down_says_why_it_took_so_long() -> None:
 async def test_a_run_whose_process_was_lost_is_told_from_one_that_paused() -> None:
     served = Served.of(Lab(say("done")))
     stored = await served.lab.background()
-    await served.lab.runtime.steps.begin(stored, 0)
+    await served.lab.runtime.stores.steps.begin(stored, 0)
     await served.lab.run(stored)
     (ended,) = await steps_of(served, stored)
     assert ended["attempts"] == {"count": 2, "lost": 1, "pauses": 0, "why": "A process that ran it was lost."}
@@ -193,7 +193,7 @@ async def test_each_kind_of_wait_is_told_while_it_lasts() -> None:
             live.exec = exec_
             return live
 
-    served.lab.runtime.containers.waiting = SandboxWait(cast("Any", Slow()), cast("Any", None), nobody)
+    served.lab.runtime.computers.containers.waiting = SandboxWait(cast("Any", Slow()), cast("Any", None), nobody)
     await served.lab.tools(state)
     assert seen[1:] == ["tool"]
     assert await kind() == ("start", "in_progress")

@@ -35,7 +35,8 @@ def test_unless_told_otherwise_white_space_comes_after_25_seconds() -> None:
     """Some proxies hang up after 30."""
 
     async def story() -> None:
-        runtime = SimpleNamespace(settings=Settings("table", "bucket"), contents_of=lambda tenant_id, include: Unchanged())
+        stores = SimpleNamespace(contents_of=lambda tenant_id, include: Unchanged())
+        runtime = SimpleNamespace(settings=Settings("table", "bucket"), stores=stores)
         stored = SimpleNamespace(tenant_id="t", response_id="resp_1")
         answer = CreateAnswer(cast("Any", runtime), cast("Any", stored), cast("Any", SlowRun()), lambda shown: shown, {}, connected)
         response = await answer.give()

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from moorage import limits
 from moorage.egress.fetch import Fetcher
 from moorage.errors import ApiError
-from moorage.runtime import Runtime
+from moorage.runtime import Process, Runtime
 from moorage.store import keys
 from moorage.vaults.choice import credential_for, credentials_in
 from moorage.vaults.routes import as_credential
@@ -53,15 +53,15 @@ class Depot:
         client = {"client_id": CLIENT[0], "refresh_token": "refresh-0", "token_endpoint": self.endpoint.url}
         refresh = {**client, "token_endpoint_auth": way, **more}
         made = await self.made({"type": "mcp_oauth", "mcp_server_url": URL, "access_token": "access-0", "refresh": refresh})
-        changed = await self.runtime.vaults.write(made, {"expires_at": int(self.lab.now + until)})
+        changed = await self.runtime.stores.vaults.write(made, {"expires_at": int(self.lab.now + until)})
         assert changed is not None
         return changed
 
     async def read(self, credential_id: str) -> CredentialRecord:
-        return await self.runtime.vaults.credential("t", self.vault_id, credential_id)
+        return await self.runtime.stores.vaults.credential("t", self.vault_id, credential_id)
 
     async def secrets(self, credential: CredentialRecord) -> dict[str, str]:
-        return dict(self.runtime.vaults.opened(await self.read(credential.id)).secrets)
+        return dict(self.runtime.stores.vaults.opened(await self.read(credential.id)).secrets)
 
     async def rotate(self, credential: CredentialRecord, auth: Any) -> None:
         answer = await self.served.post(f"/vaults/{self.vault_id}/credentials/{credential.id}", {"auth": auth})
@@ -140,9 +140,7 @@ async def test_a_token_without_an_end_is_not_refreshed_again() -> None:
 async def test_many_callers_in_two_processes_refresh_once() -> None:
     async with a_depot() as depot:
         credential = await depot.oauth()
-        other = Lab().runtime
-        other.table, other.keys, other.clock = depot.runtime.table, depot.runtime.keys, depot.runtime.clock
-        other.fetcher = depot.runtime.fetcher
+        other = replace(depot.runtime, process=Process())
         depot.endpoint.may_answer.clear()
         calls = [asyncio.create_task(bearer_token(runtime, credential)) for runtime in (depot.runtime, other) * 5]
         assert await asyncio.to_thread(depot.endpoint.has_been_asked.wait, 30)
@@ -171,7 +169,7 @@ async def test_a_refresh_goes_on_when_its_caller_goes() -> None:
         assert await asyncio.to_thread(depot.endpoint.has_been_asked.wait, 30)
         caller.cancel()
         depot.endpoint.may_answer.set()
-        await asyncio.wait(set(depot.runtime.tasks))
+        await asyncio.wait(set(depot.runtime.process.tasks))
         assert await depot.secrets(credential) == {"access_token": "access-1", "refresh_token": "refresh-1"}
 
 
@@ -179,7 +177,7 @@ async def test_a_claim_whose_process_has_died_is_taken_over() -> None:
     async with a_depot() as depot:
         credential = await depot.oauth()
         until = int(depot.lab.now) + limits.OAUTH_CLAIM_SECONDS
-        dead = await depot.runtime.vaults.write(credential, {"refresh_until": until})
+        dead = await depot.runtime.stores.vaults.write(credential, {"refresh_until": until})
         assert dead is not None
         depot.lab.now = until
         assert await bearer_token(depot.runtime, dead) == "access-1"
@@ -269,7 +267,7 @@ async def test_a_credential_that_is_deleted_during_its_refresh_stays_deleted() -
         depot.endpoint.may_answer.set()
         with pytest.raises(ApiError, match="not found"):
             await call
-        table: Any = depot.runtime.table
+        table: Any = depot.runtime.stores.table
         assert [sk for pk, sk in table.records if pk == keys.vault("t", depot.vault_id)] == [keys.GONE]
 
 
@@ -285,7 +283,7 @@ async def test_a_used_up_token_without_a_refresh_is_told() -> None:
 async def test_no_token_stands_in_the_table() -> None:
     async with a_depot() as depot:
         await bearer_token(depot.runtime, await depot.oauth(BASIC))
-        stored = repr(depot.runtime.table.records)  # type: ignore[attr-defined]
+        stored = repr(depot.runtime.stores.table.records)  # type: ignore[attr-defined]
         for word in ("access-0", "access-1", "refresh-0", "refresh-1", CLIENT[1]):
             assert word not in stored
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -69,7 +70,7 @@ async def serving() -> AsyncIterator[tuple[Served, AsyncOpenAI]]:
 
 async def held(served: Served, vault_id: str, credential_id: str) -> dict[str, str]:
     """The secrets that a credential has."""
-    vaults = served.lab.runtime.vaults
+    vaults = served.lab.runtime.stores.vaults
     return dict(vaults.opened(await vaults.credential("t", vault_id, credential_id)).secrets)
 
 
@@ -132,8 +133,8 @@ async def test_a_credential_is_shown_without_its_secrets(auth: Any) -> None:
         assert made.to_dict() == whole
         assert (await credentials.retrieve(made.id, vault_id=vault.id)).to_dict() == whole
         assert [each.to_dict() async for each in credentials.list(vault.id)] == [whole]
-        assert "hidden-" not in repr(served.lab.runtime.table.records)  # type: ignore[attr-defined]
-        assert "hidden-" not in repr(await served.lab.runtime.vaults.credential("t", vault.id, made.id))
+        assert "hidden-" not in repr(served.lab.runtime.stores.table.records)  # type: ignore[attr-defined]
+        assert "hidden-" not in repr(await served.lab.runtime.stores.vaults.credential("t", vault.id, made.id))
         gone = await credentials.delete(made.id, vault_id=vault.id)
         assert gone.to_dict() == {"id": made.id, "object": "vault.credential.deleted", "deleted": True}
         with pytest.raises(NotFoundError, match="Credential with id"):
@@ -324,7 +325,7 @@ async def test_a_vault_goes_with_its_credentials_also_with_one_that_comes_meanwh
     async with serving() as (served, sdk):
         vault, credentials = await sdk.beta.agents.vaults.create(), sdk.beta.agents.vaults.credentials
         await credentials.create(vault.id, name="first", auth=BEARER)
-        table: Any = served.lab.runtime.table
+        table: Any = served.lab.runtime.stores.table
         late: list[Any] = []
 
         async def meanwhile(record: Any) -> None:
@@ -354,7 +355,7 @@ async def test_two_rotations_at_once_come_one_after_the_other() -> None:
     async with serving() as (served, sdk):
         vault, credentials = await sdk.beta.agents.vaults.create(), sdk.beta.agents.vaults.credentials
         made = await credentials.create(vault.id, name="depot", auth=OAUTH)
-        table: Any = served.lab.runtime.table
+        table: Any = served.lab.runtime.stores.table
         raced: list[Any] = []
 
         async def meanwhile(record: Any) -> None:
@@ -377,7 +378,7 @@ async def test_a_secret_opens_in_its_own_record_and_with_this_deployments_key_al
         vault, credentials = await sdk.beta.agents.vaults.create(), sdk.beta.agents.vaults.credentials
         first = await credentials.create(vault.id, name="first", auth=BEARER)
         second = await credentials.create(vault.id, name="second", auth=BEARER)
-        records: Any = served.lab.runtime.table.records  # type: ignore[attr-defined]
+        records: Any = served.lab.runtime.stores.table.records  # type: ignore[attr-defined]
         pk = keys.vault("t", vault.id)
         records[pk, keys.credential(first.id)]["sealed"] = records[pk, keys.credential(second.id)]["sealed"]
         records[pk, keys.credential(second.id)]["sealed"] = "mrg1.00000000.AAAA"
@@ -391,7 +392,7 @@ async def test_a_secret_opens_in_its_own_record_and_with_this_deployments_key_al
 async def test_who_made_rotated_or_deleted_a_credential_is_noted_without_its_secret() -> None:
     async with serving() as (served, sdk):
         lines = MemoryAudit()
-        served.lab.runtime.audit = Audit(lines, lambda: served.lab.now)
+        served.lab.runtime.stores = replace(served.lab.runtime.stores, audit=Audit(lines, lambda: served.lab.now))
         vault, credentials = await sdk.beta.agents.vaults.create(name="staging"), sdk.beta.agents.vaults.credentials
         made = await credentials.create(vault.id, name="depot", auth=BEARER)
         await credentials.update(made.id, vault_id=vault.id, auth={"type": "static_bearer", "token": "hidden-next"})

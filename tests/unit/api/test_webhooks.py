@@ -285,7 +285,7 @@ async def test_a_response_that_is_deleted_before_its_end_was_told_is_told_of_fir
         lab.table.before_write = None
         lab.executions.states[stored.execution] = "FAILED"
         assert (await served.delete(f"/responses/{stored.response_id}")).status_code == 200
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
         assert [event["data"]["id"] for event in receiver.events] == [stored.response_id]
 
 

@@ -123,7 +123,9 @@ class Terminals:
         lab.runtime.settings = told
         # Nobody is there to ask for keys: an issuer that is asked after all refuses the test.
         unreachable = FoundIssuer("https://127.0.0.1:9", Fetcher(), time.time)
-        lab.runtime.tokens = Tokens(told, unreachable, lab.table, lab.runtime.ended, lambda: lab.now)
+        lab.runtime.identity = replace(
+            lab.runtime.identity, tokens=Tokens(told, unreachable, lab.table, lab.runtime.identity.ended, lambda: lab.now)
+        )
         return cls(served, Tokens.of(told, lab.table, time.time), lab.now)
 
     async def said(self, token: str) -> dict[str, str]:
@@ -157,7 +159,7 @@ async def test_the_authorizers_word_ends_with_the_token_and_with_its_session() -
         terminals = Terminals.of(issuer)
         lab, token, later = terminals.served.lab, issuer.token(), issuer.token(jti="another")
         words = [await terminals.said(each) for each in (token, later)]
-        await lab.runtime.ended.end(session_digest(token), int(lab.now) + 60)
+        await lab.runtime.identity.ended.end(session_digest(token), int(lab.now) + 60)
         assert [await terminals.status(*each) for each in zip((token, later), words, strict=True)] == [401, 200]
         lab.now += 24 * 60 * 60
         assert await terminals.status(later, words[1]) == 401

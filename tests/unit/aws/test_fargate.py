@@ -145,7 +145,7 @@ async def test_a_deployment_without_sandboxes_asks_ecs_nothing(monkeypatch: pyte
     nowhere = dict.fromkeys(("cluster", "subnets", "security_group"), "none")
     settings = Settings("t", "b", models_file=str(ROOT / "models.toml"), content_key="00" * 32, provisioner="fargate", fargate=nowhere)
     runtime = build_runtime(settings)
-    assert (runtime.fleets, runtime.warm_pool) == ((), None)
+    assert (runtime.computers.fleets, runtime.computers.warm_pool) == ((), None)
     await runtime.aclose()
 
 

@@ -350,7 +350,7 @@ SETTINGS = Settings("t", "b", models_file=str(ROOT / "models.toml"), content_key
 async def test_a_process_is_put_together_with_this_provisioner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     runtime = build_runtime(replace(SETTINGS, microvm={"image_1g": IMAGE, "egress_connector": CONNECTOR}))
-    (fleet,) = runtime.fleets
+    (fleet,) = runtime.computers.fleets
     assert (runtime.settings.provisioner, type(fleet.owner)) == ("lambda_microvm", LambdaMicrovmProvisioner)
     assert isinstance(fleet.orphans, LostMicrovms)
     assert isinstance(fleet.image_versions, MicrovmVersions)
@@ -363,13 +363,13 @@ async def test_a_process_may_be_put_together_with_fargate_beside_it(monkeypatch:
     microvm = {"image_1g": IMAGE, "egress_connector": CONNECTOR, "unpriced": "true"}
     settings = replace(SETTINGS, microvm=microvm, fargate=fargate, warm_pool={"16g": 1}, sandbox_price=(0.03, 0.004))
     runtime = build_runtime(replace(settings, provisioner="by_tier"))
-    assert [type(fleet.owner) for fleet in runtime.fleets] == [FargateProvisioner, LambdaMicrovmProvisioner]
-    outside, price = runtime.containers.sandboxes, runtime.sandbox_usage.price
-    inside = build_runtime(replace(settings, provisioner="elsewhere")).containers.sandboxes
+    assert [type(fleet.owner) for fleet in runtime.computers.fleets] == [FargateProvisioner, LambdaMicrovmProvisioner]
+    outside, price = runtime.computers.containers.sandboxes, runtime.stores.sandbox_usage.price
+    inside = build_runtime(replace(settings, provisioner="elsewhere")).computers.containers.sandboxes
     assert [[place.reaches_new(tier) for tier in ("1g", "16g")] for place in (outside, inside)] == [[True, False], [False, True]]
     assert price is not None
     assert [price.nanodollars(tier) > 0 for tier in ("1g", "16g")] == [False, True]
-    assert runtime.warm_pool is not None
+    assert runtime.computers.warm_pool is not None
     await runtime.aclose()
 
 

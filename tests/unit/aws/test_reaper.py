@@ -1,5 +1,7 @@
 """The reaper's function outside of the sandboxes' network: what it takes up in one round."""
 
+from dataclasses import replace
+
 import pytest
 from moorage import limits
 
@@ -31,7 +33,7 @@ async def test_events_are_delivered_where_responses_cannot_be_taken_up() -> None
         await endpoint_at(lab, receiver)
         await completed(lab)
         await lab.background()
-        lab.runtime.executions = Away()
+        lab.runtime.stores = replace(lab.runtime.stores, executions=Away())
         lab.now += limits.WEBHOOK_LEASE_SECONDS
         with pytest.raises(ConnectionError):
             await handler.take_up(lab.runtime)

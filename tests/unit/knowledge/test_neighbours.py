@@ -492,8 +492,8 @@ def test_a_runtime_has_a_vector_client_only_with_a_vector_bucket(monkeypatch: py
     settings = Settings(
         "t", "b", content_key="00" * 32, models_file=str(Path(__file__).parents[3] / "models.toml"), provisioner="elsewhere"
     )
-    assert build_runtime(settings).vector_bucket is None
-    made = build_runtime(replace(settings, vector_bucket=BUCKET)).vector_bucket
+    assert build_runtime(settings).models.knowledge.vector_bucket is None
+    made = build_runtime(replace(settings, vector_bucket=BUCKET)).models.knowledge.vector_bucket
     assert made is not None
     bucket = made()
     assert (bucket.name, bucket.client.meta.service_model.service_name) == ("moorage-vectors", "s3vectors")

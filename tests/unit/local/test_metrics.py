@@ -136,7 +136,7 @@ async def test_what_runs_and_what_it_waits_for_is_read_from_the_records(tmp_path
     await lab.responses.request_pause(paused)
     await lab.responses.park(paused, "It is paused.")
     event = {"event_type": "response.completed", "created_at": int(lab.now), "body": b"{}", "began_at": 0, "next_at": 9}
-    await lab.runtime.webhooks.add(Delivery(TENANT, "wh_1", "evt_1", response_id="resp_1", **event))  # type: ignore[arg-type]
+    await lab.runtime.stores.webhooks.add(Delivery(TENANT, "wh_1", "evt_1", response_id="resp_1", **event))  # type: ignore[arg-type]
     text = await Metrics(lab.runtime, tmp_path).text()
     assert_is_exposition(text)
     assert samples(text) == (

@@ -16,7 +16,8 @@ from moorage import ids
 from moorage.containers.sandbox_wait import SandboxWait
 from moorage.containers.sweep import nobody
 from moorage.errors import SandboxElsewhere, UpstreamError, container_not_found
-from moorage.files.store import FileStore
+from moorage.identity.ended_sessions import EndedSessions
+from moorage.knowledge.knowledge import Knowledge
 from moorage.loop.create import start_background
 from moorage.loop.model_step import model_step
 from moorage.loop.tool_step import tool_step
@@ -34,14 +35,17 @@ from moorage.model.catalog import ModelEntry
 from moorage.model.prices import Price
 from moorage.model.remote_servers import RemoteServers
 from moorage.net.transport import UpstreamTransport
-from moorage.runtime import Runtime
+from moorage.runtime import Computers, Identity, ModelAccess, Runtime
 from moorage.sandbox.exec_client import ExecEnded, ExecOutput, ExecStarted, PythonEnded, SessionCommand, SessionOutput
 from moorage.settings import Settings
 from moorage.state import LoopState, Next
+from moorage.store.audit import Audit
 from moorage.store.deployment_keys import DeploymentKeys
-from moorage.store.responses import Responses, StoredResponse
-from moorage.store.steps import Steps
+from moorage.store.responses import StoredResponse
+from moorage.store.sealed import Sealer
+from moorage.stores import Stores
 from moorage.tracing import Trace
+from moorage.vector_stores.vector_stores import VectorStores
 from moorage.wire.parameters import Parameters
 from moorage.wire.types import Event, Item
 
@@ -331,7 +335,6 @@ class Lab:
         self.table, self.blobs = table or MemoryTable(), blobs or MemoryBlobs()
         self.model = FakeModel(list(turns), native_tools)
         self.sandboxes, self.executions = sandboxes or FakeSandboxes(), FakeExecutions()
-        self.responses = Responses(self.table, self.blobs, now_ms=lambda: int(self.now * 1000), retention_seconds=30 * 24 * 3600)
         self.entry = ModelEntry("m", "demo", "m", context_window_tokens=400_000)
         self.price: Price | None = None
         catalog = SimpleNamespace(
@@ -345,25 +348,22 @@ class Lab:
             embeddings=(),
         )
         settings = Settings("memory", "memory", content_key="ab" * 32)
+        clock, keys = lambda: self.now, DeploymentKeys(settings, lambda arn: "")
+        sealer, audit = Sealer(keys.content, keys.opening_anew), Audit(None, clock)
+        stores = Stores.of(settings, self.table, self.blobs, sealer, cast("Any", self.executions), audit, clock=clock)
+        http, containers = UpstreamTransport(), cast("Any", FakeContainers(self.sandboxes))
+        knowledge = Knowledge(cast("Any", catalog), http, self.blobs, stores.embedding_usage, stores.budgets, clock)
         self.runtime = Runtime(
-            **{
-                name: cast("Any", None)
-                for name in Runtime.__dataclass_fields__
-                if name in ("uploads", "skills", "egress", "conversations", "api_keys", "upstream_containers")
-            },
             settings=settings,
-            keys=DeploymentKeys(settings, lambda arn: ""),
-            table=self.table,
-            blobs=self.blobs,
-            responses=self.responses,
-            steps=Steps(self.table, self.blobs, now_ms=lambda: int(self.now * 1000)),
-            files=FileStore(self.table, self.blobs, clock=lambda: self.now),
-            containers=cast("Any", FakeContainers(self.sandboxes)),
-            executions=cast("Any", self.executions),
-            catalog=cast("Any", catalog),
-            http=UpstreamTransport(),
-            clock=lambda: self.now,
+            keys=keys,
+            stores=stores,
+            models=ModelAccess(cast("Any", catalog), http, knowledge, settings.web_search),
+            computers=Computers(containers, cast("Any", None)),
+            identity=Identity(cast("Any", None), EndedSessions(self.table, clock)),
+            vector_stores=VectorStores(self.table, self.blobs, stores.files, containers, stores.executions, knowledge, clock=clock),
+            clock=clock,
         )
+        self.responses = stores.responses
 
     def stored(self, text: str = "go", **changes: Any) -> StoredResponse:
         response_id = ids.new_response_id(self.now)

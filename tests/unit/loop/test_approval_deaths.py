@@ -19,9 +19,9 @@ from tests.unit.store.deaths import Death, Died, at_each_death
 async def test_a_decider_that_dies_before_the_response_goes_on_is_made_up_for() -> None:
     served, stored = await begun(shell("rm x"), say("done"))
     (approval,) = await approvals_of(served, stored)
-    there = await served.lab.runtime.approvals.get("t", stored.response_id, approval["id"])
+    there = await served.lab.runtime.stores.approvals.get("t", stored.response_id, approval["id"])
     assert there is not None
-    await served.lab.runtime.approvals.decide(there, ApprovalDecision(True, "a process that died"), int(served.lab.now))
+    await served.lab.runtime.stores.approvals.decide(there, ApprovalDecision(True, "a process that died"), int(served.lab.now))
     assert await recover(served.lab.runtime) == 1
     assert await played(served) == [f"{stored.response_id}-p1"]
     assert ((await ended(served, stored))["status"], ran(served)) == ("completed", ["call_1-0"])

@@ -26,7 +26,7 @@ async def test_each_question_is_told_once_to_the_endpoints_that_name_the_type() 
         named, other = await endpoint_at(lab, receiver, APPROVAL_REQUESTED), await endpoint_at(lab, receiver, "response.completed")
         stored = await lab.background(tools=[ASKS])
         await run_all(lab, stored.response_id)
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
         first, second = await approvals_of(served, stored)
         assert sorted(told(await log_of(lab, named))) == sorted((APPROVAL_REQUESTED, each["id"]) for each in (first, second))
         event = receiver.sent[0].event
@@ -35,7 +35,7 @@ async def test_each_question_is_told_once_to_the_endpoints_that_name_the_type() 
         await played(served)
         await decided(served, second["id"], True)
         await played(served)
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
         assert len(await log_of(lab, named)) == 2, "what waits on is not told again"
         assert told(await log_of(lab, other)) == [("response.completed", stored.response_id)]
 
@@ -44,7 +44,7 @@ async def test_each_question_is_told_once_to_the_endpoints_that_name_the_type() 
 @at_each_death
 async def test_a_question_is_told_once_wherever_a_process_dies(death: Death, of_host: bool) -> None:
     lab = await lab_of(*([CURL] * 3))
-    nowhere = await lab.runtime.webhooks.create(
+    nowhere = await lab.runtime.stores.webhooks.create(
         "t", name="mine", url="http://127.0.0.1:9/", event_types=[APPROVAL_REQUESTED], secret=webhooks.new_secret()
     )
     if of_host:
@@ -54,7 +54,7 @@ async def test_a_question_is_told_once_wherever_a_process_dies(death: Death, of_
         stored = await lab.background(tools=[ASKS])
     await lab.run_with_deaths(stored, death)
     lab.table.before_write = None
-    await lab.runtime.rest(60)
-    (approval,) = await lab.runtime.approvals.of("t", stored.response_id)
+    await lab.runtime.process.rest(60)
+    (approval,) = await lab.runtime.stores.approvals.of("t", stored.response_id)
     assert told(await log_of(lab, nowhere)) == [(APPROVAL_REQUESTED, approval.id)]
     assert (await lab.responses.load("t", stored.response_id)).awaits == (approval.id,)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -138,10 +139,10 @@ async def test_the_same_decision_again_is_answered_alike_and_another_one_is_refu
 async def test_of_two_who_decide_at_once_one_wins_and_the_response_goes_on_once() -> None:
     served, stored = await begun(shell("rm x"), say("done"))
     (approval,) = await approvals_of(served, stored)
-    there = await served.lab.runtime.approvals.get("t", stored.response_id, approval["id"])
+    there = await served.lab.runtime.stores.approvals.get("t", stored.response_id, approval["id"])
     assert there is not None
-    winner = await served.lab.runtime.approvals.decide(there, ApprovalDecision(False, "first"), 1)
-    loser = await served.lab.runtime.approvals.decide(there, ApprovalDecision(True, "second"), 2)
+    winner = await served.lab.runtime.stores.approvals.decide(there, ApprovalDecision(False, "first"), 1)
+    loser = await served.lab.runtime.stores.approvals.decide(there, ApprovalDecision(True, "second"), 2)
     assert (winner.status, loser) == ("denied", winner)
     answers = await asyncio.gather(*(decided(served, approval["id"], approve) for approve in (True, False, True, False)))
     assert [answer.status_code for answer in answers] == [409, 200, 409, 200]
@@ -264,7 +265,7 @@ async def test_one_that_is_resumed_without_a_decision_stands_still_again() -> No
 async def test_after_its_time_a_call_is_denied_or_the_response_cancelled(on_timeout: str | None, status: str) -> None:
     said: dict[str, Any] = {} if on_timeout is None else {"on_timeout": on_timeout}
     served, stored = await begun(shell("rm x"), say("Nobody came."), timeout_seconds=600, **said)
-    served.lab.runtime.audit = Audit(trail := MemoryAudit(), lambda: served.lab.now)
+    served.lab.runtime.stores = replace(served.lab.runtime.stores, audit=Audit(trail := MemoryAudit(), lambda: served.lab.now))
     (approval,) = await approvals_of(served, stored)
     assert (approval["expires_at"], approval["on_timeout"]) == (int(served.lab.now) + 600, on_timeout or "deny")
     served.lab.now += 599
@@ -317,7 +318,7 @@ async def remote(*turns: Turn) -> AsyncIterator[tuple[Depot, Served, StoredRespo
         stored = await served.lab.background(
             tools=[tool],
             container_id=None,
-            secrets={handle: served.lab.runtime.sealer.seal("t", value) for handle, value in secrets.items()},
+            secrets={handle: served.lab.runtime.stores.sealer.seal("t", value) for handle, value in secrets.items()},
             parameters={"approvals": {"park": True, "timeout_seconds": 600}},
         )
         await run_all(served.lab, stored.response_id)

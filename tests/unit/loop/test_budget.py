@@ -116,7 +116,7 @@ async def test_one_last_answer_is_asked_for_without_tools() -> None:
     response = await served.lab.object_of(stored)
     assert (ended(response), texts(response["output"])) == (("completed", None), ["This is what I have."])
     assert [request.tool_choice for request in served.lab.model.requests] == ["auto", "none"]
-    snapshot = await served.lab.runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+    snapshot = await served.lab.runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id)
     told = [(await sent(served.lab.runtime, snapshot, f"step_{number}")).request for number in range(2)]
     assert told == served.lab.model.requests
 

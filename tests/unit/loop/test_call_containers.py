@@ -59,7 +59,7 @@ def test_where_nobody_gives_way_the_wait_has_an_end() -> None:
 
     sandboxes: Any = Full()
     lab = Lab(sandboxes=sandboxes)
-    lab.runtime.containers.waiting = SandboxWait(sandboxes, cast("Any", SimpleNamespace(make_room=make_room)), nobody)
+    lab.runtime.computers.containers.waiting = SandboxWait(sandboxes, cast("Any", SimpleNamespace(make_room=make_room)), nobody)
     stored = lab.stored("go")
 
     async def waited() -> float:

@@ -217,7 +217,7 @@ async def test_a_tool_step_that_sees_nothing_any_more_hands_its_running_command_
     sandboxes.flag = Flag(lab, [LostSight(), False])
     await lab.tools(state)
     (call_id,) = state.calls
-    attempt = await lab.runtime.steps.begin_call(stored, 0, call_id, 1)
+    attempt = await lab.runtime.stores.steps.begin_call(stored, 0, call_id, 1)
     assert (sandboxes.killed, attempt.is_finished, attempt.crashes) == ([], False, 0)
     await lab.run(stored, state)
     assert (await lab.object_of(stored))["status"] == "completed"

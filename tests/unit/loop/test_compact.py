@@ -136,12 +136,15 @@ class Office:
         self.model = model or Secretary()
         self.writer = Secretary()
         small = ModelEntry("small", "chat_completions", "upstream-small", context_window_tokens=4_000)
-        self.lab.runtime.catalog = cast(
-            "Any",
-            SimpleNamespace(
-                resolve=lambda name: small if name == "small" else entry,
-                provider=lambda found, http: self.writer if found.name == "small" else self.model,
-                price_of=lambda name: None,
+        self.lab.runtime.models = replace(
+            self.lab.runtime.models,
+            catalog=cast(
+                "Any",
+                SimpleNamespace(
+                    resolve=lambda name: small if name == "small" else entry,
+                    provider=lambda found, http: self.writer if found.name == "small" else self.model,
+                    price_of=lambda name: None,
+                ),
             ),
         )
 
@@ -162,7 +165,7 @@ class Office:
 
     def item(self, notes: str) -> Item:
         """A compaction item with this content."""
-        return {"type": "compaction", "encrypted_content": self.lab.runtime.sealer.seal(TENANT, notes)}
+        return {"type": "compaction", "encrypted_content": self.lab.runtime.stores.sealer.seal(TENANT, notes)}
 
 
 # --- facts ---------------------------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def natively(*actions: dict[str, Any], call_id: str = "call_1", checks: list[dic
 
 async def shown(lab: Lab, stored: StoredResponse, include: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The response as its client sees it."""
-    events = await lab.runtime.contents_of("t", include).events(await lab.events(stored))
+    events = await lab.runtime.stores.contents_of("t", include).events(await lab.events(stored))
     assert_well_formed(events)
     view = ResponseView.of(include, include_obfuscation=False)
     response: dict[str, Any] = view.event(events[-1])["response"]
@@ -238,11 +238,11 @@ async def test_pictures_are_counted_and_go_with_the_response() -> None:
     stored = await lab.background(tools=[TOOL])
     await lab.run(stored)
     size = len(png("1"))
-    assert (await lab.runtime.files.stored.standing("t")).used == size
+    assert (await lab.runtime.stores.files.stored.standing("t")).used == size
     prefix = object_keys.response_blobs("t", stored.response_id)
     assert await lab.blobs.bytes_under(f"{prefix}counted/") == size
     await forget(lab.runtime, replace(stored))
-    assert (await lab.runtime.files.stored.standing("t")).used == 0
+    assert (await lab.runtime.stores.files.stored.standing("t")).used == 0
     assert await lab.blobs.bytes_under(prefix) == 0
 
 
@@ -250,18 +250,19 @@ async def test_pictures_that_were_counted_twice_are_counted_anew() -> None:
     lab = Lab(acts(SHOT), say("Done."))
     stored = await lab.background(tools=[TOOL])
     await lab.run(stored)
-    counted = lab.runtime.files.stored
+    counted = lab.runtime.stores.files.stored
     await counted.correct(Holder.response("t", stored.response_id), 5)
     await counted.standing("t")
     for _ in range(5):
-        await recount_due(lab.runtime, lab.now)
+        await recount_due(lab.runtime.stores, lab.runtime.computers.containers, lab.now)
     assert (await counted.standing("t")).used == len(png("1"))
 
 
 async def test_a_tenant_without_room_gets_words_in_place_of_the_picture() -> None:
     lab = Lab(acts(SHOT), say("Done."))
-    lab.runtime.files = FileStore(
-        lab.table, lab.blobs, clock=lambda: lab.now, stored=StoredBytes(lab.table, clock=lambda: lab.now, most=1)
+    lab.runtime.stores = replace(
+        lab.runtime.stores,
+        files=FileStore(lab.table, lab.blobs, clock=lambda: lab.now, stored=StoredBytes(lab.table, clock=lambda: lab.now, most=1)),
     )
     (_, output, _) = (await ran(lab, INCLUDE))["output"]
     assert (output["status"], output["output"]) == ("failed", {"type": "computer_screenshot"})

@@ -126,7 +126,7 @@ async def test_clients_see_of_dice_what_they_include_and_operators_each_roll() -
 async def test_a_secret_is_sealed_in_the_record_and_forgotten_when_the_response_has_ended() -> None:
     with table_with(Dice(), roll(1), say("Charmed.")) as lab:
         tool, values = Dice().extract_secrets(DICE_TOOL | {"charm": CHARM}, "secret_0", RemoteServers())
-        sealed = {handle: lab.runtime.sealer.seal("t", value) for handle, value in values.items()}
+        sealed = {handle: lab.runtime.stores.sealer.seal("t", value) for handle, value in values.items()}
         stored = await lab.background(tools=[tool], container_id=None, secrets=sealed)
         key = ("T#t#R#" + stored.response_id, "META")
         found = (await lab.responses.snapshot("t", stored.response_id)).stored

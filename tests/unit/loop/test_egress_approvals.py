@@ -1,6 +1,7 @@
 """A host that a person has to allow first is asked for once, when the call that wanted it has ended; the container gets it when it is
 allowed, and the model reads what was decided."""
 
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -34,8 +35,10 @@ AGAIN = shell("curl https://api.example.com", call_id="call_2")
 
 async def lab_of(*turns: Turn) -> Lab:
     lab = Lab(*turns)
-    lab.runtime.egress = EgressService(lab.table, None, lab.runtime.settings, lambda: int(lab.now))
-    await lab.runtime.egress.open("t", CONTAINER, GATED)
+    lab.runtime.computers = replace(
+        lab.runtime.computers, egress=EgressService(lab.table, None, lab.runtime.settings, lambda: int(lab.now))
+    )
+    await lab.runtime.computers.egress.open("t", CONTAINER, GATED)
     return lab
 
 
@@ -49,7 +52,7 @@ async def refused(lab: Lab, opening: EgressOpening = HOST, container_id: str = C
     entry = EgressLogEntry(
         f"{at_ms:013d}-{number:08x}", at_ms, "t", container_id, host, 443, "CONNECT", None, "denied", reason, secrets=secrets
     )
-    await lab.runtime.egress.store.append([entry], int(lab.now) + 3600)
+    await lab.runtime.computers.egress.store.append([entry], int(lab.now) + 3600)
 
 
 async def opened(lab: Lab) -> set[str]:
@@ -138,7 +141,7 @@ async def test_what_was_refused_before_or_elsewhere_or_is_open_asks_nobody() -> 
     await refused(served.lab, EgressOpening("host", "old.example.com"), ago_ms=60_000)
     await refused(served.lab, EgressOpening("host", "other.example.com"), "cntr_other")
     await refused(served.lab, HOST)
-    await served.lab.runtime.egress.allow("t", CONTAINER, (HOST,))
+    await served.lab.runtime.computers.egress.allow("t", CONTAINER, (HOST,))
     await run_all(served.lab, stored.response_id)
     assert ((await ended(served, stored))["status"], await approvals_of(served, stored)) == ("completed", [])
 
@@ -269,8 +272,10 @@ async def test_whoever_gets_a_link_reads_in_words_what_is_asked_for() -> None:
 async def team_that_wants_the_host(*, is_background: bool) -> tuple[TeamLab, StoredResponse]:
     curls = [CURL, AGAIN, say("a has it")]
     lab = TeamLab(root=[spawn("a"), team_wait(), say("Done.")], root__a=curls)
-    lab.runtime.egress = EgressService(lab.table, None, lab.runtime.settings, lambda: int(lab.now))
-    await lab.runtime.egress.open("t", CONTAINER, GATED)
+    lab.runtime.computers = replace(
+        lab.runtime.computers, egress=EgressService(lab.table, None, lab.runtime.settings, lambda: int(lab.now))
+    )
+    await lab.runtime.computers.egress.open("t", CONTAINER, GATED)
     stored = await lab.begin(has_gated_network=True, is_background=is_background)
     await refused(lab)
     await lab.play()
@@ -279,8 +284,8 @@ async def team_that_wants_the_host(*, is_background: bool) -> tuple[TeamLab, Sto
 
 async def test_an_agent_of_a_team_waits_in_its_place_for_a_host() -> None:
     lab, stored = await team_that_wants_the_host(is_background=True)
-    (asked,) = await lab.runtime.approvals.of("t", stored.response_id)
-    assert [lane.status for lane in await lab.runtime.lanes.all(stored)] == ["waiting", "held"]
+    (asked,) = await lab.runtime.stores.approvals.of("t", stored.response_id)
+    assert [lane.status for lane in await lab.runtime.stores.lanes.all(stored)] == ["waiting", "held"]
     await approvals.decide(lab.runtime, "t", stored.response_id, asked.id, ApprovalDecision(True, "key"))
     await lab.play()
     response = await lab.object_of(stored)

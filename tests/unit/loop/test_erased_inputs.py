@@ -26,7 +26,9 @@ class Blind(Responses):
 async def test_a_step_keeps_nothing_of_a_url_that_it_fetches_after_the_erasure() -> None:
     """A function of Lambda's goes on when its execution has been stopped."""
     lab = Lab(say("Ice."))
-    lab.runtime.responses = Blind(lab.table, lab.blobs, now_ms=lambda: int(lab.now * 1000), retention_seconds=30 * 24 * 3600)
+    lab.runtime.stores = replace(
+        lab.runtime.stores, responses=Blind(lab.table, lab.blobs, now_ms=lambda: int(lab.now * 1000), retention_seconds=30 * 24 * 3600)
+    )
     async with serving(Web()) as web:
         web.page("/notes.txt", b"glaciers")
         lab.runtime.settings = replace(

@@ -26,20 +26,24 @@ class World:
             SimpleNamespace(
                 clock=lambda: 1_000.0,
                 settings=Settings("t", "b"),
-                blobs=None,
-                containers=SimpleNamespace(sweep=SimpleNamespace(expire_due=part("containers", 1))),
-                warm_pool=SimpleNamespace(settle=part("pool", 2)),
-                files=SimpleNamespace(purge_due=part("files", 8), stored=SimpleNamespace(due=part("what is stored", []))),
-                uploads=SimpleNamespace(purge_due=part("uploads", 16)),
-                skills=SimpleNamespace(purge_due=part("skills", 32)),
                 vector_stores=SimpleNamespace(sweep=SimpleNamespace(purge_due=part("vector stores", 64))),
-                table=SimpleNamespace(query=part(DUE, []), get_many=part("no inputs", [])),
-                egress=SimpleNamespace(settle_fleet=part("proxy", None)),
-                fleets=(
-                    SimpleNamespace(
-                        owner=SimpleNamespace(running=part("count", [object()] * alive)),
-                        orphans=SimpleNamespace(stop_lost=part("orphans", 4)),
-                        image_versions=SimpleNamespace(prune=part("image versions", 128)),
+                stores=SimpleNamespace(
+                    blobs=None,
+                    files=SimpleNamespace(purge_due=part("files", 8), stored=SimpleNamespace(due=part("what is stored", []))),
+                    uploads=SimpleNamespace(purge_due=part("uploads", 16)),
+                    skills=SimpleNamespace(purge_due=part("skills", 32)),
+                    table=SimpleNamespace(query=part(DUE, []), get_many=part("no inputs", [])),
+                ),
+                computers=SimpleNamespace(
+                    containers=SimpleNamespace(sweep=SimpleNamespace(expire_due=part("containers", 1))),
+                    warm_pool=SimpleNamespace(settle=part("pool", 2)),
+                    egress=SimpleNamespace(settle_fleet=part("proxy", None)),
+                    fleets=(
+                        SimpleNamespace(
+                            owner=SimpleNamespace(running=part("count", [object()] * alive)),
+                            orphans=SimpleNamespace(stop_lost=part("orphans", 4)),
+                            image_versions=SimpleNamespace(prune=part("image versions", 128)),
+                        ),
                     ),
                 ),
             ),
@@ -80,7 +84,7 @@ async def test_a_part_that_fails_is_told_when_the_others_are_done(failing: tuple
 async def test_a_fleet_that_cannot_be_listed_hides_no_lost_one_of_another() -> None:
     """Fargate beside MicroVMs."""
     world, broken, out = World(alive=2), World("count"), io.StringIO()
-    world.runtime.fleets = (*broken.runtime.fleets, *world.runtime.fleets)
+    cast("Any", world.runtime.computers).fleets = (*broken.runtime.computers.fleets, *world.runtime.computers.fleets)
     handler = open_log(out)
     with pytest.raises(ExceptionGroup, match="could not do all"):
         await expire(world.runtime)

@@ -97,7 +97,7 @@ async def test_a_fork_has_the_files_of_its_round_and_says_what_is_missing() -> N
     began = stored.files_at_ms
     for at in (0, closing(events, "shell_call_output"), None):
         response = await forked(served, stored, **({} if at is None else {"at": at}))
-    containers: Any = served.lab.runtime.containers
+    containers: Any = served.lab.runtime.computers.containers
     assert containers.copied == [(CONTAINER, began), (CONTAINER, began + 1), (CONTAINER, began + 2)]
     assert response["forked_from"] == {
         "response_id": stored.response_id,
@@ -230,7 +230,7 @@ async def test_what_a_fork_cannot_be_is_refused_by_name_and_leaves_no_container(
     answer = await served.post(f"/responses/{stored.response_id}/fork", {"background": False, **body})
     error = answer.json()["error"]
     assert (answer.status_code, error["param"], error["code"]) == (400, param, code)
-    containers: Any = served.lab.runtime.containers
+    containers: Any = served.lab.runtime.computers.containers
     assert containers.known == {CONTAINER}
 
 
@@ -240,7 +240,7 @@ async def test_a_response_without_its_container_or_files_says_how_to_go_on() -> 
     path = f"/responses/{stored.response_id}/fork"
     unknown = await served.post(path, {"background": False})
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (400, "workspace_expired")
-    containers: Any = served.lab.runtime.containers
+    containers: Any = served.lab.runtime.computers.containers
     containers.known.clear()
     gone = await served.post(path, {"background": False, "container": "share"})
     assert (gone.status_code, gone.json()["error"]["code"]) == (400, "workspace_expired")

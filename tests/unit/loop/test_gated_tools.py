@@ -49,7 +49,7 @@ class World:
         stored = await lab.background(
             tools=[self.tool],
             container_id=None,
-            secrets={"secret_0": lab.runtime.sealer.seal("t", self.secret)},
+            secrets={"secret_0": lab.runtime.stores.sealer.seal("t", self.secret)},
             parameters={"approvals": {"park": parks}},
             **changes,
         )

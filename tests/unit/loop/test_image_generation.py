@@ -43,8 +43,8 @@ async def studio(*turns: Turn) -> AsyncIterator[tuple[Drawing, Running, Lab]]:
     async with serving(made) as running:
         lab = Lab(*turns)
         lab.runtime.settings = replace(lab.runtime.settings, fetch_allowed_networks=LOOPBACK, egress_ports=(running.port,))
-        lab.runtime.files = FileStore(lab.table, lab.blobs, clock=lambda: lab.now)
-        lab.runtime.conversations = Conversations(lab.table, lab.blobs, clock=lambda: lab.now)
+        lab.runtime.stores = replace(lab.runtime.stores, files=FileStore(lab.table, lab.blobs, clock=lambda: lab.now))
+        lab.runtime.stores = replace(lab.runtime.stores, conversations=Conversations(lab.table, lab.blobs, clock=lambda: lab.now))
         yield made, running, lab
 
 
@@ -54,12 +54,14 @@ async def asked(
     """A response that may draw, as a request makes it."""
     secret = (engine or Drawing().engine(port)).to_secret()
     tools = [{"type": "image_generation", "engine": "secret_0", **(tool or {})}]
-    return await lab.background(tools=tools, container_id=None, secrets={"secret_0": lab.runtime.sealer.seal("t", secret)}, **changes)
+    return await lab.background(
+        tools=tools, container_id=None, secrets={"secret_0": lab.runtime.stores.sealer.seal("t", secret)}, **changes
+    )
 
 
 async def shown(lab: Lab, stored: StoredResponse) -> list[Event]:
     """The events as its client sees them."""
-    contents, view = lab.runtime.contents_of("t"), ResponseView.of((), include_obfuscation=False)
+    contents, view = lab.runtime.stores.contents_of("t"), ResponseView.of((), include_obfuscation=False)
     return [view.event(event) for event in await contents.events(await lab.events(stored))]
 
 
@@ -77,8 +79,8 @@ async def played(lab: Lab, port: int, **fields: Any) -> tuple[StoredResponse, li
 async def test_an_image_is_drawn_shown_kept_and_a_file() -> None:
     async with studio(DRAW, say("Here it is.")) as (made, running, lab):
         _, events, (drawn, _) = await played(lab, running.port)
-        file = await lab.runtime.files.get("t", drawn["file_id"])
-        content = b"".join([chunk async for chunk in lab.runtime.files.content(file)])
+        file = await lab.runtime.stores.files.get("t", drawn["file_id"])
+        content = b"".join([chunk async for chunk in lab.runtime.stores.files.content(file)])
     (offered,) = lab.model.requests[0].tools
     assert (offered["name"], made.asked) == ("image_generation", [{"model": MODEL, "prompt": "A lighthouse at dusk"}])
     assert drawn == {
@@ -145,10 +147,10 @@ def test_what_output_is_made_of_is_added_up_only_where_every_image_tells_it() ->
 
 async def test_a_tenant_without_room_has_its_image_and_no_file() -> None:
     async with studio(DRAW, say("Here it is.")) as (_, running, lab):
-        lab.runtime.files.stored.most = len(LIGHTHOUSE) - 1
+        lab.runtime.stores.files.stored.most = len(LIGHTHOUSE) - 1
         _, _, (drawn, _) = await played(lab, running.port)
         assert (drawn["status"], drawn["result"], "file_id" in drawn) == ("completed", encoded(LIGHTHOUSE), False)
-        assert (await lab.runtime.files.stored.standing("t")).used == 0
+        assert (await lab.runtime.stores.files.stored.standing("t")).used == 0
 
 
 async def test_no_record_and_no_log_holds_an_image_or_the_operators_key() -> None:
@@ -248,7 +250,7 @@ async def test_an_image_of_an_earlier_response_is_edited() -> None:
 
 async def test_images_that_the_user_has_sent_are_edited_by_their_numbers() -> None:
     async with studio(edit("image_2", "image_1", "image_3"), say("Together.")) as (made, running, lab):
-        file_id = await lab.runtime.contents_of("t").as_file("b.png", png("b"))
+        file_id = await lab.runtime.stores.contents_of("t").as_file("b.png", png("b"))
         parts = [
             {"type": "input_text", "text": "Put them together."},
             {"type": "input_image", "image_url": f"data:image/png;base64,{encoded(png('a'))}", "detail": "auto"},
@@ -445,7 +447,7 @@ class Credentials:
 
 async def test_stability_on_bedrock_draws_and_edits_by_iam() -> None:
     async with studio(together(DRAW), say("Here.")) as (made, running, lab):
-        cast("Any", lab.runtime.catalog).aws_auth = lambda service, region: AwsAuth(Credentials, service, region)
+        cast("Any", lab.runtime.models.catalog).aws_auth = lambda service, region: AwsAuth(Credentials, service, region)
         engine = replace(Drawing().engine(running.port, "bedrock"), key="")
         _, _, (drawn, _) = await played(lab, running.port, engine=engine, tool={"size": "1536x1024"})
         lab.model.turns = [edit("ig_1"), say("Here.")]

@@ -14,7 +14,7 @@ from tests.unit.loop.test_image_generation import DRAW, LIGHTHOUSE, edit, studio
 
 def named(lab: Lab, engine: ImageEngine) -> None:
     """The operator has named this image model in models.toml."""
-    cast("Any", lab.runtime.catalog).remote_servers = RemoteServers(images=engine)
+    cast("Any", lab.runtime.models.catalog).remote_servers = RemoteServers(images=engine)
 
 
 BODY: dict[str, Any] = {"model": "m", "input": "Draw.", "tools": [{"type": "image_generation"}], "background": True}
@@ -65,7 +65,7 @@ async def test_every_way_to_read_a_response_shows_the_image() -> None:
         await lab.responses.delete("t", first["id"])
         kept = (await served.get(f"/conversations/{conversation}/items/{drawn['id']}")).json()
         assert kept["result"] == whole, "from its file, once its response is gone"
-        await lab.runtime.files.delete("t", drawn["file_id"])
+        await lab.runtime.stores.files.delete("t", drawn["file_id"])
         gone = (await served.get(f"/conversations/{conversation}/items/{drawn['id']}")).json()
         assert (gone["result"], gone["status"]) == (None, "completed")
 

@@ -85,7 +85,7 @@ async def create(lab: Lab) -> None:
 
 
 async def listing(lab: Lab) -> None:
-    await lab.runtime.response_list.running(TENANT)
+    await lab.runtime.stores.response_list.running(TENANT)
 
 
 async def whole_response(lab: Lab) -> None:

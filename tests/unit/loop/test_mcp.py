@@ -51,7 +51,7 @@ async def asked(
         last = (await lab.responses.snapshot("t", after.response_id)).last
         assert last is not None
         changes["ancestors"] = (*after.ancestors, Ancestor(after.response_id, last.first))
-    sealed = {handle: lab.runtime.sealer.seal("t", value) for handle, value in secrets.items()}
+    sealed = {handle: lab.runtime.stores.sealer.seal("t", value) for handle, value in secrets.items()}
     return await lab.background(tools=[tool], container_id=None, secrets=sealed, **changes)
 
 
@@ -153,7 +153,7 @@ async def test_two_servers_are_listed_at_once_and_told_in_order() -> None:
         stored = await asked(lab, first, **NEVER)
         plain = {"type": "mcp", "server_label": "other", "server_url": f"{second.url}/mcp", **NEVER}
         tool, secrets = concealed(plain, McpServer.of_request(plain), "secret_1")
-        sealed = {handle: lab.runtime.sealer.seal("t", value) for handle, value in secrets.items()}
+        sealed = {handle: lab.runtime.stores.sealer.seal("t", value) for handle, value in secrets.items()}
         both = await lab.background(tools=[*stored.parameters.tools, tool], container_id=None, secrets={**stored.secrets, **sealed})
         await lab.run(both)
     assert_well_formed(await lab.events(both))

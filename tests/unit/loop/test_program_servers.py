@@ -26,7 +26,7 @@ async def begun(lab: Lab, running: Running) -> StoredResponse:
     plain = {"type": "mcp", "server_label": "depot", "server_url": f"{running.url}/mcp"}
     tool, secrets = concealed(plain, McpServer.of_request(plain), "secret_0")
     tool |= {"require_approval": "never", "allowed_callers": ["programmatic"]}
-    sealed = {handle: lab.runtime.sealer.seal("t", value) for handle, value in secrets.items()}
+    sealed = {handle: lab.runtime.stores.sealer.seal("t", value) for handle, value in secrets.items()}
     return await lab.background(tools=[PROGRAMS, SHELL, tool], secrets=sealed)
 
 

@@ -17,7 +17,7 @@ FUNCTION: dict[str, Any] = {"type": "function", "name": "look", "parameters": {"
 
 
 async def told(lab: Lab, stored: StoredResponse, step: int) -> SentPrompt:
-    return await sent(lab.runtime, await lab.runtime.responses.snapshot(stored.tenant_id, stored.response_id), f"step_{step}")
+    return await sent(lab.runtime, await lab.runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id), f"step_{step}")
 
 
 async def test_each_step_was_sent_what_the_model_had_in_front_of_it() -> None:
@@ -39,7 +39,7 @@ async def test_what_was_asked_before_stands_in_front() -> None:
     lab = Lab(say("one"), say("two"))
     first = await lab.background("first")
     await lab.run(first)
-    last = (await lab.runtime.responses.log_of(first).read_from(0))[-1]
+    last = (await lab.runtime.stores.responses.log_of(first).read_from(0))[-1]
     second = await lab.background("second", ancestors=(Ancestor(first.response_id, last.first),))
     await lab.run(second)
     assert (await told(lab, second, 0)).request == lab.model.requests[1]
@@ -90,7 +90,7 @@ async def test_there_is_no_prompt_of_a_call_or_of_a_step_that_is_not_there() -> 
     await lab.run(stored)
     for step_id in ("step_0_call_1", "step_7", "x"):
         with pytest.raises(ApiError) as refused:
-            await sent(lab.runtime, await lab.runtime.responses.snapshot(stored.tenant_id, stored.response_id), step_id)
+            await sent(lab.runtime, await lab.runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id), step_id)
         assert (refused.value.status, step_id in refused.value.message) == (404, True)
 
 

@@ -212,25 +212,25 @@ async def test_a_response_fails_once_however_often_it_is_failed() -> None:
 async def test_attempts_are_counted_and_an_outcome_is_kept() -> None:
     lab = Lab()
     stored = lab.stored()
-    first = await lab.runtime.steps.begin(stored, 3)
-    await lab.runtime.steps.postpone(stored, 3)
-    second = await lab.runtime.steps.begin(stored, 3)
+    first = await lab.runtime.stores.steps.begin(stored, 3)
+    await lab.runtime.stores.steps.postpone(stored, 3)
+    second = await lab.runtime.stores.steps.begin(stored, 3)
     assert ((first.attempt, first.crashes), (second.attempt, second.crashes)) == ((1, 0), (2, 0))
-    third = await lab.runtime.steps.begin(stored, 3)
+    third = await lab.runtime.stores.steps.begin(stored, 3)
     assert (third.crashes, third.outcome) == (1, None)
 
 
 async def test_a_handed_over_response_begins_with_its_second_attempt() -> None:
     lab = Lab()
     stored = lab.stored(is_background=False)
-    assert [(await lab.runtime.steps.begin(stored, step)).attempt for step in (0, 1)] == [2, 1]
+    assert [(await lab.runtime.stores.steps.begin(stored, step)).attempt for step in (0, 1)] == [2, 1]
 
 
 async def test_a_call_remembers_the_sandbox_that_its_commands_were_started_in() -> None:
     lab = Lab()
     stored = lab.stored()
-    await lab.runtime.steps.begin_call(stored, 0, "c", 4)
-    again = await lab.runtime.steps.begin_call(stored, 0, "c", 5)
+    await lab.runtime.stores.steps.begin_call(stored, 0, "c", 4)
+    again = await lab.runtime.stores.steps.begin_call(stored, 0, "c", 5)
     assert (again.sandbox, again.attempt) == (4, 2)
 
 
@@ -238,7 +238,7 @@ async def test_a_command_whose_sandbox_is_gone_is_not_run_again_and_says_so() ->
     lab = Lab(shell("make"), say("end"))
     stored = await lab.background()
     state = await lab.step(first_state(stored))
-    await lab.runtime.steps.begin_call(stored, 0, "call_1", 1)
+    await lab.runtime.stores.steps.begin_call(stored, 0, "call_1", 1)
     lab.sandboxes.incarnation = 2
     await lab.run(stored, state)
     output = (await lab.object_of(stored))["output"][1]["output"][0]

@@ -17,7 +17,7 @@ FULL = (429, "storage_limit_reached", None)
 async def house() -> AsyncIterator[House]:
     """Its tenants may store 100 bytes."""
     built = House()
-    built.lab.runtime.files.stored.most = 100
+    built.lab.runtime.stores.files.stored.most = 100
     yield built
     await built.a.aclose()
     await built.b.aclose()
@@ -26,8 +26,8 @@ async def house() -> AsyncIterator[House]:
 async def left(house: House) -> tuple[list[Any], int, int]:
     """The containers of tenant a, what is counted of it, and what lies in the bucket."""
     listed = (await house.a.get("/containers")).json()["data"]
-    standing = await house.lab.runtime.files.stored.standing("ten_a")
-    return listed, standing.used, await house.lab.runtime.blobs.bytes_under("T/ten_a/")
+    standing = await house.lab.runtime.stores.files.stored.standing("ten_a")
+    return listed, standing.used, await house.lab.runtime.stores.blobs.bytes_under("T/ten_a/")
 
 
 def sent(*contents: bytes) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ async def test_content_that_an_input_brings_twice_counts_once(house: House) -> N
 
 @pytest.mark.parametrize("path", ["/containers", "/responses"])
 async def test_uploaded_files_of_which_a_container_would_hold_copies(house: House, path: str) -> None:
-    file = await house.lab.runtime.files.create("ten_a", filename="a.bin", purpose="user_data", chunks=chunked(b"a" * 60))
+    file = await house.lab.runtime.stores.files.create("ten_a", filename="a.bin", purpose="user_data", chunks=chunked(b"a" * 60))
     tool = {"type": "shell", "environment": {"type": "container_auto", "file_ids": [file.id]}}
     body = {"name": "c", "file_ids": [file.id]} if path == "/containers" else {"model": "here", "input": "hi", "tools": [tool]}
     answer = await house.a.post(path, json=body)

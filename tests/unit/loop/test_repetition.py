@@ -1,5 +1,6 @@
 """A small model that repeats its call for ever is asked once more without tools, and answers from what it has read."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,7 +21,9 @@ REFUSES_CALLS: Turn = [UpstreamError("Expected the `tools=` param.", status=400,
 def lab_of(*turns: Turn, entry: ModelEntry = GENERIC) -> Lab:
     lab = Lab(*turns)
     lab.sandboxes.prints = lambda command: f"{command} has 41 lines\n"
-    lab.runtime.catalog = cast("Any", SimpleNamespace(**vars(lab.runtime.catalog) | {"resolve": lambda name: entry}))
+    lab.runtime.models = replace(
+        lab.runtime.models, catalog=cast("Any", SimpleNamespace(**vars(lab.runtime.models.catalog) | {"resolve": lambda name: entry}))
+    )
     return lab
 
 
@@ -55,7 +58,7 @@ async def test_what_was_sent_without_tools_can_be_looked_at_afterwards() -> None
     lab = lab_of(*same(2), say("41 lines."))
     stored = await lab.background()
     await lab.run(stored)
-    snapshot = await lab.runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+    snapshot = await lab.runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id)
     assert [(await sent(lab.runtime, snapshot, f"step_{number}")).request for number in range(3)] == lab.model.requests
 
 

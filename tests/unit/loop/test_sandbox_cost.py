@@ -29,8 +29,7 @@ PRICE = Price(1_000.0, None, 5_000.0, source="a test")
 
 def lab_with_prices(commands: int, *, price: Price | None = PRICE) -> Lab:
     lab = Lab(*(shell(f"echo {number}", call_id=f"call_{number}") for number in range(commands)), say("done"))
-    settings = replace(lab.runtime.settings, sandbox_price=(3.6, 1.8), sandbox_price_source="a list")
-    lab.runtime = replace(lab.runtime, settings=settings)
+    lab.runtime.stores.sandbox_usage.price = SandboxPrice(3.6, 1.8, "a list")
     lab.price = price
     return lab
 
@@ -71,7 +70,7 @@ async def test_one_without_a_command_and_a_machine_that_costs_nothing_pay_nothin
     await run(served.lab, stored)
     assert await cost_of(served, stored) == {"usd": STEP, "source": "a test"}
     own = Served.of(lab_with_prices(1))
-    own.lab.runtime.settings = replace(own.lab.runtime.settings, sandbox_price=(0.0, 0.0))
+    own.lab.runtime.stores.sandbox_usage.price = None
     stored = await own.lab.background()
     await run(own.lab, stored)
     assert await cost_of(own, stored) == {"usd": 2 * STEP, "source": "a test"}
@@ -176,7 +175,7 @@ async def test_budgets_of_key_and_tenant_count_it_too() -> None:
     stored = await begun(served, "key", "tenant")
     await run(served.lab, stored)
     for scope in map(Scope.of, stored.draws_on):
-        standing = await served.lab.runtime.budgets.standing("t", scope)
+        standing = await served.lab.runtime.stores.budgets.standing("t", scope)
         assert standing is not None
         assert standing.used["usd"] == pytest.approx(2 * STEP + 110 * SECOND)
         assert standing.held["usd"] == 0

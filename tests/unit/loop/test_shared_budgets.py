@@ -39,14 +39,14 @@ async def served_with(lab: Lab, **budgets: dict[str, Any]) -> Served:
     """With budgets of the first key (``key``), and of its tenant (``tenant``)."""
     served = Served.of(lab)
     for kind, budget in budgets.items():
-        await lab.runtime.budgets.put("t", {"key": KEY, "tenant": TENANT}[kind], budget)
-    cast("Any", lab.runtime.api_keys).budgets["key-a"] = tuple(budgets)
+        await lab.runtime.stores.budgets.put("t", {"key": KEY, "tenant": TENANT}[kind], budget)
+    cast("Any", lab.runtime.identity.api_keys).budgets["key-a"] = tuple(budgets)
     return served
 
 
 async def used(served: Served, scope: Scope, name: str = "total_tokens") -> tuple[float, float]:
     """What was used, and what is held."""
-    standing = await served.lab.runtime.budgets.standing("t", scope)
+    standing = await served.lab.runtime.stores.budgets.standing("t", scope)
     assert standing is not None
     return standing.used[name], standing.held[name]
 
@@ -186,7 +186,7 @@ async def test_one_that_stands_still_for_it_goes_on_when_the_operator_has_raised
     still = (await served.get(path)).json()
     assert (still["status"], "tenant 't' is used up: total_tokens 12 of 5" in still["waiting_for"]) == ("in_progress", True)
     assert await used(served, TENANT) == (STEP, 0)
-    await served.lab.runtime.budgets.put("t", TENANT, {"total_tokens": 100})
+    await served.lab.runtime.stores.budgets.put("t", TENANT, {"total_tokens": 100})
     await served.post(f"{path}/resume")
     name = next(name for name in served.lab.executions.started if name.endswith("-p1"))
     await run(served.lab, stored, LoopState.from_json(served.lab.executions.started[name]))
@@ -205,7 +205,7 @@ async def test_a_refused_request_holds_no_reservation() -> None:
     gone = {"type": "shell", "environment": {"type": "container_reference", "container_id": "cntr_gone"}}
     assert (await asked(served, tools=[gone])).status_code == 404
     assert await used(served, KEY) == (0, 0)
-    await served.lab.runtime.budgets.put("t", KEY, {"total_tokens": 0})
+    await served.lab.runtime.stores.budgets.put("t", KEY, {"total_tokens": 0})
     # The lab's containers cannot be reserved: whoever got there would be answered with a 500.
     assert (await asked(served, tools=[SHELL_TOOL])).status_code == 429
 
@@ -285,13 +285,13 @@ async def test_wherever_a_process_dies_what_was_used_is_counted_and_nothing_stay
 
 async def test_what_a_dead_process_held_is_free_again_after_a_time() -> None:
     served = await served_with(Lab(say("a")), key={"total_tokens": 100})
-    assert await served.lab.runtime.budgets.begin("t", KEY, "resp_dead", {}, {"total_tokens": 100}) is None
+    assert await served.lab.runtime.stores.budgets.begin("t", KEY, "resp_dead", {}, {"total_tokens": 100}) is None
     assert (await asked(served)).status_code == 429
     served.lab.now += limits.BUDGET_HOLD_SECONDS + 1
     assert (await asked(served)).status_code == 200
     assert await used(served, KEY) == (STEP, 0)
     served.lab.now += limits.BUDGET_HOLD_SECONDS + limits.RESPONSE_SECONDS_MAX + 1
-    await served.lab.runtime.budgets.put("t", KEY, {"total_tokens": 1})
+    await served.lab.runtime.stores.budgets.put("t", KEY, {"total_tokens": 1})
     assert (await asked(served)).status_code == 429
     assert not [name for name in served.lab.table.records[keys.budgets("t"), str(KEY)] if "resp_dead" in name]
 
@@ -301,9 +301,9 @@ async def test_a_first_step_that_takes_longer_than_its_hold_counts_at_its_end() 
     served = await served_with(Lab(say("late"), say("quick")), key={"total_tokens": 60})
     late = await begun(served, "key", parameters={"max_output_tokens": 20})
     served.lab.now += limits.BUDGET_HOLD_SECONDS + 1
-    await served.lab.runtime.budgets.put("t", KEY, {"total_tokens": 1})
-    assert await served.lab.runtime.budgets.begin("t", KEY, "resp_other", {}, {"total_tokens": 30}) is None
-    await served.lab.runtime.budgets.end("t", KEY, "resp_other", {"total_tokens": 5})
+    await served.lab.runtime.stores.budgets.put("t", KEY, {"total_tokens": 1})
+    assert await served.lab.runtime.stores.budgets.begin("t", KEY, "resp_other", {}, {"total_tokens": 30}) is None
+    await served.lab.runtime.stores.budgets.end("t", KEY, "resp_other", {"total_tokens": 5})
     await run(served.lab, late)
     assert await used(served, KEY) == (STEP + 5, 0)
 
@@ -420,7 +420,7 @@ async def test_of_steps_at_the_same_time_one_passes_a_limit_of_calls(on_limit: s
 
 
 async def goes_on_when_raised(served: Served, many: list[StoredResponse]) -> None:
-    await served.lab.runtime.budgets.put("t", TENANT, {"tool_calls": 100})
+    await served.lab.runtime.stores.budgets.put("t", TENANT, {"tool_calls": 100})
     for stored in many:
         await served.post(f"/responses/{stored.response_id}/resume")
         name = next(name for name in served.lab.executions.started if name == f"{stored.execution}-p1")
@@ -441,7 +441,7 @@ async def test_calls_announced_by_a_dead_run_run_despite_a_spent_budget() -> Non
     served.lab.table.before_write = dies
     with pytest.raises(ConnectionError):
         await served.lab.step(first_state(stored))
-    await served.lab.runtime.budgets.count_calls("t", TENANT, "resp_other", {}, 3, is_bounded=False)
+    await served.lab.runtime.stores.budgets.count_calls("t", TENANT, "resp_other", {}, 3, is_bounded=False)
     state = await served.lab.step(first_state(stored))
     assert len(state.calls) == 3
     await run(served.lab, stored, state)
@@ -499,8 +499,8 @@ async def test_a_reset_begins_anew_and_a_removal_ends_it() -> None:
     served = await served_with(Lab(say("a"), say("b"), say("c")), key={"total_tokens": 5})
     await asked(served)
     assert (await asked(served)).status_code == 429
-    await served.lab.runtime.budgets.reset("t", KEY)
+    await served.lab.runtime.stores.budgets.reset("t", KEY)
     assert (await asked(served)).status_code == 200
     assert (await asked(served)).status_code == 429
-    await served.lab.runtime.budgets.remove("t", KEY)
+    await served.lab.runtime.stores.budgets.remove("t", KEY)
     assert (await asked(served)).status_code == 200

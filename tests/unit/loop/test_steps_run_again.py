@@ -103,7 +103,7 @@ async def test_a_late_batch_of_a_dead_tool_step_is_folded_in_whole() -> None:
     twin.table.records = dict(lab.table.records)
     await twin.tools(state)  # What the predecessor would have written.
     (late,) = [b for b in await twin.responses.log_of(stored).read_from(0) if b.writer.call_id == "call_1"]
-    await lab.runtime.steps.begin_call(stored, 0, "call_1", 1)
+    await lab.runtime.stores.steps.begin_call(stored, 0, "call_1", 1)
     log = lab.responses.log_of(stored)
 
     async def predecessor_first(record: Record) -> None:
@@ -138,7 +138,7 @@ async def test_a_model_step_that_meets_a_late_predecessor_looks_again() -> None:
     lab = Lab(say("from the successor"), say("from the third"))
     stored = await lab.background()
     state = first_state(stored)
-    await lab.runtime.steps.begin(stored, 0)  # The predecessor, not heard of since.
+    await lab.runtime.stores.steps.begin(stored, 0)  # The predecessor, not heard of since.
 
     async def predecessor() -> None:
         log = lab.responses.log_of(stored)
@@ -191,7 +191,7 @@ async def test_a_call_that_a_later_run_has_taken_over_is_left_to_it() -> None:
     lab = Lab(shell("ls"), say("end"))
     stored = await lab.background()
     state = await lab.step(first_state(stored))
-    await lab.runtime.steps.begin_call(stored, 0, "call_1", 1)  # A predecessor, which died.
+    await lab.runtime.stores.steps.begin_call(stored, 0, "call_1", 1)  # A predecessor, which died.
     log = lab.responses.log_of(stored)
 
     async def later_run(record: Record) -> None:
@@ -236,7 +236,7 @@ async def test_a_step_that_keeps_crashing_fails_the_response() -> None:
     lab = Lab()
     stored = await lab.background()
     for _ in range(5):
-        await lab.runtime.steps.begin(stored, 0)
+        await lab.runtime.stores.steps.begin(stored, 0)
     await lab.run(stored)
     response = await lab.object_of(stored)
     assert (response["status"], response["error"]["code"]) == ("failed", "server_error")
@@ -246,8 +246,8 @@ async def test_waits_are_not_counted_as_crashes() -> None:
     lab = Lab(say("at last"))
     stored = await lab.background()
     for _ in range(20):
-        await lab.runtime.steps.begin(stored, 0)
-        await lab.runtime.steps.postpone(stored, 0)
+        await lab.runtime.stores.steps.begin(stored, 0)
+        await lab.runtime.stores.steps.postpone(stored, 0)
     await lab.run(stored)
     assert (await lab.object_of(stored))["status"] == "completed"
 

@@ -109,9 +109,9 @@ async def a_child_that_has_ended() -> tuple[TeamLab, StoredResponse]:
     """Its parent has not, and does not hear of it yet."""
     lab = TeamLab(root=[spawn("a"), shell("r1"), say("Done.")], root__a=[wait(timeout_ms=0), say("a is done")])
     stored = await lab.begin()
-    while (await lab.runtime.lanes.all(stored))[-1].number == 0:
+    while (await lab.runtime.stores.lanes.all(stored))[-1].number == 0:
         await lab.task(stored.response_id)
-    while (await lab.runtime.lanes.get(stored, 1)).is_active:
+    while (await lab.runtime.stores.lanes.get(stored, 1)).is_active:
         await lab.task(f"{stored.response_id}-l1")
     return lab, stored
 
@@ -127,10 +127,10 @@ async def test_an_execution_that_begins_after_its_agent_has_ended_takes_no_step(
 
 async def test_a_wait_that_is_delivered_late_stops_nobody() -> None:
     lab, stored = await a_child_that_has_ended()
-    before = await lab.runtime.lanes.get(stored, 1)
+    before = await lab.runtime.stores.lanes.get(stored, 1)
     late = LoopState(stored.response_id, stored.tenant_id, stored.container_id, step=limits.LANE_STEPS + 1)
     assert (await lab.step(late)).next is Next.DONE
-    assert await lab.runtime.lanes.get(stored, 1) == before
+    assert await lab.runtime.stores.lanes.get(stored, 1) == before
 
 
 async def test_an_agent_that_is_interrupted_before_its_first_step_takes_a_further_task() -> None:
@@ -154,7 +154,7 @@ async def test_a_parent_goes_on_only_when_its_childs_record_has_ended() -> None:
     async def before_write(record: Record) -> None:
         """The child sends to its parent, which waits, and lets it go on."""
         if record["SK"] == keys.lane(0):
-            root, child = await lab.runtime.lanes.all(stored)
+            root, child = await lab.runtime.stores.lanes.all(stored)
             found.extend([child.status] if root.status == "waiting" else [])
 
     lab.table.before_write = before_write
@@ -165,11 +165,11 @@ async def test_a_parent_goes_on_only_when_its_childs_record_has_ended() -> None:
 async def test_two_executions_that_end_a_turn_of_an_agent_tell_its_parent_once() -> None:
     lab = TeamLab(root=[spawn("a"), wait(), say("Done.")], root__a=[shell("a1"), say("a is done")])
     stored = await lab.begin()
-    while (await lab.runtime.lanes.all(stored))[-1].number == 0:
+    while (await lab.runtime.stores.lanes.all(stored))[-1].number == 0:
         await lab.task(stored.response_id)
     seen = await seen_as(lab.runtime, stored, 1)
     first = LoopState(stored.response_id, stored.tenant_id, stored.container_id, step=limits.LANE_STEPS)
-    await lab.runtime.lanes.interrupt(stored, 1)
+    await lab.runtime.stores.lanes.interrupt(stored, 1)
 
     async def before_write(record: Record) -> None:
         """The first has told its parent, and dies; meanwhile the other one has come to a later step."""
@@ -278,7 +278,7 @@ def children_that_need_a_word() -> TeamLab:
 
 async def waiting(lab: TeamLab, stored: StoredResponse) -> dict[int, str]:
     """Ids of the approvals that wait, by agent."""
-    asked = await lab.runtime.approvals.of(stored.tenant_id, stored.response_id)
+    asked = await lab.runtime.stores.approvals.of(stored.tenant_id, stored.response_id)
     return {keys.lane_of(approval.step): approval.id for approval in asked if approval.is_waiting}
 
 
@@ -293,7 +293,7 @@ async def test_children_wait_for_a_person_for_a_day_without_a_process() -> None:
     lab.now += 25 * 3600
     assert await recover(lab.runtime) == 0
     assert (set(await waiting(lab, stored)), lab.sandboxes.begun) == ({1, 2}, [])
-    assert [lane.status for lane in await lab.runtime.lanes.all(stored)] == ["waiting", "held", "held"]
+    assert [lane.status for lane in await lab.runtime.stores.lanes.all(stored)] == ["waiting", "held", "held"]
     await decide(lab, stored, (await waiting(lab, stored))[1], approve=True)
     await lab.play()
     assert (set(await waiting(lab, stored)), lab.sandboxes.begun) == ({2}, ["a1"])
@@ -315,13 +315,13 @@ async def test_a_message_at_the_moment_of_a_decision_does_not_delay_it() -> None
     async def send_first(record: Record) -> None:
         if record["SK"] == keys.lane(1) and "starts" in record:
             lab.table.before_write = None
-            held = await lab.runtime.lanes.get(stored, 1)
-            await lab.runtime.lanes.send(stored, 1, message_of(lab.runtime, stored, held, "MESSAGE", "Hurry.", "m1"), "m1")
+            held = await lab.runtime.stores.lanes.get(stored, 1)
+            await lab.runtime.stores.lanes.send(stored, 1, message_of(lab.runtime, stored, held, "MESSAGE", "Hurry.", "m1"), "m1")
 
     lab.table.before_write = send_first
     await decide(lab, stored, (await waiting(lab, stored))[1], approve=True)
     await lab.play()
-    assert [message.text for message in await lab.runtime.lanes.messages(stored, 1)] == ["Do it.", "Hurry."]
+    assert [message.text for message in await lab.runtime.stores.lanes.messages(stored, 1)] == ["Do it.", "Hurry."]
     assert lab.sandboxes.begun == ["a1"]
     assert (await lab.object_of(stored))["status"] == "completed"
 

@@ -57,9 +57,9 @@ def words(response: Any, agent: str) -> list[tuple[str, str]]:
 async def test_an_output_ends_a_wait_for_messages() -> None:
     lab = TeamLab(root=[spawn("a"), fetch("x"), wait(), say("Done.")], root__a=[look("y"), say("a")])
     stored = await begin(lab)
-    assert [lane.status for lane in await lab.runtime.lanes.all(stored)] == ["waiting", "asking"]
+    assert [lane.status for lane in await lab.runtime.stores.lanes.all(stored)] == ["waiting", "asking"]
     await answer(lab, stored, "/root", "x")
-    assert [lane.status for lane in await lab.runtime.lanes.all(stored)] == ["completed", "asking"]
+    assert [lane.status for lane in await lab.runtime.stores.lanes.all(stored)] == ["completed", "asking"]
     assert "The wait is over" in said(lab, "/root")[-1][-2]
     assert said(lab, "/root")[-1][-1] == late("call_x")
     await answer(lab, stored, "/root/a", "y")
@@ -80,7 +80,7 @@ async def test_an_agent_that_has_ended_begins_another_turn() -> None:
         root__b=[look("y"), say("b")],
     )
     stored = await begin(lab)
-    assert [lane.status for lane in await lab.runtime.lanes.all(stored)] == ["completed", "completed", "asking"]
+    assert [lane.status for lane in await lab.runtime.stores.lanes.all(stored)] == ["completed", "completed", "asking"]
     await answer(lab, stored, "/root/a", "x")
     await answer(lab, stored, "/root/b", "y")
     response = await lab.object_of(stored)

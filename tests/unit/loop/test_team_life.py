@@ -56,10 +56,10 @@ async def test_a_pause_does_not_count_as_time_of_a_wait() -> None:
     lab.now += 3600
     await paused.resume(lab.runtime, await lab.responses.load(stored.tenant_id, stored.response_id))
     await recover(lab.runtime)
-    assert (await lab.runtime.lanes.get(stored, 0)).status == "waiting"
+    assert (await lab.runtime.stores.lanes.get(stored, 0)).status == "waiting"
     lab.now += 1
     await recover(lab.runtime)
-    assert (await lab.runtime.lanes.get(stored, 0)).status == "running"
+    assert (await lab.runtime.stores.lanes.get(stored, 0)).status == "running"
     await lab.play()
     assert (await lab.object_of(stored))["status"] == "completed"
 

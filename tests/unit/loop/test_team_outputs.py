@@ -146,7 +146,7 @@ async def test_a_call_has_one_output_and_all_of_a_frame_are_kept_or_none() -> No
     assert await team.answer(lab.runtime, stored, {"/root": [output("call_1", "one")]})
     with pytest.raises(ConditionFailed):
         await team.answer(lab.runtime, stored, {"/root": [output("call_2", "two"), output("call_1", "again")]})
-    assert [item["call_id"] for item in await lab.runtime.lanes.outputs(stored, 0)] == ["call_1"]
+    assert [item["call_id"] for item in await lab.runtime.stores.lanes.outputs(stored, 0)] == ["call_1"]
 
 
 async def test_an_output_that_no_agent_reads_stands_at_the_end() -> None:

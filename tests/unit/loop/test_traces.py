@@ -28,7 +28,7 @@ async def test_a_trace_is_sent_before_the_last_byte_of_an_answer() -> None:
         answer = await Served.of(lab).post("/responses", {"model": "m", "input": "hi"})
         assert answer.json()["status"] == "completed"
         assert [span["name"] for span in collector.spans] == ["invoke_agent", "round 0", "chat m"]
-        assert not lab.runtime.tasks
+        assert not lab.runtime.process.tasks
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def lab_with(*turns: Turn, answers: tuple[int, ...] = ()) -> AsyncIterator
             lab.runtime.settings, otlp_endpoint=f"{collector.url}/", otlp_headers={"x-team": "ours"}, name="mine"
         )
         yield lab, collector
-        await lab.runtime.http.aclose()
+        await lab.runtime.models.http.aclose()
 
 
 async def ended(lab: Lab, **changes: Any) -> StoredResponse:
@@ -55,7 +55,7 @@ async def ended(lab: Lab, **changes: Any) -> StoredResponse:
     stored = await lab.background(PLANTED, **changes)
     lab.now += 1
     await lab.run(stored)
-    await lab.runtime.rest(60)
+    await lab.runtime.process.rest(60)
     return stored
 
 
@@ -166,7 +166,7 @@ async def test_an_end_from_outside_is_sent_once() -> None:
         stored = await lab.background()
         for _ in range(2):
             await finish.end_from_outside(lab.runtime, stored, status="cancelled")
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
         (response,) = collector.spans
         assert response["attributes"]["gen_ai.response.finish_reasons"] == ["cancelled"]
 
@@ -232,7 +232,7 @@ async def test_the_trace_is_a_file_too_whole_and_without_a_collector(few_at_once
     stored = await ended(lab)
     served = Served.of(lab)
     answer = (await served.get(f"/responses/{stored.response_id}/trace")).json()
-    snapshot = await lab.runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+    snapshot = await lab.runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id)
     sent = list(documents(lab.runtime.settings, snapshot, await unroll(lab.runtime, snapshot)))
     spans = [span for body in sent for span in body["resourceSpans"][0]["scopeSpans"][0]["spans"]]
     assert len(sent) > 1

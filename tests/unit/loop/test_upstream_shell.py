@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, cast
 
 import httpx
@@ -72,21 +73,26 @@ class House:
         self.openai = OpenAIShell()
         self.lab = Lab()
         runtime = self.lab.runtime
-        runtime.http = httpx.ASGITransport(self.openai.app)
-        runtime.catalog = ModelCatalog.load(MODELS, {"OPERATOR_KEY": operator_key})
-        runtime.files = FileStore(runtime.table, runtime.blobs, clock=runtime.clock)
+        runtime.models = replace(runtime.models, http=httpx.ASGITransport(self.openai.app))
+        runtime.models = replace(runtime.models, catalog=ModelCatalog.load(MODELS, {"OPERATOR_KEY": operator_key}))
+        runtime.stores = replace(runtime.stores, files=FileStore(runtime.stores.table, runtime.stores.blobs, clock=runtime.clock))
         provisioner = FakeProvisioner()
-        runtime.containers = Containers(
-            runtime.table,
-            runtime.blobs,
-            provisioner,
-            runtime.files,
-            clock=runtime.clock,
-            sandbox_key=lambda: b"k" * 32,
-            connect=provisioner.connect,
+        runtime.computers = replace(
+            runtime.computers,
+            containers=Containers(
+                runtime.stores.table,
+                runtime.stores.blobs,
+                provisioner,
+                runtime.stores.files,
+                clock=runtime.clock,
+                sandbox_key=lambda: b"k" * 32,
+                connect=provisioner.connect,
+            ),
         )
-        runtime.upstream_containers = UpstreamContainers(runtime.table, clock=runtime.clock, retention_seconds=3600)
-        runtime.api_keys = cast("Any", Keys())
+        runtime.stores = replace(
+            runtime.stores, upstream_containers=UpstreamContainers(runtime.stores.table, clock=runtime.clock, retention_seconds=3600)
+        )
+        runtime.identity = replace(runtime.identity, api_keys=cast("Any", Keys()))
         transport = httpx.ASGITransport(create_app(runtime, (responses.router, containers.router)))
         self.a, self.b = (
             httpx.AsyncClient(transport=transport, base_url="http://api/v1", headers={"authorization": f"Bearer {key}"})
@@ -246,7 +252,7 @@ async def test_a_download_is_no_page_of_this_origin(house: House) -> None:
 
 async def test_a_file_of_this_deployment_is_uploaded_there(house: House) -> None:
     container_id = await house.container()
-    house.lab.runtime.files = cast("Any", OneFile())
+    house.lab.runtime.stores = replace(house.lab.runtime.stores, files=cast("Any", OneFile()))
     answer = await house.a.post(f"/containers/{container_id}/files", json={"file_id": "file_b"})
     assert answer.json()["bytes"] == 5
     assert house.openai.containers[container_id]["/mnt/data/b.txt"] == b"hello"
@@ -309,7 +315,7 @@ async def test_a_container_id_cannot_lead_elsewhere(house: House) -> None:
 async def test_a_refused_key_is_the_operators_matter_and_is_not_shown() -> None:
     house = House()
     container_id = await house.container()
-    house.lab.runtime.catalog = ModelCatalog.load(MODELS, {"OPERATOR_KEY": "sk-wrong"})
+    house.lab.runtime.models = replace(house.lab.runtime.models, catalog=ModelCatalog.load(MODELS, {"OPERATOR_KEY": "sk-wrong"}))
     answer = await house.a.get(f"/containers/{container_id}")
     assert answer.status_code >= 500
     assert "credentials" in answer.json()["error"]["message"]

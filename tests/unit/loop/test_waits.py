@@ -241,7 +241,7 @@ class Refusing:
 )
 async def test_files_that_cannot_be_stored_do_not_keep_a_call_from_its_end(times: int, stderr: str, error: Exception) -> None:
     lab = Lab(shell("make"), say("end"))
-    cast("Any", lab.runtime.containers).artifacts = Refusing(times, error)
+    cast("Any", lab.runtime.computers.containers).artifacts = Refusing(times, error)
     stored = await lab.background()
     state, runs = await lab.step(first_state(stored)), 0
     while True:

@@ -59,7 +59,9 @@ async def asked(
     """A response that may search, as a request makes it."""
     secret = (engine or SearchEngines().engine(kind, port)).to_secret()
     tools = [{"type": "web_search", "engine": "secret_0", **(tool or {})}]
-    return await lab.background(tools=tools, container_id=None, secrets={"secret_0": lab.runtime.sealer.seal("t", secret)}, **changes)
+    return await lab.background(
+        tools=tools, container_id=None, secrets={"secret_0": lab.runtime.stores.sealer.seal("t", secret)}, **changes
+    )
 
 
 async def played(lab: Lab, port: int, **fields: Any) -> tuple[StoredResponse, list[dict[str, Any]]]:
@@ -387,7 +389,7 @@ async def test_an_operator_sees_that_the_web_was_searched() -> None:
 
 def named(lab: Lab, engines: SearchEngines, kind: EngineKind, port: int) -> None:
     """The operator has named this engine in models.toml."""
-    catalog = cast("Any", lab.runtime.catalog)
+    catalog = cast("Any", lab.runtime.models.catalog)
     catalog.searches_web, catalog.remote_servers = True, RemoteServers(search=engines.engine(kind, port))
 
 

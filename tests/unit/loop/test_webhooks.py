@@ -36,7 +36,7 @@ async def lab_with(*answers: Answer, turns: tuple[Turn, ...] = ()) -> AsyncItera
         lab.now = time.time()
         reach(lab, receiver)
         yield lab, receiver
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
 
 
 def reach(lab: Lab, *receivers: Receiver) -> None:
@@ -45,7 +45,7 @@ def reach(lab: Lab, *receivers: Receiver) -> None:
 
 
 async def endpoint_at(lab: Lab, receiver: Receiver, *event_types: str, tenant: str = TENANT, secret: str = "") -> Endpoint:
-    return await lab.runtime.webhooks.create(
+    return await lab.runtime.stores.webhooks.create(
         tenant, name="mine", url=receiver.url, event_types=event_types or EVENT_TYPES, secret=secret or webhooks.new_secret()
     )
 
@@ -55,12 +55,12 @@ async def completed(lab: Lab, **changes: Any) -> StoredResponse:
     lab.model.turns.append(say("done"))
     stored = await lab.background(**changes)
     await lab.run(stored)
-    await lab.runtime.rest(60)
+    await lab.runtime.process.rest(60)
     return stored
 
 
 async def log_of(lab: Lab, endpoint: Endpoint) -> list[Delivery]:
-    return (await lab.runtime.webhooks.page(endpoint, PageQuery()))[0]
+    return (await lab.runtime.stores.webhooks.page(endpoint, PageQuery()))[0]
 
 
 async def only(lab: Lab, endpoint: Endpoint) -> Delivery:
@@ -108,7 +108,7 @@ async def test_an_end_from_outside_is_told_too(status: Any) -> None:
         await endpoint_at(lab, receiver)
         stored = await lab.background()
         await finish.end_from_outside(lab.runtime, stored, status=status, error={"code": "server_error", "message": "!"})
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
         assert [(event["type"], event["data"]["id"]) for event in receiver.events] == [(f"response.{status}", stored.response_id)]
 
 
@@ -127,14 +127,14 @@ async def test_a_rotated_secret_signs_for_a_day_where_that_is_asked_for() -> Non
     async with lab_with() as (lab, receiver):
         old, new, newest = webhooks.new_secret(), webhooks.new_secret(), webhooks.new_secret()
         endpoint = await endpoint_at(lab, receiver, secret=old)
-        endpoint = await lab.runtime.webhooks.rotate(endpoint, new, is_old_kept=True)
+        endpoint = await lab.runtime.stores.webhooks.rotate(endpoint, new, is_old_kept=True)
         await completed(lab)
         assert [receiver.sent[0].unwrapped(secret).type for secret in (old, new)] == ["response.completed"] * 2
-        assert len(lab.runtime.webhooks.secrets(endpoint)) == 2
+        assert len(lab.runtime.stores.webhooks.secrets(endpoint)) == 2
         lab.now += limits.WEBHOOK_OLD_SECRET_SECONDS
-        assert lab.runtime.webhooks.secrets(endpoint) == [new]
-        endpoint = await lab.runtime.webhooks.rotate(endpoint, newest, is_old_kept=False)
-        assert lab.runtime.webhooks.secrets(endpoint) == [newest]
+        assert lab.runtime.stores.webhooks.secrets(endpoint) == [new]
+        endpoint = await lab.runtime.stores.webhooks.rotate(endpoint, newest, is_old_kept=False)
+        assert lab.runtime.stores.webhooks.secrets(endpoint) == [newest]
 
 
 async def test_a_secret_lies_sealed() -> None:
@@ -154,11 +154,11 @@ async def test_whatever_write_a_process_dies_before_the_event_arrives(death: Dea
         await endpoint_at(lab, receiver)
         stored = await lab.background()
         await lab.run_with_deaths(stored, death)
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
         lab.table.before_write = None
         lab.now += LATER
         await recover(lab.runtime)
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
         await webhooks.deliver_due(lab.runtime)
         assert {(event["type"], event["data"]["id"]) for event in receiver.events} == {("response.completed", stored.response_id)}
         assert len({each.headers["webhook-id"] for each in receiver.sent}) == 1
@@ -181,7 +181,7 @@ async def test_an_end_that_nobody_has_announced_is_announced_by_the_reaper() -> 
         assert receiver.sent == []
         assert await lab.responses.inflight() == [(TENANT, stored.response_id)]
         await recover(lab.runtime)
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
         assert [event["data"]["id"] for event in receiver.events] == [stored.response_id]
         assert await lab.responses.inflight() == []
 
@@ -202,7 +202,7 @@ async def test_an_end_for_which_the_disk_had_no_room_is_announced_when_it_has() 
         assert await lab.responses.inflight() == [(TENANT, stored.response_id)]
         lab.table.before_write = None
         await recover(lab.runtime)
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
         assert [event["data"]["id"] for event in receiver.events] == [stored.response_id]
         assert await lab.responses.inflight() == []
 
@@ -220,9 +220,9 @@ async def test_a_process_that_dies_in_the_middle_of_an_attempt_is_followed_by_an
         lab.model.turns.append(say("done"))
         await lab.run(await lab.background())
         await has_come.wait()
-        for task in set(lab.runtime.tasks):
+        for task in set(lab.runtime.process.tasks):
             task.cancel()
-        await asyncio.wait(set(lab.runtime.tasks))
+        await asyncio.wait(set(lab.runtime.process.tasks))
         receiver.before_answer = None
         assert await webhooks.deliver_due(lab.runtime) == 0  # As far as anybody knows it is being sent.
         lab.now += LATER
@@ -247,9 +247,9 @@ async def test_a_response_that_is_deleted_before_its_end_was_announced_is_announ
         await endpoint_at(lab, receiver)
         stored = await lab.background()
         await lab.run(stored)
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
         await webhooks.announce(lab.runtime, stored)
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
         assert len(receiver.sent) == 1  # Telling twice adds nothing.
         await lab.responses.delete(TENANT, stored.response_id)
         await webhooks.announce(lab.runtime, stored)  # Whoever deletes it twice finds nothing to tell.
@@ -292,17 +292,17 @@ async def test_after_three_days_of_failures_an_endpoint_is_switched_off() -> Non
         assert (delivery.status, len(delivery.attempts)) == ("failed", limits.WEBHOOK_ATTEMPTS_SHOWN)
         assert delivery.count == len(receiver.sent)
         assert 71 * 3600 < lab.now - began <= limits.WEBHOOK_RETRY_SECONDS
-        assert (await lab.runtime.webhooks.get(TENANT, endpoint.id)).failing_since == int(began)
+        assert (await lab.runtime.stores.webhooks.get(TENANT, endpoint.id)).failing_since == int(began)
         lab.now = began + limits.WEBHOOK_RETRY_SECONDS
         await completed(lab)
-        assert (await lab.runtime.webhooks.get(TENANT, endpoint.id)).is_disabled
+        assert (await lab.runtime.stores.webhooks.get(TENANT, endpoint.id)).is_disabled
         count = len(receiver.sent)
         await completed(lab)
         assert len(receiver.sent) == count  # It gets nothing more ...
         receiver.answers.clear()
-        endpoint = await lab.runtime.webhooks.get(TENANT, endpoint.id)
+        endpoint = await lab.runtime.stores.webhooks.get(TENANT, endpoint.id)
         await webhooks.send_sample(lab.runtime, endpoint, "response.completed")
-        endpoint = await lab.runtime.webhooks.get(TENANT, endpoint.id)
+        endpoint = await lab.runtime.stores.webhooks.get(TENANT, endpoint.id)
         assert (endpoint.is_disabled, endpoint.failing_since) == (False, 0)  # ... until it takes something.
 
 
@@ -334,7 +334,7 @@ async def test_an_attempt_that_nobody_ended_is_not_waited_for_either() -> None:
         lab.now += 15 * 60
         lab.model.turns.append(say("done"))
         await lab.run(await lab.background())
-        for task in set(lab.runtime.tasks):
+        for task in set(lab.runtime.process.tasks):
             task.cancel()
         lab.now -= 15 * 60
         assert await webhooks.deliver_due(lab.runtime) == 1
@@ -359,7 +359,7 @@ async def test_an_event_can_be_sent_again_by_hand() -> None:
         await completed(lab)
         delivery = await only(lab, endpoint)
         lab.now += 10 * 24 * 3600
-        again = await lab.runtime.webhooks.redeliver(endpoint, delivery.id)
+        again = await lab.runtime.stores.webhooks.redeliver(endpoint, delivery.id)
         assert (again.status, again.next_at) == ("pending", int(lab.now))
         assert await webhooks.deliver_due(lab.runtime) == 1
         assert receiver.sent[0].body == receiver.sent[1].body
@@ -370,11 +370,11 @@ async def test_a_deleted_endpoint_gets_nothing_more() -> None:
     async with lab_with(500) as (lab, receiver):
         endpoint = await endpoint_at(lab, receiver)
         await completed(lab)
-        await lab.runtime.webhooks.delete(endpoint)
+        await lab.runtime.stores.webhooks.delete(endpoint)
         lab.now += LATER
         assert await webhooks.deliver_due(lab.runtime) == 0
         assert len(receiver.sent) == 1
-        assert await lab.runtime.webhooks.due(lab.now + limits.WEBHOOK_RETRY_SECONDS) == []
+        assert await lab.runtime.stores.webhooks.due(lab.now + limits.WEBHOOK_RETRY_SECONDS) == []
 
 
 async def test_an_endpoint_that_does_not_answer_keeps_nobody_waiting() -> None:
@@ -386,7 +386,7 @@ async def test_an_endpoint_that_does_not_answer_keeps_nobody_waiting() -> None:
             await completed(lab)
         failed = await lab.background()
         await finish.end_from_outside(lab.runtime, failed, status="failed", error={"code": "server_error", "message": "!"})
-        await lab.runtime.rest(60)
+        await lab.runtime.process.rest(60)
         assert (len(silent.sent), len(other.sent)) == (31, 1)
         lab.now += LATER
         assert await webhooks.deliver_due(lab.runtime) == limits.WEBHOOK_ATTEMPTS_AT_ONCE + 1

@@ -109,7 +109,7 @@ async def test_it_waits_in_its_place_where_the_request_says_so() -> None:
     lab = Lab(TYPE, say("Typed."))
     stored = await lab.background(tools=[WORKSPACE, GATED], parameters={"approvals": {"park": True}})
     await lab.run(stored)
-    (approval,) = await lab.runtime.approvals.of("t", stored.response_id)
+    (approval,) = await lab.runtime.stores.approvals.of("t", stored.response_id)
     assert (approval.is_waiting, approval.call_type) == (True, "mcp_call")
 
 
@@ -254,7 +254,7 @@ async def test_a_command_whose_sandbox_was_lost_is_not_run_again_and_says_so() -
     stored = await lab.background(tools=[WORKSPACE])
     state = await lab.step(first_state(stored))
     (call_id,) = state.calls
-    await lab.runtime.steps.begin_call(stored, state.step, call_id, lab.sandboxes.incarnation)
+    await lab.runtime.stores.steps.begin_call(stored, state.step, call_id, lab.sandboxes.incarnation)
     lab.sandboxes.incarnation += 1
     await lab.run(stored, state)
     ran = (await lab.object_of(stored))["output"][1]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -13,33 +12,27 @@ from moorage.containers import archive_routes as archives
 from moorage.containers import history_routes as container_past
 from moorage.containers import routes as containers
 from moorage.containers.containers import Containers
-from moorage.containers.upstream_store import UpstreamContainers
 from moorage.conversations import routes as conversations
-from moorage.conversations.store import Conversations
 from moorage.egress.service import EgressService
 from moorage.environments import routes as environments
 from moorage.environments import template_routes as environment_templates
-from moorage.environments.template_store import EnvironmentTemplates
 from moorage.files import routes as files
 from moorage.files import upload_routes as uploads
-from moorage.files.store import FileStore
 from moorage.files.upload_store import Uploads
+from moorage.identity.ended_sessions import EndedSessions
 from moorage.knowledge.knowledge import Knowledge
-from moorage.runtime import Runtime
+from moorage.runtime import Computers, Identity, ModelAccess, Runtime
 from moorage.settings import Settings
 from moorage.skills import routes as skills
-from moorage.skills.store import SkillStore
 from moorage.store.api_keys import ApiKey
-from moorage.store.budgets import Budgets
-from moorage.store.embedding_usage import EmbeddingUsageStore
-from moorage.store.item_contents import Contents
+from moorage.store.audit import Audit
+from moorage.store.deployment_keys import DeploymentKeys
 from moorage.store.sealed import Sealer
 from moorage.store.vector_bucket import VectorBucket
+from moorage.stores import Stores
 from moorage.terminals import routes as sessions
-from moorage.vaults.store import Vaults
 from moorage.vector_stores import routes as vector_stores
 from moorage.vector_stores.vector_stores import VectorStores
-from moorage.webhooks.store import Webhooks
 from openai import AsyncOpenAI
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
@@ -122,63 +115,38 @@ def build_app(
     vector_bucket: Callable[[], VectorBucket] | None = None,
     strict_expiry: bool = False,
 ) -> FastAPI:
-    store_files = FileStore(store.table, store.blobs, clock=clock)
-    webhooks = Webhooks(store.table, Sealer(lambda: b"k" * 32), clock=clock)
+    settings = Settings("table", "bucket", content_key="ab" * 32, presigned_downloads=presigned_downloads)
+    keys, executions = DeploymentKeys(settings, lambda arn: ""), cast("Any", FakeExecutions())
+    sealer, audit = Sealer(keys.content, keys.opening_anew), Audit(None, clock)
+    stores = Stores.of(settings, store.table, store.blobs, sealer, executions, audit, clock=clock)
     store_containers = Containers(
         store.table,
         store.blobs,
         provisioner,
-        store_files,
+        stores.files,
         clock=clock,
         sandbox_key=lambda: b"k" * 32,
         egress=egress,
         egress_proxy=None if egress is None else "unix:/run/egress.sock",
         connect=provisioner.connect,
         strict_expiry=strict_expiry,
-        webhooks=webhooks,
+        webhooks=stores.webhooks,
     )
-    executions = FakeExecutions()
-    embedding_usage = EmbeddingUsageStore(store.table, clock=clock, retention_seconds=24 * 3600)
-    budgets = Budgets(store.table, clock)
-    knowledge = Knowledge(NoModels(), cast("Any", None), store.blobs, embedding_usage, budgets, clock, vector_bucket)
-    stores = VectorStores(
-        store.table,
-        store.blobs,
-        store_files,
-        store_containers,
-        cast("Any", executions),
-        knowledge,
+    catalog, http = cast("Any", NoModels()), cast("Any", None)
+    knowledge = Knowledge(catalog, http, store.blobs, stores.embedding_usage, stores.budgets, clock, vector_bucket)
+    vectors = VectorStores(store.table, store.blobs, stores.files, store_containers, executions, knowledge, clock=clock)
+    stores.files.before_erasure = vectors.forget_file
+    runtime = Runtime(
+        settings=settings,
+        keys=keys,
+        stores=stores,
+        models=ModelAccess(catalog, http, knowledge, settings.web_search),
+        computers=Computers(store_containers, cast("Any", egress)),
+        identity=Identity(cast("Any", _Keys()), EndedSessions(store.table, clock)),
+        vector_stores=vectors,
         clock=clock,
     )
-    store_files.before_erasure = stores.forget_file
-    api_keys = _Keys()
-    runtime = SimpleNamespace(
-        settings=Settings("table", "bucket", presigned_downloads=presigned_downloads),
-        table=store.table,
-        blobs=store.blobs,
-        files=store_files,
-        containers=store_containers,
-        vector_stores=stores,
-        executions=executions,
-        knowledge=knowledge,
-        embedding_usage=embedding_usage,
-        budgets=budgets,
-        upstream_containers=UpstreamContainers(store.table, clock=clock, retention_seconds=3600),
-        skills=SkillStore(store.table, store.blobs, clock=clock),
-        conversations=Conversations(store.table, store.blobs, clock=clock),
-        api_keys=api_keys,
-        caller_of=api_keys.find,
-        tokens=None,
-        contents_of=lambda tenant_id, include: Contents(store.blobs, store_files, tenant_id, include),
-        vaults=Vaults(store.table, Sealer(lambda: b"k" * 32), clock=clock),
-        environment_templates=EnvironmentTemplates(store.table, store.blobs, Sealer(lambda: b"k" * 32), clock=clock),
-        clock=clock,
-        tasks=set(),
-        command="moorage",
-        webhooks=webhooks,
-    )
-    runtime.keep = runtime.tasks.add
-    return create_app(cast("Runtime", runtime), _ROUTERS)
+    return create_app(runtime, _ROUTERS)
 
 
 def build_service(
@@ -212,7 +180,7 @@ def build_service(
         store=store,
         clock=clock,
         provisioner=provisioner,
-        uploads=Uploads(store.table, store.blobs, app.state.runtime.files, clock=clock),
+        uploads=Uploads(store.table, store.blobs, app.state.runtime.stores.files, clock=clock),
         http=httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api/v1", headers={"authorization": "Bearer key-a"}),
         sdk=sdk("key-a"),
         stranger=sdk("key-b"),

@@ -121,7 +121,7 @@ async def test_an_environment_has_the_fields_of_its_template_and_its_own_over_th
         shown: Any = await environment_of(service.runtime, record)
         assert ([file["path"] for file in shown["files"]], shown["network"]["allowed_domains"]) == (paths, domains), given
         assert record.memory_limit == "1g"
-        async with await service.runtime.containers.sandboxes.ensure("ten_a", record.id) as live:
+        async with await service.runtime.computers.containers.sandboxes.ensure("ten_a", record.id) as live:
             assert service.provisioner.sandboxes[live.handle.sandbox_id].variables == {"TOKEN": "word-1"}
 
 

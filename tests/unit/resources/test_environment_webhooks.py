@@ -34,15 +34,15 @@ async def service(store: Store, clock: Clock) -> AsyncIterator[Service]:
 
 
 async def listened(service: Service) -> Endpoint:
-    webhooks = service.runtime.webhooks
+    webhooks = service.runtime.stores.webhooks
     made: Endpoint = await webhooks.create(TENANT, name="a", url="https://a.example", event_types=ENVIRONMENT_TYPES, secret="whsec_")
     return made
 
 
 async def told(service: Service, endpoint: Endpoint) -> list[tuple[str, str]]:
     """What, and of which environment, in the order of the events' ids. None has been tried: the reaper does that."""
-    deliveries, _ = await service.runtime.webhooks.page(endpoint, PageQuery(limit=100, order="asc"))
-    due = await service.runtime.webhooks.due(service.clock())
+    deliveries, _ = await service.runtime.stores.webhooks.page(endpoint, PageQuery(limit=100, order="asc"))
+    due = await service.runtime.stores.webhooks.due(service.clock())
     assert {each.id for each in due} == {each.id for each in deliveries}
     events = [orjson.loads(each.body) for each in deliveries]
     assert all(event["data"].keys() == {"id"} for event in events)
@@ -52,13 +52,13 @@ async def told(service: Service, endpoint: Endpoint) -> list[tuple[str, str]]:
 async def prewarmed(service: Service, **spec: Any) -> str:
     wanted: Any = {**HOSTED, **spec}
     made = await service.sdk.beta.agents.environments.create(environment=wanted)
-    await asyncio.gather(*service.runtime.tasks)
+    await asyncio.gather(*service.runtime.process.tasks)
     return made.id
 
 
 async def swept(service: Service, seconds: float = IDLE_SECONDS) -> None:
     service.clock.advance(seconds)
-    await service.runtime.containers.sweep.expire_due(service.clock())
+    await service.runtime.computers.containers.sweep.expire_due(service.clock())
 
 
 async def test_a_prewarmed_environment_is_ready_once_and_suspended_each_time(service: Service) -> None:
@@ -67,7 +67,7 @@ async def test_a_prewarmed_environment_is_ready_once_and_suspended_each_time(ser
     await swept(service)
     await swept(service)
     assert await told(service, endpoint) == [("ready", made), ("suspended", made)]
-    await service.runtime.containers.sandboxes.ensure(TENANT, made)
+    await service.runtime.computers.containers.sandboxes.ensure(TENANT, made)
     await swept(service)
     assert await told(service, endpoint) == [("ready", made), ("suspended", made), ("suspended", made)]
 
@@ -84,7 +84,7 @@ async def test_the_environment_of_a_session_is_suspended_and_not_ready(service: 
     endpoint = await listened(service)
     record = await open_environment(service.runtime, TENANT, HOSTED_ENVIRONMENT(HOSTED), param="environment", kind="session")
     assert record is not None
-    await service.runtime.containers.sandboxes.ensure(TENANT, record.id)
+    await service.runtime.computers.containers.sandboxes.ensure(TENANT, record.id)
     await swept(service)
     assert await told(service, endpoint) == [("suspended", record.id)]
 
@@ -95,7 +95,7 @@ async def test_an_environment_whose_files_are_erased_has_expired(service: Servic
     await swept(service)
     await swept(service, limits.RETENTION_SECONDS + IDLE_SECONDS)
     assert await told(service, endpoint) == [("ready", made), ("suspended", made), ("expired", made)]
-    assert await service.runtime.containers.peek(TENANT, made) is None
+    assert await service.runtime.computers.containers.peek(TENANT, made) is None
 
 
 async def test_where_expired_containers_do_not_come_back_none_is_suspended(store: Store, clock: Clock) -> None:
@@ -110,7 +110,7 @@ async def test_where_expired_containers_do_not_come_back_none_is_suspended(store
 async def test_other_containers_and_deletions_are_not_told(service: Service) -> None:
     endpoint = await listened(service)
     plain = await service.sdk.containers.create(name="mine")
-    await service.runtime.containers.sandboxes.ensure(TENANT, plain.id)
+    await service.runtime.computers.containers.sandboxes.ensure(TENANT, plain.id)
     await swept(service)
     made = await prewarmed(service)
     await service.sdk.containers.delete(made)
@@ -118,7 +118,7 @@ async def test_other_containers_and_deletions_are_not_told(service: Service) -> 
 
 
 async def test_an_endpoint_hears_what_it_asks_for_from_its_own_tenant(service: Service) -> None:
-    webhooks = service.runtime.webhooks
+    webhooks = service.runtime.stores.webhooks
     deaf = await webhooks.create(TENANT, name="a", url="https://a.example", event_types=["response.completed"], secret="whsec_")
     foreign = await webhooks.create("ten_b", name="a", url="https://a.example", event_types=ENVIRONMENT_TYPES, secret="whsec_")
     await prewarmed(service)
@@ -146,7 +146,7 @@ async def test_what_a_dead_process_has_not_told_is_told_by_the_sweep(service: Se
         key = {"clock": clock, "sandbox_key": lambda: b"k" * 32, "connect": provisioner.connect}
         return Containers(store.table, store.blobs, provisioner, files, webhooks=webhooks, **key)  # type: ignore[arg-type]
 
-    mortal, living = process(Mortal(store.table, seal, clock=clock)), service.runtime.containers
+    mortal, living = process(Mortal(store.table, seal, clock=clock)), service.runtime.computers.containers
     made = await living.reserve(TENANT, name="environment", environment="prewarmed")
     with pytest.raises(Died):
         await mortal.sandboxes.ensure(TENANT, made.id)

@@ -106,7 +106,7 @@ async def test_an_environment_is_a_container_with_its_files_skills_and_network(s
             }
         ],
     }
-    async with await service.runtime.containers.sandboxes.ensure("ten_a", record.id):
+    async with await service.runtime.computers.containers.sandboxes.ensure("ten_a", record.id):
         (sandbox,) = service.provisioner.sandboxes.values()
         assert {path: content for path, (content, _, _) in sandbox.files.items()} == {
             "in/2026/sales.csv": b"1,2\n",
@@ -145,10 +145,10 @@ async def test_a_plugin_is_shown_and_its_skills_are_those_of_the_container(servi
     record = await opened(service, plugins=[asked_plugin(plugin())])
     for shown in (await environment_of(service.runtime, record), await info_of(service.runtime, record)):
         assert (shown["plugins"], shown["skills"]) == ([PLUGIN], [])  # type: ignore[typeddict-item]
-    (row,) = await service.runtime.containers.skills.of(record)
+    (row,) = await service.runtime.computers.containers.skills.of(record)
     assert (row.name, row.description, row.plugin) == ("make-tables", "Makes tables.", "depot")
-    copy, _ = await service.runtime.containers.copy(record, at_ms=None)
-    assert (copy.plugins, await service.runtime.containers.skills.of(copy)) == (record.plugins, [replace(row, key=ANY)])
+    copy, _ = await service.runtime.computers.containers.copy(record, at_ms=None)
+    assert (copy.plugins, await service.runtime.computers.containers.skills.of(copy)) == (record.plugins, [replace(row, key=ANY)])
 
 
 async def test_a_skill_of_a_plugin_that_is_given_by_itself_too_is_shown(service: Service) -> None:
@@ -281,7 +281,7 @@ async def test_an_environment_that_cannot_be_made_leaves_no_container(service: S
 
 
 async def test_its_state_follows_the_sandbox_of_the_container(service: Service) -> None:
-    containers = service.runtime.containers
+    containers = service.runtime.computers.containers
     seen: list[str] = []
 
     async def look(*, is_in_use: bool = False) -> None:
@@ -325,7 +325,7 @@ async def test_an_environment_is_made_before_there_is_a_session_and_its_sandbox_
         "skills": [],
     }
     assert made.to_dict() == whole
-    await asyncio.gather(*service.runtime.tasks)
+    await asyncio.gather(*service.runtime.process.tasks)
     assert (await environments.retrieve(made.id)).to_dict() == whole | {"status": "ready"}
     assert [each.to_dict() async for each in environments.list(type="openai_hosted")] == [whole | {"status": "ready"}]
     (sandbox,) = service.provisioner.sandboxes.values()
@@ -341,8 +341,10 @@ async def test_an_environment_is_made_before_there_is_a_session_and_its_sandbox_
 async def test_where_sandboxes_cannot_be_reached_one_is_ordered_before_the_answer(service: Service) -> None:
     """The process may stand still behind its answer. Who can reach the sandbox sets it up."""
     runtime, store = service.runtime, service.store
-    parts = (store.table, store.blobs, service.provisioner, runtime.files)
-    runtime.containers = Containers(*parts, clock=service.clock, sandbox_key=lambda: b"k" * 32, connect=None)
+    parts = (store.table, store.blobs, service.provisioner, runtime.stores.files)
+    runtime.computers = replace(
+        runtime.computers, containers=Containers(*parts, clock=service.clock, sandbox_key=lambda: b"k" * 32, connect=None)
+    )
     made = await service.sdk.beta.agents.environments.create(environment=HOSTED)
     assert (made.status, service.provisioner.running()) == ("pending", ["sb-1"])
     assert (await service.sdk.beta.agents.environments.retrieve(made.id)).status == "pending"
@@ -466,7 +468,7 @@ def machine(service: Service) -> Machine:
 
 async def test_each_new_sandbox_is_set_up_after_it_has_its_files(service: Service, machine: Machine) -> None:
     record = await opened(service, files=[inline("/workspace/notes.txt")], **SETUP)
-    containers = service.runtime.containers
+    containers = service.runtime.computers.containers
     for _ in range(2):
         async with await containers.sandboxes.ensure("ten_a", record.id) as live:
             assert live.notes == ()
@@ -480,12 +482,12 @@ async def test_each_new_sandbox_is_set_up_after_it_has_its_files(service: Servic
 
 async def test_what_a_setup_holds_is_sealed_and_never_returned(service: Service, machine: Machine) -> None:
     record = await opened(service, **SETUP)
-    async with await service.runtime.containers.sandboxes.ensure("ten_a", record.id):
+    async with await service.runtime.computers.containers.sandboxes.ensure("ten_a", record.id):
         shown = [await environment_of(service.runtime, record), record, service.store.records()]
         info = (await service.http.get(f"/agents/environments/{record.id}")).text
     for told in (*map(repr, shown), info):
         assert not any(word in told for word in ("word-1", "'one'", "'two'", "/workspace/in"))
-    await service.runtime.containers.delete("ten_a", record.id)
+    await service.runtime.computers.containers.delete("ten_a", record.id)
     assert sorted(item["SK"]["S"] for item in service.store.records()) == ["GONE", "PURGE"]
 
 
@@ -494,7 +496,7 @@ async def test_a_setup_command_that_fails_fails_the_environment(service: Service
     environments = service.sdk.beta.agents.environments
     wanted: Any = {**HOSTED, **SETUP}
     made = await environments.create(environment=wanted)
-    await asyncio.gather(*service.runtime.tasks)
+    await asyncio.gather(*service.runtime.process.tasks)
     failed = await environments.retrieve(made.id)
     said = "Setup command 2 of 2 failed with exit code 3. Its output ends with: two knows [...]"
     assert failed.to_dict() == {
@@ -502,7 +504,7 @@ async def test_a_setup_command_that_fails_fails_the_environment(service: Service
         "status": "failed",
         "error": {"code": "setup_failed", "message": said, "type": "invalid_request_error"},
     }
-    containers = service.runtime.containers
+    containers = service.runtime.computers.containers
     with pytest.raises(SetupFailed, match="exit code 3"):
         await containers.waiting.sandbox("ten_a", made.id)
     await containers.sandboxes.place("ten_a", made.id)
@@ -511,7 +513,7 @@ async def test_a_setup_command_that_fails_fails_the_environment(service: Service
 
 async def test_a_later_sandbox_that_cannot_be_set_up_runs_and_the_model_is_told(service: Service, machine: Machine) -> None:
     record = await opened(service, **SETUP)
-    containers = service.runtime.containers
+    containers = service.runtime.computers.containers
     await (await containers.sandboxes.ensure("ten_a", record.id)).aclose()
     machine.broken.add("one")
     service.clock.advance(record.idle_minutes * 60 + 61)
@@ -528,11 +530,11 @@ async def test_a_setup_that_takes_too_long_fails(service: Service) -> None:
     with pytest.raises(
         SetupFailed, match=r"^Setup command 1 of 1 took too long: packages and setup commands together have 180 seconds\.$"
     ):
-        await service.runtime.containers.sandboxes.ensure("ten_a", record.id)
+        await service.runtime.computers.containers.sandboxes.ensure("ten_a", record.id)
 
 
 async def test_a_copy_of_an_environment_is_set_up_as_well(service: Service, machine: Machine) -> None:
-    containers = service.runtime.containers
+    containers = service.runtime.computers.containers
     record = await opened(service, **SETUP)
     await (await containers.sandboxes.ensure("ten_a", record.id)).aclose()
     copied, _ = await containers.copy(await containers.get("ten_a", record.id), at_ms=None)
@@ -543,7 +545,7 @@ async def test_a_copy_of_an_environment_is_set_up_as_well(service: Service, mach
 async def test_who_waits_for_a_setup_is_patient(service: Service, machine: Machine) -> None:
     record = await opened(service, **SETUP)
     service.provisioner.problems = [SandboxOrdered("sb-1")]
-    sandboxes = service.runtime.containers.sandboxes
+    sandboxes = service.runtime.computers.containers.sandboxes
     with pytest.raises(SandboxOrdered):
         await sandboxes.ensure("ten_a", record.id)
     with pytest.raises(SandboxSettingUp):

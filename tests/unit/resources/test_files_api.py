@@ -60,10 +60,10 @@ async def test_a_file_expires_when_it_was_told_to(service: Service) -> None:
 
 async def test_the_sweep_erases_what_has_expired(service: Service) -> None:
     await upload(service, expires_after={"anchor": "created_at", "seconds": 3600})
-    assert await service.runtime.files.purge_due(service.clock()) == 0
+    assert await service.runtime.stores.files.purge_due(service.clock()) == 0
     service.clock.advance(3600)
-    assert await service.runtime.files.purge_due(service.clock()) == 1
-    assert await service.runtime.files.purge_due(service.clock()) == 0
+    assert await service.runtime.stores.files.purge_due(service.clock()) == 1
+    assert await service.runtime.stores.files.purge_due(service.clock()) == 0
     assert service.store.objects() == []
 
 

@@ -21,7 +21,7 @@ async def statuses(service: Service, stores: list[str]) -> list[str]:
 
 
 async def test_a_tenants_stores_are_read_a_bounded_number_at_once_and_all_in_the_end(service: Service) -> None:
-    stores, executions = await filled(service, 2 * MOST + 1), service.runtime.executions
+    stores, executions = await filled(service, 2 * MOST + 1), service.runtime.stores.executions
     at_once = []
     while executions.started:
         at_once.append(len(executions.started))
@@ -33,15 +33,15 @@ async def test_a_tenants_stores_are_read_a_bounded_number_at_once_and_all_in_the
 
 async def test_a_neighbour_does_not_wait_for_them(service: Service) -> None:
     await filled(service, MOST + 1)
-    before = set(service.runtime.executions.started)
+    before = set(service.runtime.stores.executions.started)
     file = await service.stranger.files.create(file=("bridges.txt", BRIDGES), purpose="assistants")
     store = await service.stranger.vector_stores.create(file_ids=[file.id])
-    (name,) = set(service.runtime.executions.started) - before
-    assert service.runtime.executions.started[name]["store_id"] == store.id
+    (name,) = set(service.runtime.stores.executions.started) - before
+    assert service.runtime.stores.executions.started[name]["store_id"] == store.id
 
 
 async def test_one_that_waits_is_started_by_the_reaper_where_nobody_else_has(service: Service) -> None:
-    stores, executions = await filled(service, MOST + 2), service.runtime.executions
+    stores, executions = await filled(service, MOST + 2), service.runtime.stores.executions
     jobs = service.runtime.vector_stores.jobs
     service.clock.advance(limits.RECOVERY_SECONDS + 1)
     assert await jobs.recover() == 0, "others still run"
@@ -59,6 +59,6 @@ async def test_one_that_waits_takes_no_try_from_its_files(service: Service) -> N
     for _ in range(limits.INDEXING_RUNS_MAX + 1):
         service.clock.advance(limits.RECOVERY_SECONDS + 1)
         assert await service.runtime.vector_stores.jobs.recover() == 0
-    while service.runtime.executions.started:
+    while service.runtime.stores.executions.started:
         await run(service)
     assert await statuses(service, stores) == ["completed"] * len(stores)

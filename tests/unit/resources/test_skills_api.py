@@ -161,8 +161,8 @@ async def test_a_bundle_that_is_named_again_in_time_stays(service: Service) -> N
 
 async def sweep_in_an_hour(service: Service) -> None:
     service.clock.advance(limits.SKILL_UNUSED_SECONDS + 1)
-    await service.runtime.skills.purge_due(service.clock())
-    await service.runtime.skills.purge_due(service.clock())
+    await service.runtime.stores.skills.purge_due(service.clock())
+    await service.runtime.stores.skills.purge_due(service.clock())
 
 
 async def test_uploads_and_deletions_at_once_lose_nothing(service: Service) -> None:
@@ -286,7 +286,7 @@ async def test_a_container_is_made_with_skills_and_keeps_them(service: Service) 
 
 async def mounted(service: Service, container_id: str) -> list[str]:
     """The descriptions of the skills in the container's sandbox, sorted."""
-    async with await service.runtime.containers.sandboxes.ensure("ten_a", container_id) as live:
+    async with await service.runtime.computers.containers.sandboxes.ensure("ten_a", container_id) as live:
         sandbox = service.provisioner.sandboxes[live.handle.sandbox_id]
     return sorted(bundle.of_zip(archive).description for archive in sandbox.skills.values())
 

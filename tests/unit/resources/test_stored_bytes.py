@@ -21,12 +21,12 @@ from tests.unit.resources.world import IDLE
 
 
 def limit(service: Service, most: int) -> None:
-    service.runtime.files.stored.most = most
+    service.runtime.stores.files.stored.most = most
 
 
 async def used(service: Service, tenant: str = "ten_a") -> dict[str, int]:
     """What is counted, by kind; and that the sum is that of the entries."""
-    standing = await service.runtime.files.stored.standing(tenant)
+    standing = await service.runtime.stores.files.stored.standing(tenant)
     records = await service.store.table.query(keys.stored(tenant), after=keys.TOTAL)
     assert sum(record["bytes"] for record in records) == standing.used == sum(standing.of.values())
     return {kind: size for kind, size in standing.of.items() if size}
@@ -78,7 +78,7 @@ async def test_uploads_at_once_do_not_pass_the_limit_together(service: Service) 
 async def test_a_file_that_expires_makes_room(service: Service) -> None:
     await upload(service, 60, expires_after={"anchor": "created_at", "seconds": 3600})
     service.clock.advance(3600)
-    assert await service.runtime.files.purge_due(service.clock()) == 1
+    assert await service.runtime.stores.files.purge_due(service.clock()) == 1
     assert await used(service) == {}
 
 
@@ -160,12 +160,12 @@ async def test_a_part_that_comes_in_when_its_upload_has_been_cancelled_leaves_no
 
 async def container(service: Service) -> ContainerRecord:
     made = await service.sdk.containers.create(name="c")
-    record: ContainerRecord = await service.runtime.containers.get("ten_a", made.id)
+    record: ContainerRecord = await service.runtime.computers.containers.get("ten_a", made.id)
     return record
 
 
 async def live(service: Service, record: ContainerRecord) -> LiveContainer:
-    return await service.runtime.containers.sandboxes.ensure("ten_a", record.id)  # type: ignore[no-any-return]
+    return await service.runtime.computers.containers.sandboxes.ensure("ten_a", record.id)  # type: ignore[no-any-return]
 
 
 def sandbox(service: Service, container: LiveContainer) -> FakeSandbox:
@@ -173,7 +173,7 @@ def sandbox(service: Service, container: LiveContainer) -> FakeSandbox:
 
 
 async def names(service: Service, record: ContainerRecord) -> dict[str, int]:
-    rows = await service.runtime.containers.files_of("ten_a", record.id)
+    rows = await service.runtime.computers.containers.files_of("ten_a", record.id)
     return {row.filename: row.bytes for row in rows}
 
 
@@ -210,7 +210,7 @@ async def test_a_file_deleted_during_a_command_leaves_the_room_it_has_taken(serv
                 yield chunk
 
         running.client.read_file = deletes  # type: ignore[method-assign]
-        await service.runtime.containers.artifacts.sync(running)
+        await service.runtime.computers.containers.artifacts.sync(running)
     assert (await used(service), await names(service, record)) == ({"container": 30}, {"new.bin": 30})
 
 
@@ -229,7 +229,7 @@ async def test_what_a_command_leaves_is_stored_as_far_as_it_fits_and_the_model_i
     async with await live(service, record) as running:
         for name, size in (("a.txt", 30), ("b.txt", 40), ("c.txt", 20)):
             sandbox(service, running).write(name, name.encode() * (size // 5))
-        synced = await service.runtime.containers.artifacts.sync(running)
+        synced = await service.runtime.computers.containers.artifacts.sync(running)
         assert [row.filename for row in synced.changed] == ["a.txt", "c.txt"]
         assert synced.notes == (
             "Note: the storage of this account is full: at most 100 bytes are saved of all its files, containers and vector stores "
@@ -237,9 +237,9 @@ async def test_what_a_command_leaves_is_stored_as_far_as_it_fits_and_the_model_i
             "was deleted; what was saved of them before stays saved.",
         )
         assert await used(service) == {"file": 50, "container": 50}
-        assert (await service.runtime.containers.artifacts.sync(running)).notes == ()  # said once
+        assert (await service.runtime.computers.containers.artifacts.sync(running)).notes == ()  # said once
         await service.sdk.files.delete(file.id)
-        synced = await service.runtime.containers.artifacts.sync(running)
+        synced = await service.runtime.computers.containers.artifacts.sync(running)
         assert ([row.filename for row in synced.changed], synced.notes) == (["b.txt"], ())
     assert await used(service) == {"container": 90}
 
@@ -249,14 +249,14 @@ async def test_a_stored_file_that_a_command_changes_stays_as_it_was_where_there_
     record = await container(service)
     async with await live(service, record) as running:
         sandbox(service, running).write("a.txt", b"a" * 60)
-        await service.runtime.containers.artifacts.sync(running)
+        await service.runtime.computers.containers.artifacts.sync(running)
         sandbox(service, running).write("a.txt", b"b" * 50)
-        synced = await service.runtime.containers.artifacts.sync(running)
+        synced = await service.runtime.computers.containers.artifacts.sync(running)
         assert (synced.changed, len(synced.notes)) == ((), 1)
-        (row,) = await service.runtime.containers.files_of("ten_a", record.id)
-        assert b"".join([chunk async for chunk in service.runtime.containers.content(row)]) == b"a" * 60
+        (row,) = await service.runtime.computers.containers.files_of("ten_a", record.id)
+        assert b"".join([chunk async for chunk in service.runtime.computers.containers.content(row)]) == b"a" * 60
         sandbox(service, running).write("a.txt", b"c" * 40)
-        assert [row.bytes for row in (await service.runtime.containers.artifacts.sync(running)).changed] == [40]
+        assert [row.bytes for row in (await service.runtime.computers.containers.artifacts.sync(running)).changed] == [40]
     assert await used(service) == {"container": 100}  # how it was is kept, too
 
 
@@ -264,10 +264,10 @@ async def test_content_that_a_command_only_copies_takes_no_room(service: Service
     record = await container(service)
     async with await live(service, record) as running:
         sandbox(service, running).write("a.txt", b"a" * 60)
-        await service.runtime.containers.artifacts.sync(running)
+        await service.runtime.computers.containers.artifacts.sync(running)
         sandbox(service, running).write("b.txt", b"a" * 60)
         sandbox(service, running).write("a.txt", b"a" * 60)
-        await service.runtime.containers.artifacts.sync(running)
+        await service.runtime.computers.containers.artifacts.sync(running)
     assert (await used(service), await names(service, record)) == ({"container": 60}, {"a.txt": 60, "b.txt": 60})
 
 
@@ -287,7 +287,7 @@ async def test_of_a_sandbox_that_dies_meanwhile_what_was_stored_is_counted(servi
 
         running.client.read_file = dies  # type: ignore[method-assign]
         with pytest.raises(SandboxGone):
-            await service.runtime.containers.artifacts.sync(running)
+            await service.runtime.computers.containers.artifacts.sync(running)
     assert await used(service) == {"container": 10}
 
 
@@ -300,17 +300,17 @@ async def test_what_nothing_names_any_more_makes_room_when_its_sandbox_is_stoppe
     async with await live(service, record) as running:
         for letter in (b"a", b"b", b"c"):
             sandbox(service, running).write("a.txt", letter * 30)
-            await service.runtime.containers.artifacts.sync(running)
+            await service.runtime.computers.containers.artifacts.sync(running)
     assert await used(service) == {"container": 90}
     service.clock.advance(IDLE)
-    await service.runtime.containers.sweep.expire_due(service.clock())
+    await service.runtime.computers.containers.sweep.expire_due(service.clock())
     assert await used(service) == {"container": 30}
 
 
 async def test_what_a_container_lent_counts_until_its_borrower_is_gone(service: Service) -> None:
     source = await container(service)
     await service.sdk.containers.files.create(source.id, file=("a.txt", b"x" * 40))
-    containers = service.runtime.containers
+    containers = service.runtime.computers.containers
     copy, _ = await containers.copy(await containers.get("ten_a", source.id), at_ms=int(service.clock() * 1000))
     assert await used(service) == {"container": 40}  # nothing was copied
     await service.sdk.containers.delete(source.id)
@@ -322,9 +322,9 @@ async def test_what_a_container_lent_counts_until_its_borrower_is_gone(service: 
 async def test_a_response_whose_files_do_not_fit_is_refused_before_it_begins(service: Service) -> None:
     limit(service, 50)
     file = await upload(service, 40)
-    stored = await service.runtime.files.get("ten_a", file.id)
+    stored = await service.runtime.stores.files.get("ten_a", file.id)
     with pytest.raises(ApiError, match="40 of 50 bytes"):
-        await service.runtime.containers.reserve("ten_a", name="auto", files=[stored])
+        await service.runtime.computers.containers.reserve("ten_a", name="auto", files=[stored])
     assert await used(service) == {"file": 40}
 
 
@@ -376,9 +376,9 @@ async def recounted(service: Service) -> int:
     """All rounds of a look through; answers how many entries were wrong."""
     wrong = 0
     for _ in range(50):
-        if not await service.runtime.files.stored.due(service.clock()):
+        if not await service.runtime.stores.files.stored.due(service.clock()):
             return wrong
-        wrong += await recount_due(service.runtime, service.clock())
+        wrong += await recount_due(service.runtime.stores, service.runtime.computers.containers, service.clock())
     raise AssertionError("it never ends")
 
 
@@ -407,15 +407,15 @@ async def test_bytes_of_an_older_version_count_for_tenants_that_run_commands(ser
     await forget_all(service)
     record = await container(service)
     async with await live(service, record) as running:
-        await service.runtime.files.stored.correct(Holder.container("ten_a", record.id), 5)  # a sandbox was stopped, and counted
+        await service.runtime.stores.files.stored.correct(Holder.container("ten_a", record.id), 5)  # a sandbox was stopped, and counted
         sandbox(service, running).write("a.txt", b"a" * 10)
-        await service.runtime.containers.artifacts.sync(running)
+        await service.runtime.computers.containers.artifacts.sync(running)
         assert await recounted(service) == 1
     assert await used(service) == {"file": 30, "container": 15}
 
 
 async def test_what_is_counted_of_things_that_are_gone_is_found(service: Service) -> None:
-    stored = service.runtime.files.stored
+    stored = service.runtime.stores.files.stored
     for kind in KINDS:
         await stored.add(Holder("ten_a", kind, f"{kind}_gone"), 10)
     kept = await upload(service, 5)
@@ -429,7 +429,7 @@ async def test_a_container_in_use_is_not_counted_in_the_middle_of_what_it_stores
     record = await container(service)
     await service.sdk.containers.files.create(record.id, file=("a.txt", b"x" * 40))
     async with await live(service, record):
-        stored = service.runtime.files.stored
+        stored = service.runtime.stores.files.stored
         await stored.add(Holder.container("ten_a", record.id), 7)  # room that a command's end has taken
         assert await recounted(service) == 0
     assert await used(service) == {"container": 47}
@@ -439,7 +439,7 @@ async def test_room_is_taken_by_what_was_put_into_a_container_in_one_moment(serv
     """Both look before either has stored anything; the one that finds no room in the end leaves no row."""
     limit(service, 100)
     record = await container(service)
-    containers = service.runtime.containers
+    containers = service.runtime.computers.containers
     puts = (containers.add_file(record, filename=name, chunks=chunked(name.encode() * 60)) for name in ("a", "b"))
     answers = await asyncio.gather(*puts, return_exceptions=True)
     assert sorted(type(answer).__name__ for answer in answers) == ["ApiError", "ContainerFileRecord"]
@@ -451,19 +451,19 @@ async def test_room_is_taken_by_what_was_put_into_a_container_in_one_moment(serv
 async def test_a_late_refusal_counts_only_its_own_bytes(service: Service) -> None:
     limit(service, 100)
     record = await container(service)
-    await service.runtime.blobs.put_bytes(f"T/ten_a/C/{record.id}/{'0' * 64}", b"y" * 30)  # on its way in
+    await service.runtime.stores.blobs.put_bytes(f"T/ten_a/C/{record.id}/{'0' * 64}", b"y" * 30)  # on its way in
 
     async def long() -> AsyncIterator[bytes]:
         yield b"x" * 80
         await upload(service, 50)
 
     with pytest.raises(ApiError, match="100 bytes"):
-        await service.runtime.containers.add_file(record, filename="a.txt", chunks=long())
+        await service.runtime.computers.containers.add_file(record, filename="a.txt", chunks=long())
     assert (await used(service), await names(service, record)) == ({"file": 50, "container": 80}, {})
 
 
 async def test_a_round_looks_at_some_tenants_and_the_next_one_at_those_who_wait(service: Service) -> None:
-    stored = service.runtime.files.stored
+    stored = service.runtime.stores.files.stored
     tenants = [f"ten_{number:03}" for number in range(limits.RECOUNT_TENANTS + 1)]
     for tenant in tenants:
         await stored.add(Holder(tenant, "file", "file_gone"), 10)

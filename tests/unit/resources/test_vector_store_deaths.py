@@ -19,7 +19,7 @@ async def test_a_process_that_dies_anywhere_in_a_step_loses_nothing_and_doubles_
     """Before every third write of an execution in turn, until one gets through: the next one takes up what was left."""
     monkeypatch.setattr(limits, "SANDBOX_WAIT_SECONDS", 0)
     service.provisioner.programs = reads("A report about glaciers.")
-    table, executions = service.store.table, service.runtime.executions
+    table, executions = service.store.table, service.runtime.stores.executions
     left = [0]
 
     def dying(write: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
@@ -63,10 +63,10 @@ async def test_a_process_that_dies_anywhere_in_a_step_loses_nothing_and_doubles_
 
 
 async def test_an_execution_that_was_never_started_is_found(service: Service) -> None:
-    service.runtime.executions.is_busy = True
+    service.runtime.stores.executions.is_busy = True
     file_id = await upload(service, "a.txt", WHALES)
     store = await service.sdk.vector_stores.create(file_ids=[file_id])
-    service.runtime.executions.is_busy = False
+    service.runtime.stores.executions.is_busy = False
     jobs = service.runtime.vector_stores.jobs
     assert await jobs.recover() == 0, "it may still be on its way"
     service.clock.advance(limits.RECOVERY_SECONDS + 1)
@@ -77,7 +77,7 @@ async def test_an_execution_that_was_never_started_is_found(service: Service) ->
 
 async def test_an_execution_that_has_ended_before_its_work_is_replaced_at_once(service: Service) -> None:
     store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.txt", WHALES)])
-    jobs, executions = service.runtime.vector_stores.jobs, service.runtime.executions
+    jobs, executions = service.runtime.vector_stores.jobs, service.runtime.stores.executions
     (name,) = executions.started
     executions.status_of[name] = "RUNNING"
     assert await jobs.recover() == 0
@@ -103,7 +103,7 @@ async def test_files_that_are_added_at_the_end_of_an_execution_are_read(service:
 
 async def test_a_file_waits_out_a_throttled_bucket_however_often_its_step_is_tried(service: Service) -> None:
     """The state machine tries the step again by its own rules."""
-    index = service.runtime.knowledge.index
+    index = service.runtime.models.knowledge.index
     put_file, refusals = index.put_file, 3 * limits.INDEXING_ATTEMPTS_MAX
 
     async def is_refused(ref: Any, file: Any, chunks: Any) -> int:
@@ -115,17 +115,17 @@ async def test_a_file_waits_out_a_throttled_bucket_however_often_its_step_is_tri
 
     vars(index)["put_file"] = is_refused
     store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "good.txt", b"some words")])
-    started = dict(service.runtime.executions.started)
+    started = dict(service.runtime.stores.executions.started)
     while refusals:
         with pytest.raises(ClientError):
             await run(service)
-        service.runtime.executions.started.update(started)
+        service.runtime.stores.executions.started.update(started)
     await run(service)
     assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 1
 
 
 async def test_a_file_whose_steps_always_die_fails_and_lets_the_others_through(service: Service) -> None:
-    index = service.runtime.knowledge.index
+    index = service.runtime.models.knowledge.index
     put_file = index.put_file
 
     async def dies(ref: Any, file: Any, chunks: Any) -> int:
@@ -141,7 +141,7 @@ async def test_a_file_whose_steps_always_die_fails_and_lets_the_others_through(s
             await run(service)
         except Killed:
             service.clock.advance(limits.RECOVERY_SECONDS + 1)
-            service.runtime.executions.started.clear()
+            service.runtime.stores.executions.started.clear()
             await service.runtime.vector_stores.jobs.recover()
     await run(service)
     counts = (await service.sdk.vector_stores.retrieve(store.id)).file_counts
@@ -152,7 +152,7 @@ async def test_an_embedding_model_that_is_away_is_waited_for(service: Service) -
     async def away(*_: Any) -> None:
         raise UpstreamError("busy", is_retryable=True)
 
-    before(service.runtime.knowledge.index, "put_file", away)
+    before(service.runtime.models.knowledge.index, "put_file", away)
     file_id = await upload(service, "a.txt", WHALES)
     store = await service.sdk.vector_stores.create(file_ids=[file_id])
     assert await run(service) == ["index", "rest", "index"]
@@ -163,7 +163,7 @@ async def test_what_can_never_be_had_fails_after_a_while(service: Service) -> No
     async def away(*_: Any) -> None:
         raise UpstreamError("busy", is_retryable=True)
 
-    vars(service.runtime.knowledge.index)["put_file"] = away
+    vars(service.runtime.models.knowledge.index)["put_file"] = away
     file_id = await upload(service, "a.txt", WHALES)
     store = await service.sdk.vector_stores.create(file_ids=[file_id])
     words = await run(service)
@@ -211,7 +211,7 @@ async def test_a_deleted_store_leaves_nothing(service: Service) -> None:
 async def test_a_store_that_is_deleted_while_it_is_read_leaves_nothing(service: Service) -> None:
     file_id = await upload(service, "whales.md", WHALES)
     store = await service.sdk.vector_stores.create(file_ids=[file_id])
-    before(service.runtime.knowledge.index, "put_file", lambda *_: service.sdk.vector_stores.delete(store.id))
+    before(service.runtime.models.knowledge.index, "put_file", lambda *_: service.sdk.vector_stores.delete(store.id))
     await run(service)
     service.clock.advance(limits.INDEXING_LAST_SECONDS + 1)
     assert await service.runtime.vector_stores.sweep.purge_due(service.clock()) == 1
@@ -224,7 +224,7 @@ async def test_a_deletion_that_breaks_off_is_finished_by_the_sweep(service: Serv
     async def dies(*_: Any) -> None:
         raise Killed
 
-    before(service.runtime.knowledge.index, "delete", dies)
+    before(service.runtime.models.knowledge.index, "delete", dies)
     with pytest.raises(Killed):
         await service.runtime.vector_stores.delete(await service.runtime.vector_stores.stores.get("ten_a", store.id))
     with pytest.raises(openai.NotFoundError):
@@ -239,7 +239,7 @@ async def test_a_deletion_that_breaks_off_is_finished_by_the_sweep(service: Serv
 async def kept_of(service: Service, word: bytes) -> list[str]:
     """The kinds of a store's objects in which a word stands in the open: segments (I), bundles of them (M)."""
     keys = [key for key in service.store.objects() if "/K/" in key]
-    return [key.split("/")[4] for key in keys if word in await service.runtime.blobs.get_bytes(key)]
+    return [key.split("/")[4] for key in keys if word in await service.runtime.stores.blobs.get_bytes(key)]
 
 
 async def test_many_small_files_are_brought_together_and_what_is_taken_out_is_cleared_away(service: Service) -> None:
@@ -266,9 +266,9 @@ async def test_an_index_that_cannot_be_tidied_ends_the_work_on_a_store_at_last(s
         tried.append(ref.store_id)
         raise Killed
 
-    vars(service.runtime.knowledge.index)["tidy"] = breaks_down
+    vars(service.runtime.models.knowledge.index)["tidy"] = breaks_down
     store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "whales.md", WHALES)])
-    jobs, executions = service.runtime.vector_stores.jobs, service.runtime.executions
+    jobs, executions = service.runtime.vector_stores.jobs, service.runtime.stores.executions
     for _ in range(limits.INDEXING_RUNS_MAX + 1):
         with pytest.raises(Killed):
             await run(service)

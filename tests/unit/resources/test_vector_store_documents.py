@@ -81,7 +81,7 @@ async def test_documents_are_read_in_one_container_that_goes_when_they_are_read(
 async def test_a_container_that_is_idle_gives_way_to_the_one_in_which_documents_are_read(service: Service) -> None:
     """As it does to a command: a tenant with as many sandboxes as it may have waits for none of them to expire."""
     idle = await service.sdk.containers.create(name="idle")
-    await service.runtime.containers.sandboxes.ensure("ten_a", idle.id)
+    await service.runtime.computers.containers.sandboxes.ensure("ten_a", idle.id)
     service.clock.advance(limits.SANDBOX_IDLE_SECONDS_MIN + limits.CONTAINER_TOUCH_SECONDS)
     service.provisioner.programs, service.provisioner.room = reads("A report about glaciers."), 1
     store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.pdf", b"%PDF-1.7 x")])
@@ -126,7 +126,7 @@ async def test_a_sandbox_that_dies_is_replaced_and_a_document_that_kills_it_fail
 async def test_a_full_disk_makes_no_document_unreadable_and_costs_no_container(service: Service) -> None:
     service.provisioner.programs = reads("A report about glaciers.")
     store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.pdf", b"%PDF-1.7 x")])
-    (state,) = map(IndexState.from_json, service.runtime.executions.started.values())
+    (state,) = map(IndexState.from_json, service.runtime.stores.executions.started.values())
 
     async def is_full(*_: object) -> None:
         raise StorageFull
@@ -154,7 +154,7 @@ async def hidden_container(service: Service, state: IndexState) -> str:
 async def test_the_container_in_which_documents_are_read_is_nobodys_to_see_or_to_use(service: Service) -> None:
     service.provisioner.programs = reads("text")
     store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.pdf", b"%PDF-1.7")])
-    (state,) = map(IndexState.from_json, service.runtime.executions.started.values())
+    (state,) = map(IndexState.from_json, service.runtime.stores.executions.started.values())
     state = await play(service, state)
     assert (state.next, service.provisioner.starts) == ("parse", 1)
     container_id = await hidden_container(service, state)
@@ -181,10 +181,10 @@ async def test_the_container_in_which_documents_are_read_is_nobodys_to_see_or_to
 async def test_a_container_that_expires_before_its_documents_are_read_is_replaced(service: Service) -> None:
     service.provisioner.programs = reads("text")
     store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.pdf", b"%PDF-1.7")])
-    (state,) = map(IndexState.from_json, service.runtime.executions.started.values())
+    (state,) = map(IndexState.from_json, service.runtime.stores.executions.started.values())
     state = await play(service, state)
     service.clock.advance(limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60 + 1)
-    assert await service.runtime.containers.sweep.expire_due(service.clock()) > 0
+    assert await service.runtime.computers.containers.sweep.expire_due(service.clock()) > 0
     while state.next != "done":
         state = await play(service, state)
     assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 1
@@ -192,10 +192,10 @@ async def test_a_container_that_expires_before_its_documents_are_read_is_replace
 
 async def test_a_store_deleted_during_indexing_takes_its_container_along(service: Service) -> None:
     store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.pdf", b"%PDF-1.7")])
-    (state,) = map(IndexState.from_json, service.runtime.executions.started.values())
+    (state,) = map(IndexState.from_json, service.runtime.stores.executions.started.values())
     container_id = await hidden_container(service, await play(service, state))
     await service.sdk.vector_stores.delete(store.id)
-    assert await service.runtime.containers.peek("ten_a", container_id) is None
+    assert await service.runtime.computers.containers.peek("ten_a", container_id) is None
     assert all(not sandbox.is_alive for sandbox in service.provisioner.sandboxes.values())
 
 
@@ -204,5 +204,5 @@ async def test_a_container_that_a_dead_process_has_left_goes_when_it_expires(ser
     store = await service.runtime.vector_stores.stores.get("ten_a", (await service.sdk.vector_stores.create()).id)
     container_id = await service.runtime.vector_stores.indexing.reading.reserve(store)
     service.clock.advance(limits.RETENTION_SECONDS // 2)
-    await service.runtime.containers.sweep.expire_due(service.clock())
-    assert await service.runtime.containers.peek("ten_a", container_id) is None
+    await service.runtime.computers.containers.sweep.expire_due(service.clock())
+    assert await service.runtime.computers.containers.peek("ten_a", container_id) is None

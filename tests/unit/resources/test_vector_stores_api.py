@@ -307,7 +307,7 @@ async def test_a_file_that_is_cancelled_while_it_is_read_is_not_found(service: S
     file_id = await upload(service, "a.txt", WHALES)
     batch = await service.sdk.vector_stores.file_batches.create(store.id, file_ids=[file_id])
     before(
-        service.runtime.knowledge.index,
+        service.runtime.models.knowledge.index,
         "put_file",
         lambda *_: service.sdk.vector_stores.file_batches.cancel(batch.id, vector_store_id=store.id),
     )
@@ -324,7 +324,7 @@ async def test_files_that_are_added_at_once_are_all_counted(service: Service) ->
     ids = [await upload(service, f"{n}.txt", b"words") for n in range(8)]
     await asyncio.gather(*(service.sdk.vector_stores.files.create(store.id, file_id=each) for each in ids))
     assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.in_progress == 8
-    assert len(service.runtime.executions.started) == 1, "one execution reads them all"
+    assert len(service.runtime.stores.executions.started) == 1, "one execution reads them all"
     await run(service)
     assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 8
 
@@ -400,17 +400,17 @@ async def test_what_is_embedded_for_files_and_searches_is_counted_for_its_tenant
     store, _ = await store_with(service, whales_md=WHALES)
     await found(service, store.id, "whale")
     now = int(service.clock())
-    (used,) = await service.runtime.embedding_usage.between("ten_a", now, now)
+    (used,) = await service.runtime.stores.embedding_usage.between("ten_a", now, now)
     assert (used.model, used.key_id, used.embedding.requests, used.embedding.nanodollars) == ("static-256", "", 2, 0)
     assert used.embedding.tokens > 10
-    assert await service.runtime.embedding_usage.between("ten_b", now, now) == []
+    assert await service.runtime.stores.embedding_usage.between("ten_b", now, now) == []
 
 
 async def test_a_keys_budget_in_dollars_bounds_what_is_embedded_for_its_files_and_searches(service: Service) -> None:
-    knowledge, key_id = service.runtime.knowledge, key_id_of(hash_of("key-a"))
+    knowledge, key_id = service.runtime.models.knowledge, key_id_of(hash_of("key-a"))
     vars(knowledge)["embeddings"] = replace(knowledge.embeddings, prices={"static-256": Price(input=1_000)})
-    await service.runtime.budgets.put("ten_a", Scope("key", key_id), {"usd": 0.001})
-    service.runtime.api_keys.budgets["key-a"] = ("key",)
+    await service.runtime.stores.budgets.put("ten_a", Scope("key", key_id), {"usd": 0.001})
+    service.runtime.identity.api_keys.budgets["key-a"] = ("key",)
     store, _ = await store_with(service, whales_md=WHALES)
     assert store.file_counts.completed == 1, "a limit is not passed before it is reached"
     await service.sdk.vector_stores.files.create(store.id, file_id=await upload(service, "bridges.txt", BRIDGES))
@@ -420,9 +420,9 @@ async def test_a_keys_budget_in_dollars_bounds_what_is_embedded_for_its_files_an
     assert failed.last_error.message.startswith(f"The budget of the API key '{key_id}' is used up: usd ")
     with pytest.raises(openai.RateLimitError, match="is used up"):
         await found(service, store.id, "whale")
-    standing = await service.runtime.budgets.standing("ten_a", Scope("key", key_id))
+    standing = await service.runtime.stores.budgets.standing("ten_a", Scope("key", key_id))
     assert (standing.used["usd"] > 0.001, standing.held["usd"]) == (True, 0)
-    service.runtime.api_keys.budgets.clear()
+    service.runtime.identity.api_keys.budgets.clear()
     assert await found(service, store.id, "whale") == ["whales.md"], "a key without a budget pays without one"
 
 

@@ -31,7 +31,7 @@ async def play(service: Service, state: IndexState) -> IndexState:
 async def run(service: Service, *, steps_max: int = 200) -> list[str]:
     """All executions to their ends; answers the words that they went by."""
     words = []
-    started: dict[str, dict[str, Any]] = service.runtime.executions.started
+    started: dict[str, dict[str, Any]] = service.runtime.stores.executions.started
     for name in [*started]:
         state = IndexState.from_json(started.pop(name))
         while state.next != "done":
@@ -40,7 +40,7 @@ async def run(service: Service, *, steps_max: int = 200) -> list[str]:
                 service.clock.advance(limits.INDEXING_REST_SECONDS)
             assert len(words) < steps_max
             state = await play(service, state)
-        service.runtime.executions.status_of[name] = "SUCCEEDED"
+        service.runtime.stores.executions.status_of[name] = "SUCCEEDED"
     return words
 
 

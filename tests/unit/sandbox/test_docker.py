@@ -564,9 +564,9 @@ async def test_a_stack_looks_through_its_containers_and_may_keep_some_warm(tmp_p
     environment |= {"MOORAGE_DOCKER_RUNTIME_DIR": str(tmp_path), "MOORAGE_CONTENT_KEY": "00" * 32, "MOORAGE_WARM_POOL": "1g:1"}
     environment |= {"MOORAGE_EXECUTIONS_FILE": str(tmp_path / "executions.sqlite")}
     runtime = build_runtime(Settings.from_environment(environment))
-    (fleet,) = runtime.fleets
+    (fleet,) = runtime.computers.fleets
     assert isinstance(fleet.owner, DockerProvisioner)
-    assert (fleet.orphans is None, runtime.warm_pool is None) == (False, False)
+    assert (fleet.orphans is None, runtime.computers.warm_pool is None) == (False, False)
     await runtime.aclose()
 
 

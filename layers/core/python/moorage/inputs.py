@@ -27,6 +27,7 @@ from moorage.parallel import beside, outweighs, worked
 from moorage.store import keys, object_keys, schema
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.table import Table
+from moorage.stores import Stores
 from moorage.vector_stores.attachments import AttachmentReader, DocumentsUnread, UnreadDocument
 from moorage.vector_stores.documents import HEAD_BYTES, UnreadableDocument, look
 from moorage.wire.types import Item
@@ -54,11 +55,7 @@ class Resources(Protocol):
     """The needed part of the runtime."""
 
     @property
-    def table(self) -> Table: ...
-    @property
-    def blobs(self) -> Blobs: ...
-    @property
-    def files(self) -> FileStore: ...
+    def stores(self) -> Stores: ...
     @property
     def clock(self) -> Clock: ...
     @property
@@ -130,9 +127,9 @@ def unreadable_now(why: str) -> ApiError:
 def _inputs(resources: Resources) -> "Inputs":
     settings = resources.settings
     return Inputs(
-        resources.table,
-        resources.blobs,
-        resources.files,
+        resources.stores.table,
+        resources.stores.blobs,
+        resources.stores.files,
         Fetcher.of(resources.settings),
         clock=resources.clock,
         retention_seconds=settings.retention_seconds,

@@ -5,57 +5,39 @@ process that died in between, and counts of objects that are gone.
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from moorage import ids, limits
-from moorage.containers import store as containers
 from moorage.containers.containers import Containers
+from moorage.containers.store import KIND as CONTAINER_KIND
 from moorage.containers.transfers import bytes_of
 from moorage.files import store as files
-from moorage.files.store import FileStore
 from moorage.files.upload_store import is_upload, parts_bytes
 from moorage.parallel import side_by_side
 from moorage.store import keys, object_keys
-from moorage.store.blobs import Blobs
 from moorage.store.item_contents import COUNTED
 from moorage.store.listing import entries_beyond
 from moorage.store.stored_bytes import Holder, Kind, RecountTask, StoredBytes
-from moorage.store.table import Table
+from moorage.stores import Stores
 
 _LISTS: Final[Sequence[tuple[Kind, str]]] = (
     ("file", files.KIND),
-    ("container", containers.KIND),
+    ("container", CONTAINER_KIND),
     ("vector_store", keys.VECTOR_STORES),
 )
 """What is looked through, one after the other, and after them the entries."""
 _ENTRIES: Final = "entries"
 
 
-class CountedResources(Protocol):
-    """The needed part of the runtime."""
-
-    @property
-    def table(self) -> Table: ...
-
-    @property
-    def blobs(self) -> Blobs: ...
-
-    @property
-    def files(self) -> FileStore: ...
-
-    @property
-    def containers(self) -> Containers: ...
-
-
-async def recount_due(resources: CountedResources, now: float) -> int:
+async def recount_due(stores: Stores, containers: Containers, now: float) -> int:
     """Look through a part of each tenant that is due; answers how many entries were wrong. Harmless to run twice, or twice at once."""
-    stored = resources.files.stored
+    stored = stores.files.stored
 
     async def look(due: RecountTask) -> int:
-        holders, place = await _part(resources, stored, due)
+        holders, place = await _part(stores, stored, due)
 
         async def settle(holder: Holder) -> bool:
-            return not await _is_in_use(resources, holder) and await stored.settle(holder, lambda: _count(resources, holder))
+            return not await _is_in_use(containers, holder) and await stored.settle(holder, lambda: _count(stores, holder))
 
         wrong = sum(await side_by_side(settle, holders, at_once=limits.SWEEP_AT_ONCE))
         await stored.looked(due, place)
@@ -64,7 +46,7 @@ async def recount_due(resources: CountedResources, now: float) -> int:
     return sum(await side_by_side(look, await stored.due(now), at_once=1))
 
 
-async def _part(resources: CountedResources, stored: StoredBytes, due: RecountTask) -> tuple[list[Holder], str]:
+async def _part(stores: Stores, stored: StoredBytes, due: RecountTask) -> tuple[list[Holder], str]:
     """The next ones to look at, and the place behind them."""
     kinds = [kind for _, kind in _LISTS]
     at, _, after = (due.place or f"{kinds[0]}|").partition("|")
@@ -73,7 +55,7 @@ async def _part(resources: CountedResources, stored: StoredBytes, due: RecountTa
         is_end = len(found) < limits.RECOUNT_TOGETHER
         return found, "" if is_end else f"{_ENTRIES}|{found[-1].key[1]}"
     listing = keys.listing(due.tenant_id, at)
-    entries = await entries_beyond(resources.table, listing, after or None, "asc", limits.RECOUNT_TOGETHER)
+    entries = await entries_beyond(stores.table, listing, after or None, "asc", limits.RECOUNT_TOGETHER)
     holders = [Holder(due.tenant_id, _LISTS[kinds.index(at)][0], entry["PK"].rpartition("#")[2]) for entry in entries]
     if len(entries) == limits.RECOUNT_TOGETHER:
         return holders, f"{at}|{entries[-1]['GSI1SK']}"
@@ -81,25 +63,25 @@ async def _part(resources: CountedResources, stored: StoredBytes, due: RecountTa
     return holders, f"{following}|"
 
 
-async def _is_in_use(resources: CountedResources, holder: Holder) -> bool:
+async def _is_in_use(containers: Containers, holder: Holder) -> bool:
     """A container with a sandbox has room for files that are being stored; it is counted when the sandbox is stopped."""
     if holder.kind != "container":
         return False
-    record = await resources.containers.peek(holder.tenant_id, holder.id)
+    record = await containers.peek(holder.tenant_id, holder.id)
     return record is not None and record.sandbox is not None
 
 
-async def _count(resources: CountedResources, holder: Holder) -> int:
+async def _count(stores: Stores, holder: Holder) -> int:
     match holder.kind:
         case "container":
-            return await bytes_of(resources.blobs, holder.tenant_id, holder.id)
+            return await bytes_of(stores.blobs, holder.tenant_id, holder.id)
         case "file" if is_upload(holder.id):
-            return await parts_bytes(resources.table, holder)
+            return await parts_bytes(stores.table, holder)
         case "file" if holder.id.startswith(ids.RESPONSE_PREFIX):
-            return await resources.blobs.bytes_under(object_keys.response_blob(holder.tenant_id, holder.id, COUNTED))
+            return await stores.blobs.bytes_under(object_keys.response_blob(holder.tenant_id, holder.id, COUNTED))
         case "file":
-            record = await resources.table.get(keys.file(holder.tenant_id, holder.id), keys.META)
+            record = await stores.table.get(keys.file(holder.tenant_id, holder.id), keys.META)
             return 0 if record is None else int(record["bytes"])
         case "vector_store":
-            record = await resources.table.get(keys.vector_store(holder.tenant_id, holder.id), keys.META)
+            record = await stores.table.get(keys.vector_store(holder.tenant_id, holder.id), keys.META)
             return 0 if record is None or record["phase"] != "active" else int(record["usage_bytes"])

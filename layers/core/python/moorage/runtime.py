@@ -14,23 +14,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from moorage import limits
-from moorage.agents.session_store import AgentSessions
-from moorage.agents.store import Agents
 from moorage.approvals.link_store import ApprovalLinks
-from moorage.approvals.store import ApprovalStore
-from moorage.automations.store import Automations
 from moorage.containers.containers import Containers
 from moorage.containers.packages import Mirrors
 from moorage.containers.sandbox_wait import of_responses
-from moorage.containers.upstream_store import UpstreamContainers
-from moorage.conversations.store import Conversations
 from moorage.egress.fetch import Fetcher
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.keys import key_service
 from moorage.egress.service import EgressService
-from moorage.environments.template_store import EnvironmentTemplates
-from moorage.files.store import FileStore
-from moorage.files.upload_store import Uploads
 from moorage.identity.ended_sessions import EndedSessions, looks_like_token
 from moorage.knowledge.knowledge import Knowledge
 from moorage.model.catalog import ModelCatalog, ModelEntry
@@ -50,39 +41,29 @@ from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.sandbox.reach_only import ReachOnlyProvisioner
 from moorage.sandbox.warm_pool import PooledProvisioner, WarmPool
 from moorage.settings import Settings, SettingsError
-from moorage.skills.store import SkillStore
 from moorage.store.api_keys import ApiKey, ApiKeys, hash_of
 from moorage.store.audit import Audit, AuditFile, AuditLog
 from moorage.store.bell import BELL, Bell
 from moorage.store.blobs import Blobs
-from moorage.store.budgets import Budgets
 from moorage.store.deployment_keys import DeploymentKeys
 from moorage.store.dynamodb import DynamoTable
-from moorage.store.embedding_usage import EmbeddingUsageStore
 from moorage.store.execution_rows import ExecutionRows
 from moorage.store.executions import Executions
 from moorage.store.file_blobs import FileBlobs
-from moorage.store.item_contents import Contents
 from moorage.store.journal import Journal
-from moorage.store.lanes import Lanes
 from moorage.store.live_sandboxes import SandboxBounds
-from moorage.store.response_list import ResponseList
-from moorage.store.responses import Responses, StoredResponse
+from moorage.store.responses import StoredResponse
 from moorage.store.s3 import S3Blobs
-from moorage.store.sandbox_usage import SandboxPrice, SandboxUsage
 from moorage.store.sealed import Sealer
 from moorage.store.sqlite_table import SqliteTable
 from moorage.store.step_functions import StepFunctions
-from moorage.store.steps import Steps
-from moorage.store.stored_bytes import StoredBytes
 from moorage.store.stored_keys import StoredKeys
 from moorage.store.table import Table
 from moorage.store.vector_bucket import VectorBucket
+from moorage.stores import Stores
 from moorage.telemetry import open_log
-from moorage.vaults.store import Vaults
 from moorage.vector_stores.attachments import AttachmentReader, FairTurns
 from moorage.vector_stores.vector_stores import VectorStores
-from moorage.webhooks.store import Webhooks
 from moorage.wire.requests import WebSearchMode
 
 if TYPE_CHECKING:
@@ -104,110 +85,43 @@ class SandboxFleet:
     """None where sandboxes have no images of which a deployment leaves versions."""
 
 
-@dataclass(slots=True)
-class Runtime:
-    settings: Settings
-    table: Table
-    blobs: Blobs
-    responses: Responses
-    steps: Steps
-    files: FileStore
-    uploads: Uploads
-    skills: SkillStore
-    containers: Containers
-    upstream_containers: UpstreamContainers
-    egress: EgressService
-    conversations: Conversations
-    api_keys: ApiKeys
-    executions: Executions
+@dataclass(frozen=True, slots=True)
+class ModelAccess:
     catalog: ModelCatalog
     http: httpx.AsyncBaseTransport
     """The way to model upstreams."""
+    knowledge: Knowledge
+    """One for the process: it holds the read parts of indexes."""
+    without_search: WebSearchMode
+    """The fate of tools that search the web if the catalogue names no search engine."""
 
-    clock: Callable[[], float]
-    """Unix seconds."""
-    keys: DeploymentKeys
-    command: str = "moorage"
-    """The word that starts moorage where a client of the API is thought to be; what answers advise begins with it."""
+    @property
+    def web_search(self) -> WebSearchMode:
+        """The fate of tools that search the web."""
+        return "serve" if self.catalog.searches_web else self.without_search
+
+
+@dataclass(frozen=True, slots=True)
+class Computers:
+    """Containers, and what runs their sandboxes."""
+
+    containers: Containers
+    egress: EgressService
     fleets: tuple[SandboxFleet, ...] = ()
     """Those whose sandboxes can be listed from here."""
     warm_pool: WarmPool | None = None
     """Also where none is wanted any more, on Fargate: the reaper then stops what an earlier deployment left waiting."""
 
-    fetcher: Fetcher = field(default_factory=Fetcher)
-    """The way to addresses that users give."""
-    grammar_places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(limits.GRAMMAR_CHECKS_MAX))
-    """For checks of grammars, each of which is a process."""
-    audit: Audit = field(default_factory=lambda: Audit(None, time.time))
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who calls."""
+
+    api_keys: ApiKeys
+    ended: EndedSessions
+    """Sessions of the console, and of tokens, that were ended before their time. One for the process: it holds its reads."""
     tokens: "Tokens | None" = None
     """Of an issuer, beside API keys; None where none is taken."""
-    vector_bucket: Callable[[], VectorBucket] | None = None
-    """Where the vectors of vector stores are compared; None where that is in memory."""
-    sessions_listener: Callable[[StoredResponse], Awaitable[None]] | None = None
-    """Hears that a response of an agent's session has ended (``agents/listener.py``)."""
-    sessions_claim: Callable[[StoredResponse], Awaitable[bool]] | None = None
-    """Says whether a response of an agent's session belongs to one of its turns."""
-    session_automations: Callable[[StoredResponse, str, Mapping[str, Any]], Awaitable[str]] | None = None
-    """What a call of a session's response does with automations (``automations/by_agents.py``)."""
-    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
-    attempts: Counter[str] = field(default_factory=Counter)
-    """Requests for a response that are being answered here, whose clients may send them again (``api/idempotency.py``)."""
-    farewells: Counter[str] = field(default_factory=Counter)
-    """Those whose clients have gone, and of which is being noted where they can be gone on with."""
-
-    attachment_turns: FairTurns = field(default_factory=FairTurns)
-    """For documents of the input that are read here."""
-
-    _knowledge: Knowledge | None = None
-    _ended: EndedSessions | None = None
-
-    @property
-    def knowledge(self) -> Knowledge:
-        """One for the process: it holds the read parts of indexes."""
-        if self._knowledge is None:
-            self._knowledge = Knowledge(
-                self.catalog,
-                self.http,
-                self.blobs,
-                self.embedding_usage,
-                self.budgets,
-                self.clock,
-                self.vector_bucket,
-                limits.index_cache_bytes(self.settings.function_memory_mib),
-            )
-        return self._knowledge
-
-    @property
-    def sandbox_usage(self) -> SandboxUsage:
-        return _sandbox_usage(self.settings, self.table, self.clock)
-
-    @property
-    def embedding_usage(self) -> EmbeddingUsageStore:
-        return EmbeddingUsageStore(self.table, clock=self.clock, retention_seconds=self.settings.retention_seconds)
-
-    @property
-    def vector_stores(self) -> VectorStores:
-        return VectorStores(
-            self.table,
-            self.blobs,
-            self.files,
-            self.containers,
-            self.executions,
-            self.knowledge,
-            clock=self.clock,
-        )
-
-    def attachments(self, tenant_id: str, entry: ModelEntry) -> AttachmentReader:
-        """The reader of an input's documents for a model."""
-        chars_max = min(limits.ATTACHMENT_CHARS_MAX, entry.context_window_tokens * limits.ATTACHMENT_CHARS_PER_WINDOW_TOKEN)
-        return AttachmentReader(self.containers, self.attachment_turns, tenant_id, takes=entry.documents, chars_max=chars_max)
-
-    @property
-    def ended(self) -> EndedSessions:
-        """Sessions of the console, and of tokens, that were ended before their time. One for the process: it holds its reads."""
-        if self._ended is None:
-            self._ended = EndedSessions(self.table, self.clock)
-        return self._ended
 
     async def caller_of(self, secret: str) -> ApiKey | None:
         """The caller of a key or a token; None for an invalid one. Raises :class:`~moorage.errors.ApiError` for such a token."""
@@ -217,6 +131,61 @@ class Runtime:
         if found is not None and found.parent and await self.ended.has(hash_of(secret)):
             return None
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What ends with this process."""
+
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    attempts: Counter[str] = field(default_factory=Counter)
+    """Requests for a response that are being answered here, whose clients may send them again (``api/idempotency.py``)."""
+    farewells: Counter[str] = field(default_factory=Counter)
+    """Those whose clients have gone, and of which is being noted where they can be gone on with."""
+    attachment_turns: FairTurns = field(default_factory=FairTurns)
+    """For documents of the input that are read here."""
+    grammar_places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(limits.GRAMMAR_CHECKS_MAX))
+    """For checks of grammars, each of which is a process."""
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold a task that outlives its request; asyncio itself holds tasks only weakly."""
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def rest(self, seconds: float) -> None:
+        """Let kept work come to its end, if the process stands still after its answer (Lambda)."""
+        if self.tasks:
+            await asyncio.wait(set(self.tasks), timeout=seconds)
+
+
+@dataclass(slots=True)
+class Runtime:
+    settings: Settings
+    keys: DeploymentKeys
+    stores: Stores
+    models: ModelAccess
+    computers: Computers
+    identity: Identity
+    vector_stores: VectorStores
+    clock: Callable[[], float]
+    """Unix seconds."""
+    fetcher: Fetcher = field(default_factory=Fetcher)
+    """The way to addresses that users give."""
+    process: Process = field(default_factory=Process)
+    command: str = "moorage"
+    """The word that starts moorage where a client of the API is thought to be; what answers advise begins with it."""
+    sessions_listener: Callable[[StoredResponse], Awaitable[None]] | None = None
+    """Hears that a response of an agent's session has ended (``agents/listener.py``)."""
+    sessions_claim: Callable[[StoredResponse], Awaitable[bool]] | None = None
+    """Says whether a response of an agent's session belongs to one of its turns."""
+    session_automations: Callable[[StoredResponse, str, Mapping[str, Any]], Awaitable[str]] | None = None
+    """What a call of a session's response does with automations (``automations/by_agents.py``)."""
+
+    def attachments(self, tenant_id: str, entry: ModelEntry) -> AttachmentReader:
+        """The reader of an input's documents for a model."""
+        chars_max = min(limits.ATTACHMENT_CHARS_MAX, entry.context_window_tokens * limits.ATTACHMENT_CHARS_PER_WINDOW_TOKEN)
+        turns = self.process.attachment_turns
+        return AttachmentReader(self.computers.containers, turns, tenant_id, takes=entry.documents, chars_max=chars_max)
 
     async def session_goes_on(self, stored: StoredResponse) -> None:
         """Let the session of a response that has ended go on. Harmless to run twice."""
@@ -228,80 +197,17 @@ class Runtime:
         assert self.sessions_claim is not None, "this process takes up responses, and hears of no session"
         return await self.sessions_claim(stored)
 
-    def keep(self, task: asyncio.Task[Any]) -> None:
-        """Hold a task that outlives its request; asyncio itself holds tasks only weakly."""
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-
-    @property
-    def response_list(self) -> ResponseList:
-        return ResponseList(self.table)
-
-    @property
-    def lanes(self) -> Lanes:
-        return Lanes(self.table, self.blobs, now_ms=self.now_ms)
-
-    @property
-    def approvals(self) -> ApprovalStore:
-        return ApprovalStore(self.table)
-
-    @property
-    def budgets(self) -> Budgets:
-        return Budgets(self.table, self.clock)
-
     @property
     def approval_links(self) -> ApprovalLinks:
         return ApprovalLinks.of(self.keys.content())
 
-    @property
-    def sealer(self) -> Sealer:
-        return Sealer(self.keys.content, self.keys.opening_anew)
-
-    @property
-    def webhooks(self) -> Webhooks:
-        return Webhooks(self.table, self.sealer, clock=self.clock)
-
-    @property
-    def agents(self) -> Agents:
-        return Agents(self.table, self.blobs, clock=self.clock)
-
-    @property
-    def vaults(self) -> Vaults:
-        return Vaults(self.table, self.sealer, clock=self.clock)
-
-    @property
-    def agent_sessions(self) -> AgentSessions:
-        return AgentSessions(self.table, self.blobs, clock=self.clock, bell=self.responses.bell)
-
-    @property
-    def environment_templates(self) -> EnvironmentTemplates:
-        return EnvironmentTemplates(self.table, self.blobs, self.sealer, clock=self.clock)
-
-    @property
-    def automations(self) -> Automations:
-        return Automations(self.table, self.blobs, self.sealer, clock=self.clock, most=self.settings.automations_max)
-
-    def contents_of(self, tenant_id: str, include: frozenset[str] | None = None) -> Contents:
-        """The content of a tenant's items that is stored as objects; ``include`` as a client has asked for them."""
-        return Contents(self.blobs, self.files, tenant_id, include)
-
-    @property
-    def web_search(self) -> WebSearchMode:
-        """The fate of tools that search the web."""
-        return "serve" if self.catalog.searches_web else self.settings.web_search
-
     def now_ms(self) -> int:
         return int(self.clock() * 1000)
 
-    async def rest(self, seconds: float) -> None:
-        """Let kept work come to its end, if the process stands still after its answer (Lambda)."""
-        if self.tasks:
-            await asyncio.wait(set(self.tasks), timeout=seconds)
-
     async def aclose(self) -> None:
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-        await self.http.aclose()
-        for fleet in self.fleets:
+        await asyncio.gather(*self.process.tasks, return_exceptions=True)
+        await self.models.http.aclose()
+        for fleet in self.computers.fleets:
             if isinstance(fleet.owner, LauncherProvisioner | DockerProvisioner):
                 await fleet.owner.aclose()
 
@@ -317,10 +223,53 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     """Everything a process of this deployment needs; nothing is contacted yet."""
     executor = ThreadPoolExecutor(max_workers=64, thread_name_prefix="aws")
     table, blobs = _store(settings, executor)
-    files = FileStore(table, blobs, clock=clock, stored=StoredBytes(table, clock=clock, most=settings.stored_bytes_max))
+    keys, fetcher = DeploymentKeys(settings, _secret), Fetcher.of(settings)
+    stores = Stores.of(
+        settings,
+        table,
+        blobs,
+        Sealer(keys.content, keys.opening_anew),
+        _executions(settings, executor),
+        Audit(_audit_log(settings, executor), clock),
+        clock=clock,
+        bell=None if settings.executions_file is None else Bell(Path(settings.executions_file).with_name(BELL)),
+    )
+    models, computers = _models(settings, stores, executor, clock), _computers(settings, stores, keys, executor, clock)
+    vector_stores = VectorStores(table, blobs, stores.files, computers.containers, stores.executions, models.knowledge, clock=clock)
+    stores.files.before_erasure = vector_stores.forget_file
+    return Runtime(
+        settings=settings,
+        keys=keys,
+        stores=stores,
+        models=models,
+        computers=computers,
+        identity=_identity(settings, table, fetcher, clock),
+        vector_stores=vector_stores,
+        clock=clock,
+        fetcher=fetcher,
+    )
+
+
+def _models(settings: Settings, stores: Stores, executor: Executor, clock: Callable[[], float]) -> ModelAccess:
+    catalog = ModelCatalog.load(Path(settings.models_file), settings.upstream, secret=StoredKeys().value)
+    http = upstream_transport()
+    knowledge = Knowledge(
+        catalog,
+        http,
+        stores.blobs,
+        stores.embedding_usage,
+        stores.budgets,
+        clock,
+        _vector_bucket(settings, executor),
+        limits.index_cache_bytes(settings.function_memory_mib),
+    )
+    return ModelAccess(catalog, http, knowledge, settings.web_search)
+
+
+def _computers(settings: Settings, stores: Stores, keys: DeploymentKeys, executor: Executor, clock: Callable[[], float]) -> Computers:
+    table = stores.table
     sealed_with = None if settings.egress_key is None else key_service(settings.egress_key, executor, lambda: aws_client("kms"))
     egress = EgressService(table, sealed_with, settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor))
-    keys = DeploymentKeys(settings, _secret)
     microvms = _microvms(settings, executor)
     provisioner = _provisioner(settings, executor, microvms)
     connect, pooled = _connect(provisioner), _pooled(provisioner)
@@ -329,17 +278,14 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
         provisioner = pool or WarmPool(table, ReachOnlyProvisioner(), {}, key=keys.sandboxes, clock=clock)
     provisioner, connect = _with_microvms(settings, provisioner, microvms, connect)
-    bell = None if settings.executions_file is None else Bell(Path(settings.executions_file).with_name(BELL))
-    now_ms, retention_seconds = lambda: int(clock() * 1000), settings.retention_seconds
-    responses = Responses(table, blobs, now_ms=now_ms, retention_seconds=retention_seconds, bell=bell)
     containers = Containers(
         table,
-        blobs,
+        stores.blobs,
         provisioner,
-        files,
+        stores.files,
         clock=clock,
         sandbox_key=keys.sandboxes,
-        retention_seconds=retention_seconds,
+        retention_seconds=settings.retention_seconds,
         strict_expiry=settings.strict_expiry,
         auto_idle_seconds=settings.auto_idle_seconds,
         egress=None if settings.provisioner == "elsewhere" else egress,  # who starts a sandbox gives it its way out
@@ -348,41 +294,15 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         reaches=_reaches(settings),
         programs=settings.sandbox_programs,
         has_browsers=settings.sandbox_browser,
-        at_work=of_responses(responses),
+        at_work=of_responses(stores.responses),
         bounds=SandboxBounds(settings.tenant_sandboxes_max, settings.tenant_vcpus_max, settings.tenant_starts_per_second),
-        usage=_sandbox_usage(settings, table, clock),
+        usage=stores.sandbox_usage,
         can_start=settings.provisioner != "elsewhere",
-        webhooks=Webhooks(table, Sealer(keys.content, keys.opening_anew), clock=clock),
+        webhooks=stores.webhooks,
         mirrors=Mirrors(settings.python_mirror, settings.npm_mirror),
     )
-    runtime = Runtime(
-        settings=settings,
-        table=table,
-        blobs=blobs,
-        responses=responses,
-        steps=Steps(table, blobs, now_ms=now_ms),
-        files=files,
-        uploads=Uploads(table, blobs, files, clock=clock),
-        skills=SkillStore(table, blobs, clock=clock),
-        containers=containers,
-        upstream_containers=UpstreamContainers(table, clock=clock, retention_seconds=retention_seconds),
-        egress=egress,
-        conversations=Conversations(table, blobs, clock=clock),
-        api_keys=ApiKeys(table, clock=clock),
-        executions=_executions(settings, executor),
-        catalog=ModelCatalog.load(Path(settings.models_file), settings.upstream, secret=StoredKeys().value),
-        http=upstream_transport(),
-        clock=clock,
-        keys=keys,
-        fleets=tuple(_fleets(pooled, microvms, settings, table, containers.incarnations.token_of, clock)),
-        warm_pool=pool,
-        fetcher=Fetcher.of(settings),
-        audit=Audit(_audit_log(settings, executor), clock),
-        vector_bucket=_vector_bucket(settings, executor),
-    )
-    files.before_erasure = runtime.vector_stores.forget_file
-    runtime.tokens = _tokens(settings, runtime)
-    return runtime
+    fleets = _fleets(pooled, microvms, settings, table, containers.incarnations.token_of, clock)
+    return Computers(containers, egress, tuple(fleets), pool)
 
 
 def _warm_pool(
@@ -399,19 +319,15 @@ def _warm_pool(
     return WarmPool(table, fleet, settings.warm_pool, key=keys.sandboxes, clock=clock, connect=connect)
 
 
-def _sandbox_usage(settings: Settings, table: Table, clock: Callable[[], float]) -> SandboxUsage:
-    price, retention_seconds = SandboxPrice.of(settings), settings.retention_seconds
-    return SandboxUsage(table, Budgets(table, clock), price, clock=clock, retention_seconds=retention_seconds)
-
-
-def _tokens(settings: Settings, runtime: Runtime) -> "Tokens | None":
+def _identity(settings: Settings, table: Table, fetcher: Fetcher, clock: Callable[[], float]) -> Identity:
+    api_keys, ended = ApiKeys(table, clock=clock), EndedSessions(table, clock)
     if settings.oidc_issuer is None:
-        return None
+        return Identity(api_keys, ended)
     from moorage.identity.issuer import Issuer  # With a library that others have no use for.
     from moorage.identity.tokens import Tokens
 
-    issuer = Issuer(settings.oidc_issuer, runtime.fetcher, runtime.clock)
-    return Tokens(settings, issuer, runtime.table, runtime.ended, runtime.clock)
+    issuer = Issuer(settings.oidc_issuer, fetcher, clock)
+    return Identity(api_keys, ended, Tokens(settings, issuer, table, ended, clock))
 
 
 def _audit_log(settings: Settings, executor: Executor) -> AuditLog | None:

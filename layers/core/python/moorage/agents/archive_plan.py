@@ -82,7 +82,7 @@ async def read_plan(runtime: Runtime, file: StoredFile) -> ArchivePlan:
     """Raises :class:`~moorage.errors.ApiError` for an archive that is not whole, or that says what cannot be."""
     plan = ArchivePlan()
     due = _due(plan)
-    async for entry, text in ArchiveReader(runtime.files.content(file)).entries():
+    async for entry, text in ArchiveReader(runtime.stores.files.content(file)).entries():
         if entry.name != next(due, None):
             raise broken_archive(f"entry {len(plan.entries) + 1} is not the one that is due there.")
         plan.entries[entry.name] = entry
@@ -176,7 +176,7 @@ def _object(text: bytes, values_max: int = limits.REQUEST_VALUES_MAX) -> Fields:
 
 async def _check_settings(runtime: Runtime, settings: Fields, size: int) -> None:
     """Whether ``/v1/responses`` would take them. This deployment need not have their model: a change of the agent mends that."""
-    await beside(size, lambda: checked(settings, web_search=runtime.web_search))
+    await beside(size, lambda: checked(settings, web_search=runtime.models.web_search))
 
 
 def _check_session(plan: ArchivePlan, session: Fields) -> None:

@@ -33,7 +33,7 @@ async def export_archive(caller: Caller, agent_id: str) -> Response:
 )
 async def import_archive(caller: Caller, body: RawBody) -> AgentImport:
     given, runtime = IMPORT_AGENT.body(body), caller.runtime
-    file = await runtime.files.get(caller.tenant_id, given["file_id"], param="file_id")
+    file = await runtime.stores.files.get(caller.tenant_id, given["file_id"], param="file_id")
     imported = await import_agent(
         runtime,
         file,

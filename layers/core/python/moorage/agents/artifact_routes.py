@@ -26,38 +26,38 @@ _ONE: Final = f"{_ALL}/{{artifact_id}}"
 async def list_artifacts(
     caller: Caller, session_id: str, page: Annotated[ArtifactsPage, query_of(ArtifactsPage)]
 ) -> ListOf[SessionArtifact]:
-    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
+    session = await caller.runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
     await publish_last(caller.runtime, session)
-    found, has_more = await caller.runtime.agent_sessions.artifacts(session, page, page.environment_id)
+    found, has_more = await caller.runtime.stores.agent_sessions.artifacts(session, page, page.environment_id)
     return list_object([as_object(session, artifact) for artifact in found], has_more=has_more)
 
 
 @router.get(_ONE, "retrieveAgentSessionArtifact", "An artifact of a session")
 async def retrieve(caller: Caller, session_id: str, artifact_id: str) -> SessionArtifact:
-    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
-    return as_object(session, await caller.runtime.agent_sessions.artifact(session, artifact_id))
+    session = await caller.runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
+    return as_object(session, await caller.runtime.stores.agent_sessions.artifact(session, artifact_id))
 
 
 @router.get(f"{_ONE}/content", "downloadAgentSessionArtifact", "The bytes of an artifact", sends=BINARY, statuses=(206, 302, 416))
 async def content(request: Request, caller: Caller, session_id: str, artifact_id: str) -> Response:
     runtime = caller.runtime
-    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
-    artifact = await runtime.agent_sessions.artifact(session, artifact_id)
-    file = await runtime.files.get(caller.tenant_id, artifact.file_id)
+    session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
+    artifact = await runtime.stores.agent_sessions.artifact(session, artifact_id)
+    file = await runtime.stores.files.get(caller.tenant_id, artifact.file_id)
     return await download(
         request,
         runtime,
         key=file.key,
         filename=file.filename,
         size=file.bytes,
-        content=lambda start, end: runtime.files.content(file, start=start, end=end),
+        content=lambda start, end: runtime.stores.files.content(file, start=start, end=end),
     )
 
 
 @router.delete(_ONE, "deleteAgentSessionArtifact", "Delete an artifact; its turn does not publish it again")
 async def delete(caller: Caller, session_id: str, artifact_id: str) -> Deleted[Literal["agent.session.artifact.deleted"]]:
-    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
-    await delete_artifact(caller.runtime, session, await caller.runtime.agent_sessions.artifact(session, artifact_id))
+    session = await caller.runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
+    await delete_artifact(caller.runtime, session, await caller.runtime.stores.agent_sessions.artifact(session, artifact_id))
     return deleted(artifact_id, "agent.session.artifact.deleted")
 
 

@@ -24,14 +24,14 @@ _FOLDER: Final = container_path("/workspace/outputs/")
 
 async def publish_last(runtime: Runtime, session: SessionRecord) -> None:
     """What the last turn has left, if it has completed: whoever asks right after its end finds it."""
-    turn = await runtime.agent_sessions.last_turn(session)
+    turn = await runtime.stores.agent_sessions.last_turn(session)
     if turn is not None:
         await publish(runtime, session, turn)
 
 
 async def publish_of(runtime: Runtime, session: SessionRecord, response_id: str) -> None:
     """What the turn has left that a response has just ended; another one may have begun meanwhile."""
-    for turn in await runtime.agent_sessions.turns(session, descending=True, limit=2):
+    for turn in await runtime.stores.agent_sessions.turns(session, descending=True, limit=2):
         if turn.current == response_id:
             await publish(runtime, session, turn)
 
@@ -44,7 +44,7 @@ async def publish(runtime: Runtime, session: SessionRecord, turn: TurnRecord) ->
     if not standing.is_over or status_of(standing) != "completed":
         return
     left = await _left(runtime, standing, turn)
-    known = {artifact.id for artifact in await runtime.agent_sessions.artifacts_of(session, turn.number)}
+    known = {artifact.id for artifact in await runtime.stores.agent_sessions.artifacts_of(session, turn.number)}
     missing = [row for row in left if ArtifactRecord.id_of(turn.number, row.path) not in known]
 
     async def one(row: ContainerFileRecord) -> None:
@@ -60,22 +60,24 @@ async def _left(runtime: Runtime, standing: Standing, turn: TurnRecord) -> Seque
     """The files that the turn's commands have written there, as they were at its end."""
     session = standing.session
     assert session.container_id is not None
-    container = await runtime.containers.peek(session.tenant_id, session.container_id)
+    container = await runtime.computers.containers.peek(session.tenant_id, session.container_id)
     first = await snapshot_of(runtime, session.tenant_id, turn.responses[0])
     if container is None or first is None:
         return ()
-    following = await runtime.agent_sessions.turn(session, turn.number + 1)
+    following = await runtime.stores.agent_sessions.turn(session, turn.number + 1)
     after = None if following is None else await snapshot_of(runtime, session.tenant_id, following.responses[0])
     if after is None:
-        rows = await runtime.containers.files_of(session.tenant_id, session.container_id)
+        rows = await runtime.computers.containers.files_of(session.tenant_id, session.container_id)
     else:
-        rows = await runtime.containers.files_at(container, after.stored.files_at_ms)
+        rows = await runtime.computers.containers.files_at(container, after.stored.files_at_ms)
     began = first.stored.files_at_ms
     return [row for row in rows if row.path.startswith(_FOLDER) and row.source == "assistant" and row.written_at_ms >= began]
 
 
 async def _published(runtime: Runtime, session: SessionRecord, turn: TurnRecord, row: ContainerFileRecord) -> None:
-    file = await runtime.files.create(session.tenant_id, filename=row.filename, purpose=PURPOSE, chunks=runtime.containers.content(row))
+    file = await runtime.stores.files.create(
+        session.tenant_id, filename=row.filename, purpose=PURPOSE, chunks=runtime.computers.containers.content(row)
+    )
     artifact = ArtifactRecord(turn.number, turn.id, row.path, row.bytes, int(runtime.clock()), file.id, row.container_id)
-    if not await runtime.agent_sessions.add_artifact(session, artifact):
-        await runtime.files.delete(session.tenant_id, file.id)
+    if not await runtime.stores.agent_sessions.add_artifact(session, artifact):
+        await runtime.stores.files.delete(session.tenant_id, file.id)

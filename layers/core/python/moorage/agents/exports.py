@@ -50,7 +50,7 @@ class _ExportedSession:
 
 async def export(runtime: Runtime, tenant_id: str, agent_id: str) -> AsyncIterator[bytes]:
     """The archive. Raises :class:`~moorage.errors.ApiError` before the first piece where there is none."""
-    agent = await runtime.agents.get(tenant_id, agent_id)
+    agent = await runtime.stores.agents.get(tenant_id, agent_id)
     sessions = [await _looked_at(runtime, session) for session in await _sessions_of(runtime, agent)]
     size = sum(found.bytes_of_files for found in sessions)
     if size > limits.FILE_BYTES_MAX:
@@ -60,7 +60,7 @@ async def export(runtime: Runtime, tenant_id: str, agent_id: str) -> AsyncIterat
     async for piece in writer.text("agent.json", orjson.dumps(about)):
         yield piece
     for number in range(1, agent.version + 1):
-        version = await runtime.agents.get(tenant_id, agent_id, version=number)
+        version = await runtime.stores.agents.get(tenant_id, agent_id, version=number)
         said = await as_json({"updated_at": version.updated_at, "settings": dict(version.settings)})
         async for piece in writer.text(f"versions/{number:04d}.json", said):
             yield piece
@@ -75,7 +75,9 @@ async def _sessions_of(runtime: Runtime, agent: AgentRecord) -> list[SessionReco
     found: list[SessionRecord] = []
     page, has_more = PageQuery(limit=limits.PAGE_ITEMS_MAX, order="asc"), True
     while has_more:
-        sessions, has_more = await runtime.agent_sessions.page(agent.tenant_id, page, lambda record: record["agent_id"] == agent.id)
+        sessions, has_more = await runtime.stores.agent_sessions.page(
+            agent.tenant_id, page, lambda record: record["agent_id"] == agent.id
+        )
         found += sessions
         if len(found) > limits.AGENT_EXPORT_SESSIONS_MAX:
             raise export_too_large("sessions", limits.AGENT_EXPORT_SESSIONS_MAX)
@@ -86,14 +88,14 @@ async def _sessions_of(runtime: Runtime, agent: AgentRecord) -> list[SessionReco
 
 async def _looked_at(runtime: Runtime, session: SessionRecord) -> _ExportedSession:
     standing = await stand(runtime, session)
-    if not (standing.is_over or standing.open_calls) or await runtime.agent_sessions.inputs(session):
+    if not (standing.is_over or standing.open_calls) or await runtime.stores.agent_sessions.inputs(session):
         raise export_busy(session.id)
     await publish_last(runtime, session)
-    turns = await runtime.agent_sessions.turns(session)
+    turns = await runtime.stores.agent_sessions.turns(session)
     if len(turns) > limits.AGENT_EXPORT_TURNS_MAX:
         raise export_too_large("turns of one session", limits.AGENT_EXPORT_TURNS_MAX)
     container_id = session.container_id
-    files = [] if container_id is None else await runtime.containers.files_of(session.tenant_id, container_id)
+    files = [] if container_id is None else await runtime.computers.containers.files_of(session.tenant_id, container_id)
     numbers = {turn.number for turn in turns}
     artifacts = [each for each in await _artifacts_of(runtime, session) if each.turn_number in numbers]
     return _ExportedSession(session, turns, files, artifacts)
@@ -104,7 +106,7 @@ async def _artifacts_of(runtime: Runtime, session: SessionRecord) -> list[Artifa
     has_more = True
     while has_more:
         page = PageQuery(limit=limits.PAGE_ITEMS_MAX, order="asc", after=found[-1].id if found else None)
-        more, has_more = await runtime.agent_sessions.artifacts(session, page, None)
+        more, has_more = await runtime.stores.agent_sessions.artifacts(session, page, None)
         found += more
         if len(found) > limits.AGENT_EXPORT_ARTIFACTS_MAX:
             raise export_too_large("artifacts of one session", limits.AGENT_EXPORT_ARTIFACTS_MAX)
@@ -124,11 +126,11 @@ async def _session(runtime: Runtime, writer: ArchiveWriter, folder: str, exporte
             async for piece in writer.text(response_name(folder, number, position), said):
                 yield piece
     for position, row in enumerate(exported.files, 1):
-        async for piece in writer.file(f"{folder}/files/{position:06d}", row.bytes, runtime.containers.content(row)):
+        async for piece in writer.file(f"{folder}/files/{position:06d}", row.bytes, runtime.computers.containers.content(row)):
             yield piece
     for position, artifact in enumerate(exported.artifacts, 1):
-        file = await runtime.files.get(tenant_id, artifact.file_id)
-        async for piece in writer.file(f"{folder}/artifacts/{position:06d}", artifact.bytes, runtime.files.content(file)):
+        file = await runtime.stores.files.get(tenant_id, artifact.file_id)
+        async for piece in writer.file(f"{folder}/artifacts/{position:06d}", artifact.bytes, runtime.stores.files.content(file)):
             yield piece
 
 
@@ -163,14 +165,14 @@ async def _environment(runtime: Runtime, session: SessionRecord) -> tuple[dict[s
     """What a new one is made with, and the names of what stays."""
     if session.container_id is None:
         return None, []
-    sealed = await runtime.agent_sessions.environment_of(session)
-    text = await beside(len(sealed), lambda: runtime.sealer.open(session.tenant_id, sealed))
+    sealed = await runtime.stores.agent_sessions.environment_of(session)
+    text = await beside(len(sealed), lambda: runtime.stores.sealer.open(session.tenant_id, sealed))
     asked: Mapping[str, Any] = {} if text is None else orjson.loads(text)
-    container = await runtime.containers.peek(session.tenant_id, session.container_id)
+    container = await runtime.computers.containers.peek(session.tenant_id, session.container_id)
     left_out = [name for name in ("env", "setup_commands", "skills", "plugins") if asked.get(name)]
     if not left_out and container is not None:
         left_out += ["setup_commands"] if container.has_setup else []
-        skills = await runtime.containers.skills.of(container)
+        skills = await runtime.computers.containers.skills.of(container)
         left_out += ["skills"] if any(skill.plugin is None for skill in skills) else []
         left_out += ["plugins"] if container.plugins else []
     kept = {name: asked[name] for name in _KEPT_OF_ENVIRONMENT if name in asked}
@@ -228,9 +230,9 @@ def _head(snapshot: Snapshot, ended_at_ms: int) -> dict[str, Any]:
 async def _opened(runtime: Runtime, session: SessionRecord, items: Sequence[Item]) -> list[Item]:
     """The items whole, what this deployment has sealed of them in clear text."""
     found: list[Item] = []
-    for item in await runtime.contents_of(session.tenant_id).items(items):
+    for item in await runtime.stores.contents_of(session.tenant_id).items(items):
         sealed = item.get("encrypted_content")
-        text = None if sealed is None else await beside(len(sealed), lambda: runtime.sealer.open(session.tenant_id, sealed))  # noqa: B023
+        text = None if sealed is None else await beside(len(sealed), lambda: runtime.stores.sealer.open(session.tenant_id, sealed))  # noqa: B023
         if text is not None and item["type"] == "compaction":
             notes = await beside(len(text), partial(Notes.unpacked, text))
             text = replace(notes, recent=tuple(await _opened(runtime, session, notes.recent))).packed() if notes.recent else text

@@ -61,7 +61,7 @@ async def import_agent(
     """Raises :class:`~moorage.errors.ApiError`; nothing is left behind then."""
     plan = await read_plan(runtime, file)
     credentials = await credentials_in(runtime, file.tenant_id, vault_ids)
-    work = _Import(runtime, file, plan, vault_ids, credentials, keeps_network, key_id, runtime.agents.new_id())
+    work = _Import(runtime, file, plan, vault_ids, credentials, keeps_network, key_id, runtime.stores.agents.new_id())
     try:
         return await work.run()
     except BaseException:
@@ -87,16 +87,16 @@ class _Import:
 
     async def run(self) -> ImportedAgent:
         sessions = [(await self._session(folder, said), said) for folder, said in self.plan.sessions]
-        agent = await self.runtime.agents.restore(self.tenant_id, self.agent_id, self._versions())
+        agent = await self.runtime.stores.agents.restore(self.tenant_id, self.agent_id, self._versions())
         for session, _ in sessions:
-            await self.runtime.agent_sessions.reveal(session)
+            await self.runtime.stores.agent_sessions.reveal(session)
         return ImportedAgent(agent, self.plan.agent["id"], sessions)
 
     async def undo(self) -> None:
         """The agent first: where it is not there, the reaper goes on deleting."""
         with passing_over_what_is_gone():
-            await self.runtime.agents.delete(self.tenant_id, self.agent_id)
-        await self.runtime.agents.forget_versions(self.tenant_id, self.agent_id)
+            await self.runtime.stores.agents.delete(self.tenant_id, self.agent_id)
+        await self.runtime.stores.agents.forget_versions(self.tenant_id, self.agent_id)
         await side_by_side(partial(_delete, self.runtime), self.made, at_once=limits.SWEEP_AT_ONCE)
 
     async def _versions(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
@@ -109,7 +109,7 @@ class _Import:
 
     async def _session(self, folder: str, said: Fields) -> SessionRecord:
         """Stored, with all that hangs below it, and seen by nobody yet."""
-        sessions, settings = self.runtime.agent_sessions, _without_credentials(said["settings"])
+        sessions, settings = self.runtime.stores.agent_sessions, _without_credentials(said["settings"])
         chosen(settings, self.credentials)
         renaming = Renaming()
         new_ids = {old: ids.new_response_id(self.runtime.clock()) for old in _responses_of(said)}
@@ -129,7 +129,7 @@ class _Import:
             session = await self._with_environment(session, folder, said, renaming)
         await self._restore(session, said, new_ids)
         if session.budget is not None:
-            await self.runtime.budgets.put(self.tenant_id, budget_scope(session), session.budget)
+            await self.runtime.stores.budgets.put(self.tenant_id, budget_scope(session), session.budget)
         await self._responses(session, folder, said, renaming)
         await self._artifacts(session, folder, said)
         return session
@@ -151,18 +151,18 @@ class _Import:
         try:
             places = ((container_path(file["path"]), file_name(folder, "files", place)) for place, file in enumerate(said["files"], 1))
             placed = [PlacedFile(path, StreamedContent(self._size(name), partial(self._content, name))) for path, name in places]
-            await self.runtime.containers.place(container, placed)
+            await self.runtime.computers.containers.place(container, placed)
             text = (await as_json(spec)).decode()
-            sealed = await beside(len(text), lambda: self.runtime.sealer.seal(self.tenant_id, text))
+            sealed = await beside(len(text), lambda: self.runtime.stores.sealer.seal(self.tenant_id, text))
             session = replace(session, container_id=container.id, owns_container=True)
-            return await self.runtime.agent_sessions.with_environment(session, sealed)
+            return await self.runtime.stores.agent_sessions.with_environment(session, sealed)
         except BaseException:
-            await self.runtime.containers.delete(self.tenant_id, container.id)
+            await self.runtime.computers.containers.delete(self.tenant_id, container.id)
             raise
 
     async def _restore(self, session: SessionRecord, said: Fields, new_ids: Mapping[str, str]) -> None:
         now = int(self.runtime.clock())
-        expires_at = self.runtime.responses.expiry(is_stored=True)
+        expires_at = self.runtime.stores.responses.expiry(is_stored=True)
         turns = [
             TurnRecord(
                 turn["number"],
@@ -180,7 +180,7 @@ class _Import:
             for turn in said["turns"]
         ]
         self.made.append(session)
-        await self.runtime.agent_sessions.restore(session, turns)
+        await self.runtime.stores.agent_sessions.restore(session, turns)
 
     async def _responses(self, session: SessionRecord, folder: str, said: Fields, renaming: Renaming) -> None:
         request = await self._request(session)
@@ -190,7 +190,7 @@ class _Import:
             for number, turn in enumerate(said["turns"], 1)
             for place in range(1, len(turn["responses"]) + 1)
         ]
-        seal = partial(self.runtime.sealer.seal, self.tenant_id)
+        seal = partial(self.runtime.stores.sealer.seal, self.tenant_id)
         ancestors: tuple[Ancestor, ...] = ()
         for name in names:
             read = await response_of(await self._text(name), renaming, seal)
@@ -201,14 +201,14 @@ class _Import:
                 raise broken_archive(f"the chain before '{name}' is too long.")
             stored = self._stored(session, request, read, ancestors)
             log = tuple(event | {"sequence_number": number} for number, event in enumerate(_log(stored, read)))
-            await self.runtime.responses.create(stored, EventBatch(0, log, LogWriterId(0, 1), at_ms=read.head["ended_at_ms"]))
+            await self.runtime.stores.responses.create(stored, EventBatch(0, log, LogWriterId(0, 1), at_ms=read.head["ended_at_ms"]))
             ancestors = (*ancestors, Ancestor(stored.response_id, 0))
 
     async def _request(self, session: SessionRecord) -> CreateRequest:
         """What each of its responses was asked with, but for its input."""
         asked = as_request(session.settings) | {"input": "", "background": True}
         asked["tools"] = in_environment(session, asked["tools"])
-        request = parse_create(asked, web_search=self.runtime.web_search)
+        request = parse_create(asked, web_search=self.runtime.models.web_search)
         tools, _ = conceal(self.runtime, self.tenant_id, request.tools)
         return replace(request, tools=tools)
 
@@ -227,7 +227,7 @@ class _Import:
             ancestors=ancestors,
             container_id=session.container_id,
             is_background=True,
-            expires_at=self.runtime.responses.expiry(is_stored=True),
+            expires_at=self.runtime.stores.responses.expiry(is_stored=True),
             execution=read.head["id"],
             key_id=self.key_id,
             files_at_ms=0 if session.container_id is None else self.runtime.now_ms(),
@@ -239,18 +239,18 @@ class _Import:
         turns = {turn["number"]: turn["id"] for turn in said["turns"]}
         for place, artifact in enumerate(said["artifacts"], 1):
             path, name = container_path(artifact["path"]), file_name(folder, "artifacts", place)
-            file = await self.runtime.files.create(
+            file = await self.runtime.stores.files.create(
                 self.tenant_id, filename=path.rpartition("/")[2], purpose=PURPOSE, chunks=self._content(name)
             )
             turn, created_at = artifact["turn"], artifact["created_at"]
             record = ArtifactRecord(turn, turns[turn], path, file.bytes, created_at, file.id, session.container_id or "")
             try:
-                added = await self.runtime.agent_sessions.add_artifact(session, record)
+                added = await self.runtime.stores.agent_sessions.add_artifact(session, record)
             except BaseException:
-                await self.runtime.files.delete(self.tenant_id, file.id)
+                await self.runtime.stores.files.delete(self.tenant_id, file.id)
                 raise
             if not added:
-                await self.runtime.files.delete(self.tenant_id, file.id)
+                await self.runtime.stores.files.delete(self.tenant_id, file.id)
                 raise broken_archive("two artifacts of a turn have the same path.")
 
     # --- The archive ----------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class _Import:
     async def _content(self, name: str) -> AsyncIterator[bytes]:
         entry = self.plan.entries[name]
         if entry.bytes:
-            async for chunk in self.runtime.files.content(self.file, start=entry.start, end=entry.start + entry.bytes - 1):
+            async for chunk in self.runtime.stores.files.content(self.file, start=entry.start, end=entry.start + entry.bytes - 1):
                 yield chunk
 
     async def _text(self, name: str) -> bytes:
@@ -271,15 +271,15 @@ class _Import:
 async def settle_imports(runtime: Runtime) -> int:
     """End the imports whose process died; answers how many sessions of theirs there were. The agent comes last: if it is there, its
     sessions are seen from now on, and otherwise they are deleted. Harmless to run twice, or twice at once."""
-    sessions = await runtime.agent_sessions.unrevealed()
+    sessions = await runtime.stores.agent_sessions.unrevealed()
 
     async def one(session: SessionRecord) -> None:
-        if await runtime.agents.is_there(session.tenant_id, session.agent_id):
+        if await runtime.stores.agents.is_there(session.tenant_id, session.agent_id):
             with passing_over_what_is_gone():
-                await runtime.agent_sessions.reveal(session)
+                await runtime.stores.agent_sessions.reveal(session)
         else:
             await _delete(runtime, session)
-            await runtime.agents.forget_versions(session.tenant_id, session.agent_id)
+            await runtime.stores.agents.forget_versions(session.tenant_id, session.agent_id)
 
     await side_by_side(one, sessions, at_once=limits.SWEEP_AT_ONCE)
     return len(sessions)

@@ -27,7 +27,7 @@ async def _ended(runtime: Runtime, stored: StoredResponse) -> None:
     list as long as this fails."""
     assert stored.session_id is not None
     try:
-        session = await runtime.agent_sessions.get(stored.tenant_id, stored.session_id)
+        session = await runtime.stores.agent_sessions.get(stored.tenant_id, stored.session_id)
     except ApiError:
         return  # It was deleted.
     if stored.container_id is not None:

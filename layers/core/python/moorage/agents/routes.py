@@ -37,18 +37,18 @@ _VERSION: Final = ("version", {"type": "integer", "minimum": 1, "maximum": limit
 async def create(caller: Caller, body: RawBody) -> SavedAgent:
     settings = await beside(len(body), lambda: CREATE_AGENT.body(body))
     await check_settings(caller.runtime, caller.tenant_id, settings, len(body))
-    return as_object(await caller.runtime.agents.create(caller.tenant_id, _kept(settings)))
+    return as_object(await caller.runtime.stores.agents.create(caller.tenant_id, _kept(settings)))
 
 
 @router.get("/agents", "listAgents", "Saved agents, newest first")
 async def list_agents(caller: Caller, page: AnyPage) -> ListOf[SavedAgent]:
-    found, has_more = await caller.runtime.agents.page(caller.tenant_id, page)
+    found, has_more = await caller.runtime.stores.agents.page(caller.tenant_id, page)
     return list_object([as_object(agent) for agent in found], has_more=has_more)
 
 
 @router.get(_ONE, "retrieveAgent", "An agent, as it is or in an earlier version")
 async def retrieve(caller: Caller, agent_id: str, wanted: Annotated[AgentQuery, query_of(AgentQuery)]) -> SavedAgent:
-    return as_object(await caller.runtime.agents.get(caller.tenant_id, agent_id, version=wanted.version))
+    return as_object(await caller.runtime.stores.agents.get(caller.tenant_id, agent_id, version=wanted.version))
 
 
 @router.post(_ONE, "updateAgent", "Change an agent", body=("UpdateAgent", UPDATE_AGENT), statuses=(409,))
@@ -65,12 +65,12 @@ async def update(caller: Caller, agent_id: str, body: RawBody) -> SavedAgent:
         await check_settings(caller.runtime, caller.tenant_id, following, len(await as_json(following)))
         return following
 
-    return as_object(await caller.runtime.agents.update(caller.tenant_id, agent_id, change))
+    return as_object(await caller.runtime.stores.agents.update(caller.tenant_id, agent_id, change))
 
 
 @router.delete(_ONE, "deleteAgent", "Delete an agent with its versions")
 async def delete(caller: Caller, agent_id: str) -> Deleted[Literal["agent.deleted"]]:
-    await caller.runtime.agents.delete(caller.tenant_id, agent_id)
+    await caller.runtime.stores.agents.delete(caller.tenant_id, agent_id)
     return deleted(agent_id, "agent.deleted")
 
 

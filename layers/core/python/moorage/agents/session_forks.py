@@ -44,7 +44,7 @@ async def fork(runtime: Runtime, session: SessionRecord, turn: TurnRecord | None
     ended = standing.snapshot
     if ended is None:
         raise bad_request(f"The response of turn '{standing.turn.id}' was deleted: choose another one.", param="turn_id")
-    new = runtime.agent_sessions.new(
+    new = runtime.stores.agent_sessions.new(
         session.tenant_id,
         session.settings,
         session.agent_id,
@@ -59,22 +59,22 @@ async def fork(runtime: Runtime, session: SessionRecord, turn: TurnRecord | None
         first = await _holder(runtime, new, ended, items, key_id)
     except BaseException:
         if place.container is not None:
-            await runtime.containers.delete(session.tenant_id, place.container.id)
+            await runtime.computers.containers.delete(session.tenant_id, place.container.id)
         raise
     origin = {"session_id": session.id, "turn_id": standing.turn.id, "files": place.files}
     new = replace(new, begins_with=first, forked_from=origin)
     if place.container is not None:
         new = replace(new, container_id=place.container.id, owns_container=True)
-        new = await runtime.agent_sessions.with_environment(new, await runtime.agent_sessions.environment_of(session))
+        new = await runtime.stores.agent_sessions.with_environment(new, await runtime.stores.agent_sessions.environment_of(session))
     if new.budget is not None:  # Before its session: what dies between leaves none that nothing bounds.
-        await runtime.budgets.put(new.tenant_id, budget_scope(new), new.budget)
-    await runtime.agent_sessions.create(new)
+        await runtime.stores.budgets.put(new.tenant_id, budget_scope(new), new.budget)
+    await runtime.stores.agent_sessions.create(new)
     return new
 
 
 async def _ended(runtime: Runtime, session: SessionRecord, turn: TurnRecord | None) -> Standing:
     """The turn as it stands. Raises :class:`ApiError` if it goes on, and if there is none that has ended."""
-    wanted = [turn] if turn is not None else await runtime.agent_sessions.turns(session, descending=True, limit=2)
+    wanted = [turn] if turn is not None else await runtime.stores.agent_sessions.turns(session, descending=True, limit=2)
     for each in wanted:
         standing = await standing_of(runtime, session, each)
         if standing.is_over:
@@ -88,7 +88,7 @@ async def _place(runtime: Runtime, session: SessionRecord, ended: Snapshot) -> _
     if session.container_id is None or ended.stored.container_id is None:
         return _Place()
     try:
-        source = await runtime.containers.use(session.tenant_id, ended.stored.container_id)
+        source = await runtime.computers.containers.use(session.tenant_id, ended.stored.container_id)
     except ContainerLost:
         return _Place(await container_as_asked(runtime, session))
     at_ms = (await as_of(runtime, ended, None)).boundary.files_at_ms
@@ -96,14 +96,14 @@ async def _place(runtime: Runtime, session: SessionRecord, ended: Snapshot) -> _
         raise past_unknown(source.id)
     credentials = await credentials_in(runtime, session.tenant_id, session.vault_ids)
     policy = with_variables(runtime, policy_of(source), credentials)
-    return _Place(*await runtime.containers.copy(source, at_ms=at_ms, network_policy=policy))
+    return _Place(*await runtime.computers.containers.copy(source, at_ms=at_ms, network_policy=policy))
 
 
 async def _said(runtime: Runtime, turn: TurnRecord, ended: Snapshot, container: ContainerRecord | None) -> list[Item]:
     """What was said up to the end of the turn, as if its calls had run in the fork's environment."""
     stored = ended.stored
     answers = [{**item, "id": ids.new_turn_item_id("fco", turn.number)} for item in answers_of(ended, {})]
-    chain = await runtime.responses.chain(stored.tenant_id, stored.response_id)
+    chain = await runtime.stores.responses.chain(stored.tenant_id, stored.response_id)
     items = carried([*chain_items(chain.parts, then=answers), *answers], reader(runtime, stored.tenant_id))
     if container is None or stored.container_id is None:
         return items
@@ -114,7 +114,7 @@ async def _said(runtime: Runtime, turn: TurnRecord, ended: Snapshot, container: 
 async def _holder(runtime: Runtime, new: SessionRecord, ended: Snapshot, items: list[Item], key_id: str) -> str:
     """A response of the new session that holds what was said, and asks no model; its id."""
     asked = {**as_request(new.settings), "tools": [], "input": [], "previous_response_id": ended.stored.response_id}
-    request = parse_create(asked, web_search=runtime.web_search)
+    request = parse_create(asked, web_search=runtime.models.web_search)
     prepared = await prepare(runtime, new.tenant_id, request, recent=items, key_id=key_id)
     assert ended.last is not None
     origin = {"response_id": ended.stored.response_id, "at": ended.last.following - 1, "container": None}

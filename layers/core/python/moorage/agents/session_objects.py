@@ -43,7 +43,9 @@ Environment = NoEnvironment | HostedEnvironment
 
 async def environment_object(runtime: Runtime, session: SessionRecord) -> Environment:
     """As it is; one whose container was deleted is none any more."""
-    container = None if session.container_id is None else await runtime.containers.peek(session.tenant_id, session.container_id)
+    container = (
+        None if session.container_id is None else await runtime.computers.containers.peek(session.tenant_id, session.container_id)
+    )
     return await environment_of(runtime, container)
 
 
@@ -180,10 +182,10 @@ async def actions_of(runtime: Runtime, standing: Standing) -> list[dict[str, Any
     if not standing.awaits or standing.snapshot is None:
         return calls
     stored = standing.snapshot.stored
-    known = await runtime.approvals.those(stored, standing.awaits)
+    known = await runtime.stores.approvals.those(stored, standing.awaits)
     waiting = [known[each] for each in standing.awaits if each in known and known[each].is_waiting]
     lanes = sorted({keys.lane_of(each.step) for each in waiting})
-    read = await asyncio.gather(*(runtime.steps.read(stored.tenant_id, stored.response_id, lane=lane) for lane in lanes))
+    read = await asyncio.gather(*(runtime.stores.steps.read(stored.tenant_id, stored.response_id, lane=lane) for lane in lanes))
     items = {lane: progress.items for lane, progress in zip(lanes, read, strict=True)}
     return [*calls, *(_question(turn, each.id, question_of(each, items[keys.lane_of(each.step)])) for each in waiting)]
 

@@ -25,7 +25,7 @@ async def owned_past(
     is_young = age < runtime.settings.retention_seconds * limits.AGENT_SESSION_CHAIN_SHARE
     if is_young and len(previous.stored.ancestors) + 1 < limits.AGENT_SESSION_CHAIN_MAX:
         return None
-    chain = await runtime.responses.chain(session.tenant_id, previous.stored.response_id)
+    chain = await runtime.stores.responses.chain(session.tenant_id, previous.stored.response_id)
     return carried(chain_items(chain.parts, then=then), reader(runtime, session.tenant_id))
 
 

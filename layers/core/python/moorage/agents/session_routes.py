@@ -93,7 +93,7 @@ async def create(caller: Caller, body: RawBody) -> Response:
     given = await beside(len(body), lambda: CREATE_SESSION(sent))
     if "agent" in given:
         given["agent"] = with_nulls(given["agent"], sent["agent"])
-    runtime, sessions = caller.runtime, caller.runtime.agent_sessions
+    runtime, sessions = caller.runtime, caller.runtime.stores.agent_sessions
     messages = messages_of(given.get("input"))
     if not messages and (given["environment"]["type"] == "none" or given.get("stream")):
         raise missing_parameter("input")
@@ -103,7 +103,7 @@ async def create(caller: Caller, body: RawBody) -> Response:
     session = replace(await new_session(runtime, caller.tenant_id, given, size=len(body)), budget=budget)
     _check_budget(runtime, session.settings, budget)
     if budget is not None:  # Before its session: what dies between leaves none that nothing bounds.
-        await runtime.budgets.put(caller.tenant_id, budget_scope(session), budget)
+        await runtime.stores.budgets.put(caller.tenant_id, budget_scope(session), budget)
     await sessions.create(session)
     if messages:
         try:
@@ -129,7 +129,7 @@ async def list_sessions(caller: Caller, page: Annotated[SessionsPage, query_of(S
         wants_agent = page.agent_id is None or record["agent_id"] == page.agent_id
         return wants_agent and all(record["metadata"].get(name) == value for name, value in page.metadata.items())
 
-    found, has_more = await caller.runtime.agent_sessions.page(caller.tenant_id, page, keep)
+    found, has_more = await caller.runtime.stores.agent_sessions.page(caller.tenant_id, page, keep)
 
     async def shown(session: SessionRecord) -> AgentSession:
         return await _as_object(caller.runtime, session)
@@ -139,7 +139,7 @@ async def list_sessions(caller: Caller, page: Annotated[SessionsPage, query_of(S
 
 @router.get(_ONE, "retrieveAgentSession", "A session, as it stands")
 async def retrieve(caller: Caller, session_id: str) -> AgentSession:
-    return await _as_object(caller.runtime, await caller.runtime.agent_sessions.get(caller.tenant_id, session_id))
+    return await _as_object(caller.runtime, await caller.runtime.stores.agent_sessions.get(caller.tenant_id, session_id))
 
 
 @router.post(_ONE, "updateAgentSession", "Change a session, for the turns to come", body=("UpdateAgentSession", UPDATE_SESSION))
@@ -149,7 +149,7 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
     runtime = caller.runtime
     metadata, budget = given.get("metadata", {} if "metadata" in sent else None), _budget(given, sent)
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+        session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
         settings = None
         if "agent" in given:
             settings = _changed(session.settings, given["agent"], sent["agent"])
@@ -158,7 +158,7 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
         _check_budget(runtime, settings or session.settings, budget)
         if settings is None and metadata is None and budget is None:
             return await _as_object(runtime, session)
-        changed = await runtime.agent_sessions.update(session, settings=settings, metadata=metadata, budget=budget)
+        changed = await runtime.stores.agent_sessions.update(session, settings=settings, metadata=metadata, budget=budget)
         if changed is not None:
             if budget is not None:
                 await _set_budget(runtime, changed, budget)
@@ -168,7 +168,7 @@ async def update(caller: Caller, session_id: str, body: RawBody) -> AgentSession
 
 async def _set_budget(runtime: Runtime, session: SessionRecord, budget: Mapping[str, Any]) -> None:
     """What was used so far stays counted. A turn that stands still for want of it goes on."""
-    await runtime.budgets.put(session.tenant_id, budget_scope(session), budget)
+    await runtime.stores.budgets.put(session.tenant_id, budget_scope(session), budget)
     standing = await stand(runtime, session)
     if standing.is_running and standing.snapshot is not None and standing.snapshot.stored.is_pause_requested:
         await paused.resume(runtime, standing.snapshot.stored)
@@ -178,7 +178,7 @@ async def _set_budget(runtime: Runtime, session: SessionRecord, budget: Mapping[
 async def remove(
     caller: Caller, session_id: str, wanted: Annotated[SessionDelete, query_of(SessionDelete)]
 ) -> Deleted[Literal["agent.session.deleted"]]:
-    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id, even_deleted=True)
+    session = await caller.runtime.stores.agent_sessions.get(caller.tenant_id, session_id, even_deleted=True)
     await delete(caller.runtime, session, force=wanted.force)
     return deleted(session_id, "agent.session.deleted")
 
@@ -194,7 +194,7 @@ async def remove(
 async def fork_session(caller: Caller, session_id: str, body: RawBody) -> AgentSession:
     """An extension."""
     runtime, given = caller.runtime, FORK_SESSION.body(body or b"{}")
-    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
     turn = await _turn(runtime, session, given["turn_id"]) if "turn_id" in given else None
     forked = await fork(runtime, session, turn, key_id=caller.key_id)
     await tell_beginning(runtime, forked)
@@ -216,7 +216,7 @@ async def create_events(request: Request, caller: Caller, session_id: str, body:
     """Accepted is not done: the stream tells of that. Messages and results of one request are taken together, or not at all."""
     given: Sequence[Mapping[str, Any]] = (await beside(len(body), lambda: CREATE_SESSION_EVENTS.body(body)))["events"]
     runtime = caller.runtime
-    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
     by_type: dict[str, list[Mapping[str, Any]]] = {}
     for event in given:
         by_type.setdefault(event["type"].removeprefix("agent.session.input."), []).append(event)
@@ -256,7 +256,7 @@ async def stream_events(
     """``Last-Event-ID`` and ``after`` go on behind an event; ``after=0`` tells all from the beginning, and a turn's id all from the
     beginning of the turn. Extensions of ours."""
     runtime = caller.runtime
-    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
     last = request.headers.get("last-event-id")
     after = wanted.after if last is None else last
     cursor = None
@@ -301,9 +301,9 @@ def _written(event: Event, *, obfuscates: bool) -> bytes:
 @router.get(f"{_ONE}/turns", "listAgentSessionTurns", "The turns of a session")
 async def list_turns(caller: Caller, session_id: str, page: AnyPage) -> ListOf[Turn]:
     runtime = caller.runtime
-    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
     beyond = None if page.after is None else (await _turn(runtime, session, page.after)).number
-    turns = await runtime.agent_sessions.turns(session, beyond=beyond, descending=page.order == "desc", limit=page.limit + 1)
+    turns = await runtime.stores.agent_sessions.turns(session, beyond=beyond, descending=page.order == "desc", limit=page.limit + 1)
 
     async def shown(turn: TurnRecord) -> Turn:
         return turn_object(await standing_of(runtime, session, turn), turn)
@@ -316,7 +316,7 @@ async def list_turns(caller: Caller, session_id: str, page: AnyPage) -> ListOf[T
 async def retrieve_turn(caller: Caller, session_id: str, turn_id: str) -> Turn:
     """Also of a subagent."""
     runtime = caller.runtime
-    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
     if (found := await _turn_of_subagent(runtime, session, turn_id)) is not None:
         return cast("Turn", await turn_answer(runtime, session, *found))
     turn = await _turn(runtime, session, turn_id)
@@ -326,7 +326,7 @@ async def retrieve_turn(caller: Caller, session_id: str, turn_id: str) -> Turn:
 @router.get(f"{_ONE}/turns/{{turn_id}}/items", "listAgentSessionTurnItems", "The items of a turn")
 async def list_turn_items(caller: Caller, session_id: str, turn_id: str, page: AnyPage) -> ListOf[Item]:
     runtime = caller.runtime
-    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
     if (found := await _turn_of_subagent(runtime, session, turn_id)) is not None:
         return page_of(found[0].items(turn_id), page)
     return page_of(await _items(runtime, session, await _turn(runtime, session, turn_id)), page)
@@ -335,7 +335,7 @@ async def list_turn_items(caller: Caller, session_id: str, turn_id: str, page: A
 @router.get(f"{_ONE}/items", "listAgentSessionItems", "The items of a session, of all its turns")
 async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[Item]:
     runtime = caller.runtime
-    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
     number = 0 if page.after is None else await _turn_of(runtime, session, page.after)
 
     async def of_turn(turn: TurnRecord) -> list[Item]:
@@ -348,9 +348,9 @@ async def list_items(caller: Caller, session_id: str, page: AnyPage) -> ListOf[I
 async def list_traces(caller: Caller, session_id: str, page: AnyPage) -> ListOf[SessionTrace]:
     """``after`` is a turn's id. A page is shorter than asked for if its traces are long."""
     runtime = caller.runtime
-    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
     beyond = None if page.after is None else (await _turn(runtime, session, page.after)).number
-    turns = await runtime.agent_sessions.turns(session, beyond=beyond, descending=page.order == "desc", limit=page.limit + 1)
+    turns = await runtime.stores.agent_sessions.turns(session, beyond=beyond, descending=page.order == "desc", limit=page.limit + 1)
     found: list[SessionTrace] = []
     size, taken = 0, 0
     for turn in turns[: page.limit]:
@@ -386,13 +386,13 @@ async def _items(runtime: Runtime, session: SessionRecord, turn: TurnRecord) -> 
         if snapshot is None:
             return (), (), False
         stored = snapshot.stored
-        contents = runtime.contents_of(session.tenant_id, frozenset(stored.parameters.include))
+        contents = runtime.stores.contents_of(session.tenant_id, frozenset(stored.parameters.include))
         given = await contents.items(stored.own_input)
         if snapshot.is_final:
             ended = await contents.response(snapshot.final_object)
             has_answered = ended["status"] == "completed" and not Standing(session, turn, snapshot).open_calls
             return given, ended["output"], has_answered
-        done = (await runtime.steps.read(stored.tenant_id, stored.response_id)).items
+        done = (await runtime.stores.steps.read(stored.tenant_id, stored.response_id)).items
         return given, await contents.items([done[index] for index in sorted(done)]), False
 
     return items_of_turn(turn.id, await side_by_side(one, turn.responses, at_once=limits.RECORDS_UNPACKED_AT_ONCE))
@@ -406,9 +406,9 @@ async def _turn_of(runtime: Runtime, session: SessionRecord, item_id: str) -> in
     said_in, response_id = [item_id], ids.response_of(item_id)
     if response_id is not None:
         with suppress(ApiError):
-            said_in = [item["id"] for item in (await runtime.responses.load(session.tenant_id, response_id)).own_input]
+            said_in = [item["id"] for item in (await runtime.stores.responses.load(session.tenant_id, response_id)).own_input]
     for each in said_in:
-        turn = await runtime.agent_sessions.turn(session, ids.number_of_turn(each))
+        turn = await runtime.stores.agent_sessions.turn(session, ids.number_of_turn(each))
         if turn is not None and (said_in == [item_id] or response_id in turn.responses):
             return turn.number
     return 0
@@ -418,12 +418,12 @@ async def _turn_of_subagent(runtime: Runtime, session: SessionRecord, turn_id: s
     """None for a turn of the session's own agent, and for what is none."""
     if not team_setting(session.settings)["enabled"]:
         return None
-    turn = await runtime.agent_sessions.turn(session, ids.turn_number(turn_id))
+    turn = await runtime.stores.agent_sessions.turn(session, ids.turn_number(turn_id))
     return None if turn is None or turn.id == turn_id else await turn_of_subagent(runtime, session, turn_id)
 
 
 async def _turn(runtime: Runtime, session: SessionRecord, turn_id: str) -> TurnRecord:
-    turn = await runtime.agent_sessions.turn(session, ids.turn_number(turn_id))
+    turn = await runtime.stores.agent_sessions.turn(session, ids.turn_number(turn_id))
     if turn is None or turn.id != turn_id:
         raise turn_not_found(turn_id)
     return turn
@@ -481,8 +481,8 @@ async def _as_object(runtime: Runtime, session: SessionRecord) -> AgentSession:
     standing = await stand(runtime, session)
     actions = await actions_of(runtime, standing)
     if standing.open_calls:
-        answered = {call_id for each in await runtime.agent_sessions.inputs(session) for call_id in each.results}
+        answered = {call_id for each in await runtime.stores.agent_sessions.inputs(session) for call_id in each.results}
         actions = [action for action in actions if action.get("call_id") not in answered]
-    budget = None if session.budget is None else await runtime.budgets.standing(session.tenant_id, budget_scope(session))
+    budget = None if session.budget is None else await runtime.stores.budgets.standing(session.tenant_id, budget_scope(session))
     environment = await environment_object(runtime, session)
     return session_object(standing, environment, actions, used=None if budget is None else budget.used)

@@ -37,7 +37,7 @@ async def new_session(
     credentials = await credentials_in(runtime, tenant_id, vault_ids)
     chosen(settings, credentials)
     container = await open_environment(runtime, tenant_id, environment, param="environment", kind="session", credentials=credentials)
-    session = runtime.agent_sessions.new(
+    session = runtime.stores.agent_sessions.new(
         tenant_id,
         settings,
         None if agent is None else agent[0],
@@ -51,21 +51,21 @@ async def new_session(
     if container is None:
         return session
     text = (await as_json(environment)).decode()
-    sealed = await beside(len(text), lambda: runtime.sealer.seal(tenant_id, text))
-    return await runtime.agent_sessions.with_environment(session, sealed)
+    sealed = await beside(len(text), lambda: runtime.stores.sealer.seal(tenant_id, text))
+    return await runtime.stores.agent_sessions.with_environment(session, sealed)
 
 
 async def make_anew(runtime: Runtime, session: SessionRecord) -> SessionRecord:
     """The session with a new container, because it has lost its own. Raises :class:`~moorage.errors.ApiError` where that cannot be."""
-    sessions, tenant_id = runtime.agent_sessions, session.tenant_id
+    sessions, tenant_id = runtime.stores.agent_sessions, session.tenant_id
     container = await container_as_asked(runtime, session)
     moved = await sessions.move(session, container.id)
     if moved is None:
-        await runtime.containers.delete(tenant_id, container.id)
+        await runtime.computers.containers.delete(tenant_id, container.id)
         return await sessions.get(tenant_id, session.id)
     if session.owns_container and session.container_id is not None:
         with passing_over_what_is_gone():
-            await runtime.containers.delete(tenant_id, session.container_id)
+            await runtime.computers.containers.delete(tenant_id, session.container_id)
     tell("environment_reset", {"session_id": session.id, "container_id": container.id, "reset_count": moved.resets})
     return moved
 
@@ -73,8 +73,8 @@ async def make_anew(runtime: Runtime, session: SessionRecord) -> SessionRecord:
 async def container_as_asked(runtime: Runtime, session: SessionRecord) -> ContainerRecord:
     """A new container as the session has asked for its own. One that was prewarmed by somebody else is made empty, with the defaults.
     Raises :class:`~moorage.errors.ApiError`."""
-    tenant_id, sealed = session.tenant_id, await runtime.agent_sessions.environment_of(session)
-    text = await beside(len(sealed), lambda: runtime.sealer.open(tenant_id, sealed))
+    tenant_id, sealed = session.tenant_id, await runtime.stores.agent_sessions.environment_of(session)
+    text = await beside(len(sealed), lambda: runtime.stores.sealer.open(tenant_id, sealed))
     if text is None:
         raise container_not_found(session.container_id or "")
     environment = {name: value for name, value in orjson.loads(text).items() if name != "environment_id"}
@@ -98,7 +98,7 @@ async def agent_of(runtime: Runtime, tenant_id: str, given: Mapping[str, Any]) -
         if own.get("model") is None:
             raise missing_parameter("agent.model")
         return set_back(own), None
-    agent = await runtime.agents.get(tenant_id, given["agent_id"], version=given.get("agent_version"), param="agent_id")
+    agent = await runtime.stores.agents.get(tenant_id, given["agent_id"], version=given.get("agent_version"), param="agent_id")
     if own.get("model", "") is None:
         raise invalid_value("agent.model", "an agent needs one.")
     if "name" in own:
@@ -119,8 +119,8 @@ def set_back(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 async def check_settings(runtime: Runtime, tenant_id: str, settings: Mapping[str, Any], size: int) -> None:
     """Raises :class:`~moorage.errors.ApiError` for what no turn could do."""
-    wanted = await beside(size, lambda: checked(settings, web_search=runtime.web_search))
-    entry = runtime.catalog.resolve(wanted.model)
+    wanted = await beside(size, lambda: checked(settings, web_search=runtime.models.web_search))
+    entry = runtime.models.catalog.resolve(wanted.model)
     conceal(runtime, tenant_id, wanted.tools)
     has_computer = any(tool["type"] == _COMPUTER for tool in wanted.tools)
     if has_computer and (why := availability.refusal(entry, runtime.settings)):

@@ -146,7 +146,7 @@ class SessionReader:
     async def _container(self) -> ContainerRecord | None:
         if self.environment["type"] == "none":
             return None
-        return await self.runtime.containers.peek(self.session.tenant_id, self.environment["id"])
+        return await self.runtime.computers.containers.peek(self.session.tenant_id, self.environment["id"])
 
     async def _setup(self) -> list[Event]:
         """How the commands of the environment have ended, once; nothing as long as they have not."""
@@ -159,7 +159,7 @@ class SessionReader:
     async def _turn_record(self, number: int, after: int) -> AsyncIterator[TurnRecord | None]:
         """None until the turn has more than so many responses, or was cancelled; ends without it when the session is gone. Without
         ``after`` it is the first one from this number on that is kept."""
-        sessions, bell = self.runtime.agent_sessions, self.runtime.responses.bell
+        sessions, bell = self.runtime.stores.agent_sessions, self.runtime.stores.responses.bell
         heard = bell if bell is not None and bell.is_heard else None
         with nullcontext() if heard is None else heard.awaited(self.session.id) as woken:
             while True:
@@ -215,7 +215,7 @@ class SessionReader:
 
     async def _without_response(self, standing: Standing) -> Standing:
         """As a turn stands now whose response was deleted, or has expired; without a turn if the session was deleted."""
-        sessions, turn = self.runtime.agent_sessions, standing.turn
+        sessions, turn = self.runtime.stores.agent_sessions, standing.turn
         assert turn is not None
         try:
             self.session = await sessions.get(self.session.tenant_id, self.session.id)
@@ -235,13 +235,13 @@ class SessionReader:
         snapshot = await snapshot_of(runtime, tenant_id, turn.current)
         if (count := turn.resets.get(str(position))) is not None:
             opening.append(await self._reset(turn, count, snapshot))
-        contents = runtime.contents_of(tenant_id, frozenset(() if snapshot is None else snapshot.stored.parameters.include))
+        contents = runtime.stores.contents_of(tenant_id, frozenset(() if snapshot is None else snapshot.stored.parameters.include))
         given = [] if snapshot is None else await contents.items(snapshot.stored.own_input)
         yield self._numbered([*opening, *projector.begin(given, turn.current)], is_silent=(position, -1) <= self._silent_to)
         if snapshot is None:
             return
         parked = _Parked(self)
-        log = runtime.responses.log_of(snapshot.stored)
+        log = runtime.stores.responses.log_of(snapshot.stored)
         async for batches in log.tail_batches(-1, is_alive=lambda: not parked.is_gone):
             if batches is None:
                 yield [*await self._setup(), *await parked.look(turn)]
@@ -257,7 +257,7 @@ class SessionReader:
     async def _reset(self, turn: TurnRecord, count: int, snapshot: Snapshot | None) -> Event:
         """That a response begins in an environment that was made anew."""
         with suppress(ApiError):
-            self.session = await self.runtime.agent_sessions.get(self.session.tenant_id, self.session.id)
+            self.session = await self.runtime.stores.agent_sessions.get(self.session.tenant_id, self.session.id)
         self.environment = await environment_object(self.runtime, self.session)
         container_id = self.session.container_id if snapshot is None else snapshot.stored.container_id
         about = {"session_id": self.session.id, "turn_id": turn.id, "environment_id": container_id, "reset_count": count}

@@ -28,7 +28,7 @@ async def tell_endpoints(
 ) -> None:
     """Tell those that ask for it. ``about`` and ``at_ms`` are the same whoever tells of the same. ``data`` stands in the place of what
     events say of a session's environment. Harmless to run twice."""
-    endpoints = [each for each in await runtime.webhooks.endpoints(session.tenant_id) if event_type in each.event_types]
+    endpoints = [each for each in await runtime.stores.webhooks.endpoints(session.tenant_id) if event_type in each.event_types]
     if not endpoints:
         return
     mark = hashlib.sha256(f"{session.id} {event_type} {about}".encode()).hexdigest()

@@ -26,7 +26,7 @@ _TURN = f"{_ONE}/turns/{{turn_id}}"
 @router.get(_ALL, "listAgentSessionSubagents", "The subagents of a session, the closed ones too")
 async def list_subagents(caller: Caller, session_id: str, page: AnyPage) -> ListOf[SubagentOfSession]:
     runtime = caller.runtime
-    session = await runtime.agent_sessions.get(caller.tenant_id, session_id)
+    session = await runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
 
     async def of_turn(turn: TurnRecord) -> list[SubagentOfSession]:
         team = await team_of(runtime, session, turn)
@@ -66,7 +66,7 @@ async def list_turn_items(caller: Caller, session_id: str, subagent_id: str, tur
 
 
 async def _found(caller: Caller, session_id: str, subagent_id: str) -> tuple[SessionRecord, TeamOfTurn, Subagent]:
-    session = await caller.runtime.agent_sessions.get(caller.tenant_id, session_id)
+    session = await caller.runtime.stores.agent_sessions.get(caller.tenant_id, session_id)
     return session, *await team_with(caller.runtime, session, subagent_id)
 
 

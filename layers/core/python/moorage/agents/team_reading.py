@@ -64,7 +64,7 @@ async def team_of(runtime: Runtime, session: SessionRecord, turn: TurnRecord, *,
         if team is None:
             projector = TeamProjector(session.id, session.agent_id, turn.id)
             team = TeamOfTurn(turn, projector, snapshot.stored.parameters.model)
-        given = await runtime.contents_of(session.tenant_id, frozenset()).items(snapshot.stored.own_input)
+        given = await runtime.stores.contents_of(session.tenant_id, frozenset()).items(snapshot.stored.own_input)
         for told in team.projector.begin(given, response_id):
             team.hear(told)
         async for event, at_ms, step in _heard(runtime, snapshot, is_timed=is_timed):
@@ -82,7 +82,7 @@ async def team_of(runtime: Runtime, session: SessionRecord, turn: TurnRecord, *,
 async def _heard(runtime: Runtime, snapshot: Snapshot, *, is_timed: bool) -> AsyncIterator[tuple[Event, int, int | None]]:
     """The events of a response with their times (milliseconds) and steps; or what its end makes of them, without."""
     stored = snapshot.stored
-    contents = runtime.contents_of(stored.tenant_id, frozenset(stored.parameters.include))
+    contents = runtime.stores.contents_of(stored.tenant_id, frozenset(stored.parameters.include))
     if snapshot.last is None:
         return
     if snapshot.is_final and not is_timed:
@@ -93,7 +93,7 @@ async def _heard(runtime: Runtime, snapshot: Snapshot, *, is_timed: bool) -> Asy
                 yield {"type": name, **about}, 0, None
         yield {**snapshot.last.events[-1], "response": ended}, 0, None
         return
-    async for batches in runtime.responses.log_of(stored).read_up_to(snapshot.last.following - 1):
+    async for batches in runtime.stores.responses.log_of(stored).read_up_to(snapshot.last.following - 1):
         for batch in batches:
             for index, event in enumerate(await contents.events(batch.events)):
                 yield event, batch.said_at(index), batch.writer.step
@@ -101,7 +101,7 @@ async def _heard(runtime: Runtime, snapshot: Snapshot, *, is_timed: bool) -> Asy
 
 async def team_with(runtime: Runtime, session: SessionRecord, subagent_id: str) -> tuple[TeamOfTurn, Subagent]:
     """A subagent with its team. Raises 404 for one that the session does not have."""
-    turn = await runtime.agent_sessions.turn(session, ids.number_of_turn(subagent_id))
+    turn = await runtime.stores.agent_sessions.turn(session, ids.number_of_turn(subagent_id))
     team = None if turn is None else await team_of(runtime, session, turn)
     found = None if team is None else next((each for each in team.subagents if each.id == subagent_id), None)
     if team is None or found is None:
@@ -111,7 +111,7 @@ async def team_with(runtime: Runtime, session: SessionRecord, subagent_id: str) 
 
 async def turn_of_subagent(runtime: Runtime, session: SessionRecord, turn_id: str) -> tuple[TeamOfTurn, SubagentTurn] | None:
     """A subagent's turn with its team; None if the session has no such."""
-    turn = await runtime.agent_sessions.turn(session, ids.turn_number(turn_id))
+    turn = await runtime.stores.agent_sessions.turn(session, ids.turn_number(turn_id))
     team = None if turn is None else await team_of(runtime, session, turn)
     if team is None:
         return None
@@ -133,7 +133,7 @@ async def turn_answer(runtime: Runtime, session: SessionRecord, team: TeamOfTurn
 
 
 def _shown_use(runtime: Runtime, team: TeamOfTurn, used: TokenUsage, called: Sequence[Item]) -> dict[str, Any]:
-    price = runtime.catalog.price_of(team.model)
+    price = runtime.models.catalog.price_of(team.model)
     cost = used_of(runtime, team.model, used, calls_by_type(called))["usd"] / _BILLION
     return {"usage": tokens_of(used), "cost_usd": None if price is None else cost}
 
@@ -153,7 +153,7 @@ async def _used_by(runtime: Runtime, tenant_id: str, team: TeamOfTurn, response_
     """By these steps of one agent, the first and the last included: a step tells what its agent has used so far."""
     lane = keys.lane_of(first)
     if (response_id, lane) not in team.accounts:
-        accounts = await runtime.steps.accounts(tenant_id, response_id, since=lane * limits.LANE_STEPS)
+        accounts = await runtime.stores.steps.accounts(tenant_id, response_id, since=lane * limits.LANE_STEPS)
         used = {account.step: account.outcome.usage for account in accounts if account.outcome is not None}
         team.accounts[response_id, lane] = used
     so_far = team.accounts[response_id, lane]

@@ -31,7 +31,9 @@ async def page_of_turns(
     if page.after is not None and (number := number_of(page.after)):
         beyond = number + 1 if descending else number - 1
     while len(found) <= page.limit and not is_long:
-        turns = await runtime.agent_sessions.turns(session, beyond=beyond, descending=descending, limit=limits.AGENT_SESSION_TURNS_READ)
+        turns = await runtime.stores.agent_sessions.turns(
+            session, beyond=beyond, descending=descending, limit=limits.AGENT_SESSION_TURNS_READ
+        )
         for turn in turns:
             entries = list(await of_turn(turn))
             entries = entries[::-1] if descending else entries

@@ -194,7 +194,7 @@ class _NextResponse:
 
 
 async def stand(runtime: Runtime, session: SessionRecord) -> Standing:
-    turn = await runtime.agent_sessions.last_turn(session)
+    turn = await runtime.stores.agent_sessions.last_turn(session)
     return Standing(session) if turn is None else await standing_of(runtime, session, turn)
 
 
@@ -203,14 +203,14 @@ async def standing_of(runtime: Runtime, session: SessionRecord, turn: TurnRecord
     snapshot = await snapshot_of(runtime, session.tenant_id, turn.current)
     if snapshot is None or snapshot.is_final or snapshot.stored.agent is None:
         return Standing(session, turn, snapshot)
-    known = await runtime.approvals.of(session.tenant_id, turn.current)
+    known = await runtime.stores.approvals.of(session.tenant_id, turn.current)
     return Standing(session, turn, snapshot, tuple(approval.id for approval in known if approval.is_waiting))
 
 
 async def snapshot_of(runtime: Runtime, tenant_id: str, response_id: str) -> Snapshot | None:
     """None for a response that was deleted, or has expired."""
     try:
-        return await runtime.responses.snapshot(tenant_id, response_id)
+        return await runtime.stores.responses.snapshot(tenant_id, response_id)
     except ApiError:
         return None
 
@@ -223,7 +223,7 @@ async def advance(
     ``may_begin``: whether input that waits may begin a turn after one that was cancelled; who cancels does not ask for what he had
     asked for before. Raises :class:`ApiError`; nothing of the offer was taken then.
     """
-    sessions = runtime.agent_sessions
+    sessions = runtime.stores.agent_sessions
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         standing = await stand(runtime, session)
         waiting = await sessions.inputs(session)
@@ -244,14 +244,14 @@ async def advance(
                 assert standing.snapshot is not None
                 stored = standing.snapshot.stored
                 if not stored.is_steered and stored.agent is None:  # A team is not broken off: its end begins the next turn.
-                    await runtime.responses.request_steering(stored)
+                    await runtime.stores.responses.request_steering(stored)
             return
     raise rate_limited(f"Session '{session.id}' is given input faster than it can take it. Retry later.", _RETRY_SECONDS)
 
 
 async def _take_up(runtime: Runtime, session: SessionRecord, payer: Payer, *, may_begin: bool) -> None:
     """Input is kept from now on, whatever comes. The response that it waits for takes it, or has ended meanwhile."""
-    turn = await runtime.agent_sessions.last_turn(session)
+    turn = await runtime.stores.agent_sessions.last_turn(session)
     try:
         await advance(runtime, session, payer, may_begin=may_begin)
     except ApiError as error:
@@ -263,11 +263,15 @@ async def was_taken(runtime: Runtime, session: SessionRecord, offer: Offer, sinc
     marks = tuple(item["id"] for item in (*offer.messages, *offer.results.values()))
     if not marks:
         return False
-    waiting = [item for each in await runtime.agent_sessions.inputs(session) for item in (*each.messages, *each.results.values())]
+    waiting = [
+        item for each in await runtime.stores.agent_sessions.inputs(session) for item in (*each.messages, *each.results.values())
+    ]
     if any(item.get("id") in marks for item in waiting):
         return True
     beyond: int | None = None
-    while turns := await runtime.agent_sessions.turns(session, beyond=beyond, descending=True, limit=limits.AGENT_SESSION_TURNS_READ):
+    while turns := await runtime.stores.agent_sessions.turns(
+        session, beyond=beyond, descending=True, limit=limits.AGENT_SESSION_TURNS_READ
+    ):
         for turn in turns:
             for response_id in reversed(turn.responses):
                 snapshot = await snapshot_of(runtime, session.tenant_id, response_id)
@@ -283,7 +287,7 @@ async def was_taken(runtime: Runtime, session: SessionRecord, offer: Offer, sinc
 async def note_error(runtime: Runtime, session: SessionRecord, error: ApiError, response_id: str) -> None:
     """Why a session cannot go on after a response, if nobody waits for an answer that says so."""
     tell_error(error, "a session cannot go on", session_id=session.id, tenant_id=session.tenant_id)
-    await runtime.agent_sessions.note_error(session, error.message, response_id)
+    await runtime.stores.agent_sessions.note_error(session, error.message, response_id)
     ended = await snapshot_of(runtime, session.tenant_id, response_id)
     at_ms = session.created_at * 1000 if ended is None or ended.last is None else ended.last.at_ms
     about = f"{response_id} {error.message}"
@@ -293,7 +297,7 @@ async def note_error(runtime: Runtime, session: SessionRecord, error: ApiError, 
 async def tell_end(runtime: Runtime, session: SessionRecord, response_id: str) -> None:
     """Tell the endpoints what the end of a response is to its session: that it rests, or that it waits for its client. Nothing if
     its turn has gone on. Harmless to run twice."""
-    turns = await runtime.agent_sessions.turns(session, descending=True, limit=2)
+    turns = await runtime.stores.agent_sessions.turns(session, descending=True, limit=2)
     turn = next((each for each in turns if each.current == response_id), None)
     if turn is None:
         return
@@ -347,7 +351,7 @@ def answers_of(previous: Snapshot | None, results: Mapping[str, Item]) -> list[I
 
 async def _previous(runtime: Runtime, standing: Standing) -> Snapshot | None:
     """The last response of the session that is still kept: one may have been deleted."""
-    sessions, session = runtime.agent_sessions, standing.session
+    sessions, session = runtime.stores.agent_sessions, standing.session
     if standing.snapshot is not None:
         return standing.snapshot
     if standing.turn is None:
@@ -363,7 +367,7 @@ async def _previous(runtime: Runtime, standing: Standing) -> Snapshot | None:
 
 async def _begin(runtime: Runtime, standing: Standing, following: _NextResponse, waiting: Sequence[WaitingInput], payer: Payer) -> bool:
     """Begin the next response, unless somebody else has."""
-    session, sessions = standing.session, runtime.agent_sessions
+    session, sessions = standing.session, runtime.stores.agent_sessions
     is_reset = False
     try:
         stored = await _written_down(runtime, standing, following, payer)
@@ -433,7 +437,7 @@ async def _written_down(runtime: Runtime, standing: Standing, following: _NextRe
     credentials = await credentials_of(runtime, session.tenant_id, session.settings, session.vault_ids)
     asked["tools"] = await with_tokens(runtime, credentials, asked["tools"])
     asked["tools"] = in_environment(session, asked["tools"])
-    parse = partial(parse_create, asked, web_search=runtime.web_search)
+    parse = partial(parse_create, asked, web_search=runtime.models.web_search)
     request = await worked(parse) if outweighs(items, limits.LOWERED_HERE_MAX) else parse()
     prepared = await prepare(
         runtime,
@@ -462,10 +466,10 @@ async def is_wanted(runtime: Runtime, stored: StoredResponse) -> bool:
     """Whether a response belongs to a turn of its session: not if the process died that had written it down."""
     assert stored.session_id is not None
     try:
-        session = await runtime.agent_sessions.get(stored.tenant_id, stored.session_id)
+        session = await runtime.stores.agent_sessions.get(stored.tenant_id, stored.session_id)
     except ApiError:
         return False
-    turn = await runtime.agent_sessions.last_turn(session)
+    turn = await runtime.stores.agent_sessions.last_turn(session)
     return turn is not None and stored.response_id in turn.responses
 
 
@@ -504,7 +508,7 @@ async def pending_calls(runtime: Runtime, standing: Standing) -> list[Item]:
     if not standing.is_running:
         return standing.open_calls
     assert standing.snapshot is not None
-    folded = fold(await runtime.responses.log_of(standing.snapshot.stored).read_all())
+    folded = fold(await runtime.stores.responses.log_of(standing.snapshot.stored).read_all())
     return calls_for_client([folded.items[index] for index in sorted(folded.done)])
 
 
@@ -526,7 +530,7 @@ async def _end_turn(runtime: Runtime, session: SessionRecord) -> bool:
         assert standing.snapshot is not None
         if standing.is_running:
             await stop(runtime, standing.snapshot)
-        elif await runtime.agent_sessions.cancel(session, standing.turn):
+        elif await runtime.stores.agent_sessions.cancel(session, standing.turn):
             await tell_end(runtime, session, standing.turn.current)
     raise rate_limited(f"Session '{session.id}' goes on faster than it can be cancelled. Retry later.", _RETRY_SECONDS)
 
@@ -555,8 +559,10 @@ async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> No
     forced. What breaks off can be repeated."""
     if not force and not (await stand(runtime, session)).is_over:
         raise agent_session_busy(session.id)
-    await runtime.agent_sessions.mark_deleted(session)
-    session = await runtime.agent_sessions.get(session.tenant_id, session.id, even_deleted=True)  # It may have been reset meanwhile.
+    await runtime.stores.agent_sessions.mark_deleted(session)
+    session = await runtime.stores.agent_sessions.get(
+        session.tenant_id, session.id, even_deleted=True
+    )  # It may have been reset meanwhile.
     await _end_turn(runtime, session)
 
     async def one(response_id: str) -> None:
@@ -564,23 +570,23 @@ async def delete(runtime: Runtime, session: SessionRecord, *, force: bool) -> No
         if snapshot is not None:
             await erase(runtime, snapshot.stored)
 
-    response_ids = [each for turn in await runtime.agent_sessions.turns(session) for each in turn.responses]
+    response_ids = [each for turn in await runtime.stores.agent_sessions.turns(session) for each in turn.responses]
     response_ids += [session.begins_with] if session.begins_with else []
     await side_by_side(one, response_ids, at_once=limits.SWEEP_AT_ONCE)
     container_id = session.container_id if session.owns_container else None
-    if container_id is not None and await runtime.containers.peek(session.tenant_id, container_id) is not None:
-        await runtime.containers.delete(session.tenant_id, container_id)
+    if container_id is not None and await runtime.computers.containers.peek(session.tenant_id, container_id) is not None:
+        await runtime.computers.containers.delete(session.tenant_id, container_id)
     await _delete_artifacts(runtime, session)
     if session.budget is not None:
-        await runtime.budgets.remove(session.tenant_id, budget_scope(session))
-    await runtime.agent_sessions.delete(session)
+        await runtime.stores.budgets.remove(session.tenant_id, budget_scope(session))
+    await runtime.stores.agent_sessions.delete(session)
 
 
 async def _delete_artifacts(runtime: Runtime, session: SessionRecord) -> None:
     page = PageQuery(limit=limits.PAGE_ITEMS_MAX, order="asc")
     has_more = True
     while has_more:
-        artifacts, has_more = await runtime.agent_sessions.artifacts(session, page, None)
+        artifacts, has_more = await runtime.stores.agent_sessions.artifacts(session, page, None)
         for artifact in artifacts:
             await delete_artifact(runtime, session, artifact)
 
@@ -588,5 +594,5 @@ async def _delete_artifacts(runtime: Runtime, session: SessionRecord) -> None:
 async def delete_artifact(runtime: Runtime, session: SessionRecord, artifact: ArtifactRecord) -> None:
     """The file first, so that a deletion that breaks off can be repeated."""
     with passing_over_what_is_gone():
-        await runtime.files.delete(session.tenant_id, artifact.file_id)
-    await runtime.agent_sessions.forget_artifact(session, artifact)
+        await runtime.stores.files.delete(session.tenant_id, artifact.file_id)
+    await runtime.stores.agent_sessions.forget_artifact(session, artifact)

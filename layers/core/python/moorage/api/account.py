@@ -20,7 +20,7 @@ router = Router()
 async def me(request: Request, caller: Caller) -> Me:
     """The identity behind this request's key."""
     runtime, settings = caller.runtime, caller.runtime.settings
-    key = await runtime.caller_of(secret_of(request.headers))
+    key = await runtime.identity.caller_of(secret_of(request.headers))
     assert key is not None, "the gate has let a request without a key through"
     return {
         "object": "me",
@@ -40,14 +40,14 @@ async def me(request: Request, caller: Caller) -> Me:
             "retention_seconds": settings.retention_seconds,
         },
         "network": {"allowed_domains": list(settings.allowed_egress_domains)},
-        "storage": (await runtime.files.stored.standing(caller.tenant_id)).to_json(),
+        "storage": (await runtime.stores.files.stored.standing(caller.tenant_id)).to_json(),
         "budgets": await standings(runtime, caller.tenant_id, caller.draws_on),
-        "prices": [_price(runtime, model["id"]) for model in runtime.catalog.listing()],
+        "prices": [_price(runtime, model["id"]) for model in runtime.models.catalog.listing()],
         "version": __version__,
     }
 
 
 def _price(runtime: Runtime, model: str) -> PriceShown:
     """US dollars per million tokens and per call; null if they are not known."""
-    price = runtime.catalog.price_of(model)
+    price = runtime.models.catalog.price_of(model)
     return {"model": model, "price": None if price is None else asdict(price)}

@@ -98,7 +98,9 @@ def create_app(runtime: Runtime, routers: Iterable[Routed]) -> FastAPI:
     app.add_exception_handler(HTTPException, _on_http_error)
     settings = runtime.settings
     app.state.websockets = ConnectionCounts()
-    app.state.rate_limits = RateLimits(settings.requests_per_minute, settings.tokens_per_minute, Rates(runtime.table), runtime.clock)
+    app.state.rate_limits = RateLimits(
+        settings.requests_per_minute, settings.tokens_per_minute, Rates(runtime.stores.table), runtime.clock
+    )
     if app.state.rate_limits.per_minute:
         app.add_middleware(RateLimiter, rate_limits=app.state.rate_limits)
     app.add_middleware(IdempotentRequests, runtime=runtime)
@@ -109,11 +111,11 @@ def create_app(runtime: Runtime, routers: Iterable[Routed]) -> FastAPI:
 
 
 def _sign_in(runtime: Runtime) -> "SignIn | None":
-    if runtime.tokens is None or runtime.settings.oidc_client_id is None:
+    if runtime.identity.tokens is None or runtime.settings.oidc_client_id is None:
         return None
     from moorage.identity.sign_in import SignIn  # With a library that others have no use for.
 
-    return SignIn(runtime.settings, runtime.tokens, runtime.table, runtime.keys.content, runtime.clock)
+    return SignIn(runtime.settings, runtime.identity.tokens, runtime.stores.table, runtime.keys.content, runtime.clock)
 
 
 async def _welcome(request: Request) -> Response:
@@ -250,15 +252,15 @@ class AuthenticationMiddleware:
     async def _send_traces(self) -> None:
         settings = self._runtime.settings
         if settings.otlp_endpoint and settings.stream_seconds_max:
-            await self._runtime.rest(limits.OTLP_REST_SECONDS_MAX)
+            await self._runtime.process.rest(limits.OTLP_REST_SECONDS_MAX)
 
     async def _key(self, secret: str, scope: Scope) -> ApiKey:
         if not secret:
             raise missing_api_key()
         runtime = self._runtime
-        if runtime.settings.oidc_at_gateway and runtime.tokens is not None and looks_like_token(secret):
-            return await runtime.tokens.vouched(secret, _said_by_authorizer(scope))
-        key = await runtime.caller_of(secret)
+        if runtime.settings.oidc_at_gateway and runtime.identity.tokens is not None and looks_like_token(secret):
+            return await runtime.identity.tokens.vouched(secret, _said_by_authorizer(scope))
+        key = await runtime.identity.caller_of(secret)
         if key is None:
             raise invalid_api_key() if secret.startswith(KEY_PREFIX) else foreign_api_key(KEY_PREFIX)
         return key

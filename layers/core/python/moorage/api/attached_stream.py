@@ -31,7 +31,7 @@ class AttachedStream:
         quiet_since, has_ended = loop.time(), False
         self._attempt.entered()
         try:
-            async for events in self._attempt.runtime.responses.log_of(self._stored).tail(-1):
+            async for events in self._attempt.runtime.stores.responses.log_of(self._stored).tail(-1):
                 if events is not None:
                     quiet_since, has_ended = loop.time(), events[-1]["type"] in FINAL_TYPES
                     yield events
@@ -42,7 +42,7 @@ class AttachedStream:
                     return
         finally:
             left = self._attempt.left(self._stored, has_ended=has_ended, is_handed_over=_surely())
-            self._attempt.runtime.keep(asyncio.create_task(left))
+            self._attempt.runtime.process.keep(asyncio.create_task(left))
 
     async def final(self) -> dict[str, Any] | None:
         """The response object when the response has ended; None when its time is over before."""

@@ -40,7 +40,7 @@ async def create(caller: Caller, body: RawBody) -> Response:
         input_items=wanted.input_items,
         previous_response_id=wanted.previous_response_id,
     )
-    draw = BudgetDraw(runtime.budgets, tenant_id, ids.new_response_id(runtime.clock()), tuple(map(Scope.of, caller.draws_on)))
+    draw = BudgetDraw(runtime.stores.budgets, tenant_id, ids.new_response_id(runtime.clock()), tuple(map(Scope.of, caller.draws_on)))
     await draw.first(wanted.model, first_holding(runtime, wanted.model, estimate_items(said.items) if draw.scopes else 0, None))
     used: dict[str, int] = {}
     try:

@@ -22,11 +22,11 @@ router = Router()
 @router.post("/console/session", "exchangeConsoleCode", "A code of `moorage console` for the key that it stands for", statuses=(403,))
 async def exchange(request: Request, caller: Caller) -> ConsoleSession:
     code = secret_of(request.headers)
-    found = await caller.runtime.api_keys.find(code)
+    found = await caller.runtime.identity.api_keys.find(code)
     if found is None or found.scope != CODE:
         raise bad_request("This takes a code of 'moorage console' as its key. A key can be used as it is.")
-    key = await ConsoleCodes(caller.runtime.table, caller.runtime.api_keys, caller.runtime.clock).exchange(code, found)
-    await caller.runtime.audit.note(AuditKind.SIGNED_IN, {"by": "code of 'moorage console'", "key_id": key_id_of(hash_of(key))})
+    key = await ConsoleCodes(caller.runtime.stores.table, caller.runtime.identity.api_keys, caller.runtime.clock).exchange(code, found)
+    await caller.runtime.stores.audit.note(AuditKind.SIGNED_IN, {"by": "code of 'moorage console'", "key_id": key_id_of(hash_of(key))})
     return {"object": "console.session", "key": key}
 
 
@@ -34,12 +34,12 @@ async def exchange(request: Request, caller: Caller) -> ConsoleSession:
 async def end(request: Request, caller: Caller) -> ConsoleSessionEnded:
     """A key that somebody made and keeps is none of a session: it goes on, and the page forgets it."""
     runtime, secret = caller.runtime, secret_of(request.headers)
-    found = await runtime.caller_of(secret)
+    found = await runtime.identity.caller_of(secret)
     if found is None or not found.parent:
         return {"object": "console.session.ended", "ended": False, "logout_url": None}
     digest = session_digest(secret)
-    await runtime.ended.end(digest, found.expires_at)
-    await runtime.audit.note(AuditKind.SIGNED_OUT, {"session": key_id_of(digest)})
+    await runtime.identity.ended.end(digest, found.expires_at)
+    await runtime.stores.audit.note(AuditKind.SIGNED_OUT, {"session": key_id_of(digest)})
     sign_in = request.app.state.sign_in
     logout_url = await sign_in.logout_url() if sign_in is not None and found.subject else None
     return {"object": "console.session.ended", "ended": True, "logout_url": logout_url}

@@ -33,7 +33,9 @@ async def download(
     span = _span(request.headers.get("range"), size)
     is_small = span is not None and span[1] - span[0] < limits.DOWNLOAD_PART_BYTES_MAX
     if runtime.settings.presigned_downloads and not is_small:
-        url = runtime.blobs.presign_get(key, seconds=limits.PRESIGNED_SECONDS, disposition=disposition, content_type=_CONTENT_TYPE)
+        url = runtime.stores.blobs.presign_get(
+            key, seconds=limits.PRESIGNED_SECONDS, disposition=disposition, content_type=_CONTENT_TYPE
+        )
         return RedirectResponse(url, status_code=302, headers={"cache-control": "no-store"})
     headers = {
         "content-disposition": disposition,

@@ -18,8 +18,8 @@ _ID_PREFIX: Final = "egress_"
 @router.get("/containers/{container_id}/egress", "listContainerEgress", "What a container tried to reach, and what came of it")
 async def list_egress(caller: Caller, container_id: str, page: AnyPage) -> ListOf[EgressEntry]:
     """The container's decisions, newest first. Looking does not count as use: it must not keep an idle container alive."""
-    await caller.runtime.containers.get(caller.tenant_id, container_id)
-    entries = await caller.runtime.egress.log(
+    await caller.runtime.computers.containers.get(caller.tenant_id, container_id)
+    entries = await caller.runtime.computers.egress.log(
         caller.tenant_id,
         container_id,
         after=None if page.after is None else page.after.removeprefix(_ID_PREFIX),

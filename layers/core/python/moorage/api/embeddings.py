@@ -30,7 +30,7 @@ router = Router()
 async def create(caller: Caller, body: RawBody) -> Response:
     wanted = await beside(len(body), lambda: EMBEDDING.body(body))
     texts: list[str] = wanted["input"]
-    embeddings = caller.runtime.knowledge.embeddings
+    embeddings = caller.runtime.models.knowledge.embeddings
     embedder = embeddings.find(wanted["model"])
     dimension = wanted.get("dimensions", embedder.dimension)
     if not embedder.takes(dimension):

@@ -135,7 +135,7 @@ class Foreground:
         if not self._inline.is_handed_over or self._has_told_end:
             return
         stored = self._prepared.stored
-        snapshot = await self._runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+        snapshot = await self._runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id)
         # Before it is stopped: a step that sees the flag ends the response as cancelled.
         await finish.end_from_outside(self._runtime, snapshot.stored, status="incomplete", incomplete_reason=reason, drops_partial=True)
         await stop(self._runtime, snapshot)
@@ -180,7 +180,7 @@ class Foreground:
         stored, is_stopped = self._prepared.stored, False
         loop = asyncio.get_running_loop()
         quiet_since = loop.time()
-        async for events in self._runtime.responses.log_of(self._prepared.stored).tail(self._last):
+        async for events in self._runtime.stores.responses.log_of(self._prepared.stored).tail(self._last):
             if events is not None:
                 quiet_since = loop.time()
                 yield events
@@ -192,7 +192,7 @@ class Foreground:
                 if stored.is_stored:
                     return
                 error = finish.error_of(time_over(self._runtime.settings.stream_seconds_max or 0))
-                snapshot = await self._runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+                snapshot = await self._runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id)
                 # Before it is stopped: a step that sees the flag ends the response as cancelled.
                 await finish.end_from_outside(self._runtime, snapshot.stored, status="failed", error=error)
                 await stop(self._runtime, snapshot)
@@ -205,18 +205,18 @@ class Foreground:
         if attempt is not None:
             has_ended = self._has_ended or self._has_told_end
             left = attempt.left(stored, has_ended=has_ended, is_handed_over=self._handed_over(task))
-            self._runtime.keep(asyncio.create_task(left))
+            self._runtime.process.keep(asyncio.create_task(left))
         if self._has_ended or (stored.is_stored and attempt is not None and attempt.outlives_client and not task.done()):
-            self._runtime.keep(task)
+            self._runtime.process.keep(task)
             if not stored.is_stored:
-                self._runtime.keep(asyncio.create_task(finish.forget_own_inputs(self._runtime, stored)))
+                self._runtime.process.keep(asyncio.create_task(finish.forget_own_inputs(self._runtime, stored)))
         elif not task.done() and not is_going_on:
             task.cancel()
-            self._runtime.keep(asyncio.create_task(self._abandon(task)))
+            self._runtime.process.keep(asyncio.create_task(self._abandon(task)))
         elif is_going_on:
-            self._runtime.keep(task)
+            self._runtime.process.keep(task)
             if not stored.is_stored and (self._has_told_end or not (attempt and attempt.may_return)):
-                self._runtime.keep(asyncio.create_task(self._erase(task)))
+                self._runtime.process.keep(asyncio.create_task(self._erase(task)))
 
     async def _handed_over(self, task: asyncio.Task[None]) -> bool:
         """Whether the state machine has it; known when a hand-over that is under way has come to its end."""

@@ -28,7 +28,7 @@ router = Router()
 )
 async def fork(request: Request, caller: Caller, response_id: str, body: RawBody) -> Response:
     runtime = caller.runtime
-    snapshot = await recover.declare_lost(runtime, await runtime.responses.snapshot(caller.tenant_id, response_id))
+    snapshot = await recover.declare_lost(runtime, await runtime.stores.responses.snapshot(caller.tenant_id, response_id))
     old = snapshot.stored
     if not old.is_stored:
         raise bad_request("This response is not stored ('store': false): there is nothing to begin another one with.")
@@ -37,7 +37,7 @@ async def fork(request: Request, caller: Caller, response_id: str, body: RawBody
         old.parameters,
         background=old.is_background,
         metadata=old.echo.get("metadata") or {},
-        web_search=runtime.web_search,
+        web_search=runtime.models.web_search,
     )
 
     async def prepared() -> PreparedResponse:

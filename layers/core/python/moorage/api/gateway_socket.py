@@ -34,7 +34,7 @@ _KEEP_ALIVE: Final = '{"type":"keepalive"}'
 
 async def work(runtime: Runtime, connections: Connections, rate_limits: RateLimits, connection_id: str, holder: str) -> None:
     """Serve the connection under this hold until nothing runs on it. Harmless to run twice: only the first run has the hold."""
-    sockets = Sockets(runtime.table, clock=runtime.clock)
+    sockets = Sockets(runtime.stores.table, clock=runtime.clock)
     try:
         begun = await sockets.begin(connection_id, holder)
     except SocketAbandoned:
@@ -43,7 +43,7 @@ async def work(runtime: Runtime, connections: Connections, rate_limits: RateLimi
         return
     if begun is not None:
         await GatewaySocket(runtime, sockets, connections, rate_limits, begun, holder).serve()
-        await runtime.rest(limits.WEBSOCKET_REST_SECONDS)
+        await runtime.process.rest(limits.WEBSOCKET_REST_SECONDS)
 
 
 class GatewaySocket:
@@ -182,8 +182,8 @@ async def _is_known(runtime: Runtime, opened: SocketOpening) -> bool:
     """Whether the key or the token that opened the connection still opens its tenant. The token itself is kept nowhere: what ends it is
     its time, or the end of its session."""
     if opened.token_expires_at:
-        return opened.token_expires_at > runtime.clock() and not await runtime.ended.has(opened.digest)
-    key = await runtime.api_keys.known(opened.digest)
+        return opened.token_expires_at > runtime.clock() and not await runtime.identity.ended.has(opened.digest)
+    key = await runtime.identity.api_keys.known(opened.digest)
     if key is None or key.tenant_id != opened.tenant_id:
         return False
-    return not (key.parent and await runtime.ended.has(opened.digest))
+    return not (key.parent and await runtime.identity.ended.has(opened.digest))

@@ -85,7 +85,7 @@ class IdempotentCreate:
         count = request.headers.get(_RETRY_HEADER, "")
         return cls(
             runtime,
-            IdempotencyKeys(runtime.table, runtime.clock),
+            IdempotencyKeys(runtime.stores.table, runtime.clock),
             caller.tenant_id,
             request.state.request_id,
             request.state.key_digest,
@@ -126,7 +126,7 @@ class IdempotentCreate:
         """
         until = asyncio.get_running_loop().time() + limits.RETRY_NOTE_SECONDS
         while (claim := await self.repeats.find(self.tenant_id, key)) is not None and not claim.is_stored and not claim.has_ended:
-            if not self.runtime.attempts[self._note] or asyncio.get_running_loop().time() > until:
+            if not self.runtime.process.attempts[self._note] or asyncio.get_running_loop().time() > until:
                 break
             await asyncio.sleep(limits.RETRY_NOTE_POLL_SECONDS)
         return claim
@@ -139,16 +139,16 @@ class IdempotentCreate:
         """
         began = asyncio.get_running_loop().time()
         while (response_id := await self.repeats.adopt(self.tenant_id, self._note)) is None:
-            is_left = self.runtime.farewells[self._note] > 0
+            is_left = self.runtime.process.farewells[self._note] > 0
             patience = limits.RETRY_FAREWELL_SECONDS if is_left else limits.RETRY_NOTE_SECONDS
-            if not self.runtime.attempts[self._note] or asyncio.get_running_loop().time() - began > patience:
+            if not self.runtime.process.attempts[self._note] or asyncio.get_running_loop().time() - began > patience:
                 return None
             await asyncio.sleep(limits.RETRY_NOTE_POLL_SECONDS)
         return response_id
 
     def entered(self) -> None:
         """Its answer begins; :meth:`left` follows."""
-        self.runtime.attempts[self._note] += 1
+        self.runtime.process.attempts[self._note] += 1
 
     async def begin(self, stored: StoredResponse) -> Snapshot | None:
         """Claim the key for this response. It must not run if another one has the key: that one is the answer."""
@@ -162,11 +162,11 @@ class IdempotentCreate:
 
     async def left(self, stored: StoredResponse, *, has_ended: bool, is_handed_over: Awaitable[bool]) -> None:
         """The connection is over; ``is_handed_over`` may not be known yet."""
-        self.runtime.farewells[self._note] += 1
+        self.runtime.process.farewells[self._note] += 1
         try:
             await self._note_end(stored, has_ended=has_ended, is_handed_over=await is_handed_over)
         finally:
-            for counted in (self.runtime.attempts, self.runtime.farewells):
+            for counted in (self.runtime.process.attempts, self.runtime.process.farewells):
                 counted[self._note] -= 1
                 if not counted[self._note]:
                     del counted[self._note]
@@ -198,7 +198,7 @@ class IdempotentCreate:
 
     async def _snapshot(self, response_id: str) -> Snapshot | None:
         try:
-            return await self.runtime.responses.snapshot(self.tenant_id, response_id)
+            return await self.runtime.stores.responses.snapshot(self.tenant_id, response_id)
         except ApiError:
             return None
 
@@ -218,7 +218,7 @@ class IdempotentRequests:
 
     def __init__(self, app: ASGIApp, runtime: Runtime) -> None:
         self._app = app
-        self._repeats = IdempotencyKeys(runtime.table, runtime.clock)
+        self._repeats = IdempotencyKeys(runtime.stores.table, runtime.clock)
         self._clock = runtime.clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

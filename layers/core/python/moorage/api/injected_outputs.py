@@ -29,7 +29,7 @@ async def inject(runtime: Runtime, running: RunningResponse, given: list[Any], s
             code="unsupported_value",
         )
     body = {name: value for name, value in running.request.items() if name not in _OF_THE_BEGINNING} | {"input": given}
-    event = await beside(size, partial(parse_create_event, body, web_search=runtime.web_search))
+    event = await beside(size, partial(parse_create_event, body, web_search=runtime.models.web_search))
     items = event.request.input_items
     calls = [_call_of(item, f"input[{index}]", running) for index, item in enumerate(items)]
     stored = running.stored

@@ -28,7 +28,7 @@ router = Router()
     statuses=(404,),
 )
 async def count(caller: Caller, body: RawBody) -> InputTokens:
-    wanted = await beside(len(body), lambda: parse_input_tokens(body, web_search=caller.runtime.web_search))
+    wanted = await beside(len(body), lambda: parse_input_tokens(body, web_search=caller.runtime.models.web_search))
     return input_tokens_object(await input_tokens(caller.runtime, caller.tenant_id, wanted))
 
 
@@ -47,7 +47,7 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
         tool_choice=wanted.tool_choice,
     )
     await check_tools(runtime, tenant_id, said, wanted.tools)
-    shown = await runtime.contents_of(tenant_id).pictured(visible(said.items, reader(runtime, tenant_id)))
+    shown = await runtime.stores.contents_of(tenant_id).pictured(visible(said.items, reader(runtime, tenant_id)))
     async with runtime.attachments(tenant_id, said.entry) as attachments:
         resolved = await resolve_inputs(runtime, tenant_id, shown, attachments=attachments)
 

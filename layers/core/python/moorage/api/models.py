@@ -17,7 +17,7 @@ router = Router()
 
 @router.get("/models", "listModels", "The models of this deployment")
 async def list_models(caller: Caller) -> ModelList:
-    return {"object": "list", "data": [*caller.runtime.catalog.listing(), *_embedders(caller.runtime)]}
+    return {"object": "list", "data": [*caller.runtime.models.catalog.listing(), *_embedders(caller.runtime)]}
 
 
 @router.get("/models/{model:path}", "retrieveModel", "One model")
@@ -26,8 +26,8 @@ async def retrieve(caller: Caller, model: str) -> Model:
     embedder = next((shown for shown in _embedders(caller.runtime) if shown["id"] == model), None)
     if embedder is not None:
         return embedder
-    entry = caller.runtime.catalog.resolve(model)
-    listed = {shown["id"]: shown for shown in caller.runtime.catalog.listing()}
+    entry = caller.runtime.models.catalog.resolve(model)
+    listed = {shown["id"]: shown for shown in caller.runtime.models.catalog.listing()}
     if entry.name not in listed:
         raise model_not_found(model)
     return listed[entry.name]
@@ -35,6 +35,6 @@ async def retrieve(caller: Caller, model: str) -> Model:
 
 def _embedders(runtime: Runtime) -> list[Model]:
     """Without those that share the name of one that answers."""
-    taken = {shown["id"] for shown in runtime.catalog.listing()}
-    names = (name for name in embeddings.names(runtime.catalog) if name not in taken)
+    taken = {shown["id"] for shown in runtime.models.catalog.listing()}
+    names = (name for name in embeddings.names(runtime.models.catalog) if name not in taken)
     return [{"id": name, "object": "model", "created": 0, "owned_by": _EMBEDDERS} for name in names]

@@ -117,9 +117,9 @@ class ResponseListing:
         descending = self.wanted.order == "desc"
         after = None
         if self.wanted.after is not None:
-            after = await self.runtime.response_list.place(self.tenant_id, self.wanted.after)
+            after = await self.runtime.stores.response_list.place(self.tenant_id, self.wanted.after)
         part = ListRange(after, descending, self.wanted.created_after, self.wanted.created_before)
-        running = [entry for entry in await self.runtime.response_list.running(self.tenant_id) if part.holds(entry.place)]
+        running = [entry for entry in await self.runtime.stores.response_list.running(self.tenant_id) if part.holds(entry.place)]
         if self.wanted.statuses and self.wanted.statuses <= _RUNNING:
             young = int(self.runtime.clock()) - limits.LIST_FOREGROUND_SECONDS
             part = replace(part, created_from=max(young, part.created_from or 0))
@@ -138,9 +138,9 @@ class ResponseListing:
 
     def _search(self, part: ListRange) -> ListSearch:
         runtime, retention_seconds = self.runtime, self.runtime.settings.retention_seconds
-        kept = UsageSums(runtime.table, self.tenant_id, retention_seconds=retention_seconds)
+        kept = UsageSums(runtime.stores.table, self.tenant_id, retention_seconds=retention_seconds)
         now = int(runtime.clock())
-        return ListSearch(runtime.response_list, kept, self.tenant_id, part, self._sought, now, reach_seconds=retention_seconds)
+        return ListSearch(runtime.stores.response_list, kept, self.tenant_id, part, self._sought, now, reach_seconds=retention_seconds)
 
     def _may_be_wanted(self, entry: ListedResponse) -> bool:
         """As far as the index tells."""
@@ -165,7 +165,7 @@ class ResponseListing:
         """What is shown of each; None for one that is not wanted, or has gone. The responses themselves are let go at once. The last
         ones are not read where those before them have so many bytes as one page reads."""
         links = [Ancestor(entry.response_id, entry.final_number) for entry in entries if entry.row is not None]
-        ended = await self.runtime.responses.readers(self.tenant_id, links, self._of_ended)
+        ended = await self.runtime.stores.responses.readers(self.tenant_id, links, self._of_ended)
 
         async def one(entry: ListedResponse) -> tuple[ListedResponse, dict[str, Any] | None, bool]:
             if self._read_bytes >= limits.PAGE_BYTES_MAX:
@@ -186,7 +186,7 @@ class ResponseListing:
 
     async def _of_running(self, entry: ListedResponse) -> tuple[dict[str, Any] | None, int]:
         try:
-            snapshot = await self.runtime.responses.snapshot(self.tenant_id, entry.response_id)
+            snapshot = await self.runtime.stores.responses.snapshot(self.tenant_id, entry.response_id)
         except ApiError:
             return None, 0
         size = snapshot.size_bytes
@@ -213,7 +213,7 @@ class ResponseListing:
     async def _summary(self, snapshot: Snapshot) -> dict[str, Any]:
         stored, wait = snapshot.stored, None
         if not snapshot.is_final:
-            wait = wait_of(snapshot, await self.runtime.steps.accounts(stored.tenant_id, stored.response_id))
+            wait = wait_of(snapshot, await self.runtime.stores.steps.accounts(stored.tenant_id, stored.response_id))
         return summary(snapshot) | {"waiting_for": None if wait is None else wait.to_json(self.runtime.command)}
 
 

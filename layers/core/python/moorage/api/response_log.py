@@ -30,12 +30,12 @@ router = Router()
     "The log of a response, with the times of its events, oldest first",
 )
 async def list_events(caller: Caller, response_id: str, wanted: Annotated[LogPage, query_of(LogPage)]) -> ListOf[LoggedEvent]:
-    stored = await caller.runtime.responses.load(caller.tenant_id, response_id)
+    stored = await caller.runtime.stores.responses.load(caller.tenant_id, response_id)
     view = ResponseView.of({*stored.parameters.include, *wanted.include}, caller.runtime.command, include_obfuscation=False)
-    told, going_on = await caller.runtime.responses.log_of(stored).page(
+    told, going_on = await caller.runtime.stores.responses.log_of(stored).page(
         after=wanted.after, limit=wanted.limit, descending=wanted.order == "desc", types=wanted.types
     )
-    contents = caller.runtime.contents_of(caller.tenant_id, view.include)
+    contents = caller.runtime.stores.contents_of(caller.tenant_id, view.include)
     whole = [TimestampedEvent(await contents.event(each.event), each.at_ms) for each in told]
     page = list_object([_as_object(each, view) for each in whole], has_more=going_on is not None)
     # Where a filter left out what came last, the place to go on from is none of the page's own.
@@ -59,14 +59,14 @@ def _as_object(told: TimestampedEvent, view: ResponseView) -> LoggedEvent:
 async def list_steps(
     caller: Caller, response_id: str, page: Annotated[OldestFirstPage, query_of(OldestFirstPage)]
 ) -> ListOf[ResponseStep]:
-    snapshot = await recover.declare_lost(caller.runtime, await caller.runtime.responses.snapshot(caller.tenant_id, response_id))
+    snapshot = await recover.declare_lost(caller.runtime, await caller.runtime.stores.responses.snapshot(caller.tenant_id, response_id))
     steps, has_more = part_of(await unroll(caller.runtime, snapshot), page, lambda step: step.id)
     return list_object([step.to_json(caller.runtime.command) for step in steps], has_more=has_more)
 
 
 @router.get("/responses/{response_id}/steps/{step_id}/prompt", "retrieveResponsePrompt", "What a model step was sent")
 async def retrieve_prompt(caller: Caller, response_id: str, step_id: str) -> StepPrompt:
-    snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
+    snapshot = await caller.runtime.stores.responses.snapshot(caller.tenant_id, response_id)
     sent = await prompt.sent(caller.runtime, snapshot, step_id)
     return sent.to_json()
 
@@ -77,7 +77,7 @@ async def retrieve_prompt(caller: Caller, response_id: str, step_id: str) -> Ste
     "The trace of a response that has ended, as OTLP's JSON",
 )
 async def retrieve_trace(caller: Caller, response_id: str) -> ResponseTrace:
-    snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
+    snapshot = await caller.runtime.stores.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.is_final:
         raise response_not_ended(response_id)
     return cast("ResponseTrace", whole_document(caller.runtime.settings, snapshot, await unroll(caller.runtime, snapshot)))

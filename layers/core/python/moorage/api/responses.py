@@ -65,7 +65,7 @@ _CLIENT_GONE: Final = 499
     statuses=(404, 502, 503),
 )
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
-    wanted = await beside(len(body), lambda: parse_create(body, web_search=caller.runtime.web_search))
+    wanted = await beside(len(body), lambda: parse_create(body, web_search=caller.runtime.models.web_search))
 
     going_on = await decided(caller, wanted)
     if going_on is not None:
@@ -154,7 +154,7 @@ class AnswerForm:
 
     def of_log(self, stored: StoredResponse) -> Response:
         """A stream of all events, from the log."""
-        log, contents = self.runtime.responses.log_of(stored), self._contents(stored)
+        log, contents = self.runtime.stores.responses.log_of(stored), self._contents(stored)
         return sse.stream(sse.tail(log, -1, self.view, contents, until=self.until), self.headers)
 
     def stream_of(self, run: Foreground | AttachedStream, stored: StoredResponse) -> Response:
@@ -172,7 +172,7 @@ class AnswerForm:
         return await CreateAnswer(self.runtime, stored, run, show, self.headers, receive, include=self.view.include).give()
 
     def _contents(self, stored: StoredResponse) -> Contents:
-        return self.runtime.contents_of(stored.tenant_id, self.view.include)
+        return self.runtime.stores.contents_of(stored.tenant_id, self.view.include)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +231,8 @@ class CreateAnswer:
         """The ended response, or how it stands when the time of this request is over and it goes on without it."""
         ended = await self.run.final()
         if ended is not None:
-            return await self.runtime.contents_of(self.stored.tenant_id, self.include).response(ended)
-        snapshot = await self.runtime.responses.snapshot(self.stored.tenant_id, self.stored.response_id)
+            return await self.runtime.stores.contents_of(self.stored.tenant_id, self.include).response(ended)
+        snapshot = await self.runtime.stores.responses.snapshot(self.stored.tenant_id, self.stored.response_id)
         return await current_object(self.runtime, snapshot, self.include)
 
     async def _patiently(self, task: asyncio.Task[dict[str, Any]]) -> AsyncGenerator[BodyPiece, None]:
@@ -275,24 +275,24 @@ async def retrieve(caller: Caller, response_id: str, retrieval: Annotated[Retrie
         session_id = snapshot.stored.session_id
         return JsonResponse(shown if session_id is None else shown | {"session_id": session_id})
     after = -1 if retrieval.starting_after is None else retrieval.starting_after
-    log = runtime.responses.log_of(snapshot.stored)
+    log = runtime.stores.responses.log_of(snapshot.stored)
     if snapshot.last is not None and snapshot.is_final and after >= snapshot.last.following - 1:
         raise bad_request(
             f"The response ended with event {snapshot.last.following - 1}: nothing comes after {after}.", param="starting_after"
         )
-    contents = runtime.contents_of(caller.tenant_id, view.include)
+    contents = runtime.stores.contents_of(caller.tenant_id, view.include)
     return sse.stream(sse.tail(log, after, view, contents, until=until_of(runtime)))
 
 
 async def _snapshot(runtime: Runtime, tenant_id: str, response_id: str) -> Snapshot:
-    snapshot = await runtime.responses.snapshot(tenant_id, response_id)
+    snapshot = await runtime.stores.responses.snapshot(tenant_id, response_id)
     return await recover.declare_lost(runtime, snapshot)
 
 
 async def current_object(runtime: Runtime, snapshot: Snapshot, include: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The response as it stands: the final event's object, or what its finished items come to; with its contents, as far as they are
     to be included."""
-    return await runtime.contents_of(snapshot.stored.tenant_id, include).response(await _standing_object(runtime, snapshot))
+    return await runtime.stores.contents_of(snapshot.stored.tenant_id, include).response(await _standing_object(runtime, snapshot))
 
 
 async def _standing_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
@@ -313,16 +313,16 @@ async def _standing_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, An
 async def _finished_items(runtime: Runtime, stored: StoredResponse) -> list[dict[str, Any]]:
     """Of a response that runs, in output order. The log alone has the order of what the agents of a team have made."""
     if stored.agent is not None:
-        folded = fold(await runtime.responses.log_of(stored).read_all())
+        folded = fold(await runtime.stores.responses.log_of(stored).read_all())
         return [folded.items[index] for index in sorted(folded.done)]
-    done = (await runtime.steps.read(stored.tenant_id, stored.response_id)).items
+    done = (await runtime.stores.steps.read(stored.tenant_id, stored.response_id)).items
     return [done[index] for index in sorted(done)]
 
 
 @router.delete("/responses/{response_id}", "deleteResponse", "Delete a response", answers=Deleted[Literal["response"]])
 async def delete(caller: Caller, response_id: str) -> Response:
     runtime = caller.runtime
-    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
+    snapshot = await runtime.stores.responses.snapshot(caller.tenant_id, response_id)
     if snapshot.is_final:
         # Nobody could any more if who ended it died before he had.
         await webhooks.announce(runtime, snapshot.stored, webhooks.ResponseEnd.of(snapshot))
@@ -335,13 +335,13 @@ async def delete(caller: Caller, response_id: str) -> Response:
 @router.post("/responses/{response_id}/cancel", "cancelResponse", "Stop a background response", answers=ResponseObject)
 async def cancel(caller: Caller, response_id: str) -> Response:
     runtime = caller.runtime
-    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
+    snapshot = await runtime.stores.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.stored.is_background:
         raise bad_request("Cannot cancel a synchronous response.")
     view = ResponseView.of(snapshot.stored.parameters.include, runtime.command)
     if snapshot.is_final:
         return JsonResponse(view.response(await current_object(runtime, snapshot, view.include)))
-    stopped = await runtime.contents_of(caller.tenant_id, view.include).response(await stop(runtime, snapshot))
+    stopped = await runtime.stores.contents_of(caller.tenant_id, view.include).response(await stop(runtime, snapshot))
     return JsonResponse(view.response(stopped))
 
 
@@ -349,11 +349,11 @@ async def cancel(caller: Caller, response_id: str) -> Response:
 async def pause(caller: Caller, response_id: str) -> Response:
     """The step that runs comes to its end, and no other begins, until the response may go on."""
     runtime = caller.runtime
-    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
+    snapshot = await runtime.stores.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.is_final and not snapshot.stored.is_pause_requested:
         if not snapshot.stored.is_looping:
             raise bad_request("This response takes a single step so far, in answer to its client: there is nothing to pause.")
-        await runtime.responses.request_pause(snapshot.stored)
+        await runtime.stores.responses.request_pause(snapshot.stored)
     return await _standing(runtime, caller.tenant_id, response_id)
 
 
@@ -361,7 +361,7 @@ async def pause(caller: Caller, response_id: str) -> Response:
 async def resume(caller: Caller, response_id: str) -> Response:
     """A paused response goes on; another is left as it is."""
     runtime = caller.runtime
-    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
+    snapshot = await runtime.stores.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.is_final and snapshot.stored.is_pause_requested:
         await paused.resume(runtime, snapshot.stored)
     return await _standing(runtime, caller.tenant_id, response_id)
@@ -373,24 +373,24 @@ async def resume(caller: Caller, response_id: str) -> Response:
 async def raise_budget(caller: Caller, response_id: str, wanted: Annotated[Budget, body_of(Budget)]) -> Response:
     """Another budget in the place of the old one; a response that stood still for want of it goes on."""
     runtime = caller.runtime
-    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
+    snapshot = await runtime.stores.responses.snapshot(caller.tenant_id, response_id)
     if snapshot.is_final:
         raise bad_request("The response has ended: its budget is of no use any more.")
     check_budget(runtime, snapshot.stored.parameters.model, wanted)
     tree = Scope("tree", response_id)
     if str(tree) in snapshot.stored.draws_on:
-        await runtime.budgets.put(caller.tenant_id, tree, wanted, expires_at=snapshot.stored.expires_at)
+        await runtime.stores.budgets.put(caller.tenant_id, tree, wanted, expires_at=snapshot.stored.expires_at)
         wanted["scope"] = "tree"
     elif wanted.get("scope") == "tree":
         raise bad_request("This response began with a budget of its own: its forks do not draw from it.", param="budget.scope")
-    await runtime.responses.set_budget(snapshot.stored, wanted)
+    await runtime.stores.responses.set_budget(snapshot.stored, wanted)
     if snapshot.stored.is_pause_requested:
         await paused.resume(runtime, snapshot.stored)
     return await _standing(runtime, caller.tenant_id, response_id)
 
 
 async def _standing(runtime: Runtime, tenant_id: str, response_id: str) -> Response:
-    snapshot = await runtime.responses.snapshot(tenant_id, response_id)
+    snapshot = await runtime.stores.responses.snapshot(tenant_id, response_id)
     view = ResponseView.of(snapshot.stored.parameters.include, runtime.command)
     return JsonResponse(view.response(await current_object(runtime, snapshot)))
 
@@ -398,9 +398,9 @@ async def _standing(runtime: Runtime, tenant_id: str, response_id: str) -> Respo
 @router.get("/responses/{response_id}/input_items", "listInputItems", "What a response was asked", answers=ListOf[Item])
 async def input_items(caller: Caller, response_id: str, page: Annotated[PageWithIncludes, query_of(PageWithIncludes)]) -> Response:
     """The items of the request, and those of the responses before it, newest first unless asked otherwise."""
-    snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
+    snapshot = await caller.runtime.stores.responses.snapshot(caller.tenant_id, response_id)
     items, has_more = part_of(snapshot.stored.input_items, page, itemgetter("id"))
-    whole = await caller.runtime.contents_of(caller.tenant_id, frozenset(page.include)).items(items)
+    whole = await caller.runtime.stores.contents_of(caller.tenant_id, frozenset(page.include)).items(items)
     return JsonResponse(list_object([listed_item(item, page.include) for item in whole], has_more=has_more))
 
 
@@ -408,7 +408,7 @@ async def as_it_was(runtime: Runtime, snapshot: Snapshot, number: int, view: Res
     then = await as_of(runtime, snapshot, number)
     files = await _files(runtime, snapshot, then)
     files_at = None if files is None else then.files_at_ms
-    whole = await runtime.contents_of(snapshot.stored.tenant_id, view.include).response(then.response)
+    whole = await runtime.stores.contents_of(snapshot.stored.tenant_id, view.include).response(then.response)
     return view.response(whole) | {
         "as_of": {
             "sequence_number": then.number,
@@ -430,8 +430,8 @@ async def _files(runtime: Runtime, snapshot: Snapshot, then: PastResponse) -> li
     if container_id is None or then.files_at_ms is None:
         return None
     with suppress(ApiError):  # The container was deleted, or that was too long ago.
-        record = await runtime.containers.get(snapshot.stored.tenant_id, container_id)
-        return await runtime.containers.files_at(record, then.files_at_ms)
+        record = await runtime.computers.containers.get(snapshot.stored.tenant_id, container_id)
+        return await runtime.computers.containers.files_at(record, then.files_at_ms)
     return None
 
 

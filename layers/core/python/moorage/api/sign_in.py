@@ -50,7 +50,7 @@ def add_sign_in(app: FastAPI, sign_in: SignIn, console: Console) -> None:
         except ApiError as error:
             return _failed(error)
         with acting(Actor(key.key_id, key.tenant_id, request.state.request_id, key.subject)):
-            await runtime.audit.note(AuditKind.SIGNED_IN, {"by": "issuer", "session": key_id_of(session_digest(token))})
+            await runtime.stores.audit.note(AuditKind.SIGNED_IN, {"by": "issuer", "session": key_id_of(session_digest(token))})
         page = _SIGNED_IN.format(digest=console.digest, token=html.escape(token, quote=True))
         return _forgetting(Response(page, 200, _ANSWERS, "text/html; charset=utf-8"))
 

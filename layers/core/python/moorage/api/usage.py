@@ -46,11 +46,11 @@ async def usage(caller: Caller, wanted: Annotated[UsageQuery, query_of(UsageQuer
             parts[_day(day)][name].join(each)
     embedded: dict[str, EmbeddingCounts] = defaultdict(EmbeddingCounts)
     if wanted.group_by != "tool":
-        for used in await caller.runtime.embedding_usage.between(caller.tenant_id, since, until):
+        for used in await caller.runtime.stores.embedding_usage.between(caller.tenant_id, since, until):
             embedded[_group_of(used, wanted.group_by)].join(used.embedding)
     rests: dict[str, SandboxRest] = defaultdict(SandboxRest)
     if wanted.group_by != "tool":
-        for hour, rest in await caller.runtime.sandbox_usage.between(caller.tenant_id, since, until):
+        for hour, rest in await caller.runtime.stores.sandbox_usage.between(caller.tenant_id, since, until):
             rests[_day(hour) if wanted.group_by == "day" else ""].join(rest)
     names = sorted(totals.keys() | embedded.keys() | rests.keys())
     groups = [_as_object(totals[name], embedded[name], rests[name], name, wanted.group_by) for name in names]

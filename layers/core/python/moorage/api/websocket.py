@@ -92,7 +92,7 @@ async def connect(socket: WebSocket, caller: Caller) -> None:
 async def _is_known(caller: Caller, socket: WebSocket) -> bool:
     """Whether the key that opened the connection still belongs to its tenant: it may have been revoked since."""
     try:
-        found = await caller.runtime.caller_of(secret_of(socket.headers))
+        found = await caller.runtime.identity.caller_of(secret_of(socket.headers))
     except ApiError as error:
         return error.status >= 500  # an issuer that cannot be reached has taken nothing away
     return found is not None and found.tenant_id == caller.tenant_id
@@ -261,7 +261,7 @@ class Connection:
     def _end(self, running: RunningResponse, reason: str) -> None:
         """Also if the connection ends meanwhile: processes in a sandbox are stopped after the client was told of the end."""
         running.is_ending = True
-        self._runtime.keep(asyncio.create_task(self._ended_by(running, reason)))
+        self._runtime.process.keep(asyncio.create_task(self._ended_by(running, reason)))
 
     async def _ended_by(self, running: RunningResponse, reason: str) -> None:
         """A failure leaves the response as it is: it goes on, and its own end is told."""
@@ -279,7 +279,7 @@ class Connection:
             code, message = self._why_not(response_id, running, frame.size)
             if running is not None and not code:
                 body = running.successor(messages)
-                await beside(frame.size, lambda: parse_create_event(body, web_search=self._runtime.web_search))
+                await beside(frame.size, lambda: parse_create_event(body, web_search=self._runtime.models.web_search))
                 code, message = self._why_not(response_id, self._running.get(response_id), frame.size)  # It may have ended meanwhile.
         except ApiError as error:
             code, message = "invalid_input", error.message
@@ -316,7 +316,7 @@ class Connection:
 
     def _end_outputs(self, running: RunningResponse) -> None:
         if running.stored.takes_outputs and not running.is_over:
-            self._runtime.keep(asyncio.create_task(self._outputs_ended(running)))
+            self._runtime.process.keep(asyncio.create_task(self._outputs_ended(running)))
 
     async def _outputs_ended(self, running: RunningResponse) -> None:
         """After a failure the reaper does it."""
@@ -372,7 +372,7 @@ class Connection:
                 raise rate_limited("What answers this connection is about to be changed for another one. Please retry.", 1)
             held = await self._recent.held(frame.parent, frame.stream_id)
             body = _with_messages(frame.body, held)
-            event = await beside(frame.size, lambda: parse_create_event(body, web_search=self._runtime.web_search))
+            event = await beside(frame.size, lambda: parse_create_event(body, web_search=self._runtime.models.web_search))
             recent = await self._recent.items(frame.parent)
             prepared = await prepare(
                 self._runtime,
@@ -465,7 +465,7 @@ class Connection:
         return self._until is not None and asyncio.get_running_loop().time() >= self._until
 
     async def _send_all(self, events: list[Event], view: ResponseView, running: RunningResponse) -> dict[str, Any] | None:
-        for event in await self._runtime.contents_of(self._tenant_id).events(events):
+        for event in await self._runtime.stores.contents_of(self._tenant_id).events(events):
             shown = view.event(event)
             if event["type"] == "error":
                 shown = event | {"status": status_of(event["error"]["code"])}

@@ -49,7 +49,7 @@ async def decided(caller: Caller, wanted: CreateRequest) -> Snapshot | None:
     for verdict in verdicts.values():
         decision = ApprovalDecision(verdict.approve, caller.key_id, verdict.reason)
         await decide(caller.runtime, caller.tenant_id, response_id, verdict.approval_id, decision)
-    return await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
+    return await caller.runtime.stores.responses.snapshot(caller.tenant_id, response_id)
 
 
 def _verdicts(wanted: CreateRequest) -> dict[str, CallApproval]:
@@ -69,12 +69,12 @@ async def _is_meant(caller: Caller, wanted: CreateRequest, response_id: str) -> 
         return wanted.previous_response_id == response_id
     if wanted.conversation_id is None:
         return False
-    stored = await caller.runtime.responses.load(caller.tenant_id, response_id)
+    stored = await caller.runtime.stores.responses.load(caller.tenant_id, response_id)
     return stored.conversation_id == wanted.conversation_id
 
 
 async def _check(caller: Caller, wanted: CreateRequest, response_id: str, verdicts: dict[str, CallApproval]) -> None:
-    stored = await caller.runtime.responses.load(caller.tenant_id, response_id)
+    stored = await caller.runtime.stores.responses.load(caller.tenant_id, response_id)
     if wanted.model != stored.parameters.model:
         raise bad_request(
             f"The response goes on as it was begun, with the model '{stored.parameters.model}': name that one.",
@@ -115,7 +115,7 @@ class ContinuedStream:
         """The response object when the response has ended; None when it waits for a person again, or the time is over before."""
         loop = asyncio.get_running_loop()
         looked_at = loop.time()
-        async for events in self._runtime.responses.log_of(self._stored).tail(-1):
+        async for events in self._runtime.stores.responses.log_of(self._stored).tail(-1):
             if events is not None and events[-1]["type"] in FINAL_TYPES:
                 response: dict[str, Any] = events[-1]["response"]
                 return response
@@ -129,7 +129,7 @@ class ContinuedStream:
 
     async def _stands_still(self) -> bool:
         try:
-            stored = await self._runtime.responses.load(self._stored.tenant_id, self._stored.response_id)
+            stored = await self._runtime.stores.responses.load(self._stored.tenant_id, self._stored.response_id)
         except ApiError:  # It was deleted meanwhile: whoever asks next is told.
             return True
         return stands_still(stored)

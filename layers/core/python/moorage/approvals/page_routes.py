@@ -65,7 +65,7 @@ async def _look(request: Request, token: str) -> Response:
     runtime: Runtime = request.app.state.runtime
     link, response_id = await _opened(runtime, token)
     approval = await find(runtime, link.tenant_id, response_id, link.approval_id)
-    has_ended = (await runtime.responses.snapshot(link.tenant_id, response_id)).is_final
+    has_ended = (await runtime.stores.responses.snapshot(link.tenant_id, response_id)).is_final
     return await _page(runtime, approval, refusal=approval_not_needed(approval.id).message if has_ended else "")
 
 
@@ -91,13 +91,13 @@ async def _opened(runtime: Runtime, token: str) -> tuple[ApprovalLinkRecord, str
     """With the response that it is about. A link ends with the key that made it: a revoked key takes its links along."""
     link = runtime.approval_links.open(token, runtime.clock())
     response_id = None if link is None else response_of(link.approval_id)
-    if link is None or response_id is None or not await runtime.api_keys.is_known(link.key_id):
+    if link is None or response_id is None or not await runtime.identity.api_keys.is_known(link.key_id):
         raise approval_link_not_valid()
     return link, response_id
 
 
 async def _page(runtime: Runtime, approval: Approval, *, refusal: str = "", status: int = 200) -> Response:
-    step = await runtime.steps.get(approval.tenant_id, approval.response_id, approval.step)
+    step = await runtime.stores.steps.get(approval.tenant_id, approval.response_id, approval.step)
     call = ResponseView.of((), runtime.command).item(question_of(approval, {} if step is None else step.items))
     texts = [network.what(EgressOpening.of_key(approval.opens))] if approval.opens else asked(call)
     calls = "\n".join(f"<pre>{html.escape(printable(text))}</pre>" for text in texts)

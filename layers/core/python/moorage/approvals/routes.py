@@ -35,7 +35,7 @@ router = Router()
 @router.get("/approvals", "listApprovals", "The calls that wait for a person's word, newest first")
 async def list_waiting(caller: Caller, page: AnyPage) -> ListOf[ResponseApproval]:
     """The open approvals of all responses of the tenant."""
-    found = await caller.runtime.approvals.waiting(caller.tenant_id, page, caller.runtime.clock())
+    found = await caller.runtime.stores.approvals.waiting(caller.tenant_id, page, caller.runtime.clock())
     return list_object(await _shown(caller.runtime, found.approvals), has_more=found.has_more)
 
 
@@ -49,8 +49,8 @@ async def list_of_response(
 ) -> ListOf[ResponseApproval]:
     """All of a response, those that have been decided too."""
     runtime = caller.runtime
-    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
-    found, has_more = part_of(await runtime.approvals.of(caller.tenant_id, response_id), page, lambda approval: approval.id)
+    snapshot = await runtime.stores.responses.snapshot(caller.tenant_id, response_id)
+    found, has_more = part_of(await runtime.stores.approvals.of(caller.tenant_id, response_id), page, lambda approval: approval.id)
     return list_object(await _shown(runtime, found, has_ended=snapshot.is_final), has_more=has_more)
 
 
@@ -94,7 +94,7 @@ async def _shown(runtime: Runtime, approvals: Sequence[Approval], *, has_ended: 
     """As clients see them, with the whole question: nobody decides on the beginning of a command."""
 
     async def one(approval: Approval) -> ResponseApproval:
-        step = await runtime.steps.get(approval.tenant_id, approval.response_id, approval.step)
+        step = await runtime.stores.steps.get(approval.tenant_id, approval.response_id, approval.step)
         call = question_of(approval, {} if step is None else step.items)
         return {
             "id": approval.id,

@@ -46,16 +46,16 @@ async def admitted(runtime: Runtime, stored: StoredResponse, step: int, calls: S
         ready = tuple(call.call_id for call in calls if call.approval not in {approval.id for approval in waiting})
         if ready or await stand_still(runtime, stored, waiting):
             return ready
-        stored = await seen_as(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id), stored.lane)
+        stored = await seen_as(runtime, await runtime.stores.responses.load(stored.tenant_id, stored.response_id), stored.lane)
     raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
 
 
 async def _waiting(runtime: Runtime, stored: StoredResponse, step: int, held: Sequence[PendingCall]) -> list[Approval]:
     """The undecided approvals of the calls; a missing question is asked now."""
-    known = await runtime.approvals.those(stored, [call.approval for call in held])
+    known = await runtime.stores.approvals.those(stored, [call.approval for call in held])
     missing = [_approval(runtime, stored, step, call) for call in held if call.approval not in known]
     if missing:
-        await runtime.approvals.ask(stored, missing)
+        await runtime.stores.approvals.ask(stored, missing)
     return [approval for approval in (*known.values(), *missing) if approval.is_waiting]
 
 
@@ -64,7 +64,7 @@ async def announce(runtime: Runtime, stored: StoredResponse, waiting: Sequence[A
     to the next run of the step. Harmless to run twice."""
     if not waiting:
         return
-    endpoints = await runtime.webhooks.endpoints(stored.tenant_id)
+    endpoints = await runtime.stores.webhooks.endpoints(stored.tenant_id)
     for approval in (
         waiting if any({APPROVAL_REQUESTED, SESSION_ACTION_REQUIRED}.intersection(each.event_types) for each in endpoints) else ()
     ):
@@ -111,7 +111,9 @@ async def stand_still(runtime: Runtime, stored: StoredResponse, waiting: Sequenc
     due = [approval.due_at for approval in waiting if approval.due_at]
     if stored.agent is not None:
         return await paused.hold(runtime, stored, reason(waiting), due_at=min(due, default=0))
-    return await runtime.responses.park_for(stored, [approval.id for approval in waiting], reason(waiting), due_at=min(due, default=0))
+    return await runtime.stores.responses.park_for(
+        stored, [approval.id for approval in waiting], reason(waiting), due_at=min(due, default=0)
+    )
 
 
 def reason(waiting: Sequence[Approval]) -> str:
@@ -122,8 +124,8 @@ def reason(waiting: Sequence[Approval]) -> str:
 
 async def find(runtime: Runtime, tenant_id: str, response_id: str, approval_id: str) -> Approval:
     """Raises an :class:`~moorage.errors.ApiError` for an unknown or foreign one, and for one that is gone with its response."""
-    await runtime.responses.load(tenant_id, response_id)
-    approval = await runtime.approvals.get(tenant_id, response_id, approval_id)
+    await runtime.stores.responses.load(tenant_id, response_id)
+    approval = await runtime.stores.approvals.get(tenant_id, response_id, approval_id)
     if approval is None:
         raise approval_not_found(approval_id)
     return approval
@@ -132,8 +134,8 @@ async def find(runtime: Runtime, tenant_id: str, response_id: str, approval_id: 
 async def decide(runtime: Runtime, tenant_id: str, response_id: str, approval_id: str, decision: ApprovalDecision) -> Approval:
     """Note a decision and let the response go on. The same decision again is answered alike, and makes up for one whose process died
     before the response went on. Raises an :class:`~moorage.errors.ApiError` for another one, and for what nobody waits for."""
-    snapshot = await runtime.responses.snapshot(tenant_id, response_id)
-    approval = await runtime.approvals.get(tenant_id, response_id, approval_id)
+    snapshot = await runtime.stores.responses.snapshot(tenant_id, response_id)
+    approval = await runtime.stores.approvals.get(tenant_id, response_id, approval_id)
     if approval is None:
         raise approval_not_found(approval_id)
     if approval.is_waiting and not snapshot.is_final:
@@ -143,12 +145,12 @@ async def decide(runtime: Runtime, tenant_id: str, response_id: str, approval_id
     if approval.status != decision.status:
         raise approval_decided(approval_id, approval.status)
     if not snapshot.is_final:
-        await paused.wake(runtime, await runtime.responses.load(tenant_id, response_id))
+        await paused.wake(runtime, await runtime.stores.responses.load(tenant_id, response_id))
     return approval
 
 
 async def _decided(runtime: Runtime, approval: Approval, decision: ApprovalDecision) -> Approval:
-    standing_now = await runtime.approvals.decide(approval, decision, int(runtime.clock()))
+    standing_now = await runtime.stores.approvals.decide(approval, decision, int(runtime.clock()))
     tell(
         "approval",
         {
@@ -167,7 +169,7 @@ async def _decided(runtime: Runtime, approval: Approval, decision: ApprovalDecis
 
 async def _note(runtime: Runtime, approval: Approval, status: str, by: str) -> None:
     answered = {"approval_id": approval.id, "response_id": approval.response_id, "status": status}
-    await runtime.audit.note(AuditKind.APPROVAL_ANSWERED, answered, who=by, tenant_id=approval.tenant_id)
+    await runtime.stores.audit.note(AuditKind.APPROVAL_ANSWERED, answered, who=by, tenant_id=approval.tenant_id)
 
 
 def question_of(approval: Approval, items: Mapping[int, Item]) -> Item:
@@ -192,27 +194,29 @@ async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
     due_at = await _due_at(runtime, stored)
     if not due_at or runtime.clock() < due_at:
         return False
-    over = [approval for approval in await runtime.approvals.of(stored.tenant_id, stored.response_id) if _is_over(runtime, approval)]
+    over = [
+        approval for approval in await runtime.stores.approvals.of(stored.tenant_id, stored.response_id) if _is_over(runtime, approval)
+    ]
     if any(approval.on_timeout == "cancel" for approval in over):
         await finish.end_from_outside(runtime, stored, status="cancelled")
         for approval in over:
             await _note(runtime, approval, "cancelled", BY_TIMEOUT)
         return False
     await _deny(runtime, over)
-    return await paused.wake(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id))
+    return await paused.wake(runtime, await runtime.stores.responses.load(stored.tenant_id, stored.response_id))
 
 
 async def _due_at(runtime: Runtime, stored: StoredResponse) -> int:
     """When the first of its approvals is waited for no longer; 0 for never."""
     if stored.agent is None:
         return stored.approvals_due_at
-    held = [lane.due_at_ms // 1000 for lane in await runtime.lanes.all(stored) if lane.status == "held" and lane.due_at_ms]
+    held = [lane.due_at_ms // 1000 for lane in await runtime.stores.lanes.all(stored) if lane.status == "held" and lane.due_at_ms]
     return min(held, default=0)
 
 
 async def withdraw(runtime: Runtime, stored: StoredResponse, lane: int) -> None:
     """Nobody decides any more about the calls of an agent of a team that is interrupted: none of them runs."""
-    for approval in await runtime.approvals.of(stored.tenant_id, stored.response_id):
+    for approval in await runtime.stores.approvals.of(stored.tenant_id, stored.response_id):
         if approval.is_waiting and not approval.opens and keys.lane_of(approval.step) == lane:
             await _decided(runtime, approval, ApprovalDecision(False, BY_INTERRUPT, "The agent was interrupted."))
 

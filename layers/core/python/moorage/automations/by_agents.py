@@ -54,7 +54,9 @@ class _WakingAgent:
 
     async def all(self) -> list[AutomationRecord]:
         """Those that wake its session, whoever made them."""
-        found, _ = await self._runtime.automations.page(self._tenant_id, PageQuery(limit=limits.PAGE_ITEMS_MAX), self._session_id)
+        found, _ = await self._runtime.stores.automations.page(
+            self._tenant_id, PageQuery(limit=limits.PAGE_ITEMS_MAX), self._session_id
+        )
         return found
 
     async def create(self, call_id: str, arguments: Mapping[str, Any]) -> AutomationRecord:
@@ -76,7 +78,7 @@ class _WakingAgent:
         schedule = changes.schedule_of(wanted, now)
         _check_period(schedule, now)
         await self._check_payer()
-        return await self._runtime.automations.create(
+        return await self._runtime.stores.automations.create(
             self._tenant_id,
             target,
             type=wanted["type"],
@@ -107,18 +109,18 @@ class _WakingAgent:
             _check_period({"expression": before.expression, "timezone": before.timezone, **found}, now)
             return found
 
-        return await runtime.automations.change(tenant_id, automation_id, change)
+        return await runtime.stores.automations.change(tenant_id, automation_id, change)
 
     async def delete(self, automation_id: str) -> None:
         try:
             await self._own(automation_id)
-            await self._runtime.automations.delete(self._tenant_id, automation_id)
+            await self._runtime.stores.automations.delete(self._tenant_id, automation_id)
         except ApiError as error:
-            if error.status != 404 or not await self._runtime.automations.was_deleted(self._tenant_id, automation_id):
+            if error.status != 404 or not await self._runtime.stores.automations.was_deleted(self._tenant_id, automation_id):
                 raise
 
     async def _own(self, automation_id: str) -> AutomationRecord:
-        there = await self._runtime.automations.get(self._tenant_id, automation_id)
+        there = await self._runtime.stores.automations.get(self._tenant_id, automation_id)
         if there.session_id != self._session_id:
             raise automation_not_found(automation_id)
         if there.made_in != self._session_id:
@@ -127,7 +129,7 @@ class _WakingAgent:
 
     async def _check_payer(self) -> None:
         """A token ends, and pays for nothing later."""
-        if await self._runtime.api_keys.of_id(self._stored.key_id) is None:
+        if await self._runtime.identity.api_keys.of_id(self._stored.key_id) is None:
             raise bad_request("This session was not begun with an API key that can pay for an automation later.")
 
 

@@ -38,7 +38,7 @@ async def pause(runtime: Runtime, tenant_id: str, automation_id: str) -> Automat
         _check_not_over(there)
         return {"status": "paused", "next_at": 0} if there.status == "active" else {}
 
-    return await runtime.automations.change(tenant_id, automation_id, change)
+    return await runtime.stores.automations.change(tenant_id, automation_id, change)
 
 
 async def resume(runtime: Runtime, tenant_id: str, automation_id: str) -> AutomationRecord:
@@ -53,7 +53,7 @@ async def resume(runtime: Runtime, tenant_id: str, automation_id: str) -> Automa
         _check(schedule, now)
         return {"status": "active", "pause_reason": "", "next_at": _next_at(schedule, now)}
 
-    return await runtime.automations.change(tenant_id, automation_id, change)
+    return await runtime.stores.automations.change(tenant_id, automation_id, change)
 
 
 def _check_not_over(automation: AutomationRecord) -> None:

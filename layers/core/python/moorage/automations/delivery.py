@@ -39,7 +39,7 @@ async def invoke_due(runtime: Runtime) -> int:
 
     Several occurrences that fell due without a round are invoked once.
     """
-    automations, until, invoked = runtime.automations, time.monotonic() + limits.AUTOMATION_ROUND_SECONDS_MAX, 0
+    automations, until, invoked = runtime.stores.automations, time.monotonic() + limits.AUTOMATION_ROUND_SECONDS_MAX, 0
     while time.monotonic() < until:
         due = await automations.due()
         made = [each for each in await _all(partial(_invoke, runtime), due) if each is not None]
@@ -61,12 +61,12 @@ async def _invoke(runtime: Runtime, automation: AutomationRecord) -> InvocationR
         following: dict[str, Any] = {"next_at": 0, "is_over": True, "status": "completed"}
     else:
         following = {"next_at": next_time(automation.expression, automation.timezone, runtime.clock()) or 0}
-    return await runtime.automations.invoke(automation, following)
+    return await runtime.stores.automations.invoke(automation, following)
 
 
 async def deliver(runtime: Runtime, invocation: InvocationRecord) -> None:
     """Deliver an invocation that nobody else tries now. A refused delivery is tried again for an hour."""
-    automation, automations = invocation.automation, runtime.automations
+    automation, automations = invocation.automation, runtime.stores.automations
     told = {"automation_id": automation.id, "invocation_id": invocation.id, "tenant_id": automation.tenant_id}
     try:
         if not await automations.is_there(automation):
@@ -94,7 +94,7 @@ async def _payer(runtime: Runtime, automation: AutomationRecord) -> Payer:
     """The key that made it, with the budgets that it has now."""
     if automation.subject:
         return Payer(automation.key_id, automation.draws_on)
-    key = await runtime.api_keys.of_id(automation.key_id)
+    key = await runtime.identity.api_keys.of_id(automation.key_id)
     if key is None:
         raise ApiError(403, "The API key that made this automation has been revoked, or has run out.", code="api_key_revoked")
     return Payer(automation.key_id, draws_of(automation.tenant_id, automation.key_id, key.budgets))
@@ -108,7 +108,7 @@ async def _taken(runtime: Runtime, invocation: InvocationRecord, payer: Payer) -
     if not invocation.input_key:
         session = await (_into_new if is_new else _into_existing)(runtime, invocation)
     elif is_new:
-        session = await runtime.agent_sessions.get(automation.tenant_id, invocation.session_id)
+        session = await runtime.stores.agent_sessions.get(automation.tenant_id, invocation.session_id)
     else:
         session = await _session(runtime, automation, invocation.session_id)
     if session is not None:
@@ -118,13 +118,13 @@ async def _taken(runtime: Runtime, invocation: InvocationRecord, payer: Payer) -
 
 async def _session(runtime: Runtime, automation: AutomationRecord, session_id: str) -> SessionRecord:
     try:
-        return await runtime.agent_sessions.get(automation.tenant_id, session_id)
+        return await runtime.stores.agent_sessions.get(automation.tenant_id, session_id)
     except ApiError as error:
         raise _TargetLost(error.message) from error
 
 
 async def _into_existing(runtime: Runtime, invocation: InvocationRecord) -> SessionRecord | None:
-    automation, sessions = invocation.automation, runtime.agent_sessions
+    automation, sessions = invocation.automation, runtime.stores.agent_sessions
     session = await _session(runtime, automation, automation.target["session_id"])
     standing = await stand(runtime, session)
     if session_status(standing) == "failed":
@@ -132,12 +132,12 @@ async def _into_existing(runtime: Runtime, invocation: InvocationRecord) -> Sess
     if len(await sessions.inputs(session)) >= limits.AGENT_SESSION_INPUTS_MAX:
         raise rate_limited("Too much input waits for the next step of this session's turn.", limits.AUTOMATION_PAUSE_SECONDS)
     given = await sessions.input_write(session, messages_of(automation.target["instructions"]), {})
-    is_done = await runtime.automations.deliver(invocation, session.id, given.sk, [given, sessions.notice(session)])
+    is_done = await runtime.stores.automations.deliver(invocation, session.id, given.sk, [given, sessions.notice(session)])
     return session if is_done else None
 
 
 async def _into_new(runtime: Runtime, invocation: InvocationRecord) -> SessionRecord | None:
-    automation, sessions = invocation.automation, runtime.agent_sessions
+    automation, sessions = invocation.automation, runtime.stores.agent_sessions
     target = automation.target
     given = {name: target[name] for name in _OF_SESSION if name in target}
     session_id = f"session_{hashlib.sha256(invocation.id.encode()).hexdigest()[:48]}"
@@ -145,27 +145,29 @@ async def _into_new(runtime: Runtime, invocation: InvocationRecord) -> SessionRe
     messages: list[Item] = messages_of(target["input"])
     first = await sessions.input_write(session, messages, {})
     writes = [await sessions.beginning(session), first]
-    if await runtime.automations.deliver(invocation, session.id, first.sk, writes):
+    if await runtime.stores.automations.deliver(invocation, session.id, first.sk, writes):
         await tell_beginning(runtime, session)
         return session
     if session.container_id is not None and session.owns_container:
-        await runtime.containers.delete(session.tenant_id, session.container_id)
+        await runtime.computers.containers.delete(session.tenant_id, session.container_id)
     return None
 
 
 async def _give_up(runtime: Runtime, invocation: InvocationRecord, error: Exception) -> None:
     """It is not delivered, and leaves nothing behind: neither input that waits, nor a session that never began."""
     automation = invocation.automation
-    there = await runtime.automations.invocation(automation, invocation.id)
+    there = await runtime.stores.automations.invocation(automation, invocation.id)
     is_new = automation.target["type"] == "new_session"
     if there.input_key:
         try:
-            session = await runtime.agent_sessions.get(automation.tenant_id, there.session_id)
+            session = await runtime.stores.agent_sessions.get(automation.tenant_id, there.session_id)
         except ApiError:
             pass  # It was deleted.
         else:
-            await (delete(runtime, session, force=True) if is_new else runtime.agent_sessions.drop_input(session, there.input_key))
+            await (
+                delete(runtime, session, force=True) if is_new else runtime.stores.agent_sessions.drop_input(session, there.input_key)
+            )
     said = {"code": "server_error", "message": "The invocation could not be delivered."}
     if isinstance(error, ApiError):
         said = {"code": error.code or error.type, "message": error.message}
-    await runtime.automations.end(invocation, error=said, session_id="" if is_new else None)
+    await runtime.stores.automations.end(invocation, error=said, session_id="" if is_new else None)

@@ -40,7 +40,7 @@ async def create(caller: Caller, body: RawBody) -> Automation:
     now = caller.runtime.clock()
     schedule = changes.schedule_of(given, now)
     await _check_target(caller, given["target"])
-    made = await caller.runtime.automations.create(
+    made = await caller.runtime.stores.automations.create(
         caller.tenant_id,
         given["target"],
         type=given["type"],
@@ -56,13 +56,13 @@ async def create(caller: Caller, body: RawBody) -> Automation:
 
 @router.get("/agents/automations", "listAutomations", "Automations, newest first")
 async def list_automations(caller: Caller, page: Annotated[AutomationsPage, query_of(AutomationsPage)]) -> ListOf[Automation]:
-    found, has_more = await caller.runtime.automations.page(caller.tenant_id, page, page.session_id)
+    found, has_more = await caller.runtime.stores.automations.page(caller.tenant_id, page, page.session_id)
     return list_object([automation_object(automation) for automation in found], has_more=has_more)
 
 
 @router.get(_ONE, "retrieveAutomation", "An automation")
 async def retrieve(caller: Caller, automation_id: str) -> Automation:
-    return automation_object(await caller.runtime.automations.get(caller.tenant_id, automation_id))
+    return automation_object(await caller.runtime.stores.automations.get(caller.tenant_id, automation_id))
 
 
 @router.post(
@@ -75,7 +75,7 @@ async def retrieve(caller: Caller, automation_id: str) -> Automation:
 async def update(caller: Caller, automation_id: str, body: RawBody) -> Automation:
     given = await beside(len(body), lambda: UPDATE_AUTOMATION.body(body))
     now = caller.runtime.clock()
-    there = await caller.runtime.automations.get(caller.tenant_id, automation_id)
+    there = await caller.runtime.stores.automations.get(caller.tenant_id, automation_id)
     if "target" in given:
         if given["target"]["type"] != there.target["type"]:
             raise invalid_value("target.type", f"this automation has '{there.target['type']}', and keeps it.")
@@ -84,12 +84,12 @@ async def update(caller: Caller, automation_id: str, body: RawBody) -> Automatio
     def change(there: AutomationRecord) -> Mapping[str, Any]:
         return changes.change_of(there, given, now)
 
-    return automation_object(await caller.runtime.automations.change(caller.tenant_id, automation_id, change))
+    return automation_object(await caller.runtime.stores.automations.change(caller.tenant_id, automation_id, change))
 
 
 @router.delete(_ONE, "deleteAutomation", "Delete an automation with its invocations; sessions stay")
 async def remove(caller: Caller, automation_id: str) -> Deleted[Literal["agent.automation.deleted"]]:
-    await caller.runtime.automations.delete(caller.tenant_id, automation_id)
+    await caller.runtime.stores.automations.delete(caller.tenant_id, automation_id)
     return deleted(automation_id, "agent.automation.deleted")
 
 
@@ -108,7 +108,7 @@ async def resume(caller: Caller, automation_id: str) -> Automation:
 
 @router.post(f"{_ONE}/invocations", "createAutomationInvocation", "Invoke an automation now; its schedule stays", statuses=(404, 409))
 async def invoke(caller: Caller, automation_id: str) -> AutomationInvocation:
-    automations = caller.runtime.automations
+    automations = caller.runtime.stores.automations
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         automation = await automations.get(caller.tenant_id, automation_id)
         made = await automations.invoke(automation)
@@ -121,14 +121,14 @@ async def invoke(caller: Caller, automation_id: str) -> AutomationInvocation:
 
 @router.get(f"{_ONE}/invocations", "listAutomationInvocations", "The invocations of an automation, newest first")
 async def list_invocations(caller: Caller, automation_id: str, page: AnyPage) -> ListOf[AutomationInvocation]:
-    automations = caller.runtime.automations
+    automations = caller.runtime.stores.automations
     found, has_more = await automations.invocations(await automations.get(caller.tenant_id, automation_id), page)
     return list_object([invocation_object(invocation) for invocation in found], has_more=has_more)
 
 
 @router.get(f"{_ONE}/invocations/{{invocation_id}}", "retrieveAutomationInvocation", "An invocation of an automation")
 async def retrieve_invocation(caller: Caller, automation_id: str, invocation_id: str) -> AutomationInvocation:
-    automations = caller.runtime.automations
+    automations = caller.runtime.stores.automations
     automation = await automations.get(caller.tenant_id, automation_id)
     return invocation_object(await automations.invocation(automation, invocation_id))
 
@@ -141,7 +141,7 @@ async def _check_target(caller: Caller, target: Mapping[str, Any]) -> None:
     runtime, tenant_id = caller.runtime, caller.tenant_id
     try:
         if target["type"] == "existing_session":
-            await runtime.agent_sessions.get(tenant_id, target["session_id"], param="session_id")
+            await runtime.stores.agent_sessions.get(tenant_id, target["session_id"], param="session_id")
             return
         settings, _ = await agent_of(runtime, tenant_id, target)
         await check_settings(runtime, tenant_id, settings, len(await as_json(target)))
@@ -154,15 +154,15 @@ async def _check_target(caller: Caller, target: Mapping[str, Any]) -> None:
 async def _check_environment(runtime: Runtime, tenant_id: str, spec: Mapping[str, Any]) -> None:
     """Whether what it names is there."""
     place = spec.get("environment_id")
-    if place is not None and await runtime.containers.peek(tenant_id, place) is None:
+    if place is not None and await runtime.computers.containers.peek(tenant_id, place) is None:
         raise container_not_found(place, param="environment.environment_id")
     if "environment_template_id" in spec:
         param = "environment.environment_template_id"
-        await runtime.environment_templates.get(tenant_id, spec["environment_template_id"], param=param)
+        await runtime.stores.environment_templates.get(tenant_id, spec["environment_template_id"], param=param)
     for index, file in enumerate(spec.get("files", ())):
         if file["type"] == "file_id":
-            await runtime.files.get(tenant_id, file["file_id"], param=f"environment.files[{index}].file_id")
-    await runtime.containers.skills.resolve(tenant_id, spec.get("skills", ()), param="environment.skills")
+            await runtime.stores.files.get(tenant_id, file["file_id"], param=f"environment.files[{index}].file_id")
+    await runtime.computers.containers.skills.resolve(tenant_id, spec.get("skills", ()), param="environment.skills")
     await given_plugins(spec.get("plugins", ()), param="environment.plugins")
 
 

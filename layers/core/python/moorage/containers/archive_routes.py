@@ -25,7 +25,7 @@ router = Router()
     sends=BINARY,
 )
 async def download_archive(caller: Caller, container_id: str, wanted: Annotated[AtQuery, query_of(AtQuery)]) -> Response:
-    containers = caller.runtime.containers
+    containers = caller.runtime.computers.containers
     record = await containers.get(caller.tenant_id, container_id)
     files = await (containers.files_of(caller.tenant_id, record.id) if wanted.at is None else containers.files_at(record, wanted.at))
     stream = await begun(archive(files, containers.content))

@@ -18,14 +18,14 @@ router = Router()
     "The sandboxes that a container has had, with their times",
 )
 async def list_sandboxes(caller: Caller, container_id: str, page: AnyPage) -> ListOf[SandboxRun]:
-    containers = caller.runtime.containers
+    containers = caller.runtime.computers.containers
     record = await containers.get(caller.tenant_id, container_id)
     return page_of([life.to_json() for life in await containers.lives.of(record)][::-1], page)
 
 
 @router.get("/containers/{container_id}/versions", "listContainerVersions", "How the files of a container have changed")
 async def list_versions(caller: Caller, container_id: str, page: AnyPage) -> ListOf[ContainerVersion]:
-    containers = caller.runtime.containers
+    containers = caller.runtime.computers.containers
     record = await containers.get(caller.tenant_id, container_id)
     now = await containers.files_of(caller.tenant_id, record.id)
     return page_of([version.to_json() for version in await versions(containers.past, record, now)][::-1], page)
@@ -33,6 +33,6 @@ async def list_versions(caller: Caller, container_id: str, page: AnyPage) -> Lis
 
 @router.get("/containers/{container_id}/skills", "listContainerSkills", "The skills that a container was given, by their folders")
 async def list_skills(caller: Caller, container_id: str, page: AnyPage) -> ListOf[ContainerSkillEntry]:
-    containers = caller.runtime.containers
+    containers = caller.runtime.computers.containers
     record = await containers.get(caller.tenant_id, container_id)
     return page_of([skill.to_json() for skill in await containers.skills.of(record)], page)

@@ -22,7 +22,7 @@ router = Router()
     statuses=(503,),
 )
 async def list_processes(caller: Caller, container_id: str) -> ListOf[ContainerProcess]:
-    containers = caller.runtime.containers
+    containers = caller.runtime.computers.containers
     record = await containers.get(caller.tenant_id, container_id)
     if record.sandbox is None or record.sandbox.state != "running":
         return list_object([], has_more=False)

@@ -29,12 +29,12 @@ _parse_added: Final = JsonValidator[AddContainerFile](AddContainerFile)
 
 @router.post("/containers", "createContainer", "Reserve a container", statuses=(404,))
 async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(CreateContainer)]) -> Container:
-    skills = await caller.runtime.containers.skills.resolve(caller.tenant_id, wanted.skills, param="skills")
+    skills = await caller.runtime.computers.containers.skills.resolve(caller.tenant_id, wanted.skills, param="skills")
     places = {file_id: f"file_ids[{at}]" for at, file_id in enumerate(wanted.file_ids)}
-    record = await caller.runtime.containers.reserve(
+    record = await caller.runtime.computers.containers.reserve(
         caller.tenant_id,
         name=wanted.name,
-        files=await caller.runtime.containers.named(caller.tenant_id, places),
+        files=await caller.runtime.computers.containers.named(caller.tenant_id, places),
         idle_minutes=wanted.idle_minutes,
         memory_limit=wanted.memory_limit,
         network_policy=wanted.network_policy,
@@ -45,7 +45,7 @@ async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(Crea
 
 @router.get("/containers", "listContainers", "All containers")
 async def list_containers(caller: Caller, page: Annotated[ContainersPage, query_of(ContainersPage)]) -> ListOf[Container]:
-    found = await caller.runtime.containers.page(caller.tenant_id, page, name=page.name)
+    found = await caller.runtime.computers.containers.page(caller.tenant_id, page, name=page.name)
     now = caller.runtime.clock()
     return list_object([as_object(record, now=now) for record in found.containers], has_more=found.has_more)
 
@@ -57,7 +57,7 @@ async def retrieve(caller: Caller, container_id: str) -> Container:
 
 @router.delete("/containers/{container_id}", "deleteContainer", "Stop and delete a container")
 async def delete(caller: Caller, container_id: str) -> Deleted[Literal["container.deleted"]]:
-    await caller.runtime.containers.delete(caller.tenant_id, container_id)
+    await caller.runtime.computers.containers.delete(caller.tenant_id, container_id)
     return deleted(container_id, "container.deleted")
 
 
@@ -70,16 +70,16 @@ async def delete(caller: Caller, container_id: str) -> Deleted[Literal["containe
 )
 async def create_file(request: Request, caller: Caller, container_id: str) -> ContainerFile:
     """A form with the file, or JSON that names one: its content type tells them apart."""
-    record = await caller.runtime.containers.use(caller.tenant_id, container_id)
+    record = await caller.runtime.computers.containers.use(caller.tenant_id, container_id)
     if is_multipart(request):
         return file_as_object(await _upload(request, caller, record))
     wanted = _parse_added.body(await read_body(request))
-    return file_as_object(await caller.runtime.containers.add_file_of(record, wanted.file_id))
+    return file_as_object(await caller.runtime.computers.containers.add_file_of(record, wanted.file_id))
 
 
 @router.get("/containers/{container_id}/files", "listContainerFiles", "The files of a container")
 async def list_files(caller: Caller, container_id: str, page: AnyPage) -> ListOf[ContainerFile]:
-    found = await caller.runtime.containers.file_page(await _touched(caller, container_id), page)
+    found = await caller.runtime.computers.containers.file_page(await _touched(caller, container_id), page)
     return list_object([file_as_object(file) for file in found.files], has_more=found.has_more)
 
 
@@ -90,8 +90,8 @@ async def list_files(caller: Caller, container_id: str, page: AnyPage) -> ListOf
 )
 async def tree(caller: Caller, container_id: str, wanted: Annotated[TreeQuery, query_of(TreeQuery)]) -> ListOf[TreeEntry]:
     """The saved files of a container as folders. Looking does not count as use: it must not keep an idle container alive."""
-    record = await caller.runtime.containers.get(caller.tenant_id, container_id)
-    containers = caller.runtime.containers
+    record = await caller.runtime.computers.containers.get(caller.tenant_id, container_id)
+    containers = caller.runtime.computers.containers
     now = wanted.at is None
     files = await (containers.files_of(caller.tenant_id, record.id) if now else containers.files_at(record, wanted.at or 0))
     return list_object(entries_below(wanted.path, files, wanted.depth), has_more=False)
@@ -104,7 +104,7 @@ async def retrieve_file(caller: Caller, container_id: str, file_id: str) -> Cont
 
 @router.delete("/containers/{container_id}/files/{file_id}", "deleteContainerFile", "Delete a file of a container")
 async def delete_file(caller: Caller, container_id: str, file_id: str) -> Deleted[Literal["container.file.deleted"]]:
-    await caller.runtime.containers.delete_file(await _touched(caller, container_id), file_id)
+    await caller.runtime.computers.containers.delete_file(await _touched(caller, container_id), file_id)
     return deleted(file_id, "container.file.deleted")
 
 
@@ -130,28 +130,28 @@ async def content(
         key=file.key,
         filename=file.filename,
         size=file.bytes,
-        content=lambda start, end: caller.runtime.containers.content(file, start=start, end=end),
+        content=lambda start, end: caller.runtime.computers.containers.content(file, start=start, end=end),
     )
 
 
 async def _touched(caller: Caller, container_id: str) -> ContainerRecord:
     """The container; looking at it counts as use."""
-    return await caller.runtime.containers.touch(caller.tenant_id, container_id)
+    return await caller.runtime.computers.containers.touch(caller.tenant_id, container_id)
 
 
 async def _file(caller: Caller, container_id: str, file_id: str) -> ContainerFileRecord:
-    return await caller.runtime.containers.file(await _touched(caller, container_id), file_id)
+    return await caller.runtime.computers.containers.file(await _touched(caller, container_id), file_id)
 
 
 async def _file_at(caller: Caller, container_id: str, file_id: str, at_ms: int) -> ContainerFileRecord:
     """The file as it was. Looking back does not count as use."""
-    record = await caller.runtime.containers.get(caller.tenant_id, container_id)
-    return await caller.runtime.containers.file_at(record, file_id, at_ms)
+    record = await caller.runtime.computers.containers.get(caller.tenant_id, container_id)
+    return await caller.runtime.computers.containers.file_at(record, file_id, at_ms)
 
 
 async def _upload(request: Request, caller: Caller, record: ContainerRecord) -> ContainerFileRecord:
     """The one file of a form, or the ``file_id`` that stands in one."""
-    containers = caller.runtime.containers
+    containers = caller.runtime.computers.containers
     added: ContainerFileRecord | None = None
     bytes_max = limits.FILE_BYTES_MAX + limits.FORM_OVERHEAD_BYTES_MAX
     async for part in parts(request, bytes_max=bytes_max, too_large=FILE_TOO_LARGE):

@@ -29,7 +29,7 @@ _SEPARATOR = "/"
 )
 async def read(caller: Caller, container_id: str, wanted: Annotated[ScreenQuery, query_of(ScreenQuery)]) -> ContainerScreen:
     """Looking does not count as use: it must not keep an idle container alive."""
-    containers = caller.runtime.containers
+    containers = caller.runtime.computers.containers
     record = await containers.get(caller.tenant_id, container_id)
     frame = await containers.screens.look(record, wanted.starting_after, wait_ms=wanted.wait_ms)
     return as_object(container_id, frame)
@@ -39,7 +39,7 @@ async def read(caller: Caller, container_id: str, wanted: Annotated[ScreenQuery,
 async def control(
     caller: Caller, container_id: str, wanted: Annotated[ControlScreen, body_of(ControlScreen)]
 ) -> ContainerScreenControl:
-    containers = caller.runtime.containers
+    containers = caller.runtime.computers.containers
     record = await containers.get(caller.tenant_id, container_id)
     holder = _named(caller, wanted.holder)
     if wanted.action == "take":
@@ -56,7 +56,7 @@ async def control(
 
 @router.post("/containers/{container_id}/screen/input", "actOnScreen", "Act on the browser, with control of it", statuses=(503,))
 async def act(caller: Caller, container_id: str, wanted: Annotated[ScreenInput, body_of(ScreenInput)]) -> ContainerScreenInput:
-    containers = caller.runtime.containers
+    containers = caller.runtime.computers.containers
     record = await containers.get(caller.tenant_id, container_id)
     outcomes = await containers.screens.act(record, _named(caller, wanted.holder), wanted.number, wanted.actions)
     return {

@@ -59,10 +59,10 @@ async def _elsewhere(request: Request, path: str) -> Response | None:
     """The upstream's answer; None if the container is not there, or not this tenant's."""
     runtime: Runtime = request.app.state.runtime
     container_id = request.path_params["container_id"]
-    model = await runtime.upstream_containers.model_of(request.state.tenant_id, container_id)
+    model = await runtime.stores.upstream_containers.model_of(request.state.tenant_id, container_id)
     if model is None:
         return None
-    upstream = runtime.catalog.upstream_of(runtime.catalog.resolve(model), runtime.http)
+    upstream = runtime.models.catalog.upstream_of(runtime.models.catalog.resolve(model), runtime.models.http)
     try:
         return _passed_back(request, await relay(upstream, await _passed(request, path, runtime)))
     except UpstreamError as error:
@@ -83,10 +83,10 @@ async def _passed(request: Request, path: str, runtime: Runtime) -> RelayedReque
 
 async def _as_form(runtime: Runtime, tenant_id: str, file_id: str) -> tuple[bytes, str]:
     """A file of ours as an upload: the upstream does not know it."""
-    file = await runtime.files.get(tenant_id, file_id)
+    file = await runtime.stores.files.get(tenant_id, file_id)
     if file.bytes > REQUEST_BODY_BYTES_MAX:
         raise body_too_large(REQUEST_BODY_BYTES_MAX)
-    content = b"".join([chunk async for chunk in runtime.files.content(file)])
+    content = b"".join([chunk async for chunk in runtime.stores.files.content(file)])
     form = httpx.Request("POST", "http://upstream", files={"file": (file.filename, content, "application/octet-stream")})
     return form.read(), form.headers["content-type"]
 

@@ -25,7 +25,7 @@ _Include = Annotated[IncludeQuery, query_of(IncludeQuery)]
 @router.post("/conversations", "createConversation", "Begin a conversation", body=("CreateConversation", CONVERSATION_CREATE))
 async def create(caller: Caller, body: RawBody) -> Conversation:
     wanted = await beside(len(body), lambda: parse_conversation_create(body))
-    return as_object(await caller.runtime.conversations.create(caller.tenant_id, metadata=wanted.metadata, items=wanted.items))
+    return as_object(await caller.runtime.stores.conversations.create(caller.tenant_id, metadata=wanted.metadata, items=wanted.items))
 
 
 @router.get("/conversations/{conversation_id}", "retrieveConversation", "A conversation")
@@ -42,12 +42,12 @@ async def retrieve(caller: Caller, conversation_id: str) -> Conversation:
 )
 async def update(caller: Caller, conversation_id: str, body: RawBody) -> Conversation:
     metadata = parse_conversation_update(body)
-    return as_object(await caller.runtime.conversations.update(caller.tenant_id, conversation_id, metadata))
+    return as_object(await caller.runtime.stores.conversations.update(caller.tenant_id, conversation_id, metadata))
 
 
 @router.delete("/conversations/{conversation_id}", "deleteConversation", "Delete a conversation")
 async def delete(caller: Caller, conversation_id: str) -> Deleted[Literal["conversation.deleted"]]:
-    await caller.runtime.conversations.delete(caller.tenant_id, conversation_id)
+    await caller.runtime.stores.conversations.delete(caller.tenant_id, conversation_id)
     return deleted(conversation_id, "conversation.deleted")
 
 
@@ -60,7 +60,7 @@ async def delete(caller: Caller, conversation_id: str) -> Deleted[Literal["conve
 )
 async def create_items(caller: Caller, conversation_id: str, wanted: _Include, body: RawBody) -> ListOf[Item]:
     items = await beside(len(body), lambda: parse_conversation_items(body))
-    await caller.runtime.conversations.append(caller.tenant_id, conversation_id, items)
+    await caller.runtime.stores.conversations.append(caller.tenant_id, conversation_id, items)
     return list_object([_shown(item, wanted.include) for item in items], has_more=False)
 
 
@@ -68,15 +68,15 @@ async def create_items(caller: Caller, conversation_id: str, wanted: _Include, b
 async def list_items(
     caller: Caller, conversation_id: str, page: Annotated[PageWithIncludes, query_of(PageWithIncludes)]
 ) -> ListOf[Item]:
-    found = await caller.runtime.conversations.page(await _conversation(caller, conversation_id), page)
-    whole = await caller.runtime.contents_of(caller.tenant_id, frozenset(page.include)).items(found.items)
+    found = await caller.runtime.stores.conversations.page(await _conversation(caller, conversation_id), page)
+    whole = await caller.runtime.stores.contents_of(caller.tenant_id, frozenset(page.include)).items(found.items)
     return list_object([_shown(item, page.include) for item in whole], has_more=found.has_more)
 
 
 @router.get("/conversations/{conversation_id}/items/{item_id}", "retrieveConversationItem", "One item")
 async def retrieve_item(caller: Caller, conversation_id: str, item_id: str, wanted: _Include) -> Item:
-    item = await caller.runtime.conversations.item(await _conversation(caller, conversation_id), item_id)
-    (whole,) = await caller.runtime.contents_of(caller.tenant_id, frozenset(wanted.include)).items([item])
+    item = await caller.runtime.stores.conversations.item(await _conversation(caller, conversation_id), item_id)
+    (whole,) = await caller.runtime.stores.contents_of(caller.tenant_id, frozenset(wanted.include)).items([item])
     return _shown(whole, wanted.include)
 
 
@@ -89,12 +89,12 @@ async def retrieve_item(caller: Caller, conversation_id: str, item_id: str, want
 async def delete_item(caller: Caller, conversation_id: str, item_id: str) -> Conversation:
     """Answers the conversation, as OpenAI does, not a deletion object."""
     conversation = await _conversation(caller, conversation_id)
-    await caller.runtime.conversations.delete_item(conversation, item_id)
+    await caller.runtime.stores.conversations.delete_item(conversation, item_id)
     return as_object(conversation)
 
 
 async def _conversation(caller: Caller, conversation_id: str) -> ConversationRecord:
-    return await caller.runtime.conversations.get(caller.tenant_id, conversation_id)
+    return await caller.runtime.stores.conversations.get(caller.tenant_id, conversation_id)
 
 
 def _shown(item: Mapping[str, Any], include: Iterable[str]) -> Item:

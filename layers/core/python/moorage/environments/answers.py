@@ -112,7 +112,7 @@ def file_of(row: ContainerFileRecord) -> EnvironmentFile:
 
 async def given_files(runtime: Runtime, record: ContainerRecord) -> list[FileByIdAnswer | InlineFileAnswer]:
     """What users put there, by path; not what commands made."""
-    rows = await runtime.containers.files_of(record.tenant_id, record.id)
+    rows = await runtime.computers.containers.files_of(record.tenant_id, record.id)
     return [_given_file(row) for row in sorted(rows, key=lambda row: row.path) if row.origin is not None]
 
 
@@ -125,7 +125,7 @@ def _given_file(row: ContainerFileRecord) -> FileByIdAnswer | InlineFileAnswer:
 
 async def given_skills(runtime: Runtime, record: ContainerRecord) -> list[SkillReferenceAnswer | InlineSkillAnswer]:
     """Those that were given by themselves, and not in a plugin."""
-    return [_given_skill(skill) for skill in await runtime.containers.skills.of(record) if skill.plugin is None]
+    return [_given_skill(skill) for skill in await runtime.computers.containers.skills.of(record) if skill.plugin is None]
 
 
 def _given_skill(skill: ContainerSkill) -> SkillReferenceAnswer | InlineSkillAnswer:

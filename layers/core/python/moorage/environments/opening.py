@@ -47,25 +47,25 @@ async def open_environment(
     if spec["type"] == "none":
         return None
     if "environment_id" in spec:
-        return await runtime.containers.use(tenant_id, spec["environment_id"], param=f"{param}.environment_id")
+        return await runtime.computers.containers.use(tenant_id, spec["environment_id"], param=f"{param}.environment_id")
     if "environment_template_id" in spec:
         spec = await _from_template(runtime, tenant_id, spec, param)
     files = await _placed(runtime, tenant_id, spec.get("files", ()), f"{param}.files")
-    skills = await runtime.containers.skills.resolve(tenant_id, spec.get("skills", ()), param=f"{param}.skills")
+    skills = await runtime.computers.containers.skills.resolve(tenant_id, spec.get("skills", ()), param=f"{param}.skills")
     plugins = await given_plugins(spec.get("plugins", ()), param=f"{param}.plugins")
     record = await _reserved(runtime, tenant_id, spec, skills, plugins, credentials, param, kind)
     try:
-        await runtime.containers.place(record, files)
+        await runtime.computers.containers.place(record, files)
     except ApiError:
-        await runtime.containers.delete(tenant_id, record.id)
+        await runtime.computers.containers.delete(tenant_id, record.id)
         raise
-    return await runtime.containers.get(tenant_id, record.id)
+    return await runtime.computers.containers.get(tenant_id, record.id)
 
 
 async def _from_template(runtime: Runtime, tenant_id: str, spec: Mapping[str, Any], param: str) -> Mapping[str, Any]:
     """The template's fields, and over them those that are given. A network may only be narrower."""
     place = f"{param}.environment_template_id"
-    template = (await runtime.environment_templates.get(tenant_id, spec["environment_template_id"], param=place)).configuration
+    template = (await runtime.stores.environment_templates.get(tenant_id, spec["environment_template_id"], param=place)).configuration
     if "network" in spec and not _is_within(spec["network"], template.get("network")):
         raise invalid_value(f"{param}.network", "it reaches more than the network of the template.")
     whole = {**template, **spec}
@@ -91,9 +91,9 @@ def shown_network(network: Mapping[str, Any] | None) -> NetworkAnswer:
 async def put_file(runtime: Runtime, record: ContainerRecord, file: Fields) -> ContainerFileRecord:
     """Put one file (``shapes.py: EnvironmentFileParam``) into an environment, replacing what is there."""
     placed = await _placed_file(runtime, record.tenant_id, file, "")
-    there = {row.path for row in await runtime.containers.files_of(record.tenant_id, record.id)}
+    there = {row.path for row in await runtime.computers.containers.files_of(record.tenant_id, record.id)}
     _check_folders(placed.path, there)
-    (row,) = await runtime.containers.place(record, [placed])
+    (row,) = await runtime.computers.containers.place(record, [placed])
     return row
 
 
@@ -119,7 +119,7 @@ async def _reserved(
 ) -> ContainerRecord:
     try:
         policy = _policy(runtime, spec.get("network"), f"{param}.network")
-        return await runtime.containers.reserve(
+        return await runtime.computers.containers.reserve(
             tenant_id,
             name="environment" if kind == "prewarmed" else "session",
             memory_limit=limits.ENVIRONMENT_SIZES[spec.get("container_size", _SIZE)],
@@ -199,7 +199,7 @@ async def _placed(runtime: Runtime, tenant_id: str, files: Sequence[Fields], par
 async def _placed_file(runtime: Runtime, tenant_id: str, file: Fields, param: str) -> PlacedFile:
     path = container_path(file["path"])
     if file["type"] == "file_id":
-        return PlacedFile(path, await runtime.files.get(tenant_id, file["file_id"], param=f"{param}file_id"))
+        return PlacedFile(path, await runtime.stores.files.get(tenant_id, file["file_id"], param=f"{param}file_id"))
     data = file["data"]
     return PlacedFile(path, await beside(len(data), lambda: base64.b64decode(data)))
 

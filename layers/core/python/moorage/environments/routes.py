@@ -50,8 +50,8 @@ async def create(caller: Caller, body: RawBody) -> EnvironmentInfo:
     )
     assert record is not None, "an environment of this route is a container"
     start = asyncio.create_task(_start(caller.runtime, record))
-    caller.runtime.keep(start)
-    if not caller.runtime.containers.sandboxes.reaches(record):  # On AWS, where a process stands still behind its answer.
+    caller.runtime.process.keep(start)
+    if not caller.runtime.computers.containers.sandboxes.reaches(record):  # On AWS, where a process stands still behind its answer.
         await start
     return await info_of(caller.runtime, record)
 
@@ -59,7 +59,7 @@ async def create(caller: Caller, body: RawBody) -> EnvironmentInfo:
 async def _start(runtime: Runtime, record: ContainerRecord) -> None:
     """What stands in the way is noted, and the next command tries again."""
     try:
-        await runtime.containers.sandboxes.place(record.tenant_id, record.id)
+        await runtime.computers.containers.sandboxes.place(record.tenant_id, record.id)
     except ApiError:
         return  # Deleted meanwhile.
 
@@ -68,7 +68,7 @@ async def _start(runtime: Runtime, record: ContainerRecord) -> None:
 async def list_environments(caller: Caller, page: Annotated[EnvironmentsPage, query_of(EnvironmentsPage)]) -> ListOf[EnvironmentInfo]:
     """Each container is one."""
     runtime = caller.runtime
-    found = await runtime.containers.page(caller.tenant_id, page)
+    found = await runtime.computers.containers.page(caller.tenant_id, page)
     shown = await _shown(runtime, found.containers)
     return list_object(shown, has_more=found.has_more or len(shown) < len(found.containers))
 
@@ -89,14 +89,14 @@ async def _shown(runtime: Runtime, records: Sequence[ContainerRecord]) -> list[E
 @router.get(_ONE, "retrieveEnvironment", "An environment")
 async def retrieve(caller: Caller, environment_id: str) -> EnvironmentInfo:
     """Looking does not count as use: it must not keep an idle container alive."""
-    return await info_of(caller.runtime, await caller.runtime.containers.get(caller.tenant_id, environment_id))
+    return await info_of(caller.runtime, await caller.runtime.computers.containers.get(caller.tenant_id, environment_id))
 
 
 @router.post(f"{_ONE}/files", "createEnvironmentFile", "Put a file into an environment", body=("EnvironmentFileParam", ADD_FILE))
 async def create_file(caller: Caller, environment_id: str, body: RawBody) -> EnvironmentFile:
     """A sandbox that runs has it by its next command, or while one runs."""
     wanted = await beside(len(body), lambda: ADD_FILE.body(body))
-    record = await caller.runtime.containers.use(caller.tenant_id, environment_id)
+    record = await caller.runtime.computers.containers.use(caller.tenant_id, environment_id)
     return file_of(await put_file(caller.runtime, record, wanted))
 
 
@@ -108,8 +108,8 @@ async def create_file(caller: Caller, environment_id: str, body: RawBody) -> Env
 async def list_files(
     caller: Caller, environment_id: str, wanted: Annotated[EnvironmentFilesQuery, query_of(EnvironmentFilesQuery)]
 ) -> EnvironmentFilePage:
-    record = await caller.runtime.containers.get(caller.tenant_id, environment_id)
-    rows = _below(container_path(f"{wanted.path}/"), await caller.runtime.containers.files_of(record.tenant_id, record.id))
+    record = await caller.runtime.computers.containers.get(caller.tenant_id, environment_id)
+    rows = _below(container_path(f"{wanted.path}/"), await caller.runtime.computers.containers.files_of(record.tenant_id, record.id))
     order = sorted(rows, reverse=wanted.order == "desc")
     if wanted.page is not None:
         last = _place_of(wanted.page)

@@ -33,18 +33,18 @@ _ONE: Final = "/agents/environments/templates/{environment_template_id}"
 async def create(caller: Caller, body: RawBody) -> EnvironmentTemplate:
     configuration = await beside(len(body), lambda: SAVE_TEMPLATE.body(body))
     await given_plugins(configuration.get("plugins", ()), param="plugins")
-    return as_object(await caller.runtime.environment_templates.create(caller.tenant_id, configuration))
+    return as_object(await caller.runtime.stores.environment_templates.create(caller.tenant_id, configuration))
 
 
 @router.get(_ALL, "listEnvironmentTemplates", "Templates of environments, newest first")
 async def list_templates(caller: Caller, page: AnyPage) -> ListOf[EnvironmentTemplate]:
-    found, has_more = await caller.runtime.environment_templates.page(caller.tenant_id, page)
+    found, has_more = await caller.runtime.stores.environment_templates.page(caller.tenant_id, page)
     return list_object([as_object(template) for template in found], has_more=has_more)
 
 
 @router.get(_ONE, "retrieveEnvironmentTemplate", "A template of environments")
 async def retrieve(caller: Caller, environment_template_id: str) -> EnvironmentTemplate:
-    return as_object(await caller.runtime.environment_templates.get(caller.tenant_id, environment_template_id))
+    return as_object(await caller.runtime.stores.environment_templates.get(caller.tenant_id, environment_template_id))
 
 
 @router.post(
@@ -61,13 +61,13 @@ async def update(caller: Caller, environment_template_id: str, body: RawBody) ->
         following = {name: value for name, value in before.items() if name not in reset} | changes
         return await beside(len(body), lambda: SAVE_TEMPLATE(following))
 
-    return as_object(await caller.runtime.environment_templates.update(caller.tenant_id, environment_template_id, change))
+    return as_object(await caller.runtime.stores.environment_templates.update(caller.tenant_id, environment_template_id, change))
 
 
 @router.delete(_ONE, "deleteEnvironmentTemplate", "Delete a template of environments")
 async def delete(caller: Caller, environment_template_id: str) -> Deleted[Literal["agent.environment.template.deleted"]]:
     """Environments that were made from it stay."""
-    await caller.runtime.environment_templates.delete(caller.tenant_id, environment_template_id)
+    await caller.runtime.stores.environment_templates.delete(caller.tenant_id, environment_template_id)
     return deleted(environment_template_id, "agent.environment.template.deleted")
 
 

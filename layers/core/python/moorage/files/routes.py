@@ -38,7 +38,7 @@ _FIELDS: Final = ("purpose", "expires_after[anchor]", "expires_after[seconds]")
 
 @router.post("/files", "createFile", "Upload a file", form=FILE_FORM)
 async def create(request: Request, caller: Caller) -> File:
-    files = caller.runtime.files
+    files = caller.runtime.stores.files
     fields: dict[str, str] = {}
     content: StoredContent | None = None
     filename = ""
@@ -73,7 +73,7 @@ async def create(request: Request, caller: Caller) -> File:
 
 @router.get("/files", "listFiles", "All files")
 async def list_files(caller: Caller, page: Annotated[FilesPage, query_of(FilesPage)]) -> ListOf[File]:
-    found = await caller.runtime.files.page(caller.tenant_id, page, purpose=page.purpose)
+    found = await caller.runtime.stores.files.page(caller.tenant_id, page, purpose=page.purpose)
     return list_object([as_object(file) for file in found.files], has_more=found.has_more)
 
 
@@ -84,7 +84,7 @@ async def retrieve(caller: Caller, file_id: str) -> File:
 
 @router.delete("/files/{file_id}", "deleteFile", "Delete a file")
 async def delete(caller: Caller, file_id: str) -> Deleted[Literal["file"]]:
-    await caller.runtime.files.delete(caller.tenant_id, file_id)
+    await caller.runtime.stores.files.delete(caller.tenant_id, file_id)
     return deleted(file_id, "file")
 
 
@@ -97,12 +97,12 @@ async def content(request: Request, caller: Caller, file_id: str) -> Response:
         key=file.key,
         filename=file.filename,
         size=file.bytes,
-        content=lambda start, end: caller.runtime.files.content(file, start=start, end=end),
+        content=lambda start, end: caller.runtime.stores.files.content(file, start=start, end=end),
     )
 
 
 async def _file(caller: Caller, file_id: str) -> StoredFile:
-    return await caller.runtime.files.get(caller.tenant_id, file_id)
+    return await caller.runtime.stores.files.get(caller.tenant_id, file_id)
 
 
 def _name_of(filename: str | None) -> str:

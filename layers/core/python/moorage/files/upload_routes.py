@@ -22,7 +22,7 @@ _PART_TOO_LARGE: Final = f"A part has at most {limits.UPLOAD_PART_BYTES_MAX >> 2
 
 async def _uploads(caller: Caller) -> Uploads:
     runtime = caller.runtime
-    return Uploads(runtime.table, runtime.blobs, runtime.files, clock=runtime.clock)
+    return Uploads(runtime.stores.table, runtime.stores.blobs, runtime.stores.files, clock=runtime.clock)
 
 
 _Uploads = Annotated[Uploads, Depends(_uploads)]

@@ -32,7 +32,7 @@ class Knowledge:
         self._meter = meter
         self._budgets = budgets
         self._clock = clock
-        self._vector_bucket = vector_bucket
+        self.vector_bucket = vector_bucket
         self._cache_bytes_max = cache_bytes_max
 
     @cached_property
@@ -45,7 +45,7 @@ class Knowledge:
         from moorage.knowledge.neighbours import Neighbours
         from moorage.knowledge.object_index import ObjectIndex
 
-        neighbours = None if self._vector_bucket is None else Neighbours(self._vector_bucket(), self._blobs)
+        neighbours = None if self.vector_bucket is None else Neighbours(self.vector_bucket(), self._blobs)
         return ObjectIndex(
             self._blobs, self.embeddings, clock=self._clock, neighbours=neighbours, cache_bytes_max=self._cache_bytes_max
         )

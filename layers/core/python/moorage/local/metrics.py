@@ -162,25 +162,25 @@ class Metrics:
 
     async def _standing(self) -> list[Sample]:
         runtime = self.runtime
-        waits = [wait for wait in await side_by_side(self._wait_of, await runtime.responses.inflight(), at_once=16) if wait]
+        waits = [wait for wait in await side_by_side(self._wait_of, await runtime.stores.responses.inflight(), at_once=16) if wait]
         kinds = Counter(waits)
-        sandboxes = sum([len(await fleet.owner.running()) for fleet in runtime.fleets])
+        sandboxes = sum([len(await fleet.owner.running()) for fleet in runtime.computers.fleets])
         return [
             ("moorage_responses_running", (), len(waits)),
             *(("moorage_responses_waiting", (("for", kind),), number) for kind, number in kinds.items()),
             ("moorage_sandboxes", (), sandboxes),
-            ("moorage_webhook_deliveries_pending", (), await runtime.webhooks.pending()),
+            ("moorage_webhook_deliveries_pending", (), await runtime.stores.webhooks.pending()),
         ]
 
     async def _wait_of(self, place: tuple[str, str]) -> str | None:
         """The cause of a response's wait; None for one that has ended meanwhile."""
         try:
-            snapshot = await self.runtime.responses.snapshot(*place)
+            snapshot = await self.runtime.stores.responses.snapshot(*place)
         except ApiError:
             return None
         if snapshot.is_final:
             return None
-        wait = wait_of(snapshot, await self.runtime.steps.accounts(*place))
+        wait = wait_of(snapshot, await self.runtime.stores.steps.accounts(*place))
         return None if wait is None else wait.kind
 
     def app(self) -> LocalOriginGuard:

@@ -93,17 +93,17 @@ async def serve(
         on_started=on_started,
         loop_watch=loop_watch,
     )
-    if runtime.responses.bell is not None:
-        runtime.responses.bell.listen()
+    if runtime.stores.responses.bell is not None:
+        runtime.stores.responses.bell.listen()
     build_validators()
     relieve_collector()
     metrics = None if metrics_listener is None else Metrics(runtime, state_dir)
     works = [_reap(runtime, state_dir, metrics), _deliver(runtime), manager.keep_told()]
-    for owner in (fleet.owner for fleet in runtime.fleets):
+    for owner in (fleet.owner for fleet in runtime.computers.fleets):
         if isinstance(owner, DockerProvisioner):
             works.append(EngineDisk(owner, DiskLimits(tenant_max=owner.settings.tenant_disk_bytes_max)).watch())
-    if isinstance(runtime.table, SqliteTable):
-        works.append(Housekeeping(runtime.table.journal).keep())
+    if isinstance(runtime.stores.table, SqliteTable):
+        works.append(Housekeeping(runtime.stores.table.journal).keep())
     beside = {asyncio.create_task(work) for work in works}
     if metrics is not None and metrics_listener is not None:
         beside.add(asyncio.create_task(metrics.serve(metrics_listener)))
@@ -116,8 +116,8 @@ async def serve(
         await _end({*beside, watch}, runtime)
         if metrics is not None:
             metrics.close()
-        if runtime.responses.bell is not None:
-            runtime.responses.bell.close()
+        if runtime.stores.responses.bell is not None:
+            runtime.stores.responses.bell.close()
     if watch.done() and not watch.cancelled():
         watch.result()
     return 0 if server.started else 1
@@ -147,9 +147,9 @@ async def _first_key(runtime: Runtime, state_dir: Path, kept: StackSecrets) -> N
     made = state_dir / "key-made"
     if made.exists():
         return
-    if not await runtime.api_keys.page():
-        first, _ = await runtime.api_keys.create(TENANT, name="made at the first start", key=kept.api_key)
-        await runtime.audit.note(AuditKind.KEY_MADE, {"key_id": first.key_id}, who="the first start", tenant_id=TENANT)
+    if not await runtime.identity.api_keys.page():
+        first, _ = await runtime.identity.api_keys.create(TENANT, name="made at the first start", key=kept.api_key)
+        await runtime.stores.audit.note(AuditKind.KEY_MADE, {"key_id": first.key_id}, who="the first start", tenant_id=TENANT)
     write_private(made, "")
 
 
@@ -217,18 +217,18 @@ def announce(
     is_inside: bool = False,
 ) -> None:
     """Show the address to the user, and to scripts by ``.moorage/env``; ``is_inside`` of a container, so that its files stay unseen."""
-    model = runtime.catalog.default_model
+    model = runtime.models.catalog.default_model
     path = state_dir / "env"
     write_exports(path, {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": kept.api_key, "MOORAGE_MODEL": model})
     clear_status()
-    notes = "".join(f"  note   {sentence}\n" for sentence in runtime.catalog.notices)
+    notes = "".join(f"  note   {sentence}\n" for sentence in runtime.models.catalog.notices)
     if metrics_listener is not None:
         notes = f"  count  {address_of(metrics_listener)}\n{notes}"
     from_file = f". {shlex.quote(os.path.relpath(path))}"
     variables = f"export OPENAI_BASE_URL={url} OPENAI_API_KEY={kept.api_key}" if is_inside else from_file
     place = "In the container " if is_inside else ""
     say(
-        f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {runtime.catalog.describe_default()}\n{notes}"
+        f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {runtime.models.catalog.describe_default()}\n{notes}"
         f"  try    {variables}; "
         f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
         f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'

@@ -151,7 +151,9 @@ def start(
         say(typed_here(f"moorage: {error}"), out=sys.stderr)
         code = 1
     stack.close()
-    if not runtime.blobs.has_room() or (isinstance(runtime.table, SqliteTable) and runtime.table.journal.is_refusing):
+    if not runtime.stores.blobs.has_room() or (
+        isinstance(runtime.stores.table, SqliteTable) and runtime.stores.table.journal.is_refusing
+    ):
         say(
             "moorage: There is no room on the disk that holds the state: what was refused last is not stored. All that was "
             "acknowledged is.",

@@ -160,7 +160,7 @@ async def serve(number: int, workers: int) -> None:
     folder = Path(settings.executions_file).parent
     with _locked(folder / f"worker-{number}.lock"):
         runtime = attend(build_runtime(settings))
-        rows = runtime.executions
+        rows = runtime.stores.executions
         assert isinstance(rows, ExecutionRows)
         steps = steps_max(os.environ) // workers
         worker = StepWorker(rows, partial(tasks.run, runtime), number, workers, steps=steps, chance=random.Random())

@@ -31,7 +31,7 @@ Budget = Mapping[str, Any]
 
 def check_budget(runtime: Runtime, model: str, budget: Budget | None) -> None:
     """Dollars can only be counted if the price is known. Raises an :class:`~moorage.errors.ApiError`."""
-    if budget is not None and "usd" in budget and runtime.catalog.price_of(model) is None:
+    if budget is not None and "usd" in budget and runtime.models.catalog.price_of(model) is None:
         raise model_not_budgetable(model, "or give a budget in tokens.")
 
 
@@ -47,7 +47,7 @@ def own_budget(stored: StoredResponse) -> Budget | None:
 
 async def standings(runtime: Runtime, tenant_id: str, draws_on: Iterable[str]) -> list[BudgetShown]:
     """The state of the budgets of a key and its tenant."""
-    found = [await runtime.budgets.standing(tenant_id, Scope.of(text)) for text in draws_on]
+    found = [await runtime.stores.budgets.standing(tenant_id, Scope.of(text)) for text in draws_on]
     return [standing.to_json() for standing in found if standing is not None]
 
 
@@ -125,12 +125,12 @@ async def draw_last(
 def draw_of(runtime: Runtime, stored: StoredResponse) -> BudgetDraw:
     """The response's request to its shared budgets."""
     name = f"{stored.response_id}-l{stored.lane}" if stored.lane else stored.response_id
-    return BudgetDraw(runtime.budgets, stored.tenant_id, name, tuple(map(Scope.of, stored.draws_on)))
+    return BudgetDraw(runtime.stores.budgets, stored.tenant_id, name, tuple(map(Scope.of, stored.draws_on)))
 
 
 def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: int | None) -> dict[str, int]:
     """The estimate of a first step; without dollars if the price is not known."""
-    price = runtime.catalog.price_of(model)
+    price = runtime.models.catalog.price_of(model)
     tokens_out = min(limits.BUDGET_HELD_OUTPUT_TOKENS, tokens_out_max or limits.BUDGET_HELD_OUTPUT_TOKENS)
     holding = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
     if price is not None:
@@ -140,11 +140,11 @@ def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: 
 
 async def rent_of(runtime: Runtime, stored: StoredResponse) -> Rent | None:
     """The price of a response's sandbox from now on; None if that costs nothing."""
-    price = runtime.sandbox_usage.price
+    price = runtime.stores.sandbox_usage.price
     if price is None or stored.container_id is None or not stored.pays_rent:
         return None
     with suppress(ApiError):  # Deleted meanwhile: there will be no sandbox.
-        container = await runtime.containers.get(stored.tenant_id, stored.container_id)
+        container = await runtime.computers.containers.get(stored.tenant_id, stored.container_id)
         return Rent(seconds_run(runtime, stored), price.nanodollars(container.memory_limit))
     return None
 
@@ -153,7 +153,7 @@ def cost_of(
     runtime: Runtime, stored: StoredResponse, usage: TokenUsage, items: Sequence[Item], rent: Rent | None, ran: int
 ) -> Cost | None:
     """The cost of a response after so many seconds, at the prices of now; None if its model's are not known."""
-    price, sandboxes = runtime.catalog.price_of(stored.parameters.model), runtime.sandbox_usage.price
+    price, sandboxes = runtime.models.catalog.price_of(stored.parameters.model), runtime.stores.sandbox_usage.price
     if price is None:
         return None
     nanodollars = price.nanodollars(usage, calls_by_type(items))
@@ -172,7 +172,7 @@ async def pay_rent(runtime: Runtime, stored: StoredResponse, cost: Cost | None) 
     sandbox that has a price nothing is asked of the table.
     """
     if stored.container_id is not None and cost is not None and "sandbox" in cost:
-        await runtime.containers.pay(stored.tenant_id, stored.container_id, stored.response_id, cost["sandbox"]["seconds"])
+        await runtime.computers.containers.pay(stored.tenant_id, stored.container_id, stored.response_id, cost["sandbox"]["seconds"])
 
 
 def seconds_run(runtime: Runtime, stored: StoredResponse) -> int:
@@ -184,14 +184,14 @@ def _used(
     runtime: Runtime, stored: StoredResponse, usage: TokenUsage, calls_made: int, items: Sequence[Item], rent: Rent | None
 ) -> dict[str, int]:
     used, ran = used_of(runtime, stored.parameters.model, usage, calls_by_type(items)), seconds_run(runtime, stored)
-    if rent is not None and stored.lane == 0 and runtime.catalog.price_of(stored.parameters.model) is not None:
+    if rent is not None and stored.lane == 0 and runtime.models.catalog.price_of(stored.parameters.model) is not None:
         used["usd"] += rent.seconds(ran) * rent.nanodollars
     return used | {"tool_calls": calls_made, "wall_seconds": ran}
 
 
 def used_of(runtime: Runtime, model: str, usage: TokenUsage, calls: Mapping[str, int] | None = None) -> dict[str, int]:
     """Tokens and dollars, at the prices of now."""
-    price = runtime.catalog.price_of(model)
+    price = runtime.models.catalog.price_of(model)
     return {
         "usd": 0 if price is None else price.nanodollars(usage, calls or {}),
         "input_tokens": usage.input_tokens,

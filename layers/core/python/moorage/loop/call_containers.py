@@ -27,7 +27,7 @@ _ENDS_SOON: Final = (
 async def container_of(runtime: Runtime, stored: StoredResponse, seen: Record | None) -> LiveContainer:
     """The running container. ``seen`` is its record as this run found it."""
     assert stored.container_id is not None
-    return await runtime.containers.waiting.sandbox(stored.tenant_id, stored.container_id, seen=seen)
+    return await runtime.computers.containers.waiting.sandbox(stored.tenant_id, stored.container_id, seen=seen)
 
 
 async def bring_files(runtime: Runtime, live: LiveContainer) -> None:
@@ -35,7 +35,7 @@ async def bring_files(runtime: Runtime, live: LiveContainer) -> None:
     while True:
         await asyncio.sleep(limits.CONTAINER_FILES_POLL_SECONDS)
         try:
-            if not await runtime.containers.sandboxes.bring_files(live):
+            if not await runtime.computers.containers.sandboxes.bring_files(live):
                 return
         except ApiError:
             return  # The container was deleted.
@@ -65,7 +65,7 @@ class CallCleanup:
         """Store the workspace, and what there is to say of that. A store that refuses fails this run, and the next one tries again; but
         commands that have ended need not wait for it for ever."""
         try:
-            synced = await self.runtime.containers.artifacts.sync(self.live, after_ms=self.files_after_ms)
+            synced = await self.runtime.computers.containers.artifacts.sync(self.live, after_ms=self.files_after_ms)
         except SandboxGone:
             return CallLeftovers()
         except (StorageFull, *TABLE_ERRORS) as error:
@@ -88,5 +88,5 @@ class CallCleanup:
         if record.network_policy["type"] == "disabled":
             return ()
         await asyncio.sleep(2 * limits.EGRESS_LOG_SECONDS)  # The proxy writes its log behind.
-        said = await self.runtime.egress.refusals_since(record.tenant_id, self.container_id, self.began_at_ms)
+        said = await self.runtime.computers.egress.refusals_since(record.tenant_id, self.container_id, self.began_at_ms)
         return tuple(said.splitlines())

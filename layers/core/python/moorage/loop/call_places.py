@@ -20,7 +20,7 @@ async def placed(runtime: Runtime, stored: StoredResponse, state: LoopState) -> 
     if set(state.calls) <= set(state.services):
         return state
     with suppress(ApiError):  # A container that was deleted is found out by the call.
-        record = await runtime.containers.get(stored.tenant_id, stored.container_id)
-        if runtime.containers.sandboxes.reaches(record):
+        record = await runtime.computers.containers.get(stored.tenant_id, stored.container_id)
+        if runtime.computers.containers.sandboxes.reaches(record):
             return replace(state, services=state.calls)
     return state

@@ -26,7 +26,7 @@ class CancelWatch:
 
     @classmethod
     def of(cls, runtime: Runtime, stored: StoredResponse) -> Self:
-        return cls(lambda: runtime.responses.is_cancel_requested(stored.tenant_id, stored.response_id))
+        return cls(lambda: runtime.stores.responses.is_cancel_requested(stored.tenant_id, stored.response_id))
 
     async def requested(self) -> None:
         """Returns when the end was asked for. Raises :class:`LostSight` when that could not be told for ``blind_seconds``."""

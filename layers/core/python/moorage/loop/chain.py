@@ -15,9 +15,9 @@ async def load_chain(runtime: Runtime, stored: StoredResponse) -> list[Item]:
     if stored.rewinds_to is not None:
         return []
     if stored.conversation_id is not None:
-        items: list[Item] = await runtime.conversations.load_items(stored.tenant_id, stored.conversation_id)
+        items: list[Item] = await runtime.stores.conversations.load_items(stored.tenant_id, stored.conversation_id)
         return items
-    return chain_items(await runtime.responses.parts(stored.tenant_id, stored.ancestors), then=stored.input_items)
+    return chain_items(await runtime.stores.responses.parts(stored.tenant_id, stored.ancestors), then=stored.input_items)
 
 
 def chain_items(parts: Sequence[ChainPart], *, then: Sequence[Item] = ()) -> list[Item]:

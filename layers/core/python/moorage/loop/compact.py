@@ -42,7 +42,7 @@ class CompactionPlan:
     @classmethod
     def of(cls, runtime: Runtime, stored: StoredResponse, watch: CancelWatch | None) -> Self:
         parameters = stored.parameters
-        entry = runtime.catalog.resolve(parameters.model)
+        entry = runtime.models.catalog.resolve(parameters.model)
         asked = min(parameters.context_management, key=lambda one: _threshold(one, entry), default={})
         wanted = entry.compaction.asked(asked)
         return cls(runtime, stored.tenant_id, entry, wanted, _threshold(asked, entry), parameters.instructions, watch)
@@ -78,7 +78,7 @@ class CompactionPlan:
             return Notes(_earlier(items, read), recent, self.user_tokens, is_cut=True), TokenUsage()
         writer = NotesWriter(
             self.runtime,
-            self.entry if self.wanted.model is None else self.runtime.catalog.resolve(self.wanted.model),
+            self.entry if self.wanted.model is None else self.runtime.models.catalog.resolve(self.wanted.model),
             self.wanted.prompt,
             self.instructions,
             self.watch,
@@ -87,7 +87,11 @@ class CompactionPlan:
         return Notes(text, recent, self.user_tokens), usage
 
     def item(self, item_id: str, notes: Notes) -> Item:
-        return {"id": item_id, "type": "compaction", "encrypted_content": self.runtime.sealer.seal(self.tenant_id, notes.packed())}
+        return {
+            "id": item_id,
+            "type": "compaction",
+            "encrypted_content": self.runtime.stores.sealer.seal(self.tenant_id, notes.packed()),
+        }
 
 
 def is_triggered(stored: StoredResponse) -> bool:

@@ -98,7 +98,7 @@ async def prepare(
     """
     if runtime.settings.drain:
         raise draining()
-    if not runtime.blobs.has_room():
+    if not runtime.stores.blobs.has_room():
         raise StorageFull
     tools, secrets = conceal(runtime, tenant_id, request.tools)
     request = replace(request, tools=tools) if secrets else request
@@ -114,7 +114,7 @@ async def prepare(
         tool_choice=request.tool_choice,
     )
     await _check(runtime, tenant_id, request, said, follows, in_session=session_id is not None)
-    response_id, expires_at = ids.new_response_id(now := runtime.clock()), runtime.responses.expiry(is_stored=request.store)
+    response_id, expires_at = ids.new_response_id(now := runtime.clock()), runtime.stores.responses.expiry(is_stored=request.store)
     stored = StoredResponse(
         response_id=response_id,
         tenant_id=tenant_id,
@@ -169,7 +169,7 @@ async def _tree(runtime: Runtime, tenant_id: str, response_id: str, request: Cre
     if budget is None or (budget.get("scope") != "tree" and request.multi_agent is None):
         return ()
     tree = Scope("tree", response_id)
-    await runtime.budgets.put(tenant_id, tree, budget, expires_at=expires_at)
+    await runtime.stores.budgets.put(tenant_id, tree, budget, expires_at=expires_at)
     return (str(tree),)
 
 
@@ -202,11 +202,11 @@ async def _with_files(runtime: Runtime, container: ContainerRecord, environment:
     items = said.input_items
     if environment is None or not (environment.has_file_map or environment.agents_md):
         return items
-    files = await runtime.containers.files_of(container.tenant_id, container.id)
+    files = await runtime.computers.containers.files_of(container.tenant_id, container.id)
     if environment.has_file_map:
         items = with_map(items, said.chain, files)
     if environment.agents_md is not None:
-        items = await with_instructions(items, said.chain, files, environment.agents_md, runtime.containers.head_of)
+        items = await with_instructions(items, said.chain, files, environment.agents_md, runtime.computers.containers.head_of)
     return items
 
 
@@ -220,7 +220,7 @@ def _given(environment: Environment | None, files: list[StoredFile]) -> str:
 async def _check_room(runtime: Runtime, tenant_id: str, follows: str | None = None) -> None:
     """Refuse a response that would exceed the tenant's number in the state machine."""
     most = runtime.settings.running_responses_max
-    running = len({*await runtime.responses.inflight_of(tenant_id)} - {follows})
+    running = len({*await runtime.stores.responses.inflight_of(tenant_id)} - {follows})
     if running >= most:
         raise rate_limited(
             f"{running} responses of yours are running with tools or in the background; {most} may run at once. Retry when one has "
@@ -246,14 +246,18 @@ async def _container(
     if environment is None or not environment.is_hosted:
         return None, [], []
     known = await _known_container(runtime, tenant_id, environment, items)
-    skills = await runtime.containers.skills.resolve(tenant_id, environment.skills, param=environment.skills_param, container=known)
+    skills = await runtime.computers.containers.skills.resolve(
+        tenant_id, environment.skills, param=environment.skills_param, container=known
+    )
     if known is not None and stored.session_id is not None:
-        skills = [given(row) for row in await runtime.containers.skills.of(known)]
+        skills = [given(row) for row in await runtime.computers.containers.skills.of(known)]
     if takes_skills(request.tools):
-        skills = await runtime.containers.skills.with_defaults(tenant_id, skills, runtime.catalog.default_skills, container=known)
-    files = await runtime.containers.named(tenant_id, environment.file_ids)
+        skills = await runtime.computers.containers.skills.with_defaults(
+            tenant_id, skills, runtime.models.catalog.default_skills, container=known
+        )
+    files = await runtime.computers.containers.named(tenant_id, environment.file_ids)
     if known is None:
-        record = await runtime.containers.reserve(
+        record = await runtime.computers.containers.reserve(
             tenant_id,
             name="auto",
             files=files,
@@ -263,15 +267,15 @@ async def _container(
             is_auto=True,
         )
     else:
-        record = await runtime.containers.add_files(known, files)
-        record = await runtime.containers.skills.add(record, skills)
+        record = await runtime.computers.containers.add_files(known, files)
+        record = await runtime.computers.containers.skills.add(record, skills)
     try:
         inputs = await files_to_stage(runtime, tenant_id, items)
         if inputs:
-            await runtime.containers.put_inputs(record, inputs)
+            await runtime.computers.containers.put_inputs(record, inputs)
     except ApiError:
         if known is None:
-            await runtime.containers.delete(tenant_id, record.id)
+            await runtime.computers.containers.delete(tenant_id, record.id)
         raise
     return record, [skill.to_json() for skill in skills], files
 
@@ -280,16 +284,16 @@ async def _known_container(runtime: Runtime, tenant_id: str, environment: Enviro
     """The container that is named, or the chain's as long as it can be used."""
     if environment.type == "container_reference":
         assert environment.container_id is not None
-        return await runtime.containers.use(tenant_id, environment.container_id, param=environment.param)
+        return await runtime.computers.containers.use(tenant_id, environment.container_id, param=environment.param)
     last = context.container_of(items, but=team_items.copies_of(items))
     if last is None:
         return None
     try:
-        record = await runtime.containers.use(tenant_id, last)
+        record = await runtime.computers.containers.use(tenant_id, last)
     except ContainerLost:
         return None
     policy = environment.network_policy
-    return record if policy is None or await runtime.containers.has_policy(record, policy) else None
+    return record if policy is None or await runtime.computers.containers.has_policy(record, policy) else None
 
 
 async def start_background(runtime: Runtime, prepared: PreparedResponse) -> dict[str, Any]:
@@ -305,7 +309,7 @@ async def write_down(runtime: Runtime, stored: StoredResponse) -> dict[str, Any]
     (:func:`start`): by the reaper, if the process dies in between."""
     events = finish.opening_events(stored)
     numbered = tuple(event | {"sequence_number": i} for i, event in enumerate(events))
-    await runtime.responses.create(stored, EventBatch(0, numbered, LogWriterId(-1, 1)))
+    await runtime.stores.responses.create(stored, EventBatch(0, numbered, LogWriterId(-1, 1)))
     queued: dict[str, Any] = events[-1]["response"]
     return queued
 
@@ -323,7 +327,7 @@ async def give_up(runtime: Runtime, stored: StoredResponse) -> None:
 
 async def _start(runtime: Runtime, stored: StoredResponse, state: LoopState) -> None:
     """Its records are enough for the reaper to start it, if Step Functions takes no more now."""
-    if not await runtime.executions.start_soon(stored.response_id, state.to_json(), stored.trace):
+    if not await runtime.stores.executions.start_soon(stored.response_id, state.to_json(), stored.trace):
         tell("start_postponed", {"response_id": stored.response_id, "tenant_id": stored.tenant_id})
 
 
@@ -331,13 +335,15 @@ async def warm_up(runtime: Runtime, prepared: PreparedResponse) -> list[Event]:
     """The events of a response that asks no model: its input, ready to be continued."""
     stored = prepared.stored
     if stored.conversation_id is not None:
-        await runtime.conversations.append(stored.tenant_id, stored.conversation_id, stored.input_items, source=stored.response_id)
+        await runtime.stores.conversations.append(
+            stored.tenant_id, stored.conversation_id, stored.input_items, source=stored.response_id
+        )
     await draw_last(runtime, stored, TokenUsage(), 0, ())
     response = finish.object_of(stored, status="completed", now=int(runtime.clock()), usage=TokenUsage())
     unnumbered = [*finish.opening_events(stored), *finish.final_events(response)]
     events = [event | {"sequence_number": i} for i, event in enumerate(unnumbered)]
     if stored.is_stored:
-        await runtime.responses.create(stored, EventBatch(0, tuple(events), LogWriterId(0, 1)))
+        await runtime.stores.responses.create(stored, EventBatch(0, tuple(events), LogWriterId(0, 1)))
     return events
 
 
@@ -366,7 +372,7 @@ class InlineFirstStep:
     _first_output_ms: int | None = None
 
     def __post_init__(self) -> None:
-        stored, responses = self.prepared.stored, self.runtime.responses
+        stored, responses = self.prepared.stored, self.runtime.stores.responses
         self._began_at_ms = self.runtime.now_ms()
         self._sink = InlineSink(self._hear, self.runtime.now_ms, takes_back=self.takes_back)
         if stored.is_stored:
@@ -405,7 +411,7 @@ class InlineFirstStep:
             await self._fail(error)
         finally:
             if standby is not None and self.is_handed_over:
-                self.runtime.keep(standby.task)
+                self.runtime.process.keep(standby.task)
             elif standby is not None:
                 await standby.give_up()
             if pulse is not None:
@@ -500,13 +506,15 @@ class InlineFirstStep:
         self.is_handing_over = True
         if sink.has_record:
             await sink.record()
-            await runtime.responses.hand_over(stored)
+            await runtime.stores.responses.hand_over(stored)
         else:
-            sink.keep(runtime.responses.log_of(stored), partial(runtime.responses.create, replace(stored, is_looping=True)))
+            sink.keep(
+                runtime.stores.responses.log_of(stored), partial(runtime.stores.responses.create, replace(stored, is_looping=True))
+            )
         await sink.flush()
         state = LoopState(stored.response_id, stored.tenant_id, stored.container_id)
         if outcome is not None:
-            ending = await runtime.steps.ending(
+            ending = await runtime.stores.steps.ending(
                 stored,
                 0,
                 1,
@@ -516,7 +524,7 @@ class InlineFirstStep:
                 first_output_at_ms=sink.first_output_at_ms,
                 request_id=sink.request_id,
             )
-            if await runtime.table.write_in_turn([ending(sink.next_number, None)]) == 0:
+            if await runtime.stores.table.write_in_turn([ending(sink.next_number, None)]) == 0:
                 raise superseded(stored, 0, 1)
             state = await placed(runtime, stored, state.after(outcome))
         await _start(runtime, stored, state)
@@ -534,7 +542,7 @@ class InlineFirstStep:
             await sink.flush()
             if seconds >= limits.INLINE_HEARTBEAT_SECONDS:
                 seconds = 0.0
-                await self.runtime.responses.heartbeat(stored)
+                await self.runtime.stores.responses.heartbeat(stored)
 
     async def abandon(self) -> None:
         """The client went away before the response had ended or been handed over: it is cancelled."""

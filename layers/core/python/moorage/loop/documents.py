@@ -48,8 +48,8 @@ async def send(runtime: Runtime, stored: StoredResponse, state: LoopState, docum
         await finish.end_from_outside(runtime, stored, status="failed", error=error)
         return state.done()
     listed = [document.to_json(await _source_key(runtime, stored, document)) for document in documents]
-    await runtime.blobs.put_bytes(_key(stored.tenant_id, stored.response_id, _LIST), orjson.dumps(listed))
-    await runtime.responses.note_wait(stored, WAITS_FOR)
+    await runtime.stores.blobs.put_bytes(_key(stored.tenant_id, stored.response_id, _LIST), orjson.dumps(listed))
+    await runtime.stores.responses.note_wait(stored, WAITS_FOR)
     await put_nothing_back(runtime, stored)
     reader_id = await _placed(runtime, stored.tenant_id, state.reader_id)
     return replace(state, next=Next.READ, calls=(), reader_id=reader_id, readings=readings, is_read=False)
@@ -61,9 +61,11 @@ async def come_back(runtime: Runtime, snapshot: Snapshot, state: LoopState) -> d
     if not (state.is_read or snapshot.is_final or stored.is_cancel_requested):
         return None
     assert state.reader_id is not None
-    await runtime.containers.release(stored.tenant_id, state.reader_id)
+    await runtime.computers.containers.release(stored.tenant_id, state.reader_id)
     try:
-        refusal: dict[str, Any] = orjson.loads(await runtime.blobs.get_bytes(_key(stored.tenant_id, stored.response_id, _REFUSAL)))
+        refusal: dict[str, Any] = orjson.loads(
+            await runtime.stores.blobs.get_bytes(_key(stored.tenant_id, stored.response_id, _REFUSAL))
+        )
     except BlobNotFound:
         return None
     return refusal
@@ -74,13 +76,13 @@ async def _source_key(runtime: Runtime, stored: StoredResponse, document: Unread
     if document.source_key:
         return document.source_key
     key = _key(stored.tenant_id, stored.response_id, document.text_key.rpartition("/")[2])
-    await runtime.blobs.put_stream(key, document.content(), bytes_max=limits.INPUT_FILE_BYTES_MAX)
+    await runtime.stores.blobs.put_stream(key, document.content(), bytes_max=limits.INPUT_FILE_BYTES_MAX)
     return key
 
 
 async def put_nothing_back(runtime: Runtime, stored: StoredResponse) -> None:
     """Erasing begins with the record. So the process that erases the record also erases texts put before the record was seen."""
-    if await runtime.responses.is_gone(stored.tenant_id, stored.response_id):
+    if await runtime.stores.responses.is_gone(stored.tenant_id, stored.response_id):
         await finish.forget(runtime, stored)
 
 
@@ -88,13 +90,13 @@ async def _placed(runtime: Runtime, tenant_id: str, reader_id: str | None) -> st
     """The container, or another one if that is gone, with a sandbox on its way."""
     if reader_id is not None:
         try:
-            await runtime.containers.sandboxes.place(tenant_id, reader_id)
+            await runtime.computers.containers.sandboxes.place(tenant_id, reader_id)
         except ApiError as error:
             tell_error(error, "the container for documents of an input is gone", tenant_id=tenant_id)
         else:
             return reader_id
-    reader_id = await reserve(runtime.containers, tenant_id)
-    await runtime.containers.sandboxes.place(tenant_id, reader_id)
+    reader_id = await reserve(runtime.computers.containers, tenant_id)
+    await runtime.computers.containers.sandboxes.place(tenant_id, reader_id)
     return reader_id
 
 
@@ -106,7 +108,7 @@ async def read_step(runtime: Runtime, state: LoopState) -> LoopState:
 
     If time is up, or without a sandbox, the model step finds the rest and sends it again. Raises 404 if the response is gone.
     """
-    stored = await runtime.responses.load(state.tenant_id, state.response_id)
+    stored = await runtime.stores.responses.load(state.tenant_id, state.response_id)
     try:
         return await _with_sandbox(runtime, state)
     finally:
@@ -116,7 +118,7 @@ async def read_step(runtime: Runtime, state: LoopState) -> LoopState:
 async def _with_sandbox(runtime: Runtime, state: LoopState) -> LoopState:
     assert state.reader_id is not None
     async with AttachmentReader(
-        runtime.containers, runtime.attachment_turns, state.tenant_id, container_id=state.reader_id
+        runtime.computers.containers, runtime.process.attachment_turns, state.tenant_id, container_id=state.reader_id
     ) as attachments:
         try:
             await attachments.sandbox()
@@ -136,7 +138,7 @@ async def _read(runtime: Runtime, state: LoopState, attachments: AttachmentReade
     for document in documents:
         if asyncio.get_running_loop().time() > deadline:
             return state
-        if await runtime.responses.is_cancel_requested(state.tenant_id, state.response_id):
+        if await runtime.stores.responses.is_cancel_requested(state.tenant_id, state.response_id):
             return state  # Nobody waits for the text.
         if await _is_there(runtime, document.text_key):
             continue
@@ -150,7 +152,7 @@ async def _read(runtime: Runtime, state: LoopState, attachments: AttachmentReade
             if error.code == "container_unavailable":
                 return state  # The sandbox is lost. There will be another one.
             return await _refused(runtime, state, error)
-    await runtime.blobs.delete_prefix(_key(state.tenant_id, state.response_id, ""))
+    await runtime.stores.blobs.delete_prefix(_key(state.tenant_id, state.response_id, ""))
     tell("documents_read", {"tenant_id": state.tenant_id, "response_id": state.response_id, "documents": len(documents)})
     return replace(state, is_read=True)
 
@@ -158,15 +160,15 @@ async def _read(runtime: Runtime, state: LoopState, attachments: AttachmentReade
 async def _listed(runtime: Runtime, state: LoopState) -> list[UnreadDocument]:
     """Nothing, if an earlier run has read it all."""
     try:
-        listed = orjson.loads(await runtime.blobs.get_bytes(_key(state.tenant_id, state.response_id, _LIST)))
+        listed = orjson.loads(await runtime.stores.blobs.get_bytes(_key(state.tenant_id, state.response_id, _LIST)))
     except BlobNotFound:
         return []
-    return [UnreadDocument(**each, content=partial(runtime.blobs.get_stream, each["source_key"])) for each in listed]
+    return [UnreadDocument(**each, content=partial(runtime.stores.blobs.get_stream, each["source_key"])) for each in listed]
 
 
 async def _is_there(runtime: Runtime, key: str) -> bool:
     try:
-        await runtime.blobs.get_bytes(key)
+        await runtime.stores.blobs.get_bytes(key)
     except BlobNotFound:
         return False
     return True
@@ -175,7 +177,7 @@ async def _is_there(runtime: Runtime, key: str) -> bool:
 async def _refused(runtime: Runtime, state: LoopState, error: ApiError) -> LoopState:
     """The response is ended outside: webhooks and traces can be sent there."""
     key = _key(state.tenant_id, state.response_id, _REFUSAL)
-    await runtime.blobs.put_bytes(key, orjson.dumps(finish.error_of(error)))
+    await runtime.stores.blobs.put_bytes(key, orjson.dumps(finish.error_of(error)))
     return replace(state, is_read=True)
 
 

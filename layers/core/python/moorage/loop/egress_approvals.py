@@ -38,18 +38,18 @@ async def stands_still(runtime: Runtime, stored: StoredResponse, step: int) -> b
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         asked = await _asked(runtime, stored)
         allowed = [EgressOpening.of_key(approval.opens) for approval in asked if approval.status == "approved"]
-        await runtime.egress.allow(stored.tenant_id, stored.container_id, allowed)
+        await runtime.computers.egress.allow(stored.tenant_id, stored.container_id, allowed)
         known = {approval.opens for approval in asked}
         missing = [_approval(runtime, stored, step, each) for each in await _wanted(runtime, stored) if each.key not in known]
         if missing:
-            await runtime.approvals.ask(stored, missing)
+            await runtime.stores.approvals.ask(stored, missing)
         waiting = [approval for approval in (*asked, *missing) if approval.is_waiting]
         if not waiting:
             return False
         await announce(runtime, stored, waiting)
         if await stand_still(runtime, stored, waiting):
             return True
-        stored = await seen_as(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id), stored.lane)
+        stored = await seen_as(runtime, await runtime.stores.responses.load(stored.tenant_id, stored.response_id), stored.lane)
     raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
 
 
@@ -78,16 +78,16 @@ def _has_just_run(items: Sequence[Item]) -> bool:
 async def open_allowed(runtime: Runtime, stored: StoredResponse, own_input: Sequence[Item], items: Sequence[Item]) -> None:
     """Open the hosts that the items of this request allow, from the questions of the responses before it."""
     if stored.has_gated_network and stored.container_id is not None:
-        await runtime.egress.allow(stored.tenant_id, stored.container_id, network.allowed_by(own_input, items))
+        await runtime.computers.egress.allow(stored.tenant_id, stored.container_id, network.allowed_by(own_input, items))
 
 
 async def _asked(runtime: Runtime, stored: StoredResponse) -> list[Approval]:
-    return [each for each in await runtime.approvals.of(stored.tenant_id, stored.response_id) if each.opens]
+    return [each for each in await runtime.stores.approvals.of(stored.tenant_id, stored.response_id) if each.opens]
 
 
 async def _wanted(runtime: Runtime, stored: StoredResponse) -> list[EgressOpening]:
     assert stored.container_id is not None
-    return await runtime.egress.wanted(stored.tenant_id, stored.container_id, stored.created_at * 1000)
+    return await runtime.computers.egress.wanted(stored.tenant_id, stored.container_id, stored.created_at * 1000)
 
 
 def _approval(runtime: Runtime, stored: StoredResponse, step: int, opening: EgressOpening) -> Approval:

@@ -33,20 +33,24 @@ async def expire(runtime: Runtime) -> int:
 
 
 def _parts(runtime: Runtime) -> Iterator[Awaitable[int | None]]:
-    yield runtime.containers.sweep.expire_due(runtime.clock())
-    if runtime.warm_pool is not None:
-        yield runtime.warm_pool.settle()
+    yield runtime.computers.containers.sweep.expire_due(runtime.clock())
+    if runtime.computers.warm_pool is not None:
+        yield runtime.computers.warm_pool.settle()
     yield _look_at_fleets(runtime)
     yield _purge_expired(runtime, runtime.clock())
-    yield runtime.egress.settle_fleet()
+    yield runtime.computers.egress.settle_fleet()
     yield keep_due(runtime)
-    yield recount_due(runtime, runtime.clock())  # the longest, and what waits for nobody
+    yield recount_due(runtime.stores, runtime.computers.containers, runtime.clock())  # the longest, and what waits for nobody
 
 
 async def _purge_expired(runtime: Runtime, now: float) -> int:
     """Erase everything whose time has come, with its bytes: files, vector stores, uploads, unused bundles of skills, fetched inputs.
     DynamoDB's own TTL would drop the records and leave the bytes in S3."""
-    ended = await runtime.files.purge_due(now) + await runtime.uploads.purge_due(now) + await runtime.skills.purge_due(now)
+    ended = (
+        await runtime.stores.files.purge_due(now)
+        + await runtime.stores.uploads.purge_due(now)
+        + await runtime.stores.skills.purge_due(now)
+    )
     ended += await runtime.vector_stores.sweep.purge_due(now)
     return ended + await purge_inputs(runtime, now)
 
@@ -54,11 +58,11 @@ async def _purge_expired(runtime: Runtime, now: float) -> int:
 async def _look_at_fleets(runtime: Runtime) -> int:
     """Count the sandboxes, stop those that are lost, and delete image versions that none needs. Nothing is said of none: a metric that
     is sent costs $0.30 a month, and a deployment at rest should cost nothing."""
-    listed = await asyncio.gather(*(fleet.owner.running() for fleet in runtime.fleets), return_exceptions=True)
+    listed = await asyncio.gather(*(fleet.owner.running() for fleet in runtime.computers.fleets), return_exceptions=True)
     alive = sum(len(sandboxes) for sandboxes in listed if not isinstance(sandboxes, BaseException))
     if alive:
         tell("sandboxes", {}, {Metric.SANDBOXES_ALIVE: alive})
-    looks = (_look_at_fleet(fleet, sandboxes) for fleet, sandboxes in zip(runtime.fleets, listed, strict=True))
+    looks = (_look_at_fleet(fleet, sandboxes) for fleet, sandboxes in zip(runtime.computers.fleets, listed, strict=True))
     settled = await asyncio.gather(*looks, return_exceptions=True)
     if problems := [each for each in settled if isinstance(each, BaseException)]:
         raise problems[0]

@@ -138,7 +138,7 @@ async def _grow_conversation(runtime: Runtime, stored: StoredResponse, response:
     if stored.conversation_id is None:
         return
     output = context.output_items(response["output"], is_cut=response["status"] == "incomplete")
-    await runtime.conversations.append(
+    await runtime.stores.conversations.append(
         stored.tenant_id,
         stored.conversation_id,
         [*stored.input_items[stored.conversation_items :], *output],
@@ -165,7 +165,7 @@ async def end_from_outside(
     Open items are closed as ``incomplete``, or left out (``drops_partial``). A step that is still running is superseded at its next
     write. When the response has ended meanwhile, its own end stands; either way the answer is the response object of the final event.
     """
-    log = runtime.responses.log_of(stored)
+    log = runtime.stores.responses.log_of(stored)
     folded = fold(await log.read_all())
     outcomes = {} if folded.is_final else await _last_outcomes(runtime, stored)
     for lane, used in (outcomes or {AgentLane(0): StepOutcome(Next.DONE, 0)}).items():
@@ -200,11 +200,11 @@ async def drop_unused_copies(runtime: Runtime, stored: StoredResponse) -> None:
     """Delete copies of a workspace that no agent has: a process died between the copy and its agent. Harmless to repeat."""
     if stored.agent is None:
         return
-    copies = await runtime.lanes.copies(stored)
-    used = {lane.container for lane in await runtime.lanes.all(stored)} if copies else set()
+    copies = await runtime.stores.lanes.copies(stored)
+    used = {lane.container for lane in await runtime.stores.lanes.all(stored)} if copies else set()
     for container_id in sorted(copies - used):
         with passing_over_what_is_gone():
-            await runtime.containers.delete(stored.tenant_id, container_id)
+            await runtime.computers.containers.delete(stored.tenant_id, container_id)
 
 
 def tell_end(stored: StoredResponse, status: Status) -> None:
@@ -214,10 +214,10 @@ def tell_end(stored: StoredResponse, status: Status) -> None:
 
 async def forget(runtime: Runtime, stored: StoredResponse) -> None:
     """Remove everything of a response. Harmless to run twice."""
-    await runtime.responses.delete(stored.tenant_id, stored.response_id)
+    await runtime.stores.responses.delete(stored.tenant_id, stored.response_id)
     if stored.container_id is not None:  # Calls that run in one may have left pictures.
-        await runtime.files.stored.forget(Holder.response(stored.tenant_id, stored.response_id))
-    runtime.steps.forget(stored.tenant_id, stored.response_id)
+        await runtime.stores.files.stored.forget(Holder.response(stored.tenant_id, stored.response_id))
+    runtime.stores.steps.forget(stored.tenant_id, stored.response_id)
     await forget_own_inputs(runtime, stored)
 
 
@@ -231,10 +231,10 @@ async def forget_own_inputs(runtime: Runtime, stored: StoredResponse) -> None:
 
 async def _last_outcomes(runtime: Runtime, stored: StoredResponse) -> dict[AgentLane, StepOutcome]:
     """The outcome of the latest ended model step, by agent; without a team there is one at most."""
-    lanes = [AgentLane(0)] if stored.agent is None else await runtime.lanes.all(stored)
+    lanes = [AgentLane(0)] if stored.agent is None else await runtime.stores.lanes.all(stored)
     found: dict[AgentLane, StepOutcome] = {}
     for lane in lanes:
-        accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id, since=lane.number * limits.LANE_STEPS)
+        accounts = await runtime.stores.steps.accounts(stored.tenant_id, stored.response_id, since=lane.number * limits.LANE_STEPS)
         outcome = next((account.outcome for account in reversed(accounts) if account.outcome is not None), None)
         if outcome is not None:
             found[lane] = outcome

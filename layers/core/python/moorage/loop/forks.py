@@ -57,7 +57,7 @@ async def fork(
     if wanted.rewind and before.append is None:
         raise invalid_value("rewind", f"'{old.response_id}' is not part of a conversation.")
     if wanted.rewind and old.conversation_id is not None:
-        await runtime.conversations.check_rewind(old.tenant_id, old.conversation_id)
+        await runtime.stores.conversations.check_rewind(old.tenant_id, old.conversation_id)
     said = before.items
     since = [*old.input_items[old.conversation_items :], *boundary.items]
     place = await _place(runtime, old, wanted, boundary)
@@ -73,7 +73,7 @@ async def fork(
         prepared = await prepare(runtime, old.tenant_id, request, recent=recent, key_id=key_id, draws_on=(*draws_on, *trees))
     except BaseException:
         if place is not None and place.is_new:
-            await runtime.containers.delete(old.tenant_id, place.container_id)
+            await runtime.computers.containers.delete(old.tenant_id, place.container_id)
         raise
     shown = {"response_id": old.response_id, "at": boundary.number, "container": None if place is None else place.to_json()}
     echo = prepared.stored.echo | {"forked_from": shown}
@@ -115,7 +115,7 @@ async def _before(runtime: Runtime, old: StoredResponse) -> _Before:
     if old.conversation_id is None:
         return _Before(await load_chain(runtime, old), None)
     own = [item["id"] for item in old.input_items[old.conversation_items :] if "id" in item]
-    items, append = await runtime.conversations.items_before(old.tenant_id, old.conversation_id, own)
+    items, append = await runtime.stores.conversations.items_before(old.tenant_id, old.conversation_id, own)
     return _Before(items, append)
 
 
@@ -123,7 +123,7 @@ async def _place(runtime: Runtime, old: StoredResponse, wanted: ForkRequest, bou
     """The container of the fork; None if none of its tools runs here."""
     request = wanted.request
     environment = request.environment
-    entry = runtime.catalog.resolve(request.model)
+    entry = runtime.models.catalog.resolve(request.model)
     if environment is None or not environment.is_hosted or upstream_shell.goes_there(entry, request.tools):
         if wanted.container is not None:
             raise invalid_value("container", "no tool of this fork runs in a container here; leave it out.")
@@ -146,7 +146,7 @@ async def _place(runtime: Runtime, old: StoredResponse, wanted: ForkRequest, bou
 async def _source(runtime: Runtime, tenant_id: str, container_id: str) -> ContainerRecord:
     """The old response's container. Raises :class:`~moorage.errors.ApiError` that says how to go on without."""
     try:
-        return await runtime.containers.use(tenant_id, container_id, param="container")
+        return await runtime.computers.containers.use(tenant_id, container_id, param="container")
     except ContainerLost as error:
         raise bad_request(
             f"The container '{container_id}' of this response was deleted, or has expired. Give 'tools' again for a new one.",
@@ -157,7 +157,7 @@ async def _source(runtime: Runtime, tenant_id: str, container_id: str) -> Contai
 
 async def _shared(runtime: Runtime, source: ContainerRecord, environment: Environment) -> _ForkEnvironment:
     policy = environment.network_policy
-    if policy is not None and not await runtime.containers.has_policy(source, policy):
+    if policy is not None and not await runtime.computers.containers.has_policy(source, policy):
         raise invalid_value("container", "what is shared has a network policy of its own; leave out that of 'tools', or take a 'copy'.")
     return _ForkEnvironment("share", _referring(environment, source.id), source.id, is_new=False, files=None)
 
@@ -167,7 +167,7 @@ async def _made(
 ) -> _ForkEnvironment:
     if mode == "copy" and boundary.files_at_ms is None:
         raise past_unknown(source.id)
-    made, files = await runtime.containers.copy(
+    made, files = await runtime.computers.containers.copy(
         source,
         at_ms=boundary.files_at_ms if mode == "copy" else None,
         memory_limit=environment.memory_limit,

@@ -18,11 +18,11 @@ async def seen_as(runtime: Runtime, stored: StoredResponse, lane: int) -> Stored
     if lane == stored.lane:
         return stored
     if stored.lane:  # Of the others it knows nothing.
-        stored = await runtime.responses.load(stored.tenant_id, stored.response_id)
+        stored = await runtime.stores.responses.load(stored.tenant_id, stored.response_id)
     if lane == 0:
         return stored
-    agent = await runtime.lanes.get(stored, lane)
-    beginning = await runtime.lanes.beginning(stored, lane)
+    agent = await runtime.stores.lanes.get(stored, lane)
+    beginning = await runtime.stores.lanes.beginning(stored, lane)
     if beginning is None:
         beginning = agents_of([*await load_chain(runtime, stored), *stored.input_items])[agent.name].items
     text = {name: value for name, value in (stored.parameters.text or {}).items() if name != "format"} or None

@@ -49,7 +49,9 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
     """The task ``ModelStep``. Raises only errors that a retry may mend."""
     # The two reads do not wait for each other. What the second finds was true at some moment of this run, and more is not needed: an
     # outcome is written once, and a call that ends in between is sent round once more and found finished.
-    snapshot, progress = await asyncio.gather(runtime.responses.snapshot(state.tenant_id, state.response_id), _progress(runtime, state))
+    snapshot, progress = await asyncio.gather(
+        runtime.stores.responses.snapshot(state.tenant_id, state.response_id), _progress(runtime, state)
+    )
     with tracing.within(snapshot.stored.trace):
         try:
             return await _of(runtime, snapshot, state, progress)
@@ -70,7 +72,7 @@ async def _of(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: 
     if stored.is_cancel_requested:
         await finish.end_from_outside(runtime, stored, status="cancelled")
         return state.done()
-    if stored.is_pause_requested and await runtime.responses.park(stored, PAUSED):
+    if stored.is_pause_requested and await runtime.stores.responses.park(stored, PAUSED):
         return state.done()  # The execution ends; another begins when it may go on.
     stored = await seen_as(runtime, stored, keys.lane_of(state.step))
     snapshot = replace(snapshot, stored=stored)
@@ -84,7 +86,7 @@ async def _progress(runtime: Runtime, state: LoopState) -> Progress:
     if state.next is not Next.TOOLS and _is_first(state):
         return Progress()
     since = state.step if state.next is Next.TOOLS else state.step - 1
-    return await runtime.steps.read(state.tenant_id, state.response_id, since=since, lane=keys.lane_of(state.step))
+    return await runtime.stores.steps.read(state.tenant_id, state.response_id, since=since, lane=keys.lane_of(state.step))
 
 
 def _is_first(state: LoopState) -> bool:
@@ -123,12 +125,12 @@ async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, p
 
 async def _is_interrupted(runtime: Runtime, stored: StoredResponse) -> bool:
     """Whether an agent of a team ends its turn before its next step."""
-    return stored.lane > 0 and (await runtime.lanes.get(stored, stored.lane)).is_interrupted
+    return stored.lane > 0 and (await runtime.stores.lanes.get(stored, stored.lane)).is_interrupted
 
 
 async def _send_again(runtime: Runtime, stored: StoredResponse, state: LoopState, unfinished: tuple[str, ...]) -> LoopState:
     """The calls that have not ended, once more, unless that leads nowhere; after a pause if sandboxes cannot be had for now."""
-    sent = await asyncio.gather(*(runtime.steps.send_again(stored, state.step, call_id) for call_id in unfinished))
+    sent = await asyncio.gather(*(runtime.stores.steps.send_again(stored, state.step, call_id) for call_id in unfinished))
     refusal = _over_time(runtime, stored)
     if max(call.fruitless for call in sent) > limits.CALL_ROUNDS_MAX:
         refusal = {"code": "server_error", "message": f"A tool call failed in {limits.CALL_ROUNDS_MAX} rounds in a row."}
@@ -136,7 +138,7 @@ async def _send_again(runtime: Runtime, stored: StoredResponse, state: LoopState
         return await _fail(runtime, stored, state, refusal)
     away = [call.waits for call in sent if call.is_host_away]
     if away:
-        await runtime.responses.note_wait(stored, SandboxHostAway().message)
+        await runtime.stores.responses.note_wait(stored, SandboxHostAway().message)
         seconds = min(2 ** (min(away) - 1), limits.SANDBOX_HOST_PAUSE_SECONDS_MAX)
         # The step has its outcome: after the pause it sends all its calls, and those that are finished return at once.
         return state.waiting(seconds)
@@ -149,7 +151,7 @@ async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     if snapshot.stored.agent is not None:
         is_over = await team.follow(runtime, snapshot.stored, state.step - 1, progress.outcomes[state.step - 1])
         return state.done() if is_over else state
-    attempt = await runtime.steps.begin(snapshot.stored, state.step)
+    attempt = await runtime.stores.steps.begin(snapshot.stored, state.step)
     async with _sink(runtime, snapshot, state.step, attempt.attempt) as sink:
         await finish.conclude(runtime, snapshot.stored, sink, progress.outcomes[state.step - 1], progress.items)
     finish.tell_end(snapshot.stored, progress.outcomes[state.step - 1].status)
@@ -162,9 +164,9 @@ async def _over_budget(
     """Its budget's rule after its end; None if one last answer is to be asked for."""
     stored, before = snapshot.stored, progress.outcomes[state.step - 1]
     if over.on_limit == "pause" and stored.is_background:
-        await runtime.responses.request_pause(stored)
+        await runtime.stores.responses.request_pause(stored)
         reason = f"{over.what} {over.remedy}"
-        if await runtime.responses.park(stored, reason):
+        if await runtime.stores.responses.park(stored, reason):
             return state.done()
     # A step that followed no call was the last answer already, or one whose calls were refused for the limit of the response alone.
     if over.on_limit == "finish" and (before.next is Next.TOOLS or before.had_no_calls_left):
@@ -205,7 +207,7 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         if await _stands_still(runtime, stored, state, progress):
             return state.done()
         if state.step == 0:  # Agents of earlier responses may have begun.
-            snapshot = replace(await runtime.responses.snapshot(state.tenant_id, state.response_id), stored=stored)
+            snapshot = replace(await runtime.stores.responses.snapshot(state.tenant_id, state.response_id), stored=stored)
     if not _is_first(state):
         number = state.step % limits.LANE_STEPS
         over = await reached(runtime, stored, progress.outcomes[state.step - 1], progress.items, number)
@@ -219,26 +221,26 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         return replace(state, next=Next.CONTINUE, calls=())
     try:
         attempt, chain = await asyncio.gather(
-            runtime.steps.begin(stored, state.step, is_last_answer=over is not None),
+            runtime.stores.steps.begin(stored, state.step, is_last_answer=over is not None),
             load_chain(runtime, stored),
             return_exceptions=True,
         )
         if isinstance(attempt, BaseException):
             raise attempt
         if attempt.outcome is not None:
-            await runtime.responses.note_wait(stored, None)
+            await runtime.stores.responses.note_wait(stored, None)
             return await _following(runtime, stored, state, attempt.outcome)
         refusal = _bound(runtime, stored, state.step % limits.LANE_STEPS, attempt)
         if refusal is not None:
             return await _fail(runtime, stored, state, refusal)
-        async with runtime.steps.forgiving(stored, state.step):
+        async with runtime.stores.steps.forgiving(stored, state.step):
             if isinstance(chain, BaseException):
                 raise chain
             return await _attempt(runtime, snapshot, state, attempt, progress, chain)
     except Superseded:
         return await _superseded(runtime, stored, state)
     except CancelRequested:
-        if await runtime.responses.is_gone(stored.tenant_id, stored.response_id):
+        if await runtime.stores.responses.is_gone(stored.tenant_id, stored.response_id):
             await finish.forget(runtime, stored)  # What this run has written since it was erased.
         else:
             await finish.end_from_outside(runtime, stored, status="cancelled")
@@ -257,18 +259,18 @@ async def _stands_still(runtime: Runtime, stored: StoredResponse, state: LoopSta
     until_ms = 0 if _is_first(state) else progress.outcomes[state.step - 1].waits_until_ms
     if until_ms and await team.must_wait(runtime, stored, state.step, until_ms, progress.items):
         if stored.lane == 0:
-            await runtime.responses.note_wait(stored, team.WAITS_FOR)
+            await runtime.stores.responses.note_wait(stored, team.WAITS_FOR)
         return True
     if state.step == 0:
         return False
-    me = await runtime.lanes.get(stored, stored.lane)
+    me = await runtime.stores.lanes.get(stored, stored.lane)
     if not me.is_active:
         await team.settle(runtime, stored)
         return True
     if not me.is_interrupted:
         return False
     # A step with an outcome has calls that wait for a sandbox: the turn ends behind it.
-    has_outcome = await runtime.steps.get(stored.tenant_id, stored.response_id, state.step) is not None
+    has_outcome = await runtime.stores.steps.get(stored.tenant_id, stored.response_id, state.step) is not None
     return await team.end(runtime, stored, state.step + has_outcome, status="interrupted")
 
 
@@ -292,7 +294,7 @@ def _over_time(runtime: Runtime, stored: StoredResponse) -> dict[str, Any] | Non
 
 async def _superseded(runtime: Runtime, stored: StoredResponse, state: LoopState) -> LoopState:
     """Another attempt took over, or the response was ended. Either way this run's answer must fit the log."""
-    snapshot = await runtime.responses.snapshot(state.tenant_id, state.response_id)
+    snapshot = await runtime.stores.responses.snapshot(state.tenant_id, state.response_id)
     if snapshot.is_final:
         return state.done()
     raise Superseded(f"step {state.step} of {stored.response_id} is being run by a later attempt")
@@ -300,7 +302,7 @@ async def _superseded(runtime: Runtime, stored: StoredResponse, state: LoopState
 
 def _sink(runtime: Runtime, snapshot: Snapshot, step: int, attempt: int) -> LogSink:
     """A sink at the end of the log as the snapshot saw it; if the log has grown since, the first write finds out."""
-    log = runtime.responses.log_of(snapshot.stored)
+    log = runtime.stores.responses.log_of(snapshot.stored)
     following, agent = 0 if snapshot.last is None else snapshot.last.following, snapshot.stored.agent
     next_output = None if snapshot.last is None else snapshot.last.next_output
     places = None if agent is None else OutputPlaces(agent, next_output or 0)
@@ -337,14 +339,14 @@ async def _attempt(
                 outcome = await ask.run()
             except DocumentsUnread as unread:
                 await sink.flush()
-                await runtime.steps.postpone(stored, state.step, documents.WAITS_FOR)
+                await runtime.stores.steps.postpone(stored, state.step, documents.WAITS_FOR)
                 return await documents.send(runtime, stored, state, unread.documents)
             if outcome.next is Next.WAIT:
                 await sink.flush()
-                await runtime.steps.postpone(stored, state.step, ask.waits_for)
-                await runtime.responses.note_wait(stored, ask.waits_for)
+                await runtime.stores.steps.postpone(stored, state.step, ask.waits_for)
+                await runtime.stores.responses.note_wait(stored, ask.waits_for)
             elif outcome.next is not Next.DONE or stored.agent is not None:
-                ending = await runtime.steps.ending(
+                ending = await runtime.stores.steps.ending(
                     stored,
                     state.step,
                     attempt,
@@ -358,7 +360,7 @@ async def _attempt(
             else:  # The final event holds the items, and no step follows that would look for them.
                 await sink.flush()
             if outcome.next is not Next.WAIT:
-                await runtime.responses.note_wait(stored, None)
+                await runtime.stores.responses.note_wait(stored, None)
             if standby is not None and outcome.next is Next.TOOLS:
                 await standby.ready()
         finally:
@@ -435,7 +437,7 @@ async def _take_over(
     The outputs of hosted calls that it had announced stay open (by call id): this attempt goes on with them. Raises
     :class:`Superseded` if it was not dead, and has ended the response meanwhile.
     """
-    log = runtime.responses.log_of(stored)
+    log = runtime.stores.responses.log_of(stored)
     batches = await log.read_from(0)
     sink.writer.next_number = max(sink.writer.next_number, taken_over(sink.writer.writer, batches))
     events, places = of_lane(batches, None if stored.agent is None else stored.lane)

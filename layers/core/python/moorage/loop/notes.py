@@ -58,7 +58,7 @@ Reader = Callable[[Item], Notes | None]
 
 def reader(runtime: Runtime, tenant_id: str) -> Reader:
     def read(item: Item) -> Notes | None:
-        content = runtime.sealer.open(tenant_id, item["encrypted_content"])
+        content = runtime.stores.sealer.open(tenant_id, item["encrypted_content"])
         return None if content is None else Notes.unpacked(content)
 
     return read

@@ -61,9 +61,9 @@ async def as_of(runtime: Runtime, snapshot: Snapshot, number: int | None) -> Pas
         what = "no events yet" if last is None else f"events 0 to {newest} so far"
         raise bad_request(f"Response '{stored.response_id}' has {what}.", param="at", code="event_not_found")
     wanted = newest if number is None else number
-    accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id)
+    accounts = await runtime.stores.steps.accounts(stored.tenant_id, stored.response_id)
     history = _History(stored, FoldedState(), {}, accounts)
-    async for batches in runtime.responses.log_of(stored).read_up_to(wanted):
+    async for batches in runtime.stores.responses.log_of(stored).read_up_to(wanted):
         history.add([event for batch in batches for event in batch.events if event["sequence_number"] <= wanted])
         latest = batches[-1]
     response = history.response

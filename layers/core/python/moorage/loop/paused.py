@@ -13,7 +13,7 @@ from moorage.store.responses import StoredResponse
 async def resume(runtime: Runtime, stored: StoredResponse) -> None:
     """Let a response go on that was to stand still. Harmless to run twice: one of the two starts its execution, and if that one dies
     before it has, the reaper does."""
-    await _start(runtime, await runtime.responses.unpark(stored))
+    await _start(runtime, await runtime.stores.responses.unpark(stored))
 
 
 async def wake(runtime: Runtime, stored: StoredResponse) -> bool:
@@ -23,7 +23,7 @@ async def wake(runtime: Runtime, stored: StoredResponse) -> bool:
         return not stored.is_pause_requested and await _wake_held(runtime, stored)
     if not stored.awaits or stored.decisions == stored.decisions_seen or stored.is_pause_requested:
         return False
-    return await _start(runtime, await runtime.responses.unpark(stored, stays_paused=True))
+    return await _start(runtime, await runtime.stores.responses.unpark(stored, stays_paused=True))
 
 
 def stands_still(stored: StoredResponse) -> bool:
@@ -36,46 +36,46 @@ async def _start(runtime: Runtime, stood: StoredResponse) -> bool:
     if not stood.parked_at:
         return False
     if stood.agent is not None:
-        for lane in await runtime.lanes.all(stood):
+        for lane in await runtime.stores.lanes.all(stood):
             if lane.status == "running":
                 await let_go(runtime, stood, lane)
         await _wake_held(runtime, stood)
         return True
     name = f"{stood.response_id}-p{stood.pauses}"
-    if await runtime.executions.start_soon(name, (await state_of(runtime, stood)).to_json(), stood.trace):
-        await runtime.responses.set_execution(stood, name, instead_of=stood.execution)
+    if await runtime.stores.executions.start_soon(name, (await state_of(runtime, stood)).to_json(), stood.trace):
+        await runtime.stores.responses.set_execution(stood, name, instead_of=stood.execution)
     return True
 
 
 async def hold(runtime: Runtime, stored: StoredResponse, reason: str, *, due_at: int) -> bool:
     """An agent of a team stands still from now on, until something is decided. False if it got a message at this moment: look again."""
-    me = await runtime.lanes.get(stored, stored.lane)
+    me = await runtime.stores.lanes.get(stored, stored.lane)
     if me.status == "running":
         held = replace(me, status="held", decisions_seen=stored.decisions, due_at_ms=due_at * 1000, touched_at_ms=runtime.now_ms())
-        changed = await runtime.lanes.change(stored, held, as_of=me)
+        changed = await runtime.stores.lanes.change(stored, held, as_of=me)
         if changed is None:
             return False
         me = changed
-    await runtime.responses.note_wait(stored, reason)
+    await runtime.stores.responses.note_wait(stored, reason)
     # A decision that came before this agent was seen to stand still has woken nobody. An execution of its own goes on then.
-    await _wake_held(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id))
+    await _wake_held(runtime, await runtime.stores.responses.load(stored.tenant_id, stored.response_id))
     return True
 
 
 async def _wake_held(runtime: Runtime, stored: StoredResponse) -> bool:
     """Let agents of a team look for a decision, if one has come since they stand still."""
-    lanes = await runtime.lanes.all(stored)
+    lanes = await runtime.stores.lanes.all(stored)
     held = [lane for lane in lanes if lane.status == "held"]
     going = [lane for lane in held if lane.decisions_seen != stored.decisions]
     if going and not any(lane.status == "running" for lane in lanes):  # For so long the whole team has stood still.
         still_ms = runtime.now_ms() - max(lane.touched_at_ms for lane in held)
-        await runtime.responses.note_pause(stored, still_ms // 1000)
+        await runtime.stores.responses.note_pause(stored, still_ms // 1000)
     return any([await let_go(runtime, stored, lane) for lane in going])
 
 
 async def state_of(runtime: Runtime, stored: StoredResponse) -> LoopState:
     """The loop's position by the records."""
-    step, ended = await runtime.steps.last(stored)
+    step, ended = await runtime.stores.steps.last(stored)
     state = LoopState(stored.response_id, stored.tenant_id, stored.container_id, step=step, from_step=step)
     if ended is None:
         return state
@@ -89,7 +89,7 @@ async def state_of(runtime: Runtime, stored: StoredResponse) -> LoopState:
 
 async def _has_ended(runtime: Runtime, stored: StoredResponse, step: int) -> bool:
     """Whether the last step of an agent is the end of its present turn."""
-    return (await runtime.lanes.get(stored, stored.lane)).turn <= step
+    return (await runtime.stores.lanes.get(stored, stored.lane)).turn <= step
 
 
 async def let_go(runtime: Runtime, stored: StoredResponse, lane: AgentLane, *, is_lost: bool = False) -> bool:
@@ -98,12 +98,12 @@ async def let_go(runtime: Runtime, stored: StoredResponse, lane: AgentLane, *, i
     cannot be started now the reaper does that."""
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         name = f"{stored.response_id}-l{lane.number}-{lane.starts + 1}"
-        started = replace(runtime.lanes.started(lane, name), restarts=lane.restarts + is_lost)
-        going = await runtime.lanes.change(stored, started, as_of=lane)
+        started = replace(runtime.stores.lanes.started(lane, name), restarts=lane.restarts + is_lost)
+        going = await runtime.stores.lanes.change(stored, started, as_of=lane)
         if going is not None:
             await begin(runtime, stored, going)
             return True
-        now = await runtime.lanes.get(stored, lane.number)
+        now = await runtime.stores.lanes.get(stored, lane.number)
         if (now.status, now.starts) != (lane.status, lane.starts):
             return False
         lane = now
@@ -113,4 +113,4 @@ async def let_go(runtime: Runtime, stored: StoredResponse, lane: AgentLane, *, i
 async def begin(runtime: Runtime, stored: StoredResponse, lane: AgentLane) -> None:
     """Start the execution that the record of an agent names. Harmless to run twice."""
     state = await state_of(runtime, await seen_as(runtime, stored, lane.number))
-    await runtime.executions.start_soon(lane.execution_of(stored.response_id), state.to_json(), stored.trace)
+    await runtime.stores.executions.start_soon(lane.execution_of(stored.response_id), state.to_json(), stored.trace)

@@ -66,11 +66,11 @@ async def gather(
 
     ``recent`` are the items up to the previous response, if only the client's connection knows them.
     """
-    entry = runtime.catalog.resolve(model)
-    native_tools = runtime.catalog.provider(entry, runtime.http).native_tools
+    entry = runtime.models.catalog.resolve(model)
+    native_tools = runtime.models.catalog.provider(entry, runtime.models.http).native_tools
     past = None if previous_response_id is None or recent is not None else await _chain(runtime, tenant_id, previous_response_id)
     if conversation_id is not None:
-        chain = await runtime.conversations.load_items(tenant_id, conversation_id)
+        chain = await runtime.stores.conversations.load_items(tenant_id, conversation_id)
     else:
         chain = recent or [] if past is None else chain_items(past.parts, then=input_items)
     breath = Breath()
@@ -100,9 +100,9 @@ def conceal(runtime: Runtime, tenant_id: str, tools: Sequence[Tool]) -> tuple[tu
         bare: Tool = tool
         values: Mapping[str, str] = {}
         if isinstance(room, HoldsSecrets):
-            bare, values = room.extract_secrets(tool, f"secret_{index}", runtime.catalog.remote_servers)
+            bare, values = room.extract_secrets(tool, f"secret_{index}", runtime.models.catalog.remote_servers)
         kept.append(bare)
-        secrets |= {handle: runtime.sealer.seal(tenant_id, value) for handle, value in values.items()}
+        secrets |= {handle: runtime.stores.sealer.seal(tenant_id, value) for handle, value in values.items()}
     return tuple(kept), secrets
 
 
@@ -130,7 +130,7 @@ async def check_tools(
 
 async def _chain(runtime: Runtime, tenant_id: str, previous_response_id: str) -> Chain:
     """The chain that a request goes on from. Raises :class:`ApiError`."""
-    chain = await runtime.responses.chain(tenant_id, previous_response_id)
+    chain = await runtime.stores.responses.chain(tenant_id, previous_response_id)
     if not chain.previous.is_final:
         raise bad_request(
             f"Response '{previous_response_id}' is still running. Wait until it has ended, or cancel it.",
@@ -199,7 +199,7 @@ async def _stored_items(runtime: Runtime, tenant_id: str, item_ids: set[str]) ->
 
     async def read(response_id: str) -> None:
         with suppress(ApiError):
-            snapshot = await runtime.responses.snapshot(tenant_id, response_id)
+            snapshot = await runtime.stores.responses.snapshot(tenant_id, response_id)
             output = snapshot.final_object["output"] if snapshot.is_final else []
             found.update({item["id"]: item for item in [*snapshot.stored.input_items, *output] if item.get("id") in item_ids})
 

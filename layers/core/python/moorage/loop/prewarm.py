@@ -20,7 +20,7 @@ async def have_sandbox(runtime: Runtime, stored: StoredResponse) -> None:
     """See that the response's container has a sandbox or gets one; the tool step reports an obstacle."""
     if stored.container_id is not None:
         with suppress(ApiError):  # Deleted meanwhile.
-            await runtime.containers.sandboxes.place(stored.tenant_id, stored.container_id)
+            await runtime.computers.containers.sandboxes.place(stored.tenant_id, stored.container_id)
 
 
 @dataclass(slots=True)

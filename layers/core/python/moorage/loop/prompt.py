@@ -92,7 +92,7 @@ class Prompt:
         wants_words = self.wants_words(before)
         if wants_words:
             choice = "none"
-        shown = await self.runtime.contents_of(tenant_id).pictured(without_calls_of_programs(before))
+        shown = await self.runtime.stores.contents_of(tenant_id).pictured(without_calls_of_programs(before))
         async with self.runtime.attachments(tenant_id, self.entry) as read:
             resolved = await resolve_inputs(
                 self.runtime,
@@ -104,7 +104,7 @@ class Prompt:
         if HOSTED_SHELL in self.native_tools:
             resolved = await upstream_shell.with_own_containers(self.runtime, tenant_id, resolved)
         if is_opened:
-            open_sealed = partial(self.runtime.sealer.open, tenant_id)
+            open_sealed = partial(self.runtime.stores.sealer.open, tenant_id)
             resolved = [reasoning.opened(item, open_sealed) for item in resolved]
 
         tools = parameters.tools if self.stored.agent is None else (*parameters.tools, brief.TOOL)
@@ -193,19 +193,19 @@ async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> SentPrompt
         raise step_not_found(step_id)
     stored = await seen_as(runtime, stored, keys.lane_of(step.step))
     first = stored.lane * limits.LANE_STEPS
-    accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id, since=first)
+    accounts = await runtime.stores.steps.accounts(stored.tenant_id, stored.response_id, since=first)
     outcomes = {each.step: each.outcome for each in accounts if each.call_id is None and each.outcome is not None}
     before = outcomes.get(step.step - 1)
     position = StepPosition(first) if before is None else StepPosition.after(before, step.step)
     following = outcomes.get(step.step)
     if before is not None and any(each.is_last_answer for each in accounts if (each.step, each.call_id) == (step.step, None)):
         stored = for_a_last_answer(stored, before)
-    batches = await runtime.responses.log_of(stored).read_from(0)
+    batches = await runtime.stores.responses.log_of(stored).read_from(0)
     log = fold(of_lane(batches, None if stored.agent is None else stored.lane)[0])
     made = _made_before(log, position.next_index, None if following is None else following.next_index)
     said = [*brief.of(stored), *await load_chain(runtime, stored), *stored.input_items, *context.own_items(made)]
-    entry = runtime.catalog.resolve(stored.parameters.model)
-    prompt = Prompt(runtime, stored, position, entry, runtime.catalog.provider(entry, runtime.http).native_tools)
+    entry = runtime.models.catalog.resolve(stored.parameters.model)
+    prompt = Prompt(runtime, stored, position, entry, runtime.models.catalog.provider(entry, runtime.models.http).native_tools)
     lowered = await prompt.lowered(visible(said, reader(runtime, stored.tenant_id)), is_opened=False)
     return SentPrompt(step, prompt.request(lowered))
 

@@ -27,18 +27,18 @@ def outside(runtime: Runtime, stored: StoredResponse) -> Service:
 
     def secret(handle: str) -> str | None:
         sealed = stored.secrets.get(handle)
-        return None if sealed is None else runtime.sealer.open(stored.tenant_id, sealed)
+        return None if sealed is None else runtime.stores.sealer.open(stored.tenant_id, sealed)
 
     def signature(region: str, url: str, body: bytes) -> dict[str, str]:
-        return runtime.catalog.aws_auth("bedrock", region).signature(url, body)
+        return runtime.models.catalog.aws_auth("bedrock", region).signature(url, body)
 
     async def search_files(store_ids: Sequence[str], queries: Sequence[str], options: SearchOptions) -> list[Hit]:
         return await runtime.vector_stores.search(stored.tenant_id, store_ids, queries, options, draws_on=stored.draws_on)
 
     async def token(vault_id: str, credential_id: str) -> str:
-        return await bearer_token(runtime, await runtime.vaults.credential(stored.tenant_id, vault_id, credential_id))
+        return await bearer_token(runtime, await runtime.stores.vaults.credential(stored.tenant_id, vault_id, credential_id))
 
-    contents = runtime.contents_of(stored.tenant_id)
+    contents = runtime.stores.contents_of(stored.tenant_id)
     act = None if stored.session_id is None or runtime.session_automations is None else partial(runtime.session_automations, stored)
     return Service(
         Fetcher.of(runtime.settings), secret, contents, signature, search_files, token, is_stored=stored.is_stored, automations=act

@@ -39,12 +39,12 @@ async def _recover_responses(runtime: Runtime) -> int:
         tenant_id, response_id = place
         try:
             with passing_over_what_is_gone():
-                return await _recover(runtime, await runtime.responses.snapshot(tenant_id, response_id))
+                return await _recover(runtime, await runtime.stores.responses.snapshot(tenant_id, response_id))
         except ApiError as error:  # Such as a full disk: the next round looks again.
             tell_error(error, "response_not_taken_up", tenant_id=tenant_id, response_id=response_id)
         return False
 
-    return sum(await side_by_side(one, await runtime.responses.inflight(), at_once=limits.SWEEP_AT_ONCE))
+    return sum(await side_by_side(one, await runtime.stores.responses.inflight(), at_once=limits.SWEEP_AT_ONCE))
 
 
 async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
@@ -61,7 +61,7 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
         return await approvals.tend(runtime, stored)
     if stored.agent is not None:
         return await approvals.tend(runtime, stored) or await team.tend(runtime, stored)
-    if not is_quiet or await runtime.executions.status(stored.execution) not in (None, *ENDED):
+    if not is_quiet or await runtime.stores.executions.status(stored.execution) not in (None, *ENDED):
         return False
     if stored.session_id is not None and not await runtime.session_wants(stored):
         await give_up(runtime, stored)
@@ -82,8 +82,8 @@ async def restart(runtime: Runtime, stored: StoredResponse) -> bool:
         await finish.end_from_outside(runtime, stored, status="failed", error=error)
         return False
     name = f"{stored.response_id}-r{number}"
-    await runtime.executions.start(name, (await state_of(runtime, stored)).to_json(), stored.trace)
-    return await runtime.responses.set_execution(stored, name, instead_of=stored.execution)
+    await runtime.stores.executions.start(name, (await state_of(runtime, stored)).to_json(), stored.trace)
+    return await runtime.stores.responses.set_execution(stored, name, instead_of=stored.execution)
 
 
 async def continue_loop(runtime: Runtime, state: LoopState) -> LoopState:
@@ -93,12 +93,12 @@ async def continue_loop(runtime: Runtime, state: LoopState) -> LoopState:
     """
     name = f"{state.response_id}-c{state.step}"
     successor = replace(state, next=Next.MODEL, calls=(), from_step=state.step)
-    stored = await runtime.responses.load(state.tenant_id, state.response_id)
-    await runtime.executions.start(name, successor.to_json(), stored.trace)
+    stored = await runtime.stores.responses.load(state.tenant_id, state.response_id)
+    await runtime.stores.executions.start(name, successor.to_json(), stored.trace)
     if stored.agent is None:
-        await runtime.responses.set_execution(stored, name)
+        await runtime.stores.responses.set_execution(stored, name)
     else:
-        await runtime.lanes.set_execution(stored, keys.lane_of(state.step), name)
+        await runtime.stores.lanes.set_execution(stored, keys.lane_of(state.step), name)
     return state.done()
 
 
@@ -110,12 +110,12 @@ async def declare_lost(runtime: Runtime, snapshot: Snapshot) -> Snapshot:
         return snapshot
     error = {"code": "server_error", "message": "The process that ran this response was lost. Send the request again."}
     await finish.end_from_outside(runtime, stored, status="failed", error=error)
-    return await runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+    return await runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id)
 
 
 async def fail_response(runtime: Runtime, state: LoopState) -> None:
     """The task ``FailResponse``: a step could not be run at all. Harmless to run twice: a response ends once."""
-    stored = await runtime.responses.load(state.tenant_id, state.response_id)
+    stored = await runtime.stores.responses.load(state.tenant_id, state.response_id)
     with tracing.within(stored.trace):
         ids = {"response_id": state.response_id, "tenant_id": state.tenant_id, "step": state.step}
         tell("response_failed", ids, {Metric.ERRORS: 1})

@@ -101,7 +101,7 @@ async def unroll(runtime: Runtime, snapshot: Snapshot) -> list[StepHistory]:
     if stored.agent is None:
         steps = await _of_lane(runtime, snapshot, AgentLane(0))
     else:
-        lanes = await runtime.lanes.all(stored)
+        lanes = await runtime.stores.lanes.all(stored)
         found = await asyncio.gather(*(_of_lane(runtime, snapshot, lane) for lane in lanes))
         rounds = [
             [replace(step, agent=lane.name) for step in group]
@@ -110,14 +110,14 @@ async def unroll(runtime: Runtime, snapshot: Snapshot) -> list[StepHistory]:
         ]
         rounds.sort(key=lambda group: group[0].started_at_ms or stored.created_at * 1000)
         steps = list(chain.from_iterable(rounds))
-    price = runtime.catalog.price_of(stored.parameters.model)
+    price = runtime.models.catalog.price_of(stored.parameters.model)
     return [replace(step, cost_usd=_cost(step, price)) for step in steps]
 
 
 async def _of_lane(runtime: Runtime, snapshot: Snapshot, lane: AgentLane) -> list[StepHistory]:
     """The steps of an agent; of ``/root``, where there is no team."""
     stored, first = snapshot.stored, lane.number * limits.LANE_STEPS
-    accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id, since=first)
+    accounts = await runtime.stores.steps.accounts(stored.tenant_id, stored.response_id, since=first)
     models = [account for account in accounts if account.call_id is None]
     ended = [account for account in models if account.outcome is not None]
     last = models[-1].step if models else first
@@ -157,7 +157,7 @@ async def _spoken(runtime: Runtime, snapshot: Snapshot, following: int, step: in
     """The log's facts about a model step without an end in its record; None if there are none yet."""
     batches = [
         batch
-        for batch in await runtime.responses.log_of(snapshot.stored).read_from(following)
+        for batch in await runtime.stores.responses.log_of(snapshot.stored).read_from(following)
         if batch.writer.step == step and batch.writer.call_id is None
     ]
     return _heard(batches) if batches else None

@@ -14,7 +14,7 @@ async def stop(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
     """Flag it, kill what runs, end it as cancelled if nobody has ended it, stop the execution: each works without the next. Returns
     the ended response object."""
     stored = snapshot.stored
-    await runtime.responses.request_cancel(stored)
+    await runtime.stores.responses.request_cancel(stored)
     if stored.agent is not None:
         await team.kill_all(runtime, stored)
     elif snapshot.last is not None:
@@ -22,7 +22,7 @@ async def stop(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
     ended = await finish.end_from_outside(runtime, stored, status="cancelled")
     if stored.is_looping:
         for execution in await _executions(runtime, stored):
-            await runtime.executions.stop(execution)
+            await runtime.stores.executions.stop(execution)
     return ended
 
 
@@ -30,7 +30,7 @@ async def _executions(runtime: Runtime, stored: StoredResponse) -> list[str]:
     """That run it: one, or one for each agent of its team."""
     if stored.agent is None:
         return [stored.execution]
-    lanes = await runtime.lanes.all(stored)
+    lanes = await runtime.stores.lanes.all(stored)
     return list(dict.fromkeys([stored.execution, *(lane.execution_of(stored.response_id) for lane in lanes)]))
 
 
@@ -39,7 +39,7 @@ async def erase(runtime: Runtime, stored: StoredResponse) -> None:
     if stored.is_looping or not stored.is_stored:
         deadline = asyncio.get_running_loop().time() + limits.ERASE_WAIT_SECONDS
         while asyncio.get_running_loop().time() < deadline:
-            states = [await runtime.executions.status(name) for name in await _executions(runtime, stored)]
+            states = [await runtime.stores.executions.status(name) for name in await _executions(runtime, stored)]
             if all(state in (None, *ENDED) for state in states):
                 break
             await asyncio.sleep(limits.TAIL_POLL_SECONDS_MAX)

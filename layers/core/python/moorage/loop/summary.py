@@ -73,7 +73,7 @@ class NotesWriter:
             instructions=self.wanted(),
             max_output_tokens=max(limits.OUTPUT_TOKENS_MIN, self.entry.context_window_tokens // 4),
         )
-        provider = self.runtime.catalog.provider(self.entry, self.runtime.http)
+        provider = self.runtime.models.catalog.provider(self.entry, self.runtime.models.http)
         notes, usage = "", TokenUsage()
         async with Cancellable(self.watch), aclosing(provider.stream(request)) as deltas:
             async for delta in deltas:

@@ -37,16 +37,16 @@ _CUT: Final = "\n[The rest was left out: it is too long for a message.]"
 async def wake(runtime: Runtime, stored: StoredResponse, numbers: Iterable[int]) -> None:
     """Let agents begin or go on, if they do not run."""
     for number in dict.fromkeys(numbers):
-        lane = await runtime.lanes.get(stored, number)
+        lane = await runtime.stores.lanes.get(stored, number)
         if lane.status == "waiting" or (lane.status == "held" and lane.is_interrupted):
             await paused.let_go(runtime, stored, lane)
         elif lane.status == "held":  # It was interrupted, and has a further task: nobody decides about its calls any more.
-            await paused.wake(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id))
+            await paused.wake(runtime, await runtime.stores.responses.load(stored.tenant_id, stored.response_id))
         elif lane.status == "running":
             await paused.begin(runtime, stored, lane)
         elif lane.status == "asking" and lane.is_interrupted:
             seen = await seen_as(runtime, stored, number)
-            step, _ = await runtime.steps.last(seen)
+            step, _ = await runtime.stores.steps.last(seen)
             await end(runtime, seen, step, status="interrupted")
 
 
@@ -55,22 +55,22 @@ async def must_wait(runtime: Runtime, stored: StoredResponse, step: int, until_m
     An agent that nobody could send anything to goes on. Of a run that comes late the wait has ended: the step was begun, or the agent
     itself has ended."""
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        lanes = await runtime.lanes.all(stored)
+        lanes = await runtime.stores.lanes.all(stored)
         me = next(lane for lane in lanes if lane.number == stored.lane)
         if not me.is_active:
             await settle(runtime, stored)
             return True
         is_over = me.is_interrupted or ran_ms(runtime, stored) >= until_ms or not _others_may_send(lanes, me)
-        is_over = is_over or (await runtime.steps.last(stored))[0] >= step
+        is_over = is_over or (await runtime.stores.steps.last(stored))[0] >= step
         is_over = is_over or bool(await team_outputs.unread(runtime, stored, own.values(), is_late=True))
         if is_over or await news(runtime, stored, own.values()):
             if me.status != "waiting":
                 return False
-            if await runtime.lanes.change(stored, replace(me, status="running", due_at_ms=0), as_of=me) is not None:
+            if await runtime.stores.lanes.change(stored, replace(me, status="running", due_at_ms=0), as_of=me) is not None:
                 return False
         else:
             waiting = replace(me, status="waiting", due_at_ms=until_ms, mail_seen=me.mail)
-            if me.status == "waiting" or await runtime.lanes.change(stored, waiting, as_of=me) is not None:
+            if me.status == "waiting" or await runtime.stores.lanes.change(stored, waiting, as_of=me) is not None:
                 await settle(runtime, stored)
                 return True
     raise Superseded(f"agent {stored.agent} of {stored.response_id} gets messages faster than it reads them")
@@ -106,11 +106,11 @@ async def take_up(runtime: Runtime, stored: StoredResponse) -> bool:
             container=agent.container,
         )
         if number:
-            await runtime.lanes.resume(stored, lane)
+            await runtime.stores.lanes.resume(stored, lane)
         elif standing != "running":
-            await runtime.lanes.change(stored, lane, as_of=AgentLane(0))
+            await runtime.stores.lanes.change(stored, lane, as_of=AgentLane(0))
     await _tell_beginning(runtime, stored)
-    lanes = await runtime.lanes.all(stored)
+    lanes = await runtime.stores.lanes.all(stored)
     for lane in lanes[1 : len(known)]:
         if lane.status == "running":
             await paused.begin(runtime, stored, lane)
@@ -129,7 +129,7 @@ async def _tell_beginning(runtime: Runtime, stored: StoredResponse) -> None:
     response = finish.object_of(stored, status="in_progress", now=int(runtime.clock()))
     event = {"type": IN_PROGRESS, "response": response, "sequence_number": first}
     with suppress(ConditionFailed):
-        await runtime.responses.log_of(stored).append(EventBatch(first, (event,), LogWriterId(-1, 1)))
+        await runtime.stores.responses.log_of(stored).append(EventBatch(first, (event,), LogWriterId(-1, 1)))
 
 
 def _due(stored: StoredResponse, agent: KnownAgent) -> int:
@@ -157,26 +157,26 @@ async def end(
         return True
     parent: AgentLane | None = None
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        me = await runtime.lanes.get(stored, stored.lane)
+        me = await runtime.stores.lanes.get(stored, stored.lane)
         if not me.is_active or me.turn > step:
             break  # It has ended, and may be in its next turn.
         if status == "interrupted" and not me.is_interrupted:  # A further task has come: its turn goes on, or another one has begun.
-            if parent is not None and await runtime.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
+            if parent is not None and await runtime.stores.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
                 continue
             await _wake_waiting(runtime, stored, parent)
             return False
         if status in ("completed", "incomplete"):
-            made = (await runtime.steps.read(stored.tenant_id, stored.response_id, since=step, lane=stored.lane)).items.values()
+            made = (await runtime.stores.steps.read(stored.tenant_id, stored.response_id, since=step, lane=stored.lane)).items.values()
             has_task = any(is_task(item) for item in await news(runtime, stored, made))
             if has_task or (status == "completed" and await team_outputs.unread(runtime, stored, made, is_late=True)):
                 # Its parent may have been told of the end already, and is told of the next one too.
-                if await runtime.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
+                if await runtime.stores.lanes.change(stored, replace(me, turns=me.turns + 1), as_of=me) is None:
                     continue
                 await _wake_waiting(runtime, stored, parent)
                 return False
         parent = await _tell_parent(runtime, stored, me, text or _words(status, error))
         ended = replace(me, status=status, due_at_ms=0, is_interrupted=False, incomplete_reason=reason, turn=step + 1)
-        if await runtime.lanes.change(stored, ended, as_of=me) is not None:
+        if await runtime.stores.lanes.change(stored, ended, as_of=me) is not None:
             break
     else:
         raise Superseded(f"agent {stored.agent} of {stored.response_id} gets messages faster than it reads them")
@@ -201,17 +201,17 @@ async def _tell_parent(runtime: Runtime, stored: StoredResponse, me: AgentLane, 
     """Once for each turn: of two executions that end it the first has told. Answers how the parent stands afterwards."""
     if me.number == 0:
         return None
-    parent = await runtime.lanes.get(stored, me.parent)
+    parent = await runtime.stores.lanes.get(stored, me.parent)
     mark = ids.mark_of_item(me.number, 0x800000 + me.turns)
     told = text if len(text) <= limits.TEAM_MESSAGE_CHARS_MAX else text[: limits.TEAM_MESSAGE_CHARS_MAX] + _CUT
     message = message_of(runtime, stored, parent, "FINAL_ANSWER", told, mark)
-    return await runtime.lanes.send(stored, parent.number, message, mark)
+    return await runtime.stores.lanes.send(stored, parent.number, message, mark)
 
 
 async def settle(runtime: Runtime, stored: StoredResponse) -> None:
     """Look whether the response ends, because all of its agents have ended or wait for their client. Where all that are left wait for
     each other, they go on."""
-    lanes = await runtime.lanes.all(stored)
+    lanes = await runtime.stores.lanes.all(stored)
     standings = {lane.status for lane in lanes}
     if {"running", "held"} & standings:
         return
@@ -219,15 +219,15 @@ async def settle(runtime: Runtime, stored: StoredResponse) -> None:
         await wake(runtime, stored, [lane.number for lane in lanes if lane.status == "waiting"])
         return
     if stored.takes_outputs and not stored.has_all_outputs:
-        now = await runtime.responses.load(stored.tenant_id, stored.response_id)
+        now = await runtime.stores.responses.load(stored.tenant_id, stored.response_id)
         if "asking" in standings and not now.has_all_outputs:
             return  # Its client may send them.
-        await runtime.responses.end_outputs(stored)
-    sent = await asyncio.gather(*(runtime.lanes.messages(stored, lane.number) for lane in lanes))
+        await runtime.stores.responses.end_outputs(stored)
+    sent = await asyncio.gather(*(runtime.stores.lanes.messages(stored, lane.number) for lane in lanes))
     mail = sorted((message for box in sent for message in box), key=lambda message: message.sent_at_ms)
     unread = [(message.recipient, message.item()) for message in mail]
     if stored.takes_outputs:
-        given = await asyncio.gather(*(runtime.lanes.outputs(stored, lane.number) for lane in lanes))
+        given = await asyncio.gather(*(runtime.stores.lanes.outputs(stored, lane.number) for lane in lanes))
         unread += [(lane.name, item) for lane, items in zip(lanes, given, strict=True) for item in items]
     root = await seen_as(runtime, stored, 0)
     await finish.end_from_outside(runtime, root, status="completed", unread=unread)
@@ -236,7 +236,7 @@ async def settle(runtime: Runtime, stored: StoredResponse) -> None:
 async def _ask(runtime: Runtime, stored: StoredResponse, step: int, made: Sequence[Item]) -> bool:
     """An agent waits for its client from this step on. False if the client has answered already: then it goes on."""
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        me = await runtime.lanes.get(stored, stored.lane)
+        me = await runtime.stores.lanes.get(stored, stored.lane)
         if me.is_interrupted:
             return await end(runtime, stored, step, status="interrupted")
         if me.status != "running" or me.turn > step:
@@ -244,7 +244,7 @@ async def _ask(runtime: Runtime, stored: StoredResponse, step: int, made: Sequen
         if await team_outputs.has_all(runtime, stored, made):
             return False
         due_at_ms = runtime.now_ms() + limits.TEAM_OUTPUTS_MS if stored.takes_outputs else 0
-        if await runtime.lanes.change(stored, replace(me, status="asking", due_at_ms=due_at_ms), as_of=me) is not None:
+        if await runtime.stores.lanes.change(stored, replace(me, status="asking", due_at_ms=due_at_ms), as_of=me) is not None:
             break
     else:
         raise Superseded(f"agent {stored.agent} of {stored.response_id} gets messages faster than it reads them")
@@ -258,12 +258,12 @@ async def _ask(runtime: Runtime, stored: StoredResponse, step: int, made: Sequen
 async def answer(runtime: Runtime, stored: StoredResponse, outputs: Mapping[str, Sequence[Item]]) -> bool:
     """Outputs for calls of agents, by their names, come while the response runs: all are kept, or none. False if it takes none any
     more. Raises :class:`ConditionFailed` if one of the calls has its output."""
-    numbers = {lane.name: lane.number for lane in await runtime.lanes.all(stored)}
+    numbers = {lane.name: lane.number for lane in await runtime.stores.lanes.all(stored)}
     by_lane = {numbers[name]: [{"status": "completed", **item} for item in items] for name, items in outputs.items()}
-    if not await runtime.lanes.answer(stored, by_lane):
+    if not await runtime.stores.lanes.answer(stored, by_lane):
         return False
     for number in by_lane:
-        lane = await runtime.lanes.get(stored, number)
+        lane = await runtime.stores.lanes.get(stored, number)
         if lane.status == "waiting":
             await paused.let_go(runtime, stored, lane)
         elif lane.status == "completed":
@@ -277,13 +277,13 @@ async def _begin_again(runtime: Runtime, stored: StoredResponse, lane: AgentLane
     """Let an agent that has ended its turn go on with an output that it did not wait for. If this process dies before, the output
     stands at the end of the response, and the next one goes on with it."""
     seen = await seen_as(runtime, stored, lane.number)
-    step, _ = await runtime.steps.last(seen)
-    made = (await runtime.steps.read(stored.tenant_id, stored.response_id, since=step, lane=lane.number)).items
+    step, _ = await runtime.stores.steps.last(seen)
+    made = (await runtime.stores.steps.read(stored.tenant_id, stored.response_id, since=step, lane=lane.number)).items
     if not await team_outputs.unread(runtime, seen, made.values(), is_late=True):
         return
     name = f"{stored.response_id}-l{lane.number}-{lane.starts + 1}"
-    going = replace(runtime.lanes.started(lane, name), turn=step + 1, turns=lane.turns + 1)
-    begun = await runtime.lanes.change(stored, going, as_of=lane)
+    going = replace(runtime.stores.lanes.started(lane, name), turn=step + 1, turns=lane.turns + 1)
+    begun = await runtime.stores.lanes.change(stored, going, as_of=lane)
     if begun is not None:
         await paused.begin(runtime, stored, begun)
 
@@ -291,8 +291,8 @@ async def _begin_again(runtime: Runtime, stored: StoredResponse, lane: AgentLane
 async def end_outputs(runtime: Runtime, stored: StoredResponse) -> None:
     """No more outputs come while the response runs: it ends as soon as all its agents have ended or wait for their client. Harmless to
     run twice."""
-    await runtime.responses.end_outputs(stored)
-    for lane in await runtime.lanes.all(stored):
+    await runtime.stores.responses.end_outputs(stored)
+    for lane in await runtime.stores.lanes.all(stored):
         await _go_on(runtime, stored, lane.number)
     await settle(runtime, replace(stored, has_all_outputs=True))
 
@@ -300,15 +300,15 @@ async def end_outputs(runtime: Runtime, stored: StoredResponse) -> None:
 async def _go_on(runtime: Runtime, stored: StoredResponse, number: int) -> bool:
     """Let an agent go on that waits for its client, if it has all its outputs. One that runs looks for them before it waits."""
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
-        lane = await runtime.lanes.get(stored, number)
+        lane = await runtime.stores.lanes.get(stored, number)
         if lane.status != "asking":
             return False
         seen = await seen_as(runtime, stored, number)
-        step, ended = await runtime.steps.last(seen)
+        step, ended = await runtime.stores.steps.last(seen)
         if ended is None or not await team_outputs.has_all(runtime, seen, list(ended.items.values())):
             return False
         name = f"{stored.response_id}-l{number}-{lane.starts + 1}"
-        going = await runtime.lanes.change(stored, replace(runtime.lanes.started(lane, name), turn=step + 1), as_of=lane)
+        going = await runtime.stores.lanes.change(stored, replace(runtime.stores.lanes.started(lane, name), turn=step + 1), as_of=lane)
         if going is not None:
             await paused.begin(runtime, stored, going)
             return True
@@ -333,10 +333,10 @@ async def kill_all(runtime: Runtime, stored: StoredResponse) -> None:
 
     async def one(lane: AgentLane) -> None:
         seen = await seen_as(runtime, stored, lane.number)
-        step, _ = await runtime.steps.last(seen)
+        step, _ = await runtime.stores.steps.last(seen)
         await tool_step.kill_running(runtime, seen, step)
 
-    await asyncio.gather(*(one(lane) for lane in await runtime.lanes.all(stored) if lane.is_active))
+    await asyncio.gather(*(one(lane) for lane in await runtime.stores.lanes.all(stored) if lane.is_active))
 
 
 def answer_of(made: Iterable[Item]) -> str:
@@ -349,7 +349,7 @@ def answer_of(made: Iterable[Item]) -> str:
 async def follow(runtime: Runtime, stored: StoredResponse, step: int, outcome: StepOutcome) -> bool:
     """What a step of an agent with this outcome, which is its last, leads to; False if it goes on."""
     status: LaneStatus = "failed" if outcome.status == "failed" else "incomplete" if outcome.status == "incomplete" else "completed"
-    ended = await runtime.steps.get(stored.tenant_id, stored.response_id, step)
+    ended = await runtime.stores.steps.get(stored.tenant_id, stored.response_id, step)
     made = [] if ended is None else [item for _, item in sorted(ended.items.items())]
     if status == "completed" and any(map(decide.is_for_client, made)):
         return await _ask(runtime, stored, step, made)
@@ -360,7 +360,7 @@ async def follow(runtime: Runtime, stored: StoredResponse, step: int, outcome: S
 async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
     """Of the reaper: agents that have waited long enough or have got a message go on, and those that have lost their execution get
     another. True if one did. While all that are left wait for a person, no wait ends by its time."""
-    lanes, now = await runtime.lanes.all(stored), runtime.now_ms()
+    lanes, now = await runtime.stores.lanes.all(stored), runtime.now_ms()
     standings, begun = {lane.status for lane in lanes}, False
     is_open = stored.takes_outputs and not stored.has_all_outputs
     asking = [lane for lane in lanes if lane.status == "asking"]
@@ -388,11 +388,11 @@ async def _recover(runtime: Runtime, stored: StoredResponse, lane: AgentLane, no
     touched = lane.touched_at_ms or stored.heartbeat_at_ms
     if abs(now - touched) <= limits.RECOVERY_SECONDS * 1000:
         return False
-    if await runtime.executions.status(lane.execution_of(stored.response_id)) not in (None, *ENDED):
+    if await runtime.stores.executions.status(lane.execution_of(stored.response_id)) not in (None, *ENDED):
         return False
     if lane.restarts >= limits.RECOVERIES_MAX:
         seen = await seen_as(runtime, stored, lane.number)
-        step, _ = await runtime.steps.last(seen)
+        step, _ = await runtime.stores.steps.last(seen)
         error = {"code": "server_error", "message": "It was interrupted too often to go on."}
         await end(runtime, seen, max(step, lane.turn), status="failed", error=error)
         return False

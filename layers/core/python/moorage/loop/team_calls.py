@@ -38,7 +38,7 @@ def output(call: Item, said: Said) -> Item:
 async def news(runtime: Runtime, stored: StoredResponse, own: Iterable[Item]) -> list[Item]:
     """Messages to an agent that are not yet among its items."""
     known = {item.get("id") for item in own}
-    return [message.item() for message in await runtime.lanes.messages(stored, stored.lane) if message.id not in known]
+    return [message.item() for message in await runtime.stores.lanes.messages(stored, stored.lane) if message.id not in known]
 
 
 def waits_over(before: Iterable[Item], made: Iterable[Item], response_id: str) -> list[Item]:
@@ -91,7 +91,7 @@ class AgentCalls:
         """Of a call that an earlier run of the step has settled: who goes on after the step."""
         said = parsed("".join(part["text"] for part in settled["output"])) or {}
         name = said.get("task_name") or said.get("target")
-        self.wakes += [lane.number for lane in await self.runtime.lanes.all(self.stored) if lane.name == name]
+        self.wakes += [lane.number for lane in await self.runtime.stores.lanes.all(self.stored) if lane.name == name]
 
     async def _spawn(self, given: Said, mark: str) -> Said:
         task_name, text = _text_of(given, "task_name"), _message_of(given)
@@ -101,16 +101,16 @@ class AgentCalls:
         if beginning is None:
             raise _Refused("'fork_turns' is 'all', 'none', or a number from 1 on.")
         workspace, copy = self._workspace(given), ""
-        me = await self.runtime.lanes.get(self.stored, self.stored.lane)
+        me = await self.runtime.stores.lanes.get(self.stored, self.stored.lane)
         try:
             for _ in range(limits.CONDITIONAL_WRITES_MAX):
-                lanes = await self.runtime.lanes.all(self.stored)
+                lanes = await self.runtime.stores.lanes.all(self.stored)
                 lane = next((lane for lane in lanes if lane.called_by == mark), None)
                 if lane is not None:
                     break
                 name = f"{self.stored.agent}/{task_name}"
                 self._check_room(lanes, name)
-                if workspace in COPIES and (not copy or await self.runtime.lanes.copy_of(self.stored, mark) != copy):
+                if workspace in COPIES and (not copy or await self.runtime.stores.lanes.copy_of(self.stored, mark) != copy):
                     copy = await self._copy(mark, is_read_only=workspace == "read_only")
                 lane = AgentLane(
                     number := lanes[-1].number + 1,
@@ -126,7 +126,7 @@ class AgentCalls:
                 )
                 told = brief.of_child(name, str(self.stored.agent), workspace)
                 task = message_of(self.runtime, self.stored, lane, "NEW_TASK", text, mark)
-                if await self.runtime.lanes.add(self.stored, lane, [*beginning, told], task):
+                if await self.runtime.stores.lanes.add(self.stored, lane, [*beginning, told], task):
                     break
             else:
                 raise _Refused("Too many agents were started at the same moment. Try again.")
@@ -157,23 +157,25 @@ class AgentCalls:
         if not copy:
             return
         with passing_over_what_is_gone():
-            await self.runtime.containers.delete(self.stored.tenant_id, copy)
+            await self.runtime.computers.containers.delete(self.stored.tenant_id, copy)
 
     async def _copy(self, mark: str, *, is_read_only: bool) -> str:
         """A container with the files that the commands of this one have left so far. It is noted before it is made, so
         that the one of a process that died is deleted before the next is made."""
         assert self.stored.container_id is not None
         container_id = ids.new_listed_id("cntr", self.runtime.clock())
-        if before := await self.runtime.lanes.note_copy(self.stored, mark, container_id):
+        if before := await self.runtime.stores.lanes.note_copy(self.stored, mark, container_id):
             await self._drop(before)
         try:
-            source = await self.runtime.containers.use(self.stored.tenant_id, self.stored.container_id)
+            source = await self.runtime.computers.containers.use(self.stored.tenant_id, self.stored.container_id)
             if is_read_only and source.has_setup:
                 raise _Refused("Your container begins with commands, which have to write: its 'workspace' is not 'read_only'.")
-            rows = await self.runtime.containers.files_of(source.tenant_id, source.id)
+            rows = await self.runtime.computers.containers.files_of(source.tenant_id, source.id)
             latest = max((row.written_at_ms for row in rows), default=0)
             at_ms = max(latest, self.runtime.now_ms())
-            made, _ = await self.runtime.containers.copy(source, at_ms=at_ms, container_id=container_id, is_read_only=is_read_only)
+            made, _ = await self.runtime.computers.containers.copy(
+                source, at_ms=at_ms, container_id=container_id, is_read_only=is_read_only
+            )
         except ApiError as error:
             raise _Refused(f"Your files could not be copied: {error.message}") from error
         return made.id
@@ -209,26 +211,26 @@ class AgentCalls:
             self._check_slots(lanes)
         await self._deliver(lane, "NEW_TASK", text, mark)
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
-            now = await self.runtime.lanes.get(self.stored, lane.number)
+            now = await self.runtime.stores.lanes.get(self.stored, lane.number)
             seen = await seen_as(self.runtime, self.stored, lane.number)
-            step, ended = await self.runtime.steps.last(seen)
-            made = await self.runtime.steps.read(seen.tenant_id, seen.response_id, since=step, lane=lane.number)
+            step, ended = await self.runtime.stores.steps.last(seen)
+            made = await self.runtime.stores.steps.read(seen.tenant_id, seen.response_id, since=step, lane=lane.number)
             if ids.new_message_id(self.stored.response_id, mark) in {item.get("id") for item in made.items.values()}:
                 break  # An earlier run of this step gave the task, which was done or is.
             if now.is_interrupted and now.is_active:  # Its turn goes on, with the task: the end of a turn would not look for it.
-                if await self.runtime.lanes.change(self.stored, replace(now, is_interrupted=False), as_of=now) is not None:
+                if await self.runtime.stores.lanes.change(self.stored, replace(now, is_interrupted=False), as_of=now) is not None:
                     break
                 continue
             if now.status not in _RESUMABLE:
                 break  # It runs, and finds its task before it ends.
             going = replace(
-                self.runtime.lanes.started(now, f"{self.stored.response_id}-l{now.number}-{now.starts + 1}"),
+                self.runtime.stores.lanes.started(now, f"{self.stored.response_id}-l{now.number}-{now.starts + 1}"),
                 turn=step if ended is None else step + 1,  # A step that was cut short is taken again.
                 turns=now.turns + 1,
                 task=text[: limits.TEAM_TASK_CHARS_TOLD],
                 is_interrupted=False,
             )
-            if await self.runtime.lanes.change(self.stored, going, as_of=now) is not None:
+            if await self.runtime.stores.lanes.change(self.stored, going, as_of=now) is not None:
                 break
         self.wakes.append(lane.number)
         return {"target": lane.name, "previous_status": lane.status}
@@ -245,9 +247,9 @@ class AgentCalls:
         if lane.number == 0:
             raise _Refused("/root cannot be interrupted by an agent.")
         if lane.is_active:
-            now = await self.runtime.lanes.interrupt(self.stored, lane.number)
+            now = await self.runtime.stores.lanes.interrupt(self.stored, lane.number)
             seen = await seen_as(self.runtime, self.stored, lane.number)
-            step, _ = await self.runtime.steps.last(seen)
+            step, _ = await self.runtime.stores.steps.last(seen)
             await tool_step.kill_running(self.runtime, seen, step)
             if now.status == "held":
                 await approvals.withdraw(self.runtime, self.stored, lane.number)
@@ -257,7 +259,7 @@ class AgentCalls:
 
     async def _list(self, given: Said) -> Said:
         prefix = given.get("path_prefix") or ""
-        lanes = await self.runtime.lanes.all(self.stored)
+        lanes = await self.runtime.stores.lanes.all(self.stored)
         return {
             "agents": [
                 {"agent_name": lane.name, "status": lane.status, "last_task_message": lane.task}
@@ -270,7 +272,7 @@ class AgentCalls:
         """All agents, and the one that is meant."""
         named = _text_of(given, "target")
         name = named if named.startswith("/") else f"{self.stored.agent}/{named}"
-        lanes = await self.runtime.lanes.all(self.stored)
+        lanes = await self.runtime.stores.lanes.all(self.stored)
         lane = next((lane for lane in lanes if lane.name == name.rstrip("/")), None)
         if lane is None:
             raise _Refused(f"There is no agent {name}. There are: {', '.join(lane.name for lane in lanes)}.")
@@ -282,7 +284,7 @@ class AgentCalls:
         if lane.mail >= limits.TEAM_MESSAGES_MAX:
             raise _Refused(f"The mailbox of {lane.name} is full: it has got {limits.TEAM_MESSAGES_MAX} messages.")
         message = message_of(self.runtime, self.stored, lane, kind, text, mark)
-        now = await self.runtime.lanes.send(self.stored, lane.number, message, mark)
+        now = await self.runtime.stores.lanes.send(self.stored, lane.number, message, mark)
         if now.status == "waiting":
             self.wakes.append(lane.number)
 

@@ -32,7 +32,7 @@ async def unread(runtime: Runtime, stored: StoredResponse, own: Collection[Item]
         return []
     answered = {item["call_id"] for item in own if item["type"] in ANSWERS}
     left_open = {item["call_id"] for item in own if item.get("async")}
-    outputs = await runtime.lanes.outputs(stored, stored.lane) if left_open or not is_late else []
+    outputs = await runtime.stores.lanes.outputs(stored, stored.lane) if left_open or not is_late else []
     fresh = [item for item in outputs if item["call_id"] not in answered]
     return fresh if is_late is None else [item for item in fresh if (item["call_id"] in left_open) is is_late]
 
@@ -42,4 +42,4 @@ async def has_all(runtime: Runtime, stored: StoredResponse, made: Sequence[Item]
     if not stored.takes_outputs:
         return False
     asked = {item.get("call_id") for item in made if decide.is_for_client(item)}
-    return bool(asked) and asked <= {item["call_id"] for item in await runtime.lanes.outputs(stored, stored.lane)}
+    return bool(asked) and asked <= {item["call_id"] for item in await runtime.stores.lanes.outputs(stored, stored.lane)}

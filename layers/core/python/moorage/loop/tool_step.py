@@ -54,7 +54,7 @@ async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step:
     call = next(call for call in made_by.outcome.calls if call.call_id == call_id)
     denial: str | None = None
     if call.approval:
-        approval = await runtime.approvals.get(tenant_id, response_id, call.approval)
+        approval = await runtime.stores.approvals.get(tenant_id, response_id, call.approval)
         if approval is None or approval.is_waiting:
             return
         denial = denial_of(approval)
@@ -90,24 +90,24 @@ async def _look(
     places = [(pk, keys.META), (pk, keys.attempt(step))]
     if container_id is not None:
         places.append((keys.container(tenant_id, container_id), keys.META))
-    there = {(record["PK"], record["SK"]): record for record in await runtime.table.get_many(places, consistent=True)}
+    there = {(record["PK"], record["SK"]): record for record in await runtime.stores.table.get_many(places, consistent=True)}
     meta, attempt = there.get(places[0]), there.get(places[1])
     container = there.get(places[2]) if container_id is not None else None
-    stored = await runtime.responses.of_record(tenant_id, response_id, meta)
-    made_by = None if attempt is None else await runtime.steps.of_record(attempt)
+    stored = await runtime.stores.responses.of_record(tenant_id, response_id, meta)
+    made_by = None if attempt is None else await runtime.stores.steps.of_record(attempt)
     assert made_by is not None, f"a tool step before the outcome of step {step} of {response_id}"
     return stored, made_by, container
 
 
 async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> None:
     """Kill the processes of a step's calls in the container: the response is being cancelled."""
-    made_by = await runtime.steps.get(stored.tenant_id, stored.response_id, step)
+    made_by = await runtime.stores.steps.get(stored.tenant_id, stored.response_id, step)
     if made_by is None or stored.container_id is None:
         return
-    live = await runtime.containers.sandboxes.running(stored.tenant_id, stored.container_id)
+    live = await runtime.computers.containers.sandboxes.running(stored.tenant_id, stored.container_id)
     if live is None:
         return
-    place = StoppingPlace(live, runtime.containers.sandboxes)
+    place = StoppingPlace(live, runtime.computers.containers.sandboxes)
     async with live:
         for call in made_by.outcome.calls:
             room, item = _room(call), made_by.items[call.call_index]
@@ -172,14 +172,14 @@ class _Attempt:
             await self._attend(await self._begin(live.record.incarnation), live)
 
     async def _begin(self, incarnation: int | None) -> CallAttempt:
-        return await self.runtime.steps.begin_call(self.stored, self.step, self.call.call_id, incarnation)
+        return await self.runtime.stores.steps.begin_call(self.stored, self.step, self.call.call_id, incarnation)
 
     async def _wait(self, reason: SandboxStarting) -> None:
         """The state machine sends the call round again, by way of the model step (that one can start sandboxes everywhere); but not for
         ever.
         """
         now, is_host_away = int(self.runtime.clock()), isinstance(reason, SandboxHostAway)
-        since = await self.runtime.steps.await_container(
+        since = await self.runtime.stores.steps.await_container(
             self.stored, self.step, self.call.call_id, now=now, is_host_away=is_host_away, why=reason.message
         )
         if now - since > limits.SANDBOX_PATIENCE_SECONDS:
@@ -195,11 +195,11 @@ class _Attempt:
         """Run the call, or go on with it; ``ends`` is an end that needs no run."""
         if attempt.is_finished:
             return
-        async with self.runtime.steps.forgiving(self.stored, self.step, self.call.call_id):
+        async with self.runtime.stores.steps.forgiving(self.stored, self.step, self.call.call_id):
             await self._go_on(attempt, live, ends)
 
     async def _go_on(self, attempt: CallAttempt, live: LiveContainer | None, ends: tuple[CallEnd, str] | None) -> None:
-        log = self.runtime.responses.log_of(self.stored)
+        log = self.runtime.stores.responses.log_of(self.stored)
         batches = await log.read_from(0) if attempt.attempt > 1 else []
         known, closed = self._recall(batches)
         if closed is not None:
@@ -219,7 +219,7 @@ class _Attempt:
                 await self._done(sink, whole)
                 return
             await sink.flush()
-            await self.runtime.steps.postpone_call(self.stored, self.step, self.call.call_id)
+            await self.runtime.stores.steps.postpone_call(self.stored, self.step, self.call.call_id)
 
     def _places(self, batches: list[EventBatch]) -> OutputPlaces | None:
         if self.stored.agent is None or self.made_by.places is None:
@@ -263,8 +263,8 @@ class _Attempt:
             leaving = CallCleanup(
                 self.runtime, self.stored.container_id or "", live, self.began_at_ms, has_failed, self.stored.files_at_ms
             )
-            contents = self.runtime.contents_of(self.stored.tenant_id)
-            sandbox = Workplace(live, self.runtime.containers.sandboxes, is_lost, partial(self._leave, leaving), contents)
+            contents = self.runtime.stores.contents_of(self.stored.tenant_id)
+            sandbox = Workplace(live, self.runtime.computers.containers.sandboxes, is_lost, partial(self._leave, leaving), contents)
         return Run(
             known=known,
             tools=tuple(tool for tool in self.stored.parameters.tools if ROOMS.of_tool(tool["type"]) is self.room),
@@ -288,7 +288,7 @@ class _Attempt:
 
     async def _earlier(self) -> AsyncIterator[Item]:
         """The latest first."""
-        progress = await self.runtime.steps.read(self.stored.tenant_id, self.stored.response_id, lane=self.stored.lane)
+        progress = await self.runtime.stores.steps.read(self.stored.tenant_id, self.stored.response_id, lane=self.stored.lane)
         first = min(call.call_index for call in self.made_by.outcome.calls if call.call_index >= 0)
         for index in sorted(progress.items, reverse=True):
             if index < first:
@@ -334,10 +334,10 @@ class _Attempt:
 
     async def _note_end(self, closed: Item) -> None:
         """The log has the end of the call: now its record gets it."""
-        await self.runtime.table.write(await self._ending(closed))
+        await self.runtime.stores.table.write(await self._ending(closed))
 
     async def _ending(self, closed: Item) -> Write:
-        return await self.runtime.steps.ending_call(
+        return await self.runtime.stores.steps.ending_call(
             self.stored, self.step, self.call.call_id, self.call.output_index, closed, files_at_ms=self.files_at_ms
         )
 

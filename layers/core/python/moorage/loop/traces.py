@@ -68,12 +68,12 @@ def export_later(runtime: Runtime, stored: StoredResponse) -> None:
     said that it is not to be recorded is not; of one that is not stored there is nothing to project from."""
     is_refused = stored.trace is not None and stored.trace.is_sampled is False
     if runtime.settings.otlp_endpoint and stored.is_stored and not is_refused:
-        runtime.keep(asyncio.create_task(_export(runtime, stored)))
+        runtime.process.keep(asyncio.create_task(_export(runtime, stored)))
 
 
 async def _export(runtime: Runtime, stored: StoredResponse) -> None:
     try:
-        snapshot = await runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+        snapshot = await runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id)
         for body in documents(runtime.settings, snapshot, await unroll(runtime, snapshot)):
             await _send(runtime, body)
     except ApiError:
@@ -90,7 +90,7 @@ async def _send(runtime: Runtime, body: Mapping[str, Any]) -> None:
     headers = {**settings.otlp_headers, "content-type": "application/json"}
     request = httpx.Request("POST", url, content=orjson.dumps(body), headers=headers)
     async with asyncio.timeout(limits.OTLP_SECONDS_MAX):
-        response = await runtime.http.handle_async_request(request)
+        response = await runtime.models.http.handle_async_request(request)
         await response.aread()
     response.request = request
     if not response.is_success:

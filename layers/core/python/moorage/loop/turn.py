@@ -60,8 +60,8 @@ class ModelTurn:
         self, before: list[Item], watch: CancelWatch | None, *, keeps_tools: bool
     ) -> tuple[Assembler, UpstreamError | None, bool]:
         """The same of one request, and whether it went without its tools."""
-        entry = self.runtime.catalog.resolve(self.stored.parameters.model)
-        provider = self.runtime.catalog.provider(entry, self.runtime.http)
+        entry = self.runtime.models.catalog.resolve(self.stored.parameters.model)
+        provider = self.runtime.models.catalog.provider(entry, self.runtime.models.http)
         prompt = Prompt(self.runtime, self.stored, self.position, entry, provider.native_tools, keeps_tools)
         async with Cancellable(watch):
             lowered = await prompt.lowered(before)
@@ -108,7 +108,7 @@ class ModelTurn:
             self.sink.emit,
             self.position.next_index,
             lowered.restore,
-            seal=partial(self.runtime.sealer.seal, self.stored.tenant_id),
+            seal=partial(self.runtime.stores.sealer.seal, self.stored.tenant_id),
             seals_text="reasoning.encrypted_content" in self.stored.parameters.include,
             summarises=bool((self.stored.parameters.reasoning or {}).get("summary")),
             container_id=self.stored.container_id,
@@ -182,7 +182,7 @@ class ModelTurn:
         repairs = [_misfit(held, assembler.offered) for held in assembler.misfits]
         grammars = self._grammars(before)
         for held in assembler.held:
-            async with self.runtime.grammar_places:
+            async with self.runtime.process.grammar_places:
                 verdict = await grammar.check(grammars[held.original.namespace, held.original.name], held.input)
             if verdict.outcome != "invalid":
                 return []
@@ -218,7 +218,7 @@ class ModelTurn:
         rooms = dict.fromkeys(room for item in before if isinstance(room := ROOMS.of_item(item["type"]), CitesSources))
         files: list[ContainerFileRecord] = []
         if self.stored.container_id is not None:
-            files = await self.runtime.containers.files_of(self.stored.tenant_id, self.stored.container_id)
+            files = await self.runtime.computers.containers.files_of(self.stored.tenant_id, self.stored.container_id)
 
         def annotate(text: str, marks: Sequence[SourceMark]) -> list[dict[str, Any]]:
             found = [citation for room in rooms for citation in room.citations(text, marks, before)]

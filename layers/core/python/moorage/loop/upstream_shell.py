@@ -48,7 +48,7 @@ async def admit(runtime: Runtime, tenant_id: str, entry: ModelEntry, request: Cr
             raise errors.unsupported_value(f"tools[{index}].type", tool["type"], f"{there}, and this tool would not see its files.")
     environment = request.environment
     named = None if environment is None else environment.container_id
-    if named is not None and await runtime.upstream_containers.model_of(tenant_id, named) is None:
+    if named is not None and await runtime.stores.upstream_containers.model_of(tenant_id, named) is None:
         raise errors.not_found(
             f"Container with id '{named}' not found. {there}: only a container that an earlier response of yours made there can be "
             "used again.",
@@ -64,7 +64,7 @@ async def with_own_containers(runtime: Runtime, tenant_id: str, items: Sequence[
     would open it.
     """
     named = {container_id for item in items if (container_id := _container_of(item)) is not None}
-    known = await runtime.upstream_containers.known(tenant_id, named)
+    known = await runtime.stores.upstream_containers.known(tenant_id, named)
     return [item if (container_id := _container_of(item)) is None or container_id in known else _at_clients(item) for item in items]
 
 
@@ -72,7 +72,7 @@ async def note(runtime: Runtime, tenant_id: str, model: str, item: Item, noted: 
     """Before a client reads of a container, it is the tenant's. ``noted`` are those noted already."""
     container_id = _container_of(item)
     if container_id is not None and container_id not in noted:
-        await runtime.upstream_containers.note(tenant_id, container_id, model)
+        await runtime.stores.upstream_containers.note(tenant_id, container_id, model)
         noted.add(container_id)
 
 

@@ -24,7 +24,7 @@ async def keep_due(runtime: Runtime) -> int:
 
     Harmless to run twice, or twice at once.
     """
-    tenants = await usage_sums.due(runtime.table, runtime.clock())
+    tenants = await usage_sums.due(runtime.stores.table, runtime.clock())
     return len(await side_by_side(lambda tenant_id: _keep(runtime, tenant_id), tenants, at_once=1))
 
 
@@ -72,12 +72,12 @@ class UsageLedger:
     """The sums of a tenant's responses in a time, both ends included (Unix seconds)."""
 
     def __init__(self, runtime: Runtime, tenant_id: str, since: int, until: int) -> None:
-        self._list = runtime.response_list
+        self._list = runtime.stores.response_list
         self._clock = runtime.clock
         self._tenant_id = tenant_id
         self._since = since
         self._until = until
-        self.kept = UsageSums(runtime.table, tenant_id, retention_seconds=runtime.settings.retention_seconds)
+        self.kept = UsageSums(runtime.stores.table, tenant_id, retention_seconds=runtime.settings.retention_seconds)
         self.is_unnoted = False
         """Another look, in a while, will find more to keep."""
         self._running: list[int] = []

@@ -34,61 +34,61 @@ _TRUE: Final = {"true": True, "1": True, "false": False, "0": False}
 @router.post("/skills", "createSkill", "Upload a skill: a zip, or a folder's files", form=SKILL_FORM)
 async def create(request: Request, caller: Caller) -> Skill:
     bundle, _ = await _form(request)
-    return as_object(await caller.runtime.skills.create(caller.tenant_id, bundle))
+    return as_object(await caller.runtime.stores.skills.create(caller.tenant_id, bundle))
 
 
 @router.get("/skills", "listSkills", "All skills")
 async def list_skills(caller: Caller, page: AnyPage) -> ListOf[Skill]:
-    found, has_more = await caller.runtime.skills.page(caller.tenant_id, page)
+    found, has_more = await caller.runtime.stores.skills.page(caller.tenant_id, page)
     return list_object([as_object(skill) for skill in found], has_more=has_more)
 
 
 @router.get("/skills/{skill_id}", "retrieveSkill", "A skill")
 async def retrieve(caller: Caller, skill_id: str) -> Skill:
-    return as_object(await caller.runtime.skills.get(caller.tenant_id, skill_id))
+    return as_object(await caller.runtime.stores.skills.get(caller.tenant_id, skill_id))
 
 
 @router.post("/skills/{skill_id}", "updateSkill", "Choose the default version", statuses=(409,))
 async def update(caller: Caller, skill_id: str, wanted: Annotated[UpdateSkill, body_of(UpdateSkill)]) -> Skill:
-    return as_object(await caller.runtime.skills.set_default(caller.tenant_id, skill_id, wanted.default_version))
+    return as_object(await caller.runtime.stores.skills.set_default(caller.tenant_id, skill_id, wanted.default_version))
 
 
 @router.delete("/skills/{skill_id}", "deleteSkill", "Delete a skill with its versions")
 async def delete(caller: Caller, skill_id: str) -> Deleted[Literal["skill.deleted"]]:
-    await caller.runtime.skills.delete(caller.tenant_id, skill_id)
+    await caller.runtime.stores.skills.delete(caller.tenant_id, skill_id)
     return deleted(skill_id, "skill.deleted")
 
 
 @router.get("/skills/{skill_id}/content", "downloadSkill", "The default version as a zip", sends=BINARY, statuses=(206, 302, 416))
 async def content(request: Request, caller: Caller, skill_id: str) -> Response:
-    return await _download(request, caller, await caller.runtime.skills.version(caller.tenant_id, skill_id))
+    return await _download(request, caller, await caller.runtime.stores.skills.version(caller.tenant_id, skill_id))
 
 
 @router.post(
     "/skills/{skill_id}/versions", "createSkillVersion", "Upload another version of a skill", form=SKILL_VERSION_FORM, statuses=(409,)
 )
 async def create_version(request: Request, caller: Caller, skill_id: str) -> SkillVersion:
-    await caller.runtime.skills.get(caller.tenant_id, skill_id)
+    await caller.runtime.stores.skills.get(caller.tenant_id, skill_id)
     bundle, is_default = await _form(request, of_version=True)
-    return version_as_object(await caller.runtime.skills.add_version(caller.tenant_id, skill_id, bundle, is_default=is_default))
+    return version_as_object(await caller.runtime.stores.skills.add_version(caller.tenant_id, skill_id, bundle, is_default=is_default))
 
 
 @router.get("/skills/{skill_id}/versions", "listSkillVersions", "The versions of a skill")
 async def list_versions(caller: Caller, skill_id: str, page: AnyPage) -> ListOf[SkillVersion]:
-    found, has_more = await caller.runtime.skills.version_page(caller.tenant_id, skill_id, page)
+    found, has_more = await caller.runtime.stores.skills.version_page(caller.tenant_id, skill_id, page)
     return list_object([version_as_object(version) for version in found], has_more=has_more)
 
 
 @router.get("/skills/{skill_id}/versions/{version}", "retrieveSkillVersion", "A version of a skill")
 async def retrieve_version(caller: Caller, skill_id: str, version: str) -> SkillVersion:
-    return version_as_object(await caller.runtime.skills.version(caller.tenant_id, skill_id, version))
+    return version_as_object(await caller.runtime.stores.skills.version(caller.tenant_id, skill_id, version))
 
 
 @router.delete(
     "/skills/{skill_id}/versions/{version}", "deleteSkillVersion", "Delete a version that is not the default", statuses=(409,)
 )
 async def delete_version(caller: Caller, skill_id: str, version: str) -> SkillVersionDeleted:
-    gone = await caller.runtime.skills.delete_version(caller.tenant_id, skill_id, version)
+    gone = await caller.runtime.stores.skills.delete_version(caller.tenant_id, skill_id, version)
     shown = version_as_object(gone)
     return {"id": shown["id"], "object": "skill.version.deleted", "deleted": True, "version": shown["version"]}
 
@@ -101,7 +101,7 @@ async def delete_version(caller: Caller, skill_id: str, version: str) -> SkillVe
     statuses=(206, 302, 416),
 )
 async def version_content(request: Request, caller: Caller, skill_id: str, version: str) -> Response:
-    return await _download(request, caller, await caller.runtime.skills.version(caller.tenant_id, skill_id, version))
+    return await _download(request, caller, await caller.runtime.stores.skills.version(caller.tenant_id, skill_id, version))
 
 
 async def _download(request: Request, caller: Caller, version: SkillVersionRecord) -> Response:
@@ -111,7 +111,7 @@ async def _download(request: Request, caller: Caller, version: SkillVersionRecor
         key=version.key,
         filename=f"{version.name}.zip",
         size=version.bytes,
-        content=lambda start, end: caller.runtime.skills.content(version, start=start, end=end),
+        content=lambda start, end: caller.runtime.stores.skills.content(version, start=start, end=end),
     )
 
 

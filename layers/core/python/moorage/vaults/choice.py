@@ -21,7 +21,7 @@ async def credentials_in(
         raise invalid_length(param, "array", len(vault_ids), 0, limits.VAULT_IDS_MAX)
     places = {vault_id: f"{param}[{index}]" for index, vault_id in reversed(list(enumerate(vault_ids)))}
     found = await asyncio.gather(
-        *(runtime.vaults.credentials(tenant_id, vault_id, param=places[vault_id]) for vault_id in dict.fromkeys(vault_ids))
+        *(runtime.stores.vaults.credentials(tenant_id, vault_id, param=places[vault_id]) for vault_id in dict.fromkeys(vault_ids))
     )
     return list(chain.from_iterable(found))
 

@@ -37,7 +37,7 @@ _Page = Annotated[VaultPage, query_of(VaultPage)]
 @router.post("/vaults", "createVault", "Make a vault", body=("CreateVault", CHANGE_VAULT))
 async def create(caller: Caller, body: RawBody) -> Vault:
     wanted = await beside(len(body), lambda: CHANGE_VAULT.body(body))
-    made = await caller.runtime.vaults.create(caller.tenant_id, name=wanted.get("name"), metadata=wanted.get("metadata", {}))
+    made = await caller.runtime.stores.vaults.create(caller.tenant_id, name=wanted.get("name"), metadata=wanted.get("metadata", {}))
     return as_vault(made)
 
 
@@ -45,13 +45,13 @@ async def create(caller: Caller, body: RawBody) -> Vault:
 async def list_vaults(caller: Caller, page: _Page) -> ListOf[Vault]:
     if not page.takes_active:
         return list_object([], has_more=False)
-    found, has_more = await caller.runtime.vaults.page(caller.tenant_id, page, page.metadata)
+    found, has_more = await caller.runtime.stores.vaults.page(caller.tenant_id, page, page.metadata)
     return list_object([as_vault(vault) for vault in found], has_more=has_more)
 
 
 @router.get("/vaults/{vault_id}", "retrieveVault", "A vault")
 async def retrieve(caller: Caller, vault_id: str) -> Vault:
-    return as_vault(await caller.runtime.vaults.get(caller.tenant_id, vault_id))
+    return as_vault(await caller.runtime.stores.vaults.get(caller.tenant_id, vault_id))
 
 
 @router.post("/vaults/{vault_id}", "updateVault", "Change a vault's name or metadata", body=("UpdateVault", CHANGE_VAULT))
@@ -59,13 +59,13 @@ async def update(caller: Caller, vault_id: str, body: RawBody) -> Vault:
     given = await beside(len(body), lambda: parse_object(body))
     wanted = CHANGE_VAULT(given)
     changes = {name: wanted.get(name, {} if name == "metadata" else None) for name in given}
-    return as_vault(await caller.runtime.vaults.update(caller.tenant_id, vault_id, changes))
+    return as_vault(await caller.runtime.stores.vaults.update(caller.tenant_id, vault_id, changes))
 
 
 @router.delete("/vaults/{vault_id}", "deleteVault", "Delete a vault with its credentials", statuses=(409,))
 async def delete(caller: Caller, vault_id: str) -> Deleted[Literal["vault.deleted"]]:
-    await caller.runtime.vaults.delete(caller.tenant_id, vault_id)
-    await caller.runtime.audit.note(AuditKind.SETTING_CHANGED, {"setting": "vault", "id": vault_id, "done": "deleted"})
+    await caller.runtime.stores.vaults.delete(caller.tenant_id, vault_id)
+    await caller.runtime.stores.audit.note(AuditKind.SETTING_CHANGED, {"setting": "vault", "id": vault_id, "done": "deleted"})
     return deleted(vault_id, "vault.deleted")
 
 
@@ -76,7 +76,7 @@ async def delete(caller: Caller, vault_id: str) -> Deleted[Literal["vault.delete
 async def create_credential(caller: Caller, vault_id: str, body: RawBody) -> VaultCredential:
     wanted = await beside(len(body), lambda: CREATE_CREDENTIAL.body(body))
     _check(caller.runtime, wanted["auth"])
-    made = await caller.runtime.vaults.add(
+    made = await caller.runtime.stores.vaults.add(
         caller.tenant_id, vault_id, name=wanted["name"], auth=auth_of(wanted["auth"]), metadata=wanted.get("metadata", {})
     )
     await _noted(caller.runtime, made.id, vault_id, "made")
@@ -86,15 +86,15 @@ async def create_credential(caller: Caller, vault_id: str, body: RawBody) -> Vau
 @router.get(_CREDENTIALS, "listVaultCredentials", "A vault's credentials, newest first")
 async def list_credentials(caller: Caller, vault_id: str, page: _Page) -> ListOf[VaultCredential]:
     if not page.takes_active:
-        await caller.runtime.vaults.get(caller.tenant_id, vault_id)
+        await caller.runtime.stores.vaults.get(caller.tenant_id, vault_id)
         return list_object([], has_more=False)
-    found, has_more = await caller.runtime.vaults.credential_page(caller.tenant_id, vault_id, page, page.metadata)
+    found, has_more = await caller.runtime.stores.vaults.credential_page(caller.tenant_id, vault_id, page, page.metadata)
     return list_object([as_credential(credential) for credential in found], has_more=has_more)
 
 
 @router.get(_CREDENTIALS + "/{credential_id}", "retrieveVaultCredential", "A credential, without its secrets")
 async def retrieve_credential(caller: Caller, vault_id: str, credential_id: str) -> VaultCredential:
-    return as_credential(await caller.runtime.vaults.credential(caller.tenant_id, vault_id, credential_id))
+    return as_credential(await caller.runtime.stores.vaults.credential(caller.tenant_id, vault_id, credential_id))
 
 
 @router.post(
@@ -113,7 +113,7 @@ async def update_credential(caller: Caller, vault_id: str, credential_id: str, b
         assert auth is not None
         return rotated(there, auth, given["auth"])
 
-    changed = await caller.runtime.vaults.change(
+    changed = await caller.runtime.stores.vaults.change(
         caller.tenant_id,
         vault_id,
         credential_id,
@@ -127,14 +127,14 @@ async def update_credential(caller: Caller, vault_id: str, credential_id: str, b
 
 @router.delete(_CREDENTIALS + "/{credential_id}", "deleteVaultCredential", "Delete a credential")
 async def delete_credential(caller: Caller, vault_id: str, credential_id: str) -> Deleted[Literal["vault.credential.deleted"]]:
-    await caller.runtime.vaults.remove(caller.tenant_id, vault_id, credential_id)
+    await caller.runtime.stores.vaults.remove(caller.tenant_id, vault_id, credential_id)
     await _noted(caller.runtime, credential_id, vault_id, "deleted")
     return deleted(credential_id, "vault.credential.deleted")
 
 
 async def _noted(runtime: Runtime, credential_id: str, vault_id: str, done: str) -> None:
     what = {"setting": "credential", "id": credential_id, "vault_id": vault_id, "done": done}
-    await runtime.audit.note(AuditKind.SETTING_CHANGED, what)
+    await runtime.stores.audit.note(AuditKind.SETTING_CHANGED, what)
 
 
 def _check(runtime: Runtime, auth: Fields) -> None:

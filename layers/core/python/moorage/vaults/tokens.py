@@ -47,9 +47,9 @@ class _TokenAnswer:
 async def bearer_token(runtime: Runtime, credential: CredentialRecord) -> str:
     """The token to send to the credential's server. Raises :class:`~moorage.errors.ApiError` with a sentence for the client."""
     if credential.type == "static_bearer":
-        return runtime.vaults.opened(credential).secrets["token"]
+        return runtime.stores.vaults.opened(credential).secrets["token"]
     assert credential.type == "mcp_oauth", f"a credential of the type {credential.type} opens no server"
-    loop, vaults = asyncio.get_running_loop(), runtime.vaults
+    loop, vaults = asyncio.get_running_loop(), runtime.stores.vaults
     until = loop.time() + limits.OAUTH_CLAIM_SECONDS
     while True:
         auth, now = vaults.opened(credential), runtime.clock()
@@ -75,11 +75,11 @@ async def bearer_token(runtime: Runtime, credential: CredentialRecord) -> str:
 
 async def _own_refresh(runtime: Runtime, claimed: CredentialRecord, auth: Auth) -> str:
     task = asyncio.create_task(_refresh(runtime, claimed, auth))
-    runtime.keep(task)
+    runtime.process.keep(task)
     credential = await asyncio.shield(task)
     if not _is_valid(credential, runtime.clock()):
         raise credential_not_refreshed(credential.id, credential.refresh_error or "it was replaced by one that has expired")
-    return runtime.vaults.opened(credential).secrets["access_token"]
+    return runtime.stores.vaults.opened(credential).secrets["access_token"]
 
 
 def _is_valid(credential: CredentialRecord, now: float) -> bool:
@@ -94,7 +94,7 @@ def _is_due(credential: CredentialRecord, now: float) -> bool:
 
 async def _refresh(runtime: Runtime, claimed: CredentialRecord, auth: Auth) -> CredentialRecord:
     """Ask for other tokens and keep them, or why there are none. A rotation may have come meanwhile: what a person gave stays."""
-    vaults, tokens, reason = runtime.vaults, None, ""
+    vaults, tokens, reason = runtime.stores.vaults, None, ""
     try:
         tokens = await _ask(runtime, auth)
     except _RefreshFailed as error:

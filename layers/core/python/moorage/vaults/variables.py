@@ -50,7 +50,7 @@ def _secret(runtime: Runtime, policy: NetworkPolicy, credential: CredentialRecor
     if "*" in hosts:
         message = f"the variable '{name}' goes wherever the environment may, which is anywhere: list 'allowed_domains', or limit it."
         raise invalid_value(param, message)
-    value = runtime.vaults.opened(credential).secrets["secret_value"]
+    value = runtime.stores.vaults.opened(credential).secrets["secret_value"]
     return DomainSecret(domain=hosts[0], name=name, value=value, more_domains=hosts[1:])
 
 

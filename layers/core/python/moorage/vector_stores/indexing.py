@@ -35,7 +35,7 @@ from moorage.vector_stores.files import IndexNote, StoreFiles
 from moorage.vector_stores.jobs import IndexState, Job, Jobs
 from moorage.vector_stores.reading import Reading
 from moorage.vector_stores.records import ErrorCode, StoreFile, VectorStoreRecord
-from moorage.vector_stores.stores import StoreKnowledge, Stores
+from moorage.vector_stores.stores import StoreKnowledge, VectorStoreRecords
 
 _CRASHED: Final = "The file could not be indexed: reading it was begun several times and never ended."
 _NOTHING_RUNS: Final = "The file could not be indexed: the work on it broke off too often."
@@ -56,7 +56,7 @@ class IndexStepResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Indexing:
-    stores: Stores
+    stores: VectorStoreRecords
     files: StoreFiles
     jobs: Jobs
     reading: Reading

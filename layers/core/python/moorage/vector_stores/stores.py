@@ -52,7 +52,7 @@ class StorePage:
     has_more: bool
 
 
-class Stores:
+class VectorStoreRecords:
     def __init__(self, table: Table, knowledge: StoreKnowledge, *, clock: Clock) -> None:
         self._table = table
         self._knowledge = knowledge

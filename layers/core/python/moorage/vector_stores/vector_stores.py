@@ -21,7 +21,7 @@ from moorage.vector_stores.indexing import Indexing
 from moorage.vector_stores.jobs import Jobs
 from moorage.vector_stores.reading import Reading
 from moorage.vector_stores.records import AUTO, Attributes, Chunking, FileBatch, StoreFile, VectorStoreRecord
-from moorage.vector_stores.stores import StoreKnowledge, Stores
+from moorage.vector_stores.stores import StoreKnowledge, VectorStoreRecords
 from moorage.vector_stores.sweep import VectorStoreSweep
 
 
@@ -39,7 +39,7 @@ class VectorStores:
     ) -> None:
         self._files = files
         self._knowledge = knowledge
-        self.stores = Stores(table, knowledge, clock=clock)
+        self.stores = VectorStoreRecords(table, knowledge, clock=clock)
         self.files = StoreFiles(table, files.stored, clock=clock)
         self.jobs = Jobs(table, executions, clock=clock)
         self.indexing = Indexing(self.stores, self.files, self.jobs, Reading(files, blobs, containers), knowledge)

@@ -56,7 +56,7 @@ async def settle(runtime: Runtime, stored: StoredResponse, end: ResponseEnd | No
     await announce(runtime, stored, end)
     if stored.session_id is not None:
         await runtime.session_goes_on(stored)
-    await runtime.responses.settle(stored)
+    await runtime.stores.responses.settle(stored)
 
 
 async def announce(runtime: Runtime, stored: StoredResponse, end: ResponseEnd | None = None) -> None:
@@ -64,12 +64,12 @@ async def announce(runtime: Runtime, stored: StoredResponse, end: ResponseEnd | 
     foreground, or one that was announced before."""
     if not (stored.is_background and stored.is_owed):
         return
-    endpoints = await runtime.webhooks.endpoints(stored.tenant_id)
+    endpoints = await runtime.stores.webhooks.endpoints(stored.tenant_id)
     if not any(not endpoint.is_disabled for endpoint in endpoints):
         return
     with passing_over_what_is_gone():  # Deleted meanwhile: whoever deletes a response announces it first.
         if end is None:
-            end = ResponseEnd.of(await runtime.responses.snapshot(stored.tenant_id, stored.response_id))
+            end = ResponseEnd.of(await runtime.stores.responses.snapshot(stored.tenant_id, stored.response_id))
         await _announce(runtime, stored.response_id, end, endpoints)
 
 
@@ -86,8 +86,8 @@ async def tell_endpoints(runtime: Runtime, endpoints: Sequence[Endpoint], event:
         if event.type not in endpoint.event_types or endpoint.is_disabled:
             continue
         delivery = claimed(delivery_of(event, endpoint, now), now)
-        if await runtime.webhooks.add(delivery):
-            runtime.keep(asyncio.create_task(_first(runtime, endpoint, delivery)))
+        if await runtime.stores.webhooks.add(delivery):
+            runtime.process.keep(asyncio.create_task(_first(runtime, endpoint, delivery)))
 
 
 async def _first(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> None:
@@ -119,7 +119,7 @@ class _Round:
     async def go_on(self) -> bool:
         """The longest due deliveries; False if there is no more to do, or no more time for it."""
         queues: dict[tuple[str, str], list[Delivery]] = {}
-        for delivery in await self.runtime.webhooks.due(self.runtime.clock()):
+        for delivery in await self.runtime.stores.webhooks.due(self.runtime.clock()):
             queues.setdefault((delivery.tenant_id, delivery.endpoint_id), []).append(delivery)
         before = self.moved
         await side_by_side(self._drain, queues.values(), at_once=limits.WEBHOOK_ENDPOINTS_AT_ONCE)
@@ -135,9 +135,9 @@ class _Round:
         If time runs out or the endpoint does not answer, the others are put off: they would wait as long, and keep other endpoints
         waiting.
         """
-        endpoint = await self.runtime.webhooks.find(due[0].tenant_id, due[0].endpoint_id)
+        endpoint = await self.runtime.stores.webhooks.find(due[0].tenant_id, due[0].endpoint_id)
         if endpoint is None:  # It was deleted, and nobody asks for these any more.
-            await self._each(self.runtime.webhooks.drop, due)
+            await self._each(self.runtime.stores.webhooks.drop, due)
             return
         wanted, rest = due[: limits.WEBHOOK_ATTEMPTS_MAX], due[limits.WEBHOOK_ATTEMPTS_MAX :]
         while wanted and endpoint.id not in self.resting and not self._is_over:
@@ -147,7 +147,7 @@ class _Round:
             if any(attempt is not None and attempt.status_code is None for attempt in made):
                 self.resting[endpoint.id] = pause(max(each.count for each in group) + 1)
         later = self.resting.get(endpoint.id, limits.WEBHOOK_PAUSE_SECONDS_MIN)
-        await self._each(partial(self.runtime.webhooks.postpone, seconds=later), [*wanted, *rest])
+        await self._each(partial(self.runtime.stores.webhooks.postpone, seconds=later), [*wanted, *rest])
 
     async def _each(self, work: Callable[[Delivery], Awaitable[object]], deliveries: Sequence[Delivery]) -> None:
         await side_by_side(work, deliveries, at_once=limits.WEBHOOK_ATTEMPTS_AT_ONCE)
@@ -155,7 +155,7 @@ class _Round:
 
     async def _take(self, endpoint: Endpoint, delivery: Delivery) -> DeliveryAttempt | None:
         """None if somebody else has taken it up."""
-        mine = await self.runtime.webhooks.postpone(delivery, limits.WEBHOOK_LEASE_SECONDS)
+        mine = await self.runtime.stores.webhooks.postpone(delivery, limits.WEBHOOK_LEASE_SECONDS)
         if mine is None:
             return None
         self.attempts += 1
@@ -169,7 +169,7 @@ async def _deliver(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> 
     seconds: int | None = pause(count)
     if attempt.has_succeeded or now + pause(count) > delivery.began_at + limits.WEBHOOK_RETRY_SECONDS:
         seconds = None
-    await runtime.webhooks.note_attempt(delivery, attempt, seconds)
+    await runtime.stores.webhooks.note_attempt(delivery, attempt, seconds)
     await note_health(runtime, endpoint, attempt)
     tell(
         "webhook",
@@ -191,9 +191,9 @@ async def _deliver(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> 
 
 async def note_health(runtime: Runtime, endpoint: Endpoint, attempt: DeliveryAttempt) -> None:
     if attempt.has_succeeded:
-        await runtime.webhooks.note_success(endpoint)
+        await runtime.stores.webhooks.note_success(endpoint)
     else:
-        await runtime.webhooks.note_failure(endpoint)
+        await runtime.stores.webhooks.note_failure(endpoint)
 
 
 async def send_sample(runtime: Runtime, endpoint: Endpoint, event_type: str) -> DeliveryAttempt:
@@ -212,7 +212,7 @@ async def send_sample(runtime: Runtime, endpoint: Endpoint, event_type: str) -> 
     body = body_of(identity, event_type, data, int(runtime.clock()))
     attempt = await _attempt(runtime, endpoint, identity, body)
     if attempt.has_succeeded:
-        await runtime.webhooks.note_success(endpoint)
+        await runtime.stores.webhooks.note_success(endpoint)
     return attempt
 
 
@@ -221,7 +221,7 @@ async def _attempt(runtime: Runtime, endpoint: Endpoint, identity: str, body: by
     status_code: int | None = None
     error: str | None = None
     try:
-        if not (keys := runtime.webhooks.secrets(endpoint)):
+        if not (keys := runtime.stores.webhooks.secrets(endpoint)):
             raise FetchError("its secret cannot be read any more: rotate it")
         headers = signed_headers(identity, int(at), body, keys)
         status_code = await runtime.fetcher.post(endpoint.url, body, headers, seconds=limits.WEBHOOK_SECONDS_MAX)

@@ -42,7 +42,7 @@ async def event_types(caller: Caller) -> WebhookEventTypes:
 async def create(caller: Caller, wanted: Annotated[CreateWebhookEndpoint, body_of(CreateWebhookEndpoint)]) -> WebhookEndpointWithSecret:
     _check(caller.runtime, wanted.url)
     secret = new_secret()
-    made = await caller.runtime.webhooks.create(
+    made = await caller.runtime.stores.webhooks.create(
         caller.tenant_id, name=wanted.name, url=wanted.url, event_types=wanted.event_types, secret=secret
     )
     await _noted(caller.runtime, made.id, "made")
@@ -51,7 +51,7 @@ async def create(caller: Caller, wanted: Annotated[CreateWebhookEndpoint, body_o
 
 @router.get("/webhook_endpoints", "listWebhookEndpoints", "All webhook endpoints, newest first")
 async def list_endpoints(caller: Caller, page: AnyPage) -> ListOf[WebhookEndpoint]:
-    found = _beyond(await caller.runtime.webhooks.endpoints(caller.tenant_id), page)
+    found = _beyond(await caller.runtime.stores.webhooks.endpoints(caller.tenant_id), page)
     return list_object([as_object(endpoint) for endpoint in found[: page.limit]], has_more=len(found) > page.limit)
 
 
@@ -64,27 +64,27 @@ def _beyond(endpoints: list[Endpoint], page: PageQuery) -> list[Endpoint]:
 
 @router.get("/webhook_endpoints/{webhook_endpoint_id}", "retrieveWebhookEndpoint", "A webhook endpoint")
 async def retrieve(caller: Caller, webhook_endpoint_id: str) -> WebhookEndpoint:
-    return as_object(await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id))
+    return as_object(await caller.runtime.stores.webhooks.get(caller.tenant_id, webhook_endpoint_id))
 
 
 @router.post("/webhook_endpoints/{webhook_endpoint_id}", "updateWebhookEndpoint", "Change a webhook endpoint")
 async def update(
     caller: Caller, webhook_endpoint_id: str, wanted: Annotated[UpdateWebhookEndpoint, body_of(UpdateWebhookEndpoint)]
 ) -> WebhookEndpoint:
-    endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
+    endpoint = await caller.runtime.stores.webhooks.get(caller.tenant_id, webhook_endpoint_id)
     if wanted.url is not None:
         _check(caller.runtime, wanted.url)
     types = None if wanted.event_types is None else tuple(dict.fromkeys(wanted.event_types))
     changes = {"name": wanted.name, "url": wanted.url, "event_types": types}
     said = {name: value for name, value in changes.items() if value is not None}
-    changed = await caller.runtime.webhooks.update(endpoint, said)
+    changed = await caller.runtime.stores.webhooks.update(endpoint, said)
     await _noted(caller.runtime, endpoint.id, "changed")
     return as_object(changed)
 
 
 @router.delete("/webhook_endpoints/{webhook_endpoint_id}", "deleteWebhookEndpoint", "Send it nothing more")
 async def delete(caller: Caller, webhook_endpoint_id: str) -> Deleted[Literal["webhook_endpoint.deleted"]]:
-    await caller.runtime.webhooks.delete(await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id))
+    await caller.runtime.stores.webhooks.delete(await caller.runtime.stores.webhooks.get(caller.tenant_id, webhook_endpoint_id))
     await _noted(caller.runtime, webhook_endpoint_id, "deleted")
     return deleted(webhook_endpoint_id, "webhook_endpoint.deleted")
 
@@ -93,9 +93,9 @@ async def delete(caller: Caller, webhook_endpoint_id: str) -> Deleted[Literal["w
 async def rotate_secret(
     caller: Caller, webhook_endpoint_id: str, wanted: Annotated[RotateWebhookSecret, body_of(RotateWebhookSecret)]
 ) -> WebhookEndpointWithSecret:
-    endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
+    endpoint = await caller.runtime.stores.webhooks.get(caller.tenant_id, webhook_endpoint_id)
     secret = new_secret()
-    rotated = await caller.runtime.webhooks.rotate(endpoint, secret, is_old_kept=wanted.keep_old_secret_active_for_24_hours)
+    rotated = await caller.runtime.stores.webhooks.rotate(endpoint, secret, is_old_kept=wanted.keep_old_secret_active_for_24_hours)
     await _noted(caller.runtime, endpoint.id, "given another secret")
     return {**as_object(rotated), "signing_secret": secret}
 
@@ -103,7 +103,7 @@ async def rotate_secret(
 @router.post("/webhook_endpoints/{webhook_endpoint_id}/test", "testWebhookEndpoint", "Send it a sample event now")
 async def test(caller: Caller, webhook_endpoint_id: str, wanted: Annotated[SendTestEvent, body_of(SendTestEvent)]) -> WebhookTest:
     """Whatever status the endpoint answers is an answer; none at all is an error."""
-    endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
+    endpoint = await caller.runtime.stores.webhooks.get(caller.tenant_id, webhook_endpoint_id)
     attempt = await send_sample(caller.runtime, endpoint, wanted.event_type)
     if attempt.status_code is None:
         raise webhook_not_answered(attempt.error or "it did not answer")
@@ -122,8 +122,8 @@ async def test(caller: Caller, webhook_endpoint_id: str, wanted: Annotated[SendT
     "What was sent to it, with each attempt, newest first",
 )
 async def deliveries(caller: Caller, webhook_endpoint_id: str, page: AnyPage) -> ListOf[WebhookDelivery]:
-    endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
-    found, has_more = await caller.runtime.webhooks.page(endpoint, page)
+    endpoint = await caller.runtime.stores.webhooks.get(caller.tenant_id, webhook_endpoint_id)
+    found, has_more = await caller.runtime.stores.webhooks.page(endpoint, page)
     return list_object([delivery_as_object(delivery) for delivery in found], has_more=has_more)
 
 
@@ -132,13 +132,13 @@ async def deliveries(caller: Caller, webhook_endpoint_id: str, page: AnyPage) ->
 )
 async def redeliver(caller: Caller, webhook_endpoint_id: str, event_id: str) -> WebhookDelivery:
     """It is due at once: within seconds on one machine, within a minute on AWS."""
-    endpoint = await caller.runtime.webhooks.get(caller.tenant_id, webhook_endpoint_id)
-    return delivery_as_object(await caller.runtime.webhooks.redeliver(endpoint, event_id))
+    endpoint = await caller.runtime.stores.webhooks.get(caller.tenant_id, webhook_endpoint_id)
+    return delivery_as_object(await caller.runtime.stores.webhooks.redeliver(endpoint, event_id))
 
 
 async def _noted(runtime: Runtime, endpoint_id: str, done: str) -> None:
     """Without its address, which may hold a secret."""
-    await runtime.audit.note(AuditKind.SETTING_CHANGED, {"setting": "webhook_endpoint", "id": endpoint_id, "done": done})
+    await runtime.stores.audit.note(AuditKind.SETTING_CHANGED, {"setting": "webhook_endpoint", "id": endpoint_id, "done": done})
 
 
 def _check(runtime: Runtime, url: str) -> None:
