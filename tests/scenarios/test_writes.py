@@ -23,7 +23,7 @@ def counted(ministack: Ministack, tmp_path_factory: pytest.TempPathFactory) -> I
     """A stack whose sandboxes have a price, and the file in which its requests are noted."""
     state_dir = Path(tmp_path_factory.mktemp("counted"))
     counts = state_dir / "counts"
-    counting = {"PYTHONPATH": str(ROOT / "tests" / "bench" / "counting"), "MOORAGE_BENCH_COUNTS": str(counts)}
+    counting = {"PYTHONPATH": str(ROOT / "tests" / "scenarios" / "counting"), "AWS_REQUESTS_FILE": str(counts)}
     stack = Stack(
         state_dir, {**at_endpoint(ministack.endpoint), "MOORAGE_TABLE": "counted", "MOORAGE_SANDBOX_PRICE": "0.03,0.004", **counting}
     ).start()

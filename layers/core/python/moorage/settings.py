@@ -512,7 +512,6 @@ OTHER_VARIABLES: Final = frozenset(
         *("MOORAGE_WORKERS", "MOORAGE_STEPS_MAX", "MOORAGE_LOOP_TURN_MS"),
         *("MOORAGE_UPSTREAM_URL", "MOORAGE_UPSTREAM_KIND", "MOORAGE_UPSTREAM_MODEL", "MOORAGE_UPSTREAM_KEY"),
         *("MOORAGE_UPSTREAM_AWS_PROFILE", "MOORAGE_DEMO_DELTA_MS", "MOORAGE_OLLAMA_MODELS"),
-        "MOORAGE_BENCH_COUNTS",  # tests/bench/counting
     }
 )
 """Variables that are no fields of :class:`Settings`."""

@@ -1,4 +1,4 @@
-"""Loaded by every Python process of the stack under measurement: notes each AWS request in the file that MOORAGE_BENCH_COUNTS names.
+"""Loaded by every Python process of the stack under measurement: notes each AWS request in the file that AWS_REQUESTS_FILE names.
 
 What the reaper looks for every few seconds anyway is left out: the lists of the index that are no tenant's.
 
@@ -10,7 +10,7 @@ import json
 import os
 from typing import Any
 
-_PATH = os.environ.get("MOORAGE_BENCH_COUNTS")
+_PATH = os.environ.get("AWS_REQUESTS_FILE")
 
 
 def _size(value: Any) -> int:
