@@ -1,23 +1,28 @@
-"""Make the pages of docs/reference from the code: ``python docs/reference_pages.py``.
+"""Make the pages of docs/reference from the code: ``python -m docs.reference_pages``.
 
-``settings.md`` has the words of docs/settings.toml with the defaults of the code, ``commands.md`` the help of the command line,
-``events.md`` the catalogue of events, and ``errors.md`` the codes of errors as they are raised. A test compares the pages with the code
+``settings.md`` and ``deployment.md`` have the docstrings of the settings, ``commands.md`` the help of the command line, ``events.md``
+the catalogue of events, and ``errors.md`` the codes of errors as they are raised. A test compares the pages with the code
 (tests/contract/test_reference.py).
 """
 
 import argparse
 import ast
+import inspect
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from moorage.cli.main import COMMANDS, command_line
-from moorage.settings import VARIABLES, Settings
+from moorage.settings import VARIABLES, OperatorSettings, Settings, Variable, default_of
 from moorage.tools import registry
 from moorage.wire import events
+
+from infra.config import CHOICES, Config
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 CORE: Final = ROOT / "layers" / "core" / "python" / "moorage"
@@ -41,31 +46,92 @@ def settings_groups() -> list[dict[str, Any]]:
     return groups
 
 
-def default_of(name: str) -> str:
-    """The default of a variable that sets a field, as it would be written; empty if there is none."""
-    variable = VARIABLES.get(name)
-    field = next((each for each in fields(Settings) if variable is not None and each.name == variable.field), None)
-    if variable is None or field is None or field.default in (MISSING, None, "", ()):
-        return ""
-    return f"`{variable.write(field.default)}`"
+def described(cls: type) -> dict[str, tuple[str, str]]:
+    """Each field of a class with the title in the comment above it, and its docstring as Markdown."""
+    lines = inspect.getsource(cls).splitlines()
+    (tree,) = ast.parse("\n".join(lines)).body
+    assert isinstance(tree, ast.ClassDef)
+    titles = {number: found[1] for number, line in enumerate(lines, 1) if (found := re.fullmatch(r"    # --- (.+) ---", line))}
+    rows = {}
+    for field, text in pairwise(tree.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            title = next((titles[number] for number in range(field.lineno, 0, -1) if number in titles), "")
+            rows[ast.unparse(field.target)] = title, _markdown(ast.literal_eval(text.value))
+    return rows
+
+
+def _markdown(docstring: str) -> str:
+    """With links in the place of the pages that it names."""
+    return re.sub(r"``docs/([\w-]+\.md)(?:#([\w-]+))?``", _link, docstring).replace("``", "`")
+
+
+def _link(named: re.Match[str]) -> str:
+    page, anchor = named.groups()
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+    by_anchor = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-"): heading for heading in headings}
+    return f"[{by_anchor[anchor]}](../{page}#{anchor})" if anchor else f"[{headings[0]}](../{page})"
+
+
+def _written(variable: Variable, default: object) -> str:
+    return "" if default in (MISSING, None, "", (), {}) else f"`{variable.write(default)}`"
 
 
 _SETTINGS: Final = """\
 # Settings
 
 Environment variables of the API, the loop and the command line. An unknown `MOORAGE_*` name is reported at the start, with the nearest
-known one. The settings of an AWS deployment stand in `cdk.json` ([Deploy to AWS](../aws.md)).
+known one. An AWS deployment has the keys of `cdk.json` instead ([Settings of a deployment](deployment.md)).
 
-`docs/reference_pages.py` makes this page from `docs/settings.toml` and the code.
+`docs/reference_pages.py` makes this page from `settings.py` and `docs/settings.toml`.
 """
 
 
 def settings_page() -> str:
+    about = described(OperatorSettings) | described(Settings)
+    defaults = {setting.name: default_of(setting) for setting in fields(Settings)}
     parts = [_SETTINGS]
     for group in settings_groups():
-        rows = [[f"`{name}`", default_of(name), cell(about)] for name, about in group["settings"].items()]
+        told = {name: (each, *about[each.field]) for name, each in VARIABLES.items()}
+        rows = [
+            [f"`{name}`", _written(variable, defaults[variable.field]), cell(text)]
+            for name, (variable, title, text) in told.items()
+            if title == group["title"]
+        ]
+        rows += [[f"`{name}`", "", cell(text)] for name, text in group.get("settings", {}).items()]
         parts.append(f"## {group['title']}\n\n{group['about']}\n\n{table(['variable', 'default', 'meaning'], rows)}\n")
     return "\n".join(parts)
+
+
+_DEPLOYMENT: Final = """\
+# Settings of a deployment
+
+The keys of `moorage` in `cdk.json` ([Deploy to AWS](../aws.md#settings)). `-c moorage:<name>=<value>` overrides a key for one call.
+
+`docs/reference_pages.py` makes this page from `infra/config.py` and `settings.py`.
+
+## The deployment
+
+These keys are about stacks, networks, functions and alarms.
+"""
+_CHOICES: Final = """
+## The API and the sandboxes
+
+These keys are [environment variables](settings.md) of the same name on one machine. In `cdk.json` a list or an object may stand in the
+place of words with commas. A key of `oidc` stands in the object `oidc`, such as `{"oidc": {"issuer": ...}}`.
+"""
+
+
+def deployment_page() -> str:
+    heads, choices = ["key", "default", "meaning"], described(OperatorSettings)
+    keys = {name: info.get_default(call_default_factory=True) for name, info in Config.model_fields.items() if name != "settings"}
+    own = [[f"`{name}`", _json(keys[name]), cell(text)] for name, (_, text) in described(Config).items() if name in keys]
+    defaults = {name: getattr(Config().settings, variable.field) for name, variable in CHOICES.items()}
+    shared = [[f"`{name}`", _json(defaults[name]), cell(choices[variable.field][1])] for name, variable in CHOICES.items()]
+    return f"{_DEPLOYMENT}\n{table(heads, own)}\n{_CHOICES}\n{table(heads, shared)}\n"
+
+
+def _json(default: object) -> str:
+    return "" if default in (None, "", (), {}) else f"`{json.dumps(default)}`"
 
 
 # --- Commands --------------------------------------------------------------------------------------------------------------------
@@ -222,6 +288,7 @@ def errors_page() -> str:
 
 PAGES: Final = {
     "commands.md": commands_page,
+    "deployment.md": deployment_page,
     "errors.md": errors_page,
     "events.md": events_page,
     "settings.md": settings_page,

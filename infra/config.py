@@ -78,7 +78,7 @@ _ON_AWS: Final = {
 }
 """Defaults of a deployment: its tenants share the account's quotas."""
 
-_CHOICES: Final = {
+CHOICES: Final = {
     variable.field.replace("oidc_", "oidc."): variable
     for variable in VARIABLES.values()
     if variable.field in {setting.name for setting in fields(OperatorSettings)}
@@ -89,7 +89,7 @@ _CHOICES: Final = {
 def _chosen(values: dict[str, Any]) -> OperatorSettings:
     """The operator's settings, taken out of the values of ``cdk.json`` and read as variables are. Raises :class:`SettingsError`."""
     told: dict[str, Any] = {}
-    for key, variable in _CHOICES.items():
+    for key, variable in CHOICES.items():
         group, _, name = key.rpartition(".")
         place = values.get(group) if group else values
         value = place.pop(name, None) if isinstance(place, dict) else None
@@ -236,41 +236,43 @@ class Config(BaseModel):
     provisioner: Annotated[
         Literal["none", "fargate", "lambda_microvm"] | dict[str, Literal["fargate", "lambda_microvm"]], BeforeValidator(_provisioner)
     ] = "fargate"
-    """Where sandboxes run. ``none`` deploys no VPC: hosted shells are then refused, everything else works, idle costs nothing.
-    ``lambda_microvm`` has not yet run on AWS. Or one of the two for each memory tier, such as ``{"1g": "lambda_microvm", "16g":
-    "fargate"}``."""
+    """Place of sandboxes. ``none`` deploys no VPC: hosted shells are then refused, everything else works, idle costs nothing.
+    ``lambda_microvm`` has not yet run on AWS (``docs/aws.md#lambda-microvms``). Or one of the two for each memory tier, such as
+    ``{"1g": "lambda_microvm", "16g": "fargate"}`` (``docs/aws.md#both-by-memory-tier``)."""
 
     microvm_base_version: str | None = Field(default=None, pattern=r"^[0-9]+$")
-    """With ``lambda_microvm``: the version of AWS's base image that images are built on. None: the newest when they are built."""
+    """With ``lambda_microvm``: version of AWS's base image that images are built on. By default the newest when they are built."""
 
     memory_tiers: Annotated[Words, AfterValidator(_tiers)] = tuple(MEMORY_LIMITS)
-    """Values of ``memory_limit`` that can be had. Unused ones cost nothing on Fargate, and an image each as MicroVMs, whose largest has
-    32 GB: without this setting they have all but ``64g``."""
+    """Values of ``memory_limit`` that can be had. Unused ones cost nothing on Fargate, and an image each as MicroVMs. The largest
+    MicroVM has 32 GB: without this setting there are all tiers but ``64g``."""
 
     sandbox_image: str | None = None
-    """An image that is already in a registry. None builds it in the account with CodeBuild, which needs no Docker here."""
+    """An image that is already in a registry. By default CodeBuild builds it in the account, which needs no Docker here."""
 
     image_edition: str = Field(default="", pattern=r"^[\w.-]{0,32}$")
     """With another text the images are built anew: the packages of Debian and npm in them are those of the day of the build."""
 
     sandbox_runtimes: Literal["full", "slim"] = "full"
-    """What is in the image that is built: ``slim`` leaves out Java, Go, PHP and Ruby, a third of it. Smaller images start sooner."""
+    """``slim``: the image that is built lacks Java, Go, PHP and Ruby, a third of it. Smaller images start sooner."""
 
     computer: bool = False
-    """Whether each sandbox has a browser, in a second container with an image of its own: a task has 2 GiB of memory more, and 8 with
-    ``64g``. It has not yet run on AWS."""
+    """A browser beside each sandbox, in a second container with an image of its own: a task has 2 GiB of memory more, and 8 with
+    ``64g``. It has not yet run on AWS (``docs/computer.md#fargate``)."""
 
     proxy_memory_mib: Literal[512, 1024, 2048, 4096, 8192] = 512
-    """Of the egress proxy, which is one for all tenants; it gets 0.5 vCPU for each GiB, and costs by both while it runs."""
+    """Memory of the egress proxy, one for all tenants. It gets 0.5 vCPU for each GiB, and costs by both while it runs."""
 
     vpc: GivenVpc | None = None
-    """A network of yours for sandboxes and the functions that reach them, in place of one that the deployment makes."""
+    """A VPC of yours with its subnets, for sandboxes and the functions that reach them, in place of one that the deployment makes
+    (``docs/aws_company.md#a-network-of-yours``)."""
 
     vpc_cidr: Annotated[str, AfterValidator(lambda value: _network(value, SANDBOX_PREFIX_MAX))] = "10.42.0.0/16"
-    """Addresses of the sandboxes' network: a sixteenth of them is for the sandboxes of a zone."""
+    """Addresses of the sandboxes' network: a sixteenth of them is for the sandboxes of a zone
+    (``docs/aws_company.md#addresses-of-your-choice``)."""
 
     microvm_cidr: Annotated[str, AfterValidator(lambda value: _network(value, SANDBOX_PREFIX_MAX))] = "10.44.0.0/16"
-    """Addresses of MicroVMs' network beside that of Fargate, where ``provisioner`` names both."""
+    """Addresses of MicroVMs' network beside that of Fargate, if ``provisioner`` names both (``docs/aws.md#both-by-memory-tier``)."""
 
     proxy_cidr: Annotated[str, AfterValidator(lambda value: _network(value, PROXY_PREFIX_MAX))] = "10.43.0.0/24"
     """Addresses of the egress proxy's network, which is peered with the sandboxes'."""
@@ -279,71 +281,74 @@ class Config(BaseModel):
     """Each zone beyond the first adds one more hourly fee per interface endpoint."""
 
     sandbox_logs: bool = False
-    """Whether the exec server's own lines reach CloudWatch: one more interface endpoint ($7.30 a month and zone)."""
+    """The exec server's own log lines in CloudWatch: one more interface endpoint ($7.30 a month and zone)."""
 
     retention_days: int = Field(default=RETENTION_SECONDS // 86_400, ge=1, le=3_650)
-    """How long responses and their events are kept."""
+    """Days that responses and their events are kept."""
 
     object_versions_days: int = Field(default=0, ge=0, le=3_650)
-    """How long the bucket keeps what was overwritten or deleted, so that it can be had again; 0 keeps nothing. AWS Backup needs it, and
-    so does replication into another region."""
+    """Days that the bucket keeps overwritten and deleted objects, so that they can be had again; 0 keeps none. AWS Backup needs it, and
+    so does replication into another region (``docs/aws.md#a-lost-zone-a-lost-region``)."""
 
     audit_retention_days: Literal[0, 90, 365, 731, 1827, 3653] = 0
-    """How long the audit trail is kept, in a log group of its own; 0 keeps none."""
+    """Days that the audit trail is kept, in a log group of its own; 0 keeps none (``docs/runs.md#the-audit-trail``)."""
 
     otlp_headers_secret: str | None = Field(
         default=None, pattern=r"^arn:aws[a-z-]*:secretsmanager:[^:]+:\d{12}:secret:[^:]+-[A-Za-z0-9]{6}$"
     )
-    """ARN of a secret of yours whose text is the collector's headers, as OTEL_EXPORTER_OTLP_HEADERS has them."""
+    """ARN of a secret of yours whose text is the collector's headers, as ``OTEL_EXPORTER_OTLP_HEADERS`` has them."""
 
     log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = 30
+    """Days that CloudWatch keeps logs."""
 
     customer_managed_key: bool = False
     """Encrypt table, bucket and secret with a key of the account ($1 a month) instead of the services' own keys."""
 
     kms_key_arn: str | None = Field(default=None, pattern=r"^arn:aws:kms:[a-z0-9-]+:\d{12}:key/[0-9A-Za-z-]+$")
     """ARN of a key that is there already, in this region: it encrypts table, bucket, secret, vector bucket, log groups, topic of alarms
-    and image repositories. Its policy has to let services use it (``docs/aws_company.md``)."""
+    and image repositories. Its policy has to let services use it (``docs/aws_company.md#a-key-of-your-own``)."""
 
     authorizer: bool = True
     """Check keys at the gateway too. The API checks every key itself; emulators without authorizers turn this off."""
 
     authorizer_cache_seconds: int = Field(default=300, ge=0, le=3_600)
-    """A revoked key may pass the gateway for this long; the API itself refuses it at once."""
+    """Seconds that a revoked key may pass the gateway; the API itself refuses it at once."""
 
     streaming: bool = True
     """Stream answers through API Gateway (Lambda Web Adapter). Emulators buffer, so there Mangum serves the same app."""
 
     websocket: bool = False
     """A WebSocket API beside the REST API, for clients that keep one connection: $1 for a million messages, each event being one, and
-    nothing at rest. Its address is another one."""
+    nothing at rest. Its address is another one (``docs/aws.md#websocket``)."""
 
     bundle_for: Literal["lambda", "host"] = "lambda"
     """The platform that packages are made for: Lambda's Python 3.13 on arm64, or this machine's Python (emulators)."""
 
     requests_per_second: int = Field(default=50, ge=1, le=10_000)
-    """Stage throttling: the cheapest protection of the account's Lambda concurrency."""
+    """Throttling of the stage, for all tenants together: the cheapest protection of the account's Lambda concurrency."""
 
     request_burst: int = Field(default=100, ge=1, le=5_000)
+    """Requests at once beyond that rate."""
 
     usage_plans: Annotated[dict[str, UsagePlan], AfterValidator(_tier_names)] = Field(default_factory=dict)
-    """What a tenant may ask of the gateway, by its tier; ``*`` stands for all tenants without one, together. AWS enforces it as well as
-    it can, not to the last request."""
+    """Limits at the gateway for each tenant of a tier; ``*`` stands for all tenants without one, together. AWS enforces them as well as
+    it can, not to the last request (``docs/aws_platform.md#what-the-gateway-refuses``)."""
 
     provisioned_concurrency: int = Field(default=0, ge=0, le=1_000)
-    """Environments of the streaming function that are kept started, so that no request meets a cold start: $3.76 a month each with
-    the default memory."""
+    """Environments of the streaming function that are kept started, so that no request meets a cold start: $3.76 a month each with the
+    default memory."""
 
     model_memory_mib: int = Field(default=352, ge=256, le=10_240)
-    """The API and model functions wait for models most of their time, and waiting is billed by memory. The default has room for the
-    largest input: 110 MiB of code, and three times the 50 MiB of files (``tests/twin/test_memory.py``). More memory means more CPU."""
+    """Memory, and so CPU, of the API and model functions. They wait for models most of their time, and waiting is billed by memory. The
+    default has room for the largest input: 110 MiB of code, and three times the 50 MiB of files (``tests/twin/test_memory.py``)."""
 
     rollout: Literal["at_once", "canary", "linear"] = "at_once"
-    """How a new version of the streaming function comes into use: a tenth for five minutes first, or a tenth more each minute; both go
-    back if it fails. What runs is not touched either way."""
+    """How a new version of the streaming function comes into use: ``canary`` turns a tenth of the requests to it for five minutes
+    first, ``linear`` a tenth more each minute; both go back if it fails. Running requests stay as they are."""
 
     table_name: str | None = Field(default=None, pattern=r"^[a-zA-Z0-9_.-]{3,255}$")
-    """A table that is there already, in place of this deployment's own: one that was restored, or another deployment's."""
+    """A table that is there already, in place of this deployment's own: one that was restored, or another deployment's
+    (``docs/aws.md#restore``)."""
 
     bucket_name: str | None = Field(default=None, pattern=r"^[a-z0-9.-]{3,63}$")
     """The same for the bucket."""
@@ -352,79 +357,87 @@ class Config(BaseModel):
     """The same for the secret with the content key, without which sealed content of an adopted table cannot be opened."""
 
     content_key_edition: str = Field(default="", pattern=r"^[\w.-]{0,32}$")
-    """Another text after the content key was changed: functions are published anew, and sandboxes' tokens follow from the new key."""
+    """Another text after the content key was changed: functions are published anew, and sandboxes' tokens follow from the new key
+    (``docs/aws.md#a-content-key-that-has-leaked``)."""
 
     streams_percent: int = Field(default=50, ge=0, le=90)
-    """Of the account's Lambda concurrency, what streams may hold; the rest is for their steps. 0 reserves nothing. Nor does an account
-    with less than 200, or one where others have reserved so much that fewer than 100 would be left for it."""
+    """Of the account's Lambda concurrency, the share that streams may hold; the rest is for their steps. 0 reserves nothing. Nor does
+    an account with less than 200, or one in which others have reserved so much that fewer than 100 would be left
+    (``docs/aws_platform.md#throttling-and-room``)."""
 
     domain_name: str | None = Field(default=None, pattern=r"^[a-z0-9.-]+\.[a-z]+$")
-    """A custom domain; needs ``certificate_arn`` (ACM, same region). DNS stays with the owner: the target is an output."""
+    """A custom domain; an output shows its CNAME target, and the gateway's own host is closed. With ``private_api`` a private one
+    (``docs/aws_company.md#a-private-api``)."""
 
     certificate_arn: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:acm:")
+    """Certificate of ``domain_name`` in ACM, in the same region."""
 
     websocket_domain_name: str | None = Field(default=None, pattern=r"^[a-z0-9.-]+\.[a-z]+$")
-    """The same for the WebSocket API, which cannot share a name with the REST API; needs ``websocket_certificate_arn``."""
+    """A custom domain for the WebSocket API, which cannot share a name with the REST API."""
 
     websocket_certificate_arn: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:acm:")
+    """Certificate of ``websocket_domain_name``."""
 
     tls_minimum: Annotated[Literal["1.2", "1.3"] | None, BeforeValidator(_text)] = None
-    """The oldest TLS that the REST API takes, at the gateway's own host and at ``domain_name``. None leaves it to AWS, whose own host
-    still takes TLS 1.0."""
+    """The oldest TLS that the REST API takes, at the gateway's own host and at ``domain_name``. By default AWS chooses: its own host
+    still takes TLS 1.0 (``docs/aws_company.md#tls``)."""
 
     dual_stack: bool = False
-    """Whether the API is reached by IPv6 too."""
+    """The API is reached by IPv6 too (``docs/aws_company.md#ipv6``)."""
 
     private_api: Annotated[Words, _ids("vpce")] = ()
-    """Interface endpoints of ``execute-api`` through which alone the REST API is reached. None: from the internet."""
+    """Interface endpoints of ``execute-api``, such as ``["vpce-0123456789abcdef0"]``: the REST API is reached through these alone
+    (``docs/aws_company.md#a-private-api``). By default it is reached from the internet."""
 
     model_keys_kms_arn: str | None = Field(default=None, pattern=r"^arn:aws:kms:[a-z0-9-]+:\d{12}:key/[0-9A-Za-z-]+$")
-    """The key under which parameters and secrets with model keys are, where that is neither the services' own nor ``kms_key_arn``."""
+    """Key that encrypts the parameters and secrets with model keys, if that is neither the services' own nor ``kms_key_arn``
+    (``docs/aws_company.md#model-keys``)."""
 
     alarm_email: str | None = Field(default=None, pattern=r"^[^@\s]+@[^@\s]+$")
-    """Where alarms go. None makes the first five without a recipient, for the console; with one there are more ($0.10 a month each)."""
+    """Receiver of alarms. The first five alarms are made without one too, for the console; with one there are more ($0.10 a month
+    each)."""
 
     alarm_topic_arn: str | None = Field(default=None, pattern=r"^arn:aws:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]+$")
-    """A topic that is there already, in this region, and hears alarms as ``alarm_email`` does; both may be set."""
+    """A topic that is there already, in this region, and receives the alarms too, or alone (``docs/aws_company.md#alarms``)."""
 
     sandboxes_alarm: int = Field(default=0, ge=0)
-    """Sandboxes alive at once from which on the recipient of alarms is told; 0 never."""
+    """Number of live sandboxes that triggers an alarm; 0 is no alarm."""
 
     monthly_budget: int = Field(default=0, ge=0)
-    """Dollars a month of this deployment (by its tag) of which the recipient of alarms is told at 80 %, and when the forecast passes
-    it; 0 is none. The tag ``moorage:deployment`` has to be activated for cost allocation."""
+    """Dollars a month of this deployment (by its tag); the recipient of alarms is told at 80 %, and when the forecast exceeds them; 0
+    is none. Activate the tag ``moorage:deployment`` for cost allocation first."""
 
     vector_bucket: bool = False
-    """Compare the vectors of vector stores by S3 Vectors, which costs by what is put and asked, and nothing at rest but its bytes. Off,
-    because not every region has it, and it has not yet run on AWS; functions then read vectors from the bucket and compare them
-    exactly."""
+    """S3 Vectors compares the vectors of vector stores. It costs by what is put and asked, and nothing at rest but its bytes. Not every
+    region has it, and it has not yet run on AWS. By default functions read vectors from the bucket and compare them exactly
+    (``docs/aws.md#vector-stores-and-s3-vectors``)."""
 
     waf: bool = False
-    """AWS WAF in front of the API, with the managed reputation and bad-input rules and a bound for each address: $5 a month and $1 a
-    rule."""
+    """AWS WAF before the API: managed reputation and bad-input rules and a bound for each address ($5 a month and $1 a rule)."""
 
     waf_address_requests: int = Field(default=2_000, ge=10, le=2_000_000_000)
-    """With ``waf``: requests that one address may send in five minutes, with a key or without one. Everybody behind one NAT gateway
-    shares an address. WAF's own bounds: ``RateBasedStatement`` of its API reference."""
+    """With ``waf``: requests from one address in five minutes. All clients behind one NAT gateway share an address."""
 
     waf_acl_arn: str | None = Field(
         default=None, pattern=r"^arn:aws:wafv2:[a-z0-9-]+:\d{12}:regional/webacl/[A-Za-z0-9_-]+/[0-9A-Za-z-]+$"
     )
-    """A web ACL that is there already, in this region, in front of the API. It takes the place of ``waf``."""
+    """A web ACL that is there already, in this region, in place of ``waf`` (``docs/aws_company.md#firewall``)."""
 
     tags: Annotated[dict[str, str], AfterValidator(_tags)] = Field(default_factory=dict)
-    """Beside ``moorage:deployment``, on everything of the templates that takes tags."""
+    """Own tags of all resources, beside ``moorage:deployment`` (``docs/aws_company.md#tags``)."""
 
     oidc: Oidc | None = None
-    """Tokens of an OpenID Connect issuer beside API keys, and signing in to the console with it. None: keys alone."""
+    """An object with the issuer of tokens beside API keys, and of people who sign in to the console (``docs/aws.md#sign-in``). Its keys
+    are ``client_secret``, the ARN of a secret of yours with the client's secret, and those of ``oidc`` below."""
 
     table_read_units: int = Field(default=0, ge=0, le=40_000)
-    """Provisioned capacity of the table; 0 for both is on demand, which costs nothing at rest."""
+    """Provisioned capacity of the table; 0 is on demand, which costs nothing at rest."""
 
     table_write_units: int = Field(default=0, ge=0, le=40_000)
+    """The same for writes; set both or neither."""
 
     retain: bool = True
-    """Keep table and bucket when their stack is destroyed. Tests and throw-away deployments say false."""
+    """Keep table and bucket when their stack is destroyed. Tests and throw-away deployments say ``false``."""
 
     @model_validator(mode="before")
     @classmethod
@@ -605,7 +618,7 @@ class Config(BaseModel):
     @classmethod
     def names(cls) -> list[str]:
         """Of ``moorage`` in ``cdk.json``."""
-        return sorted({*cls.model_fields, *(key.partition(".")[0] for key in _CHOICES)} - {"settings"})
+        return sorted({*cls.model_fields, *(key.partition(".")[0] for key in CHOICES)} - {"settings"})
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:

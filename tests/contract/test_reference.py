@@ -9,15 +9,26 @@ from moorage.sandbox.machine_bounds import MachineBounds
 from moorage.settings import GROUPS, OTHER_VARIABLES, VARIABLES
 
 from docs import reference_pages as reference
+from infra.config import Config
 
 
 @pytest.mark.parametrize("name", reference.PAGES)
 def test_a_page_of_the_reference_is_made_from_the_code(name: str) -> None:
-    assert (reference.FOLDER / name).read_text() == reference.PAGES[name](), "run: python docs/reference_pages.py"
+    assert (reference.FOLDER / name).read_text() == reference.PAGES[name](), "run: python -m docs.reference_pages"
+
+
+def rows_of(page: str) -> list[str]:
+    return re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)
 
 
 def documented_settings() -> list[str]:
-    return [name for group in reference.settings_groups() for name in group["settings"]]
+    return rows_of(reference.settings_page())
+
+
+def test_every_key_of_cdk_json_has_one_row() -> None:
+    rows = rows_of(reference.deployment_page())
+    assert len(rows) == len(set(rows))
+    assert {name.partition(".")[0] for name in rows} == set(Config.names())
 
 
 def test_every_setting_has_one_row() -> None:

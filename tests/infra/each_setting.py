@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from infra.config import Config
+from infra.config import CHOICES, Config
 from tests.infra.conftest import BOTH, COMPANY, EVERYTHING, MICROVM_VPC, MICROVMS, NAMED, PRIVATE, Stacks, shared
 from tests.infra.updates import GOES_WITH, Update, beyond, faults
+from tests.unit.test_settings import EVERYTHING as SETTINGS
 
 ALARMS: dict[str, Any] = {"alarm_email": "owner@example.com"}
 NEEDS: dict[str, dict[str, Any]] = {
@@ -31,15 +32,12 @@ TOGETHER = {"table_read_units", "table_name", "domain_name", "websocket_domain_n
 """Those that come and go with what they need."""
 
 VALUES: dict[str, Any] = {
+    **{name: getattr(SETTINGS, name) for name in CHOICES if "." not in name},
     **{name: EVERYTHING[name] for name in EVERYTHING if name not in ("certificate_arn", "websocket_certificate_arn")},
     **{name: COMPANY[name] for name in COMPANY.keys() - EVERYTHING.keys()},
     "authorizer_cache_seconds": 0,
-    "auto_idle_seconds": 60,
     "bundle_for": "host",
-    "code_seconds_max": 60,
     "content_key_edition": "2",
-    "drain": True,
-    "log_level": "DEBUG",
     "microvm_base_version": "1",
     "microvm_cidr": "192.168.32.0/20",
     "model_keys_kms_arn": COMPANY["kms_key_arn"],
@@ -52,27 +50,16 @@ VALUES: dict[str, Any] = {
     "proxy_cidr": "192.168.16.0/26",
     "proxy_memory_mib": 1024,
     "request_burst": 10,
-    "requests_per_minute": 10,
     "requests_per_second": 10,
     "retention_days": 7,
     "rollout": "canary",
     "sandbox_image": "000000000000.dkr.ecr.us-east-1.amazonaws.com/sandbox:1",
-    "sandbox_price": [0, 0],
-    "sandbox_programs": "python 3.11",
     "sandbox_runtimes": "slim",
-    "stored_bytes_max": 1024,
     "streams_percent": 0,
-    "strict_expiry": True,
     "table_name": "another-table",
     "table_read_units": 10,
-    "automations_max": 5,
-    "tenant_sandboxes_max": 5,
-    "tenant_starts_per_second": 1,
-    "tenant_vcpus_max": 10,
-    "tokens_per_minute": 1000,
     "vpc_cidr": "192.168.0.0/20",
     "waf_address_requests": 100,
-    "web_search": "ignore",
 }
 ANOTHER = {"provisioner", "memory_tiers", "table_name", "kms_key_arn", "vpc", "vpc_cidr", "microvm_cidr", "proxy_cidr"}
 """Those that put something in the place of what was there, when they come and when they go."""

@@ -2,7 +2,6 @@
 
 import ast
 import json
-import re
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -237,15 +236,6 @@ def test_every_setting_is_set_by_the_deployment_or_left_alone_for_a_reason(every
         for variable in container.get("Environment", [])
     }
     assert read - told == set(NOT_ON_AWS)
-
-
-FOR_EMULATORS = {"streaming", "bundle_for"}
-
-
-def test_every_setting_has_a_row_in_the_page_and_no_row_is_of_another() -> None:
-    rows = (ROOT / "docs" / "aws.md").read_text().partition("| setting | default | effect |")[2].partition("\n\n")[0].splitlines()
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", "".join(row.split("|")[1:2]))}
-    assert named == set(Config.names()) - FOR_EMULATORS
 
 
 def test_the_command_line_overrides_cdk_json() -> None:

@@ -284,7 +284,7 @@ class OperatorSettings:
     (``docs/sandbox.md#the-warm-pool``)."""
     sandbox_price: Annotated[tuple[float, float] | None, _price] = None
     """US dollars of a vCPU and of a GiB of a sandbox for an hour, such as ``0.03238,0.00356``, for budgets and costs
-    (``docs/runs.md#what-sandboxes-cost``)."""
+    (``docs/runs.md#what-sandboxes-cost``). By default sandboxes cost nothing, and on AWS Fargate's list prices."""
     sandbox_programs: Annotated[str, _one_line] = ""
     """One line about the programs of a sandbox, for the model. A local stack asks its launcher; an image that a deployment builds is
     known."""
@@ -328,7 +328,7 @@ class OperatorSettings:
 
     # --- Telemetry ---
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    """Least severe level that is logged."""
+    """Least severe level that is logged: ``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``."""
     otlp_endpoint: Annotated[str | None, _web_address] = None
     """Collector of the traces of responses: OTLP over HTTP, without ``/v1/traces`` (``docs/runs.md#traces``)."""
 
