@@ -98,16 +98,14 @@ async def serving(app: Any) -> AsyncIterator[Running]:
     """An ASGI application on a port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         config = uvicorn.Config(app, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
+        config.load()
         server = uvicorn.Server(config)
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-        task = asyncio.create_task(server.serve(sockets=[listening]))
-        while not server.started:
-            await asyncio.sleep(0.01)
+        server.lifespan = config.lifespan_class(config)
+        await server.startup(sockets=[listening])  # ``serve`` would take signals too, and see its end at the next tick of its clock.
         try:
             yield Running(listening.getsockname()[1])
         finally:
-            server.should_exit = True
-            await task
+            await server.shutdown(sockets=[listening])
 
 
 @asynccontextmanager

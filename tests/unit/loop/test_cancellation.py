@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from moorage.errors import CancelRequested, LostSight
 from moorage.loop.cancellation import Cancellable, CancelWatch
+from moorage.runtime import Process
 from moorage.sandbox.exec_client import ExecEnded, ExecOutput, ExecStarted
 from moorage.state import Next
 from moorage.store.responses import StoredResponse
@@ -122,6 +123,7 @@ class Flag:
     looked: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def __post_init__(self) -> None:
+        self.lab.runtime.process = Process(cancel_poll_seconds=0)
         self.lab.responses.is_cancel_requested = self.look  # type: ignore[method-assign]
 
     async def look(self, tenant_id: str, response_id: str) -> bool:

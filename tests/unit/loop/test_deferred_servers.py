@@ -13,7 +13,7 @@ from tests.stack import assert_well_formed
 from tests.unit.loop.lab import Lab, Turn, call, say
 from tests.unit.loop.test_mcp import FIND, NEVER, asked, depot, lab_for, types
 from tests.unit.loop.test_workspace import WORKSPACE, after
-from tests.unit.store.deaths import Death, at_each_death
+from tests.unit.store.deaths import deaths
 from tests.unit.tools.test_deferred_servers import SEARCH, WEATHER
 
 LOOK = call("tool_search", '{"query": "look a part up", "limit": 1}')
@@ -99,20 +99,20 @@ class Sensible(list[Turn]):
         return say("14.") if has_read else FIND if any(tool["name"] == "depot__find_part" for tool in request.tools) else LOOK
 
 
-@at_each_death
-async def test_wherever_a_process_dies_the_search_finds_the_same(death: Death) -> None:
+async def test_wherever_a_process_dies_the_search_finds_the_same() -> None:
     async with depot() as (_, running):
-        lab = lab_for(running)
-        lab.model.turns = Sensible(lab.model.requests)
-        made = await asked(lab, running, defer_loading=True, **NEVER)
-        stored = await lab.background(tools=[SEARCH, *made.parameters.tools], container_id=None, secrets=made.secrets)
-        await lab.run_with_deaths(stored, death)
-        assert_well_formed(await lab.events(stored))
-        response = await lab.object_of(stored)
-        assert response["status"] == "completed"
-        found = [item["tools"] for item in response["output"] if item["type"] == "tool_search_output"]
-        assert found
-        assert all(tools[0]["allowed_tools"] == ["find_part"] for tools in found)
+        for death in deaths():
+            lab = lab_for(running)
+            lab.model.turns = Sensible(lab.model.requests)
+            made = await asked(lab, running, defer_loading=True, **NEVER)
+            stored = await lab.background(tools=[SEARCH, *made.parameters.tools], container_id=None, secrets=made.secrets)
+            await lab.run_with_deaths(stored, death)
+            assert_well_formed(await lab.events(stored))
+            response = await lab.object_of(stored)
+            assert response["status"] == "completed"
+            found = [item["tools"] for item in response["output"] if item["type"] == "tool_search_output"]
+            assert found
+            assert all(tools[0]["allowed_tools"] == ["find_part"] for tools in found)
 
 
 # --- by the workspace's search ---

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from moorage.api.view import ResponseView
 from moorage.loop.chain import load_chain
+from moorage.runtime import Process
 from moorage.store.responses import Ancestor, StoredResponse
 from moorage.tools.calls import CallEnd
 from moorage.tools.mcp.room import WORDS
@@ -312,6 +313,7 @@ async def test_a_cancellation_does_not_wait_for_a_server_that_hangs(method: str)
     odd = Odd(tools=[{"name": "any", "inputSchema": {"type": "object"}}], hangs_at=method)
     async with serving(odd) as running:
         lab = lab_for(running, call("depot__any", "{}"))
+        lab.runtime.process = Process(cancel_poll_seconds=0.01)
         stored = await asked(lab, running, **NEVER)
         work = asyncio.create_task(lab.run(stored))
         async with asyncio.timeout(60):

@@ -11,7 +11,7 @@ from tests.stack import assert_well_formed
 from tests.unit.loop.lab import SHELL_TOOL, Lab, say
 from tests.unit.loop.test_mcp import depot, lab_for
 from tests.unit.loop.test_programs import PROGRAM, PROGRAMS, Node, calls, kinds
-from tests.unit.store.deaths import Death, at_each_death
+from tests.unit.store.deaths import deaths
 
 SHELL: dict[str, Any] = SHELL_TOOL | {"allowed_callers": ["programmatic"]}
 LOOK_AND_ORDER = (
@@ -51,18 +51,19 @@ async def test_a_program_calls_the_tools_of_a_server() -> None:
     assert [item["type"] for item in after.items[len(before.items) :]] == ["function_call", "function_call_output"]
 
 
-@at_each_death
-async def test_whenever_a_process_dies_a_program_calls_a_server_once(death: Death) -> None:
+async def test_whenever_a_process_dies_a_program_calls_a_server_once() -> None:
     async with depot() as (there, running):
-        lab = lab_for(running, *[turn for _ in range(3) for turn in (PROGRAM, say("Done."))])
-        lab.sandboxes.session_prints = Node(*LOOK_AND_ORDER).prints
-        stored = await begun(lab, running)
-        await lab.run_with_deaths(stored, death)
-        await asyncio.sleep(0)
-    response = await lab.object_of(stored)
-    assert_well_formed(await lab.events(stored))
-    whole = [item for item in response["output"] if item.get("status") != "incomplete"]
-    programs = sum(item["type"] == "program" for item in whole)
-    assert response["status"] == "completed"
-    assert [item["type"] for item in whole].count("program_output") == programs
-    assert len(there.orders) <= programs
+        for death in deaths():
+            there.orders.clear()
+            lab = lab_for(running, *[turn for _ in range(3) for turn in (PROGRAM, say("Done."))])
+            lab.sandboxes.session_prints = Node(*LOOK_AND_ORDER).prints
+            stored = await begun(lab, running)
+            await lab.run_with_deaths(stored, death)
+            await asyncio.sleep(0)
+            response = await lab.object_of(stored)
+            assert_well_formed(await lab.events(stored))
+            whole = [item for item in response["output"] if item.get("status") != "incomplete"]
+            programs = sum(item["type"] == "program" for item in whole)
+            assert response["status"] == "completed"
+            assert [item["type"] for item in whole].count("program_output") == programs
+            assert len(there.orders) <= programs

@@ -135,8 +135,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What ends with this process."""
+    """What ends with this process, and its pace."""
 
+    cancel_poll_seconds: float = limits.CANCEL_POLL_SECONDS
+    """Between two looks for a request to cancel."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)
     """Requests for a response that are being answered here, whose clients may send them again (``api/idempotency.py``)."""

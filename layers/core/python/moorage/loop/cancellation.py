@@ -21,12 +21,13 @@ from moorage.store.table import TABLE_ERRORS
 class CancelWatch:
     look: Callable[[], Awaitable[bool]]
     """True when the end was asked for; each costs a read unit for each 4 KB of the response's record."""
-    poll_seconds: float = limits.CANCEL_POLL_SECONDS
+    poll_seconds: float
     blind_seconds: float = limits.CANCEL_BLIND_SECONDS
 
     @classmethod
     def of(cls, runtime: Runtime, stored: StoredResponse) -> Self:
-        return cls(lambda: runtime.stores.responses.is_cancel_requested(stored.tenant_id, stored.response_id))
+        responses = runtime.stores.responses
+        return cls(lambda: responses.is_cancel_requested(stored.tenant_id, stored.response_id), runtime.process.cancel_poll_seconds)
 
     async def requested(self) -> None:
         """Returns when the end was asked for. Raises :class:`LostSight` when that could not be told for ``blind_seconds``."""
